@@ -1,0 +1,106 @@
+/**
+ * The calibration file: measured kernel times of one device. It is the only thing that the GPU side (gpu, bench) and
+ * the planner side (cost, plan) share. All times are in seconds, sizes in bytes, rates per second.
+ */
+import { z } from 'zod';
+import { KERNEL_NAMES } from '../schedule/kernels.js';
+
+export const CALIBRATION_SCHEMA_VERSION = 1;
+
+const finite = z.number().refine(Number.isFinite, 'must be finite');
+const positive = finite.refine((x) => x > 0, 'must be positive');
+const shape = z.record(z.string(), finite.refine((x) => x >= 0, 'must not be negative'));
+
+/** One measured point: a kernel at a shape, with every repetition's time (seconds per call). */
+export const sampleSchema = z.object({
+  variant: z.string(),
+  shape,
+  /** Values of the kernel's tunable constants that were measured (workgroup size, tokens a tile, ...). */
+  tuning: z.record(z.string(), finite).default({}),
+  readBytes: finite,
+  writeBytes: finite,
+  flops: finite,
+  /** Seconds per call, one entry a repetition, in the order measured. */
+  seconds: z.array(positive).min(1),
+  /** Relative RMS error against the float64 reference, measured before timing. */
+  relativeError: finite,
+});
+export type Sample = z.infer<typeof sampleSchema>;
+
+/** A point that was planned and could not be measured. */
+export const gapSchema = z.object({ variant: z.string(), shape, reason: z.string() });
+
+/** A fitted predictor of one kernel and variant: log t = log(terms · theta) + Gaussian process, with its intervals. */
+export const predictorSchema = z.object({
+  /** Which physical terms enter the mean, as indices into the kernel's term list. */
+  termIndices: z.array(z.int().nonnegative()),
+  /** Non-negative coefficient of each of those terms, seconds per unit of the term. */
+  theta: z.array(finite.refine((x) => x >= 0, 'must not be negative')),
+  /** Shape fields that vary in the samples: the axes of the Gaussian process, each in log2(1 + value). */
+  axes: z.array(z.string()),
+  lengthScales: z.array(positive),
+  signalVariance: positive,
+  noiseVariance: positive,
+  /** Mean of the log residuals that the process is centred on. */
+  offset: finite,
+  /** Conformal quantiles (90 %) over leave-one-out residuals: absolute, and relative to the posterior deviation. */
+  quantileAbsolute: finite,
+  quantileNormalised: finite,
+  /** Widening of the half-width per octave outside the measured range, in log units. */
+  kappaPerOctave: finite,
+  /** Median absolute leave-one-out error, as a fraction. */
+  looMedianError: finite,
+  looP90Error: finite,
+  /** Share of leave-one-out residuals inside their 90 % interval. */
+  looCoverage: finite,
+  /** SHA-256 over the samples that this was fitted to. */
+  samplesDigest: z.string(),
+});
+export type Predictor = z.infer<typeof predictorSchema>;
+
+export const kernelCalibrationSchema = z.object({
+  kernel: z.enum(KERNEL_NAMES as [string, ...string[]]),
+  /** SHA-256 of the WGSL source after its includes are resolved. */
+  sourceHash: z.string(),
+  samples: z.array(sampleSchema),
+  gaps: z.array(gapSchema).default([]),
+  /** One predictor a variant. */
+  predictors: z.record(z.string(), predictorSchema).default({}),
+});
+export type KernelCalibration = z.infer<typeof kernelCalibrationSchema>;
+
+export const calibrationSchema = z.object({
+  schema: z.literal('lla-sim/calibration'),
+  schemaVersion: z.literal(CALIBRATION_SCHEMA_VERSION),
+  program: z.object({ name: z.string(), version: z.string() }),
+  device: z.object({
+    vendor: z.string(),
+    architecture: z.string(),
+    device: z.string(),
+    description: z.string(),
+    driver: z.string(),
+    backend: z.string(),
+    /** True for an adapter that runs on the CPU (lavapipe, SwiftShader): never used to price a GPU. */
+    software: z.boolean(),
+    features: z.array(z.string()),
+    limits: z.record(z.string(), finite),
+    memoryBytes: positive.nullable(),
+  }),
+  host: z.object({ os: z.string(), arch: z.string(), cpu: z.string(), cores: positive, memoryBytes: positive, node: z.string() }),
+  clock: z.object({ kind: z.enum(['gpu-timestamp', 'wall']), resolutionSeconds: positive }),
+  overheads: z.object({
+    /** Submit of an empty command buffer and waiting for it. */
+    submitSeconds: positive,
+    /** One more dispatch of a kernel that does nothing, inside a pass. */
+    dispatchSeconds: positive,
+  }),
+  ceilings: z.object({
+    copyBytesPerSecond: positive,
+    readBytesPerSecond: positive,
+    f32FlopsPerSecond: positive,
+    f16FlopsPerSecond: positive.nullable(),
+    matrixFlopsPerSecond: positive.nullable(),
+  }),
+  kernels: z.array(kernelCalibrationSchema),
+});
+export type Calibration = z.infer<typeof calibrationSchema>;
