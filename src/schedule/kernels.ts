@@ -80,6 +80,11 @@ const field = (s: Shape, name: string): number => {
 
 /** Cached tokens × KV heads × sequences: how many rows an attention call walks over. */
 const rows = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'context');
+/**
+ * Latent rows of a cache: `latentHeads` is the number of KV heads (LLA), or 1 where one latent serves all of them
+ * (LLA-2D, mla-head) and is read once for all heads.
+ */
+const latentRows = (s: Shape) => field(s, 'sequences') * field(s, 'latentHeads') * field(s, 'context');
 /** Query heads × sequences. */
 const queries = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'group');
 /** Bytes of the split partials that an attention call writes: an output row, its maximum and its sum, f32. */
@@ -197,14 +202,14 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
    * up-projection is applied after the merge).
    */
   attend_rebuild: {
-    dims: ['sequences', 'kvHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'splits'],
+    dims: ['sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'splits'],
     variants: storages,
     work: (s, v) => {
       const storage = v as Storage;
       const [rk, rv, d, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'headDim'), field(s, 'group')];
       const product = rows(s) * 2 * d * rk;
       return {
-        readBytes: rows(s) * (storedBytes(storage, rk) + storedBytes(storage, rv)) + field(s, 'kvHeads') * d * (rk * 2 + 4) + queries(s) * d * 4,
+        readBytes: latentRows(s) * (storedBytes(storage, rk) + storedBytes(storage, rv)) + field(s, 'kvHeads') * d * (rk * 2 + 4) + queries(s) * d * 4,
         writeBytes: partialBytes(s, rv),
         flops: product + rows(s) * (3 * d + group * 2 * (d + rv)),
         matrixFlops: product,
@@ -218,14 +223,14 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
    * token, head and latent component, set-up included (schedule/block-absorbed.ts).
    */
   attend_block_absorbed: {
-    dims: ['sequences', 'kvHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'macsPerRank', 'splits'],
+    dims: ['sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'macsPerRank', 'splits'],
     variants: storages,
     work: (s, v) => {
       const storage = v as Storage;
       const [rk, rv, d, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'headDim'), field(s, 'group')];
       const score = rows(s) * group * 2 * field(s, 'macsPerRank') * rk;
       return {
-        readBytes: rows(s) * (storedBytes(storage, rk) + storedBytes(storage, rv)) + queries(s) * d * rk * 4,
+        readBytes: latentRows(s) * (storedBytes(storage, rk) + storedBytes(storage, rv)) + queries(s) * d * rk * 4,
         writeBytes: partialBytes(s, rv),
         flops: score + rows(s) * group * 2 * rv,
         matrixFlops: 0,
@@ -247,13 +252,13 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
   },
   /** Rebuilds K (`rope`: rotated) or V (`plain`) of one layer and loop for the whole context into f16 rows. */
   rebuild: {
-    dims: ['sequences', 'kvHeads', 'context', 'rank', 'headDim'],
+    dims: ['sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim'],
     variants: ['rope', 'plain'],
     work: (s, v) => {
       const [r, d] = [field(s, 'rank'), field(s, 'headDim')];
       const product = rows(s) * 2 * d * r;
       return {
-        readBytes: rows(s) * r * 2 + field(s, 'kvHeads') * d * r * 2,
+        readBytes: latentRows(s) * r * 2 + field(s, 'kvHeads') * d * r * 2,
         writeBytes: rows(s) * d * 2,
         flops: product + (v === 'rope' ? rows(s) * 3 * d : 0),
         matrixFlops: product,

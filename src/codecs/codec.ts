@@ -1,0 +1,52 @@
+/** How K and V are represented in the cache. Each codec kind is one file beside this one; registry.ts lists them. */
+import type { Geometry, LayerBlock } from '../geometry/geometry.js';
+import type { Storage } from '../schedule/kernels.js';
+import type { CacheTensor } from './layout.js';
+
+export const CODEC_KINDS = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop'] as const;
+export type CodecKind = (typeof CODEC_KINDS)[number];
+
+export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed'] as const;
+/** How attention reads the cache. */
+export type Path = (typeof PATHS)[number];
+
+/** A codec with its settings. Which of them apply depends on the kind. */
+export interface Codec {
+  readonly kind: CodecKind;
+  /** Latent widths of K and V (lla, lla-2d, mla-head). */
+  readonly rankK?: number;
+  readonly rankV?: number;
+  /** Adjacent layers that share one cache (cla). */
+  readonly shareLayers?: number;
+  /** Bits a scalar (kv-quant). */
+  readonly bits?: 2 | 3 | 4 | 8;
+}
+
+/** The rotary branch of the absorbed path: `width` scalars a token, one row for all heads or one a KV head. */
+export interface Branch {
+  readonly width: number;
+  readonly perHead: boolean;
+}
+
+/** How the cache is stored beside the codec's own choice. */
+export interface StorageChoice {
+  readonly storage: Storage;
+  readonly groupSize: number;
+}
+
+export interface CodecSpec {
+  readonly title: string;
+  readonly paths: readonly Path[];
+  /** True when one latent serves all loops and is complete only after the last one. */
+  readonly loopAxis: boolean;
+  /** Ratios that the paper publishes for this kind. */
+  readonly publishedRatios: (g: Geometry) => readonly number[];
+  /** The codec of this kind whose core ratio is (nearest to) `ratio`, or the reason why there is none. */
+  fromRatio(g: Geometry, ratio: number): Codec | string;
+  /** Why this codec cannot exist for the geometry, or undefined. */
+  refuse(g: Geometry, codec: Codec): string | undefined;
+  /** Cached tensors of the core. Prelude and coda are added by layoutOf. */
+  core(g: Geometry, core: LayerBlock, codec: Codec, choice: StorageChoice): CacheTensor[];
+  /** Codec parameters in scalars, for the whole model (Eq. encode and decode: W_down, W_up, mu). */
+  parameters(g: Geometry, codec: Codec): number;
+}

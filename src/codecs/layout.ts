@@ -1,0 +1,76 @@
+/**
+ * Where each cached scalar lies. The memory model counts the bytes of this layout and the decoder allocates from it, so
+ * that what is predicted and what is allocated are equal by construction.
+ *
+ * A tensor holds `layers × loops × heads` slots; a slot holds one row of `width` scalars a token. Tokens come in tiles
+ * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
+ */
+import { GROUP_SIZE, storedBytes, type Storage } from '../schedule/kernels.js';
+import type { LayerBlock } from '../geometry/geometry.js';
+
+/** Tokens in one tile of the cache: 32 scalars of n bits are n words. Pages are whole tiles. */
+export const TILE_TOKENS = 32;
+
+export interface CacheTensor {
+  readonly block: LayerBlock['name'];
+  readonly role: 'key' | 'value' | 'key-latent' | 'value-latent' | 'rotary-key';
+  /** Distinct layer slots stored (layers / s under cross-layer sharing). */
+  readonly layers: number;
+  /** Distinct loop slots stored: T for a loop-indexed cache, 1 where the loops share. */
+  readonly loops: number;
+  /** Rows a token in one slot: KV heads, or 1 where all heads share a row. */
+  readonly heads: number;
+  /** Scalars of a row. */
+  readonly width: number;
+  readonly storage: Storage;
+  /** Scalars per f16 scale in quantised storage. */
+  readonly groupSize: number;
+}
+
+export type CacheLayout = readonly CacheTensor[];
+
+export const scalarsPerToken = (layout: CacheLayout): number => layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * t.width, 0);
+
+export const rowBytes = (t: CacheTensor): number => storedBytes(t.storage, t.width, t.groupSize);
+
+/** Bytes that one cached token takes, group scales included. */
+export const bytesPerToken = (layout: CacheLayout): number => layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * rowBytes(t), 0);
+
+/** Tokens rounded up to whole pages. */
+export const pagedTokens = (tokens: number, pageTokens: number): number => Math.ceil(tokens / pageTokens) * pageTokens;
+
+/** One contiguous run of a sequence's cache: a row of one layer, loop and head, for all its (paged) tokens. */
+export interface Slot {
+  tensor: CacheTensor;
+  layer: number;
+  loop: number;
+  head: number;
+  /** From the start of the sequence's cache. */
+  offsetBytes: number;
+  bytes: number;
+}
+
+/** Enumerates the slots of a sequence of `tokens` (a whole number of tiles) in the order in which they lie. */
+export function* slotsOf(layout: CacheLayout, tokens: number): Generator<Slot> {
+  let offsetBytes = 0;
+  for (const tensor of layout) {
+    const bytes = tokens * rowBytes(tensor);
+    for (let layer = 0; layer < tensor.layers; layer++) {
+      for (let loop = 0; loop < tensor.loops; loop++) {
+        for (let head = 0; head < tensor.heads; head++) {
+          yield { tensor, layer, loop, head, offsetBytes, bytes };
+          offsetBytes += bytes;
+        }
+      }
+    }
+  }
+}
+
+/** An uncompressed K and V pair for a block of layers. */
+export function fullTensors(block: LayerBlock, heads: number, headDim: number, storage: Storage, groupSize = GROUP_SIZE): CacheTensor[] {
+  const common = { block: block.name, layers: block.layers, loops: block.loops, heads, width: headDim, storage, groupSize };
+  return [
+    { ...common, role: 'key' },
+    { ...common, role: 'value' },
+  ];
+}

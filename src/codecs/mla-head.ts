@@ -1,0 +1,26 @@
+/**
+ * mla-head: an MLA latent across heads, one for every loop (the paper's head-axis baseline).
+ * ρ = 2·H_kv·d / (r_k + r_v).
+ */
+import type { CodecSpec } from './codec.js';
+import { genericRatios, isOuroStack, ranksForRatio, refuseRanks } from './ranks.js';
+
+export const mlaHead: CodecSpec = {
+  title: 'MLA across heads, one latent per loop',
+  paths: ['absorbed', 'reconstruct', 'block-absorbed', 'fast'],
+  loopAxis: false,
+  publishedRatios: (g) => (isOuroStack(g) ? [4, 16 / 3, 32 / 3, 64 / 3] : genericRatios(g).filter((r) => r >= g.loops)),
+  fromRatio: (g, ratio) => {
+    const ranks = ranksForRatio(g, 2 * g.kvHeads * g.headDim, ratio);
+    return typeof ranks === 'string' ? ranks : { kind: 'mla-head', ...ranks };
+  },
+  refuse: (g, { rankK, rankV }) => refuseRanks(rankK, rankV, g.kvHeads * g.headDim, 'H·d'),
+  core: (_g, core, { rankK = 0, rankV = 0 }, choice) => {
+    const common = { block: core.name, layers: core.layers, loops: core.loops, heads: 1, ...choice };
+    return [
+      { ...common, role: 'key-latent', width: rankK },
+      { ...common, role: 'value-latent', width: rankV },
+    ];
+  },
+  parameters: (g, { rankK = 0, rankV = 0 }) => g.layers * g.loops * (2 * g.kvHeads * g.headDim * (rankK + rankV) + 2 * g.kvHeads * g.headDim),
+};

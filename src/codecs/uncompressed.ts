@@ -1,0 +1,60 @@
+/** Codecs that keep rows of full width: the plain cache, and those that share or quantise it. No parameters. */
+import type { Codec, CodecSpec } from './codec.js';
+import { fullTensors } from './layout.js';
+import type { Storage } from '../schedule/kernels.js';
+
+export const full: CodecSpec = {
+  title: 'full cache, one K and V per loop',
+  paths: ['full'],
+  loopAxis: false,
+  publishedRatios: () => [1],
+  fromRatio: (_g, ratio) => (ratio === 1 ? { kind: 'full' } : 'the full cache has ratio 1'),
+  refuse: () => undefined,
+  core: (g, core, _codec, choice) => fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
+  parameters: () => 0,
+};
+
+/** cla: `shareLayers` adjacent layers share one cache; every layer and loop re-reads it. */
+export const cla: CodecSpec = {
+  title: 'cross-layer sharing',
+  paths: ['full'],
+  loopAxis: false,
+  publishedRatios: (g) => [4, 6, 12, 24].filter((s) => g.layers % s === 0),
+  fromRatio: (_g, ratio) => (Number.isInteger(ratio) ? { kind: 'cla', shareLayers: ratio } : 'cla shares a whole number of layers'),
+  refuse: (g, { shareLayers: s }) =>
+    s === undefined || !Number.isInteger(s) || s < 2 || g.layers % s !== 0
+      ? `cla shares a number of layers of at least 2 that divides the ${g.layers} core layers, not ${s}`
+      : undefined,
+  core: (g, core, { shareLayers = 1 }, choice) => fullTensors({ ...core, layers: core.layers / shareLayers }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
+  parameters: () => 0,
+};
+
+/** final-loop: the last loop's K and V serve all loops (the paper's control; it destroys generation). */
+export const finalLoop: CodecSpec = {
+  title: 'final-loop reuse',
+  paths: ['full'],
+  loopAxis: false,
+  publishedRatios: (g) => (g.loops > 1 ? [g.loops] : []),
+  fromRatio: (g, ratio) => (ratio === g.loops && g.loops > 1 ? { kind: 'final-loop' } : `final-loop reuse has ratio T = ${g.loops}`),
+  refuse: (g) => (g.loops > 1 ? undefined : 'final-loop reuse needs a model with at least two loops'),
+  core: (g, core, _codec, choice) => fullTensors({ ...core, loops: 1 }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
+  parameters: () => 0,
+};
+
+const BITS = [2, 3, 4, 8] as const;
+export const QUANT_STORAGE: Record<2 | 3 | 4 | 8, Storage> = { 2: 'q2', 3: 'q3', 4: 'q4', 8: 'q8' };
+
+/** kv-quant: n-bit scalars with an f16 scale a group. The nominal ratio 16/n leaves the scales out. */
+export const kvQuant: CodecSpec = {
+  title: 'quantised cache',
+  paths: ['full'],
+  loopAxis: false,
+  publishedRatios: () => [2, 4, 16 / 3, 8],
+  fromRatio: (_g, ratio) => {
+    const bits = BITS.find((b) => Math.abs(16 / b - ratio) < 0.01);
+    return bits ? { kind: 'kv-quant', bits } : 'kv-quant has the nominal ratios 2, 4, 5.33 and 8 (8, 4, 3 and 2 bits)';
+  },
+  refuse: (_g, { bits }) => (bits !== undefined && BITS.includes(bits) ? undefined : `kv-quant takes 2, 3, 4 or 8 bits, not ${bits}`),
+  core: (g, core, codec: Codec, choice) => fullTensors(core, g.kvHeads, g.headDim, QUANT_STORAGE[codec.bits ?? 8], choice.groupSize),
+  parameters: () => 0,
+};

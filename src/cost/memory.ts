@@ -1,0 +1,191 @@
+/**
+ * Memory of a serving process, exactly: what the decoder allocates is what is counted here. All sizes in bytes, of one
+ * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
+ */
+import { codecParameters, isLatent, layoutOf } from '../codecs/registry.js';
+import { CODECS } from '../codecs/registry.js';
+import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
+import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
+import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
+import { headsPerGpu, MAX_SPLITS, type Configuration } from '../schedule/schedule.js';
+
+export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
+/** Codec matrices are kept in 16 bits. */
+const CODEC_BYTES = 2;
+/** Activations and accumulators are f32. */
+const F32 = 4;
+/** Prompt tokens whose MLP activations are alive at once, and the length of a chunk in chunked prefill. */
+export const PREFILL_CHUNK_TOKENS = 2048;
+
+export const PREFILL_KINDS = ['one-shot', 'by-layer', 'accumulated', 'chunked'] as const;
+/** How a prompt's exact K/V become latents; see prefillPeaks. */
+export type PrefillKind = (typeof PREFILL_KINDS)[number];
+
+/** Everything about a configuration's memory that does not depend on the batch. */
+export interface MemoryModel {
+  readonly weightsBytes: number;
+  readonly codecBytes: number;
+  readonly kvBytesPerToken: number;
+  readonly kvBytesPerSequence: number;
+  readonly inFlightBytesPerSequence: number;
+  readonly evictionBytesPerSequence: number;
+  readonly kvBytesAt1M: number;
+  /** Workspace is `fixed + perSequence · batch`, so that memory never shrinks when the batch grows. */
+  readonly workspaceFixedBytes: number;
+  readonly workspaceBytesPerSequence: number;
+}
+
+/** The layout of one GPU: heads divide (or replicate, down to one), everything else is whole. */
+export function layoutPerGpu(c: Configuration): CacheLayout {
+  const layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
+  return c.gpus === 1 ? layout : layout.map((t) => ({ ...t, heads: headsPerGpu(t.heads, c.gpus) }));
+}
+
+/** Weights of one GPU: projections and embeddings divide, norms and the adapter's bias-free rows are small and whole. */
+export function weightBytes(g: Geometry, gpus: number): number {
+  const bytes = WEIGHT_BYTES[g.weightType];
+  const total = parameterCount(g);
+  if (gpus === 1) return total * bytes;
+  const layers = g.preludeLayers + g.layers + g.codaLayers;
+  const kvWhole = g.hidden * g.headDim * 2 * g.kvHeads;
+  const kvShare = g.hidden * g.headDim * 2 * headsPerGpu(g.kvHeads, gpus);
+  const whole = g.normsPerLayer * g.hidden + g.extraParametersPerLayer;
+  const layer = (layerParameters(g) - whole - kvWhole) / gpus + kvShare + whole;
+  const outside = total - layers * layerParameters(g);
+  return Math.ceil((layers * layer + outside / gpus + g.hidden) * bytes);
+}
+
+/** Codec parameters of one GPU. Per-head matrices divide with the KV heads; matrices of a shared latent are replicated on the latent side and divided on the head side. */
+function codecBytesPerGpu(c: Configuration): number {
+  const total = codecParameters(c.geometry, c.codec, c.path, c.branch) * CODEC_BYTES;
+  return Math.ceil((total * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
+}
+
+/** Builds the memory model of a configuration at a context length (tokens). */
+export function memoryModel(c: Configuration, context: number, pageTokens: number): MemoryModel {
+  const g = c.geometry;
+  const layout = layoutPerGpu(c);
+  const perToken = bytesPerToken(layout);
+  const allocated = pagedTokens(allocatedTokens(c.eviction, context), pageTokens);
+  return {
+    weightsBytes: weightBytes(g, c.gpus),
+    codecBytes: codecBytesPerGpu(c),
+    kvBytesPerToken: perToken,
+    kvBytesPerSequence: Math.ceil(perToken * allocated),
+    inFlightBytesPerSequence: inFlightScalars(c) * F32,
+    evictionBytesPerSequence: evictionStateBytesPerToken(c.eviction, layout) * allocated,
+    kvBytesAt1M: Math.ceil(perToken * keptTokens(c.eviction, 2 ** 20)),
+    workspaceFixedBytes: workspaceFixed(c),
+    workspaceBytesPerSequence: workspacePerSequence(c, context),
+  };
+}
+
+/**
+ * Scalars of the running latent accumulators of one sequence: a loop-axis latent is complete only after the last loop,
+ * but encoding is linear, c = Σ_t (x_t − μ_t)·W_down,t, so one accumulator a layer and head is enough.
+ */
+export function inFlightScalars(c: Configuration): number {
+  if (!isLatent(c.codec) || !CODECS[c.codec.kind].loopAxis) return 0;
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const heads = c.codec.kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1;
+  return (rankK + rankV) * heads * c.geometry.layers;
+}
+
+/** Width of the rows that attention's split partials hold. */
+function partialWidth(c: Configuration): number {
+  const latentValues = isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
+  return Math.max(c.geometry.headDim, latentValues ? (c.codec.rankV ?? 0) : 0);
+}
+
+/** Query heads of one GPU. */
+const heads = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
+
+/**
+ * Split-KV partials beyond one a query: the split count times the rows never exceeds the target by more than one split
+ * a row, so `target` extra partial rows a group are enough for every batch.
+ */
+function workspaceFixed(c: Configuration): number {
+  const group = Math.ceil(c.geometry.heads / Math.min(c.geometry.kvHeads, c.geometry.heads));
+  const latentGroup = c.path === 'absorbed' && c.codec.kind !== 'lla' ? heads(c) : group;
+  const rows = Math.min(c.targetWorkgroups, MAX_SPLITS * heads(c)) * latentGroup;
+  return rows * (partialWidth(c) + 2) * F32;
+}
+
+/** Activations, logits, partials and one layer's exact K/V of a sequence; on a materialising path its rebuilt K and V. */
+function workspacePerSequence(c: Configuration, context: number): number {
+  const g = c.geometry;
+  const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
+  const mlp = Math.ceil(g.mlpHidden / c.gpus);
+  const width = partialWidth(c);
+  const branch = c.path === 'absorbed' ? c.branch.width * (heads(c) + (c.branch.perHead ? kvHeads : 1)) : 0;
+  const activations =
+    3 * g.hidden + // residual stream, its norm, a projection's output
+    (g.adapter ? 2 * g.hidden : 0) + // prelude output and the adapter's input
+    heads(c) * g.headDim * 2 + // queries, attention output
+    2 * kvHeads * g.headDim + // one (layer, loop)'s exact K and V, read by that loop only
+    3 * mlp + // gate, up, their product
+    branch +
+    heads(c) * (c.codec.rankK ?? 0) * (c.path === 'absorbed' ? 1 : c.path === 'block-absorbed' ? g.headDim : 0); // absorbed query, or the block set-up vectors a_m, b_m
+  const logits = Math.ceil(g.vocab / c.gpus);
+  const partials = 2 * heads(c) * (width + 2); // one split and the current token
+  const merged = heads(c) * width;
+  const rebuilt = c.path === 'reconstruct' && c.materialised ? 2 * pagedTokens(keptTokens(c.eviction, context), 32) * kvHeads * g.headDim * 2 : 0;
+  const mass = c.eviction?.policy === 'h2o' ? heads(c) * allocatedTokens(c.eviction, context) * F32 : 0;
+  return (activations + logits + partials + merged) * F32 + rebuilt + mass;
+}
+
+/** Bytes that `batch` sequences need on a GPU, without the reserve. */
+export const totalBytes = (m: MemoryModel, batch: number): number => m.weightsBytes + m.codecBytes + m.workspaceFixedBytes + batch * bytesPerSequence(m);
+
+/** Bytes that one more sequence needs. */
+export const bytesPerSequence = (m: MemoryModel): number => m.kvBytesPerSequence + m.inFlightBytesPerSequence + m.evictionBytesPerSequence + m.workspaceBytesPerSequence;
+
+/** The largest batch that fits into `usableBytes` (what is left after reserve and utilisation); 0 when none does. */
+export function maxBatch(m: MemoryModel, usableBytes: number): number {
+  const free = usableBytes - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes;
+  return Math.max(0, Math.floor(free / bytesPerSequence(m)));
+}
+
+/** The largest of 1, 2, 3, 4, 6, 8, 12, 16, … (2^k and 3·2^(k−1)) that is at most `batch`; 0 for none. */
+export function onGrid(batch: number): number {
+  if (batch < 1) return 0;
+  const power = 2 ** Math.floor(Math.log2(batch));
+  return power * 1.5 <= batch && power >= 2 ? power * 1.5 : power;
+}
+
+/**
+ * Working memory of prefilling one prompt of `context` tokens, beside weights and codec, by kind.
+ *
+ * Latent codecs need two passes: pass 1 captures exact K/V of every loop, the codec encodes and reconstructs, pass 2
+ * runs on the reconstruction.
+ * - `one-shot`: float32 captures and float32 full-width reconstructions of everything (the paper's first decoder).
+ * - `by-layer`: captures in 16 bits, freed layer by layer as the last loop passes; loops are outermost, so nearly all
+ *   captures are alive before the first layer completes.
+ * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough.
+ * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
+ *
+ * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill.
+ */
+export function prefillPeaks(c: Configuration, context: number): Record<PrefillKind, number> {
+  const g = c.geometry;
+  const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
+  const captured = 2 * g.layers * g.loops * kvHeads * g.headDim;
+  const oneSlot = 2 * kvHeads * g.headDim * 2;
+  const accumulators = inFlightScalars(c) * F32;
+  const activations = (tokens: number) => {
+    const chunk = Math.min(tokens, PREFILL_CHUNK_TOKENS);
+    const perChunk = 3 * Math.ceil(g.mlpHidden / c.gpus) + 2 * heads(c) * g.headDim;
+    return (2 * tokens * g.hidden + chunk * perChunk + Math.ceil(g.vocab / c.gpus)) * F32;
+  };
+  const chunk = Math.min(context, PREFILL_CHUNK_TOKENS);
+  if (!isLatent(c.codec)) {
+    const ordinary = activations(context);
+    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) };
+  }
+  return {
+    'one-shot': 2 * captured * F32 * context + activations(context),
+    'by-layer': captured * 2 * context + activations(context),
+    accumulated: (accumulators + oneSlot) * context + activations(context),
+    chunked: (accumulators + oneSlot) * chunk + activations(chunk),
+  };
+}

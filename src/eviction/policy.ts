@@ -1,0 +1,53 @@
+/** Which tokens stay in the cache. */
+import type { CacheLayout } from '../codecs/layout.js';
+import { UserError, show } from '../errors.js';
+import { MAX_TOKENS, parseTokens } from '../units.js';
+
+export type Eviction =
+  /** StreamingLLM: the first `sinkTokens` and the last `windowTokens`, positions re-indexed inside the cache. */
+  | { readonly policy: 'streaming'; readonly sinkTokens: number; readonly windowTokens: number; readonly budgetTokens: number }
+  /** H2O: the `heavyTokens` of largest attention mass among the older ones and the last `recentTokens`. */
+  | { readonly policy: 'h2o'; readonly heavyTokens: number; readonly recentTokens: number; readonly budgetTokens: number }
+  /** A number of tokens kept by an unnamed policy without state of its own. */
+  | { readonly policy: 'budget'; readonly budgetTokens: number };
+
+/** Tokens that are in the cache when a step reads it. */
+export const keptTokens = (eviction: Eviction | null, context: number): number => (eviction ? Math.min(context, eviction.budgetTokens) : context);
+
+/** Tokens to allocate: H2O evicts after the step, so the cache transiently holds one more. */
+export const allocatedTokens = (eviction: Eviction | null, context: number): number =>
+  eviction?.policy === 'h2o' ? Math.min(context, eviction.budgetTokens + 1) : keptTokens(eviction, context);
+
+/**
+ * Bytes of a policy's own state per cached token: H2O keeps an f32 mass and a u32 position for every row set that
+ * can evict on its own. A latent shared by loops, heads or layers has one pooled mass.
+ */
+export function evictionStateBytesPerToken(eviction: Eviction | null, layout: CacheLayout): number {
+  if (eviction?.policy !== 'h2o') return 0;
+  const values = layout.filter((t) => t.role === 'value' || t.role === 'value-latent');
+  return values.reduce((sum, t) => sum + t.layers * t.loops * t.heads, 0) * 8;
+}
+
+/**
+ * Reads `streaming:4+256` or `h2o:128+132`.
+ * @throws UserError on any other text
+ */
+export function parseEviction(text: string, subject: string): Eviction | null {
+  if (text === 'none') return null;
+  const match = /^(streaming|h2o):([^+]+)\+([^+]+)$/.exec(text);
+  if (!match) throw new UserError(`${subject} must be none, streaming:SINK+WINDOW or h2o:HEAVY+RECENT, not ${show(text)}`, 'write for example streaming:4+256');
+  const [a, b] = [match[2], match[3]].map((part) => parseTokens(part as string, subject)) as [number, number];
+  if (a + b > MAX_TOKENS) throw new UserError(`${subject} keeps ${a + b} tokens, more than ${MAX_TOKENS}`, 'give a smaller budget');
+  return match[1] === 'streaming'
+    ? { policy: 'streaming', sinkTokens: a, windowTokens: b, budgetTokens: a + b }
+    : { policy: 'h2o', heavyTokens: a, recentTokens: b, budgetTokens: a + b };
+}
+
+/** `streaming:4+256`, `h2o:128+132`, `budget:1024`, `none`. */
+export function evictionLabel(eviction: Eviction | null): string {
+  if (!eviction) return 'none';
+  if (eviction.policy === 'streaming') return `streaming:${eviction.sinkTokens}+${eviction.windowTokens}`;
+  if (eviction.policy === 'h2o') return `h2o:${eviction.heavyTokens}+${eviction.recentTokens}`;
+  return `budget:${eviction.budgetTokens}`;
+}
+
