@@ -2,12 +2,11 @@
  * Memory of a serving process, exactly: what the decoder allocates is what is counted here. All sizes in bytes, of one
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
-import { codecParameters, isLatent, layoutOf } from '../codecs/registry.js';
-import { CODECS } from '../codecs/registry.js';
+import { codecParameters, CODECS, isLatent, layoutOf } from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
 import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
-import { headsPerGpu, MAX_SPLITS, type Configuration } from '../schedule/schedule.js';
+import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
 /** Codec matrices are kept in 16 bits. */
@@ -107,8 +106,7 @@ const heads = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus
 function workspaceFixed(c: Configuration): number {
   const group = Math.ceil(c.geometry.heads / Math.min(c.geometry.kvHeads, c.geometry.heads));
   const latentGroup = c.path === 'absorbed' && c.codec.kind !== 'lla' ? heads(c) : group;
-  const rows = Math.min(c.targetWorkgroups, MAX_SPLITS * heads(c)) * latentGroup;
-  return rows * (partialWidth(c) + 2) * F32;
+  return c.targetWorkgroups * latentGroup * (partialWidth(c) + 2) * F32;
 }
 
 /** Activations, logits, partials and one layer's exact K/V of a sequence; on a materialising path its rebuilt K and V. */

@@ -26,6 +26,7 @@ function besselJ(n: number, x: number): number {
   for (let k = 1; k < 80; k++) {
     term *= -((x / 2) ** 2) / (k * (n + k));
     sum += term;
+    if (Math.abs(term) < 1e-12 && k > x) break;
   }
   return sum;
 }
@@ -41,8 +42,9 @@ function functionsFor(phase: number, parity: 0 | 1, tolerance: number): number {
   let count = 0;
   for (; count < 40; count++) {
     let tail = 0;
-    for (let k = count; k < count + 12; k++) tail += 2 * Math.abs(besselJ(2 * k + parity, phase));
-    if (tail <= tolerance) break;
+    // Past the last term that matters each next one is smaller by far: a few bound the rest.
+    for (let k = count; k < count + 4 && tail <= tolerance; k++) tail += 2 * Math.abs(besselJ(2 * k + parity, phase));
+    if (2 * count > phase && tail <= tolerance) break;
   }
   return count;
 }

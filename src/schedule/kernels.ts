@@ -233,7 +233,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
         readBytes: latentRows(s) * (storedBytes(storage, rk) + storedBytes(storage, rv)) + queries(s) * d * rk * 4,
         writeBytes: partialBytes(s, rv),
         flops: score + rows(s) * group * 2 * rv,
-        matrixFlops: 0,
+        matrixFlops: score,
       };
     },
     terms: (s, v) => attendTerms(s, KERNELS.attend_block_absorbed.work(s, v)),

@@ -1,0 +1,56 @@
+/** `lla-sim models`: what can be named instead of described. */
+import { fullScalars } from '../codecs/registry.js';
+import { DEVICES } from '../devices/catalogue.js';
+import { EXIT, type ExitCode } from '../errors.js';
+import { parameterCount } from '../geometry/geometry.js';
+import { PRESETS } from '../geometry/presets.js';
+import { columns, type Column } from '../report/text.js';
+import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
+import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { print } from './output.js';
+
+export const modelsCommand: Command = {
+  options: {
+    devices: { type: 'boolean', help: 'list devices instead of models' },
+    format: { type: 'string', help: 'how to print: table, json [table]', group: 'Output' },
+    ...OUTPUT,
+  },
+  examples: [
+    ['models', 'models that plan --model takes'],
+    ['models --devices', 'devices that plan --device takes'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', ['table', 'json']);
+  const devices = args.flags['devices'] === true;
+  const table = devices ? columns(DEVICE_COLUMNS, DEVICES) : [...columns(MODEL_COLUMNS, PRESETS), '', 'Any Hugging Face config.json works too: lla-sim plan --model ./config.json --vram 80GB'];
+  const json = devices
+    ? { schema: 'lla-sim/devices', schemaVersion: 1, devices: DEVICES }
+    : { schema: 'lla-sim/models', schemaVersion: 1, models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })) };
+  await print(format === 'json' ? `${JSON.stringify(json, null, 2)}\n` : `${table.join('\n')}\n`, { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
+  return EXIT.ok;
+}
+
+const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [
+  { title: 'model', align: 'left', cell: (g) => g.name },
+  { title: 'layers × loops', align: 'left', cell: (g) => (g.preludeLayers + g.codaLayers > 0 ? `${g.preludeLayers} + ${g.layers} × ${g.loops} + ${g.codaLayers}` : `${g.layers} × ${g.loops}`) },
+  { title: 'heads/KV × width', align: 'left', cell: (g) => `${g.heads}/${g.kvHeads} × ${g.headDim}` },
+  { title: 'hidden', align: 'right', cell: (g) => String(g.hidden) },
+  { title: 'MLP', align: 'right', cell: (g) => String(g.mlpHidden) },
+  { title: 'vocabulary', align: 'right', cell: (g) => String(g.vocab) },
+  { title: 'parameters', align: 'right', cell: (g) => formatCount(parameterCount(g)) },
+  { title: 'KV/token', align: 'right', cell: (g) => formatBytes(2 * fullScalars(g)) },
+  { title: 'positions', align: 'right', cell: (g) => formatTokens(g.maxPositions) },
+];
+
+const DEVICE_COLUMNS: readonly Column<(typeof DEVICES)[number]>[] = [
+  { title: 'device', align: 'left', cell: (d) => d.id },
+  { title: 'name', align: 'left', cell: (d) => d.name },
+  { title: 'memory', align: 'right', cell: (d) => formatDecimalBytes(d.vramBytes) },
+  { title: 'driver', align: 'right', cell: (d) => (d.driverBytes === null ? '–' : formatBytes(d.driverBytes)) },
+  { title: 'bandwidth', align: 'right', cell: (d) => `${formatDecimalBytes(d.memoryBytesPerSecond)}/s` },
+  { title: 'f32', align: 'right', cell: (d) => `${formatCount(d.f32FlopsPerSecond)}FLOP/s` },
+  { title: 'matrix f16', align: 'right', cell: (d) => `${formatCount(d.matrixFlopsPerSecond)}FLOP/s` },
+];

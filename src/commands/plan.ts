@@ -1,0 +1,107 @@
+/** `lla-sim plan`: what fits, how fast, how good. */
+import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { ask } from '../plan/ask.js';
+import { hasSolution } from '../plan/plan.js';
+import type { PlanReport } from '../plan/types.js';
+import { planTable } from '../report/plan-table.js';
+import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
+import { choiceFlag, OUTPUT, textFlag, type Args, type Command, type OptionSpec, type OptionTable } from './command.js';
+import { print, type OutputOptions } from './output.js';
+
+export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
+export type Format = (typeof FORMATS)[number];
+
+/** A plan's settings as command-line options. */
+const settingOptions: OptionTable = Object.fromEntries(
+  (Object.entries(SETTINGS) as [SettingName, Setting][]).map(([name, setting]): [string, OptionSpec] => [
+    flagOf(name),
+    {
+      type: 'string',
+      help: setting.help,
+      group: setting.group,
+      ...(setting.kind === 'list' || setting.kind === 'bounds' ? { multiple: true } : {}),
+      ...(setting.flag === undefined ? {} : { alias: name }),
+    },
+  ]),
+);
+
+export const planCommand: Command = {
+  positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
+  options: {
+    ...settingOptions,
+    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
+    ...OUTPUT,
+  },
+  examples: [
+    ['plan --vram 141GB --ctx 4096', 'everything that fits an H200'],
+    ['plan --device h200 --tpot 80ms --min gsm8k=0.75 --usd-per-hour 3.5', 'the fastest that meets targets'],
+    ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
+  ],
+  run,
+};
+
+/** Runs the command. The report goes to stdout (or --output). */
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const report = await ask(await readScenario(args));
+  const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
+  if (!hasSolution(report)) {
+    if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
+    throw new UserError(noSolution(report), 'relax a target, take a larger GPU, a shorter context or a higher ratio', EXIT.noSolution);
+  }
+  await print(await render(report, format, args.flags['all'] === true, output), output);
+  return EXIT.ok;
+}
+
+async function render(report: PlanReport, format: Format, all: boolean, output: OutputOptions): Promise<string> {
+  switch (format) {
+    case 'json':
+      return `${JSON.stringify(report, null, 2)}\n`;
+    case 'csv':
+      return (await import('../report/plan-csv.js')).planCsv(report);
+    case 'markdown':
+      return (await import('../report/plan-csv.js')).planMarkdown(report);
+    case 'table':
+      return planTable(report, { all, colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'] });
+  }
+}
+
+/** The scenario file's fields, overridden by flags. */
+async function readScenario(args: Args): Promise<Scenario> {
+  const fromFile: Scenario = args.positional === null ? {} : (await import('../schema/scenario.js')).readScenarioFile(args.positional);
+  const flags: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
+    const value = args.flags[flagOf(name)];
+    if (value === undefined) continue;
+    const words = Array.isArray(value) ? (value as string[]).flatMap((v) => v.split(',')) : [];
+    flags[name] = setting.kind === 'list' ? words : setting.kind === 'bounds' ? readBounds(words, flagOf(name)) : value;
+  }
+  return { ...fromFile, ...(flags as Scenario) };
+}
+
+function readBounds(pairs: readonly string[], name: string): Record<string, number> {
+  const bounds: Record<string, number> = Object.create(null) as Record<string, number>;
+  for (const pair of pairs) {
+    const match = /^([^=]+)=(.+)$/.exec(pair);
+    const value = match ? Number(match[2]) : NaN;
+    if (!match || !Number.isFinite(value)) throw new UserError(`--${name} must be METRIC=VALUE, not ${show(pair)}`, `write for example --${name} gsm8k=0.75`);
+    const metric = (match[1] as string).trim().toLowerCase();
+    if (metric in bounds) throw new UserError(`--${name} bounds ${show(metric)} twice`, 'give each metric once');
+    bounds[metric] = value;
+  }
+  return bounds;
+}
+
+/** Why no plan is left: nothing fits, or which target removed how many rows. */
+function noSolution(report: PlanReport): string {
+  if (report.removed.length === 0) return `nothing fits: no combination holds one sequence of ${report.contextTokens} tokens in ${report.device.vramBytes} bytes (${report.plans.length} tried)`;
+  const byTarget = new Map<string, Set<string>>();
+  for (const r of report.removed) byTarget.set(r.target, (byTarget.get(r.target) ?? new Set()).add(r.id));
+  const all = new Set(report.removed.map((r) => r.id)).size;
+  const lines = [...byTarget].map(([target, ids]) => {
+    const example = report.removed.find((r) => r.target === target);
+    return `  ${target} removed ${ids.size} of ${all}, such as ${example?.id}: ${example?.reason}`;
+  });
+  return `no plan meets the targets\n${lines.join('\n')}`;
+}

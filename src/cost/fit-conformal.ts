@@ -1,0 +1,102 @@
+/**
+ * Intervals from leave-one-out residuals: conformal leave-one-out ("jackknife+", Barber, Candès, Ramdas & Tibshirani
+ * 2021) with an absolute and a normalised score, and the widening outside the measured range.
+ */
+import type { KernelName } from '../schedule/kernels.js';
+import { fitWith, gpPoints, varyingAxes, type Fit } from './fit-core.js';
+import { dataOf } from './fit-mean.js';
+import { conformalHalfWidth, coordinate, predictFrom, type Model, type Point } from './predictor.js';
+
+const LEVEL = 0.9;
+/** Below this many residuals their 90 % quantile does not exist: twice the largest stands in, no less than this. */
+const FEWEST_FOR_QUANTILE = 10;
+const FLOOR_OF_FEW = Math.log(1.5);
+const KAPPA_FLOOR = 0.02;
+/** Where the data allow no test of extrapolation the time may be off by another factor of two each octave. */
+export const KAPPA_UNTESTED = Math.LN2;
+/** Extrapolation is tested from no fewer points than this, and no less than this share of all. */
+const FEWEST_REMAINING = 8;
+const SHARE_REMAINING = 0.4;
+
+export interface Quantiles {
+  absolute: number;
+  normalised: number;
+}
+
+/** The ⌈0.9 (n + 1)⌉-th smallest value, or the largest when there are not that many. */
+export function conformalQuantile(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const rank = Math.ceil(LEVEL * (sorted.length + 1) - 1e-9);
+  return sorted[Math.min(rank, sorted.length) - 1] ?? 0;
+}
+
+/** q_J and q_N: quantiles of |R| and |R| / sd. */
+export function quantilesOf(residuals: readonly number[], deviations: readonly number[]): Quantiles {
+  const absolute = residuals.map(Math.abs);
+  const normalised = absolute.map((r, i) => r / deviations[i]!);
+  if (residuals.length >= FEWEST_FOR_QUANTILE) return { absolute: conformalQuantile(absolute), normalised: conformalQuantile(normalised) };
+  return { absolute: Math.max(FLOOR_OF_FEW, 2 * Math.max(0, ...absolute)), normalised: 2 * Math.max(0, ...normalised) };
+}
+
+/** Share of the residuals inside the interval made of all the others; 0 when there are none. */
+export function looCoverage(residuals: readonly number[], deviations: readonly number[]): number {
+  const others = (list: readonly number[], i: number) => list.filter((_, j) => j !== i);
+  const inside = residuals.filter((r, i) => {
+    const q = quantilesOf(others(residuals, i), others(deviations, i));
+    return Math.abs(r) <= conformalHalfWidth(q.absolute, q.normalised, deviations[i]!);
+  });
+  return residuals.length > 0 ? inside.length / residuals.length : 0;
+}
+
+/**
+ * κ: what the half-width lacked, per octave, when the top 1, 2 and 3 octaves of each axis were hidden and predicted from
+ * the rest (same terms, mean and hyperparameters refitted). The 90 % quantile over all hidden points of all hidings.
+ */
+export function kappaOf(kernel: KernelName, variant: string, points: readonly Point[], fit: Fit, quantiles: Quantiles): number {
+  const lacks: number[] = [];
+  for (const axis of varyingAxes(kernel, points)) {
+    const values = points.map((point) => coordinate(point.shape[axis]!));
+    const top = Math.max(...values);
+    let hiddenBefore = 0;
+    for (const octaves of [1, 2, 3]) {
+      const isHidden = (i: number) => values[i]! > top - octaves;
+      const remaining = points.filter((_, i) => !isHidden(i));
+      const hidden = points.filter((_, i) => isHidden(i));
+      if (hidden.length === hiddenBefore || remaining.length < Math.max(FEWEST_REMAINING, SHARE_REMAINING * points.length)) continue;
+      hiddenBefore = hidden.length;
+      lacks.push(...lackPerOctave(kernel, variant, remaining, hidden, fit, quantiles));
+    }
+  }
+  return lacks.length > 0 ? Math.max(KAPPA_FLOOR, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+}
+
+function lackPerOctave(kernel: KernelName, variant: string, seen: Point[], hidden: Point[], fit: Fit, quantiles: Quantiles): number[] {
+  const axes = varyingAxes(kernel, seen);
+  const axesOfFit = varyingAxes(kernel, [...seen, ...hidden]);
+  const warm = { ...fit.hyper, lengthScales: axes.map((axis) => fit.hyper.lengthScales[axesOfFit.indexOf(axis)]!) };
+  const refit = fitWith(dataOf(kernel, variant, seen), gpPoints(seen, axes), fit.mean.termIndices, warm);
+  const predict = predictFrom(kernel, variant, seen, modelOf(refit, axes, quantiles, 0));
+  return hidden.map(({ shape, seconds }) => {
+    const { seconds: predicted, halfWidthLog, octavesOutside } = predict(shape);
+    const lack = Math.max(0, Math.abs(Math.log(seconds / predicted)) - halfWidthLog);
+    // A point just beyond the rest would divide its whole error by a sliver of an octave.
+    return lack / Math.max(1, octavesOutside);
+  });
+}
+
+/** The fields that predicting needs, without the terms that came out as zero. */
+export function modelOf({ mean, hyper }: Fit, axes: string[], quantiles: Quantiles, kappaPerOctave: number): Model {
+  const kept = mean.termIndices.map((term, j) => ({ term, coefficient: mean.theta[j]! })).filter(({ coefficient }) => coefficient > 0);
+  return {
+    termIndices: kept.map(({ term }) => term),
+    theta: kept.map(({ coefficient }) => coefficient),
+    axes,
+    lengthScales: hyper.lengthScales,
+    signalVariance: hyper.signalVariance,
+    noiseVariance: hyper.noiseVariance,
+    offset: mean.offset,
+    quantileAbsolute: quantiles.absolute,
+    quantileNormalised: quantiles.normalised,
+    kappaPerOctave,
+  };
+}

@@ -1,0 +1,118 @@
+/** Time of a decode step: the schedule, priced operation by operation, with one interval for the whole. */
+import { forEachOp, schedule, type Configuration, type Op } from '../schedule/schedule.js';
+import type { KernelCall, KernelName } from '../schedule/kernels.js';
+import { weaker, type Evidence, type Interval, type Price } from './evidence.js';
+
+/** What prices kernel calls on one device. */
+export interface Pricer {
+  price(call: KernelCall): Price;
+  /** Submitting a step's commands and waiting for them, once a step. */
+  readonly stepOverhead: Interval;
+  /** Seconds of one all-reduce of `bytes` over `gpus`, or null where the link is unknown. */
+  collective(bytes: number, gpus: number): Interval | null;
+  /** A name of what prices: a calibration file, or `datasheet`. */
+  readonly source: string;
+}
+
+export interface KernelShare extends Interval {
+  readonly kernel: KernelName | 'collective' | 'step-overhead';
+  readonly calls: number;
+  readonly evidence: Evidence;
+}
+
+export interface StepPrice extends Interval {
+  /** The weakest evidence among the operations that matter (at least 0.1 % of the high end together). */
+  readonly evidence: Evidence;
+  /** Share of the estimate that each kind of evidence carries. */
+  readonly evidenceShare: Readonly<Record<Evidence, number>>;
+  readonly byKernel: readonly KernelShare[];
+  /** Largest distance outside the measured range among the operations, in octaves. */
+  readonly octavesOutside: number;
+  /** False when several GPUs are used and the link between them has no figure: communication is then not in the price. */
+  readonly communicationPriced: boolean;
+}
+
+/** Kernels carrying less than this share of a step's high end do not set its evidence. */
+const NEGLIGIBLE = 1e-3;
+
+interface Group {
+  kernel: KernelShare['kernel'];
+  calls: number;
+  estimate: number;
+  below: number;
+  above: number;
+  evidence: Evidence;
+}
+
+/** Sums calls of each kernel; a kernel's errors repeat with the same sign, so its half-widths add linearly. */
+class Groups {
+  readonly list: Group[] = [];
+  private readonly index = new Map<string, Group>();
+
+  add(kernel: Group['kernel'], price: Interval & { evidence: Evidence }, calls: number): void {
+    const key = price.evidence === 'roofline' ? `${kernel} roofline` : kernel;
+    let group = this.index.get(key);
+    if (!group) {
+      group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence };
+      this.index.set(key, group);
+      this.list.push(group);
+    }
+    group.calls += calls;
+    group.estimate += calls * price.estimate;
+    group.below += calls * (price.estimate - price.low);
+    group.above += calls * (price.high - price.estimate);
+    group.evidence = weaker(group.evidence, price.evidence);
+  }
+}
+
+/**
+ * Prices one decode step.
+ *
+ * Kernels measured apart err independently: their summed half-widths combine in quadrature. Everything priced by
+ * roofline shares one unknown efficiency and adds linearly, as one more term.
+ * @returns seconds a step
+ */
+export function priceStep(c: Configuration, pricer: Pricer, batch: number, context: number): StepPrice {
+  const s = schedule(c, batch, context);
+  const groups = new Groups();
+  let octavesOutside = 0;
+  forEachOp(c, s, (op: Op, calls) => {
+    const price = pricer.price(op);
+    if (price.octavesOutside > octavesOutside) octavesOutside = price.octavesOutside;
+    groups.add(op.kernel, price, calls);
+  });
+  const roofline = (i: Interval) => ({ ...i, evidence: 'roofline' as const });
+  const collective = s.collectives.calls > 0 ? pricer.collective(s.collectives.bytesEach, c.gpus) : null;
+  if (collective) groups.add('collective', roofline(collective), s.collectives.calls);
+  return { ...combine(groups.list, pricer.stepOverhead), octavesOutside, communicationPriced: s.collectives.calls === 0 || collective !== null };
+}
+
+function combine(groups: readonly Group[], overhead: Interval): Omit<StepPrice, 'octavesOutside' | 'communicationPriced'> {
+  let estimate = overhead.estimate;
+  let below2 = (overhead.estimate - overhead.low) ** 2;
+  let above2 = (overhead.high - overhead.estimate) ** 2;
+  let rooflineBelow = 0;
+  let rooflineAbove = 0;
+  const shares: Record<Evidence, number> = { measured: 0, interpolated: 0, extrapolated: 0, roofline: 0 };
+  for (const g of groups) {
+    estimate += g.estimate;
+    shares[g.evidence] += g.estimate;
+    if (g.evidence === 'roofline') {
+      rooflineBelow += g.below;
+      rooflineAbove += g.above;
+    } else {
+      below2 += g.below ** 2;
+      above2 += g.above ** 2;
+    }
+  }
+  const low = Math.max(estimate - Math.sqrt(below2 + rooflineBelow ** 2), estimate * 1e-6);
+  const high = estimate + Math.sqrt(above2 + rooflineAbove ** 2);
+  const weight: Record<Evidence, number> = { measured: 0, interpolated: 0, extrapolated: 0, roofline: 0 };
+  for (const g of groups) weight[g.evidence] += g.estimate + g.above;
+  let evidence: Evidence = 'measured';
+  for (const e of Object.keys(weight) as Evidence[]) if (weight[e] > NEGLIGIBLE * high) evidence = weaker(evidence, e);
+  for (const e of Object.keys(shares) as Evidence[]) shares[e] /= estimate;
+  const byKernel = groups.map((g): KernelShare => ({ kernel: g.kernel, calls: g.calls, estimate: g.estimate, low: g.estimate - g.below, high: g.estimate + g.above, evidence: g.evidence }));
+  byKernel.push({ kernel: 'step-overhead', calls: 1, ...overhead, evidence: 'measured' });
+  return { estimate, low, high, evidence, evidenceShare: shares, byKernel };
+}

@@ -1,0 +1,145 @@
+/** The two sources of prices: a device's calibration, or its datasheet. */
+import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
+import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
+import type { Interval, Price } from './evidence.js';
+import type { Pricer } from './latency.js';
+import { makePredictor } from './predictor.js';
+import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
+
+/** A link between GPUs: bytes per second and direction. */
+export interface Link {
+  readonly bytesPerSecondPerDirection: number;
+}
+
+/** Start-up latency of an all-reduce, seconds: NCCL on NVLink takes about 10 µs; 5 to 30 brackets what is published. */
+const COLLECTIVE_LATENCY: Interval = { estimate: 10e-6, low: 5e-6, high: 30e-6 };
+
+/** A ring all-reduce moves 2·(n−1)/n of the bytes over each link; 70 % of the link's rate assumed, 100 % and 40 % bracket it. */
+function allReduce(bytes: number, gpus: number, link: Link | null): Interval | null {
+  if (!link) return null;
+  const seconds = (2 * (gpus - 1) * bytes) / gpus / link.bytesPerSecondPerDirection;
+  return {
+    estimate: COLLECTIVE_LATENCY.estimate + seconds / 0.7,
+    low: COLLECTIVE_LATENCY.low + seconds,
+    high: COLLECTIVE_LATENCY.high + seconds / 0.4,
+  };
+}
+
+/** Remembers prices: candidates of one plan share most of their operations. */
+function memoised(price: (call: KernelCall) => Price): (call: KernelCall) => Price {
+  const known = new Map<string, Price>();
+  return (call) => {
+    let key = `${call.kernel}/${call.variant}`;
+    for (const dim of KERNELS[call.kernel].dims) key += `,${call.shape[dim]}`;
+    let found = known.get(key);
+    if (!found) {
+      if (known.size > 200_000) known.clear();
+      found = price(call);
+      known.set(key, found);
+    }
+    return found;
+  };
+}
+
+/** Prices from a datasheet's rates. */
+export function datasheetPricer(rates: Rates, link: Link | null): Pricer {
+  return {
+    price: memoised((call) => rooflinePrice(call, rates)),
+    // A step is one submission: tens of microseconds on drivers in use.
+    stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6 },
+    collective: (bytes, gpus) => allReduce(bytes, gpus, link),
+    source: 'datasheet',
+  };
+}
+
+/** Kernel times measured elsewhere replace or join a device's own. */
+export type Predictors = ReadonlyMap<string, (shape: Shape) => Price>;
+
+export const predictorKey = (kernel: KernelName, variant: string): string => `${kernel}/${variant}`;
+
+/** A fitted predictor as a source of prices. */
+export function pricesOf(kernel: KernelName, variant: string, samples: readonly Sample[], fitted: Predictor): (shape: Shape) => Price {
+  const predict = makePredictor(kernel, variant, samples, fitted);
+  return (shape) => {
+    const p = predict(shape);
+    const widen = Math.exp(p.halfWidthLog);
+    return { estimate: p.seconds, low: p.seconds / widen, high: p.seconds * widen, evidence: p.evidence, octavesOutside: p.octavesOutside };
+  };
+}
+
+/**
+ * The predictors of a calibration.
+ * @param stale kernels whose source has changed since they were measured; they are left out
+ */
+export function predictorsOf(calibration: Calibration, stale: ReadonlySet<string>): Predictors {
+  const predictors = new Map<string, (shape: Shape) => Price>();
+  for (const k of calibration.kernels) {
+    if (stale.has(k.kernel)) continue;
+    for (const [variant, fitted] of Object.entries(k.predictors)) {
+      const kernel = k.kernel as KernelName;
+      const samples = k.samples.filter((s) => s.variant === variant);
+      if (samples.length === 0) continue;
+      predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, samples, fitted));
+    }
+  }
+  return predictors;
+}
+
+/** Variants that run the same instructions on data of the same size, so that one's times hold for the other. */
+const SAME_COST: Readonly<Record<string, string>> = { 'rope/adjacent': 'rope/half-split', 'rope/half-split': 'rope/adjacent' };
+
+/**
+ * Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings (or the
+ * datasheet's, when kernel times were imported for a device without a calibration).
+ */
+export function measuredPricer(options: {
+  predictors: Predictors;
+  rates: Rates;
+  launchSeconds?: number;
+  stepOverhead: Interval;
+  link: Link | null;
+  source: string;
+}): Pricer {
+  const { predictors, rates, launchSeconds, stepOverhead, link, source } = options;
+  return {
+    price: memoised((call) => {
+      const key = predictorKey(call.kernel, call.variant);
+      const predict = predictors.get(key) ?? predictors.get(SAME_COST[key] ?? '');
+      return predict ? predict(call.shape) : rooflinePrice(call, rates, launchSeconds);
+    }),
+    stepOverhead,
+    collective: (bytes, gpus) => allReduce(bytes, gpus, link),
+    source,
+  };
+}
+
+/** Rates measured by a calibration. */
+export const measuredRates = (c: Calibration): Rates => ({
+  bytesPerSecond: c.ceilings.readBytesPerSecond,
+  f32FlopsPerSecond: c.ceilings.f32FlopsPerSecond,
+  matrixFlopsPerSecond: c.ceilings.matrixFlopsPerSecond,
+});
+
+/** Prices of the device that a calibration was measured on. */
+export function calibrationPricer(calibration: Calibration, options: { stale: ReadonlySet<string>; link: Link | null; source: string; imported?: Predictors }): Pricer {
+  const { submitSeconds, dispatchSeconds } = calibration.overheads;
+  return measuredPricer({
+    predictors: new Map([...predictorsOf(calibration, options.stale), ...(options.imported ?? [])]),
+    rates: measuredRates(calibration),
+    launchSeconds: dispatchSeconds,
+    stepOverhead: { estimate: submitSeconds, low: submitSeconds / 2, high: submitSeconds * 2 },
+    link: options.link,
+    source: options.source,
+  });
+}
+
+/** Prices of a device known by its datasheet, with kernel times imported from elsewhere. */
+export function importedPricer(imported: Predictors, rates: Rates, link: Link | null, source: string): Pricer {
+  const { stepOverhead } = datasheetPricer(rates, link);
+  return measuredPricer({ predictors: imported, rates, stepOverhead, link, source });
+}
+
+/** What the roofline interval assumes, in a sentence for people. */
+export const ROOFLINE_NOTE =
+  `from the datasheet alone: ${ROOFLINE.estimate.bandwidth * 100} % of the bandwidth (interval: 100 % to ${ROOFLINE.high.bandwidth * 100} %), half of the arithmetic rates, ` +
+  `${ROOFLINE.estimate.launchSeconds * 1e6} µs a launch`;

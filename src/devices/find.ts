@@ -1,0 +1,48 @@
+/** Looking devices up: by name, by the memory that a user states, by what an adapter calls itself. */
+import { UserError, show } from '../errors.js';
+import { DEVICES, type DeviceSpec } from './catalogue.js';
+import { nearestName } from '../nearest.js';
+
+/** Two figures for the same memory (marketing, driver, a user's rounding) differ by less than this share. */
+const VRAM_TOLERANCE = 0.02;
+
+const PATTERNS = new Map(DEVICES.map((d) => [d.id, new RegExp(d.adapterPattern, 'i')]));
+
+/** A name reduced to what distinguishes devices: letters and digits, without the maker and the words it puts before everything. */
+function plain(name: string): string {
+  return name.toLowerCase().replace(/\b(nvidia|amd|apple|geforce|instinct|tesla)\b/g, '').replace(/[^a-z0-9]/g, '');
+}
+
+/**
+ * The device of this id or name (`h200`, `NVIDIA H200 SXM`, `RTX 4090`), in any case and punctuation, or of this
+ * adapter description (`NVIDIA A100-SXM4-80GB`).
+ * @throws UserError listing the known ids, and the likeliest one where there is one
+ */
+export function findDevice(idOrName: string): DeviceSpec {
+  const asked = idOrName.trim().slice(0, 200);
+  const wanted = plain(asked);
+  const named = DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ?? deviceOfAdapter(asked);
+  if (named) return named;
+  const guess = nearestName(wanted, DEVICES.map((d) => d.id));
+  throw new UserError(
+    `unknown device ${show(idOrName)}; known devices: ${DEVICES.map((d) => d.id).join(', ')}`,
+    `${guess === undefined ? '' : `did you mean ${guess}? `}name one of them, or state its memory with --vram`,
+  );
+}
+
+/**
+ * Devices whose marketing or driver memory is within 2 % of `bytes`. Order: smallest difference to the marketing
+ * figure, then highest memory bandwidth, then id.
+ */
+export function devicesByVram(bytes: number): DeviceSpec[] {
+  const near = (have: number | null): boolean => have !== null && Math.abs(have - bytes) <= VRAM_TOLERANCE * bytes;
+  const gap = (d: DeviceSpec): number => Math.abs(d.vramBytes - bytes);
+  return DEVICES.filter((d) => near(d.vramBytes) || near(d.driverBytes)).sort(
+    (a, b) => gap(a) - gap(b) || b.memoryBytesPerSecond - a.memoryBytesPerSecond || (a.id < b.id ? -1 : 1),
+  );
+}
+
+/** The catalogue's entry for a WebGPU adapter description, or undefined: a part of another edition has other numbers. */
+export function deviceOfAdapter(description: string): DeviceSpec | undefined {
+  return DEVICES.find((d) => PATTERNS.get(d.id)?.test(description.trim()) === true);
+}

@@ -1,0 +1,1 @@
+export { kernelSourceHash as kernelHash } from './gpu/operations/index.js';

@@ -1,0 +1,38 @@
+/** The likeliest name behind a typing error: shared by every catalogue that is looked up by name. */
+
+/** Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`. */
+function editDistance(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1];
+      let best = Math.min((last[j] as number) + 1, (row[j - 1] as number) + 1, (last[j - 1] as number) + (same ? 0 : 1));
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, (beforeLast[j - 2] as number) + 1);
+      row.push(best);
+    }
+    beforeLast = last;
+    last = row;
+  }
+  return last[b.length] as number;
+}
+
+/**
+ * The candidate closest to `name`, ignoring case and punctuation, or undefined when none is close enough to be
+ * worth suggesting (more than a third of the letters differ, unless one name contains the other).
+ */
+export function nearestName(name: string, candidates: readonly string[]): string | undefined {
+  const plain = (s: string): string => s.toLowerCase().replace(/[^a-z0-9]/g, '');
+  const wanted = plain(name.slice(0, 64));
+  if (wanted.length < 2) return undefined;
+  let best: { name: string; distance: number } | undefined;
+  for (const candidate of candidates) {
+    const other = plain(candidate);
+    const contained = other.includes(wanted) || wanted.includes(other);
+    const distance = contained ? Math.abs(other.length - wanted.length) / 16 : editDistance(wanted, other);
+    if (!contained && distance > Math.max(wanted.length, other.length) / 3) continue;
+    if (best === undefined || distance < best.distance) best = { name: candidate, distance };
+  }
+  return best?.name;
+}

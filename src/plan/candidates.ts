@@ -1,0 +1,108 @@
+/** Which combinations are planned. */
+import type { Codec, CodecKind, Path } from '../codecs/codec.js';
+import { CODEC_KINDS } from '../codecs/codec.js';
+import { codecLabel, CODECS, coreRatio } from '../codecs/registry.js';
+import { exactRatio, ratioLabel } from '../codecs/ranks.js';
+import { UserError } from '../errors.js';
+import { evictionLabel, type Eviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { Storage } from '../schedule/kernels.js';
+import type { Candidate } from './types.js';
+
+/** A path as a user names it: `materialised` is the reconstruct path that writes K and V out. */
+export type PathChoice = Path | 'materialised';
+export const PATH_CHOICES: readonly PathChoice[] = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'];
+
+export interface CandidateFilter {
+  readonly kinds: readonly CodecKind[] | null;
+  readonly ratios: readonly number[] | null;
+  readonly ranks: readonly { readonly rankK: number; readonly rankV: number }[] | null;
+  readonly paths: readonly PathChoice[] | null;
+  readonly evictions: readonly (Eviction | null)[];
+}
+
+export interface Candidates {
+  readonly candidates: Candidate[];
+  readonly refused: { id: string; reason: string }[];
+}
+
+/** Codecs with ranks, for which --ranks means something. */
+const LATENT: readonly CodecKind[] = ['lla', 'lla-2d', 'mla-head'];
+
+/**
+ * Lists every combination that the filter allows and that can exist.
+ * @throws UserError when the filter itself asks for something impossible, so that nothing is left
+ */
+export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates {
+  const refused: { id: string; reason: string }[] = [];
+  const codecs = listCodecs(g, filter, refused);
+  const candidates: Candidate[] = [];
+  for (const codec of codecs) {
+    const paths = pathsOf(codec, filter.paths);
+    if (paths.length === 0) {
+      refused.push({ id: codecLabel(g, codec), reason: `${codec.kind} has no path ${filter.paths?.join(' or ')}; it has ${pathChoices(codec).join(', ')}` });
+      continue;
+    }
+    for (const choice of paths) {
+      for (const eviction of filter.evictions) {
+        candidates.push({ codec, path: choice === 'materialised' ? 'reconstruct' : choice, materialised: choice === 'materialised', eviction });
+      }
+    }
+  }
+  if (candidates.length === 0) {
+    const first = refused[0];
+    throw new UserError(first ? `${first.id}: ${first.reason}` : 'no combination of codec, ratio and path is left to plan', 'change --codec, --ratio, --ranks or --path');
+  }
+  return { candidates, refused };
+}
+
+function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string; reason: string }[]): Codec[] {
+  const kinds = filter.kinds ?? (filter.ranks ? (['lla'] as const) : CODEC_KINDS);
+  const codecs: Codec[] = [];
+  const seen = new Set<string>();
+  const add = (codec: Codec): void => {
+    const reason = CODECS[codec.kind].refuse(g, codec);
+    const key = JSON.stringify(codec);
+    if (reason) refused.push({ id: describe(codec), reason });
+    else if (!seen.has(key)) codecs.push(codec);
+    seen.add(key);
+  };
+  for (const kind of kinds) {
+    const spec = CODECS[kind];
+    if (filter.ranks && LATENT.includes(kind)) {
+      for (const ranks of filter.ranks) add({ kind, ...ranks });
+      continue;
+    }
+    // The full cache is always worth comparing with, whatever ratios are asked.
+    const ratios = kind === 'full' ? [1] : (filter.ratios ?? spec.publishedRatios(g));
+    for (const ratio of ratios) {
+      const codec = spec.fromRatio(g, exactRatio(ratio));
+      if (typeof codec !== 'string') add(codec);
+      else if (filter.kinds) refused.push({ id: `${kind}-${ratioLabel(ratio)}x`, reason: codec });
+    }
+  }
+  return codecs;
+}
+
+const describe = (c: Codec): string => (c.rankK === undefined ? c.kind : `${c.kind} ${c.rankK}/${c.rankV}`);
+
+const pathChoices = (codec: Codec): PathChoice[] => CODECS[codec.kind].paths.flatMap((p): PathChoice[] => (p === 'reconstruct' ? ['reconstruct', 'materialised'] : [p]));
+
+function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice[] {
+  const have = pathChoices(codec);
+  // An uncompressed cache has one way to be read; a filter on latent paths keeps it for comparison.
+  if (!wanted || codec.kind === 'full') return have;
+  return have.filter((p) => wanted.includes(p));
+}
+
+/** `lla-4x/reconstruct`, `lla-4x@int8/absorbed/streaming:4+256`: unique within a report. */
+export function candidateId(g: Geometry, c: Candidate, storage: Storage): string {
+  const published = CODECS[c.codec.kind].publishedRatios(g).some((r) => Math.abs(r - coreRatio(g, c.codec)) < 1e-9 && sameRanks(CODECS[c.codec.kind].fromRatio(g, r), c.codec));
+  const ranks = c.codec.rankK !== undefined && !published ? `(${c.codec.rankK},${c.codec.rankV})` : '';
+  const type = storage === 'f16' || c.codec.kind === 'kv-quant' ? '' : `@${storage}`;
+  const parts = [`${codecLabel(g, c.codec)}${ranks}${type}`, c.materialised ? `${c.path}-materialised` : c.path];
+  if (c.eviction) parts.push(evictionLabel(c.eviction));
+  return parts.join('/');
+}
+
+const sameRanks = (a: Codec | string, b: Codec): boolean => typeof a !== 'string' && a.rankK === b.rankK && a.rankV === b.rankV;

@@ -1,0 +1,206 @@
+/** One candidate, evaluated: memory, maximum batch, decode time, published quality. */
+import { bytesPerToken, scalarsPerToken } from '../codecs/layout.js';
+import { codecLabel, codecParameters, coreRatio, fullScalars, isLatent, layoutOf } from '../codecs/registry.js';
+import { priceStep, type StepPrice } from '../cost/latency.js';
+import { bytesPerSequence, maxBatch, memoryModel, onGrid, prefillPeaks, totalBytes, type MemoryModel, type PrefillKind } from '../cost/memory.js';
+import type { Interval } from '../cost/evidence.js';
+import { parameterCount, type Geometry } from '../geometry/geometry.js';
+import { pathClassOf, type QualityFigure } from '../quality/figure.js';
+import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/quality.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { formatDecimalBytes } from '../units.js';
+import { candidateId } from './candidates.js';
+import { keptQuality } from './quality-kept.js';
+import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest } from './types.js';
+
+/** Largest batch that is searched for a time target; grids beyond it serve nobody. */
+const MAX_TARGET_BATCH = 2 ** 20;
+
+export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
+  return {
+    geometry: r.geometry, codec: c.codec, path: c.path, materialised: c.materialised, choice: r.choice, branch: r.branch,
+    eviction: c.eviction, gpus: r.gpus, targetWorkgroups: r.targetWorkgroups,
+  };
+}
+
+/** Bytes that plans may use: utilisation of the memory, less the reserve. */
+export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number => Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
+
+/** Evaluates a candidate. `pareto` is false until all candidates are known. */
+export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
+  const c = configurationOf(r, candidate);
+  const g = r.geometry;
+  const { codec } = candidate;
+  const usable = usableBytes(r);
+  const m = memoryModel(c, r.contextTokens, r.pageTokens);
+  const exact = maxBatch(m, usable);
+  const peaks = prefillPeaks(c, r.contextTokens);
+  const prefill = prefillFigures(r, m, peaks, usable);
+  const batch = r.batch ?? exact;
+  const fits = batch >= 1 && batch <= exact;
+  const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
+  const query = qualityQuery(r, candidate);
+  const quality = query ? qualityOf(query) : [];
+  const retrieval = query ? reliableRetrieval(query) : null;
+  const kept = query ? keptQuality(query, quality) : null;
+  const decode = decodeFigures(r, c, fits ? batch : 0);
+  const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
+  const plan: Omit<Plan, 'marks'> = {
+    id: candidateId(g, candidate, r.choice.storage),
+    codec: {
+      kind: codec.kind,
+      label: codecLabel(g, codec),
+      ...(codec.rankK === undefined ? {} : { rankK: codec.rankK, rankV: codec.rankV as number }),
+      ...(codec.bits === undefined ? {} : { bits: codec.bits }),
+      ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
+      ratio: coreRatio(g, codec),
+      modelRatio: fullScalars(g) / scalarsPerToken(layoutOf(g, codec, candidate.path === 'fast' ? 'reconstruct' : candidate.path, r.choice, { width: 0, perHead: false })),
+      storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
+    },
+    cacheType: codec.kind === 'kv-quant' ? `int${codec.bits}` : r.choice.storage,
+    path: candidate.path,
+    variant: candidate.path === 'reconstruct' ? (candidate.materialised ? 'materialised' : 'fused') : null,
+    eviction: candidate.eviction,
+    memory: {
+      weightsBytes: m.weightsBytes,
+      codecBytes: m.codecBytes,
+      reservedBytes,
+      workspaceBytes: m.workspaceFixedBytes + decode.batch * m.workspaceBytesPerSequence,
+      kvBytesPerToken: m.kvBytesPerToken,
+      kvBytesPerSequence: m.kvBytesPerSequence,
+      inFlightBytesPerSequence: m.inFlightBytesPerSequence,
+      evictionBytesPerSequence: m.evictionBytesPerSequence,
+      workspaceBytesPerSequence: m.workspaceBytesPerSequence,
+      kvBytesAt1M: m.kvBytesAt1M,
+      prefillPeakBytes: prefill.peakBytes,
+      totalBytes: totalBytes(m, decode.batch) + reservedBytes,
+      usableBytes: usable,
+    },
+    maxBatch: { exact, onGrid: onGrid(exact) },
+    limitedBy: limitedBy(m, usable, exact, prefill.fits),
+    prefill,
+    decode,
+    atTarget: targetFigures(r, c, exact),
+    quality,
+    reliableRetrieval: retrieval,
+    qualityKept: kept,
+    pareto: false,
+  };
+  return { ...plan, marks: marksOf(r, c, plan, m) };
+}
+
+function prefillFigures(r: PlanRequest, m: MemoryModel, peaks: Record<PrefillKind, number>, usable: number): Plan['prefill'] {
+  const peakBytes = peaks[r.prefill];
+  const free = usable - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes - peakBytes;
+  const batchBesidePrefill = Math.max(0, Math.floor(free / bytesPerSequence(m)));
+  return { kind: r.prefill, peakBytes, fits: batchBesidePrefill >= 1, batchBesidePrefill, peakBytesByKind: peaks };
+}
+
+function limitedBy(m: MemoryModel, usable: number, exact: number, prefillFits: boolean): LimitedBy {
+  if (m.weightsBytes >= usable) return 'weights';
+  if (m.weightsBytes + m.codecBytes >= usable) return 'codec-parameters';
+  if (exact >= 1 && !prefillFits) return 'prefill';
+  const parts: [LimitedBy, number][] = [
+    ['kv-cache', m.kvBytesPerSequence],
+    ['workspace', m.workspaceBytesPerSequence + (exact === 0 ? m.workspaceFixedBytes : 0)],
+    ['in-flight', m.inFlightBytesPerSequence + m.evictionBytesPerSequence],
+  ];
+  return parts.reduce((a, b) => (b[1] > a[1] ? b : a))[0];
+}
+
+const NO_DECODE = { secondsPerStep: null, tokensPerSecond: null, evidence: null, evidenceShare: null, octavesOutside: null, communicationPriced: true, usdPerMillionTokens: null };
+
+function decodeFigures(r: PlanRequest, c: Configuration, batch: number): DecodeFigures {
+  if (batch < 1 || !r.pricer) return { batch, ...NO_DECODE };
+  return figuresAt(r, priceStep(c, r.pricer, batch, r.contextTokens), batch);
+}
+
+function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigures {
+  const tokensPerSecond: Interval = { estimate: batch / step.estimate, low: batch / step.high, high: batch / step.low };
+  const usd = r.usdPerHour === null ? null : (r.usdPerHour * r.gpus * 1e6) / 3600;
+  return {
+    batch,
+    secondsPerStep: { estimate: step.estimate, low: step.low, high: step.high },
+    tokensPerSecond,
+    evidence: r.imported && step.evidence !== 'roofline' ? `${step.evidence} (imported)` : step.evidence,
+    evidenceShare: step.evidenceShare,
+    octavesOutside: step.octavesOutside,
+    communicationPriced: step.communicationPriced,
+    usdPerMillionTokens: usd === null ? null : { estimate: usd / tokensPerSecond.estimate, low: usd / tokensPerSecond.high, high: usd / tokensPerSecond.low },
+  };
+}
+
+/** The largest batch whose step meets the time target at the high end of its interval. */
+function targetFigures(r: PlanRequest, c: Configuration, exact: number): DecodeFigures | null {
+  const target = r.targets.secondsPerToken;
+  const pricer = r.pricer;
+  if (target === null || !pricer || exact < 1) return null;
+  const priced = (batch: number): StepPrice => priceStep(c, pricer, batch, r.contextTokens);
+  if (r.batch !== null) {
+    if (r.batch > exact) return null;
+    const step = priced(r.batch);
+    return step.high <= target ? figuresAt(r, step, r.batch) : null;
+  }
+  const best = largestBatch((batch) => priced(batch).high <= target, Math.min(exact, MAX_TARGET_BATCH));
+  return best === 0 ? null : figuresAt(r, priced(best), best);
+}
+
+/** Largest batch up to `most` that passes, by doubling and bisection; time grows with the batch but for small steps. */
+export function largestBatch(passes: (batch: number) => boolean, most: number): number {
+  if (most < 1 || !passes(1)) return 0;
+  let low = 1;
+  let high = 2;
+  while (high <= most && passes(high)) {
+    low = high;
+    high *= 2;
+  }
+  high = Math.min(high, most + 1);
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (passes(middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/** What to ask the published tables for; null when nothing published can hold (another model, a quantised latent). */
+function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
+  if (r.publishedAs === null) return null;
+  if (r.choice.storage.startsWith('q') && c.codec.kind !== 'kv-quant') return null;
+  return { model: r.publishedAs, codec: c.codec.kind, ratio: coreRatio(r.geometry, c.codec), pathClass: pathClassOf(c.codec.kind, c.path), eviction: c.eviction };
+}
+
+function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
+  const g: Geometry = r.geometry;
+  const marks: Mark[] = [];
+  const parameters = codecParameters(g, c.codec, c.path, c.branch);
+  if (parameters > parameterCount(g)) {
+    marks.push({ code: 'codec-outweighs-model', message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}` });
+  }
+  if (c.path === 'fast') marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
+  if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
+    marks.push({ code: 'prefill-does-not-fit', message: `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} beside the weights and does not fit; use another --prefill` });
+  }
+  const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value === 0);
+  if (generation) marks.push({ code: 'destroys-generation', message: `published GSM8K is 0.000 (${generation.source})` });
+  if (c.path === 'absorbed' && isLatent(c.codec)) {
+    marks.push({ code: 'unfaithful-post-hoc', message: 'absorbed needs a model trained or adapted for its rotary branch; on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059' });
+  }
+  const contradicted = contradictedMetrics(p.quality);
+  if (contradicted.length > 0) marks.push({ code: 'contradicted-quality', message: `published figures disagree for ${contradicted.join(', ')}` });
+  if (!p.decode.communicationPriced) marks.push({ code: 'communication-not-priced', message: 'communication between GPUs is not in the time: no figure for the link' });
+  return marks;
+}
+
+const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} B`;
+
+/** Metrics whose published figures for one plan differ by more than 0.05. */
+export function contradictedMetrics(figures: readonly QualityFigure[]): string[] {
+  const range = new Map<string, [number, number]>();
+  for (const f of figures) {
+    if (f.unit !== 'fraction' || f.metric === 'passkey') continue;
+    const [low, high] = range.get(f.metric) ?? [f.value, f.value];
+    range.set(f.metric, [Math.min(low, f.value), Math.max(high, f.value)]);
+  }
+  return [...range].filter(([, [low, high]]) => high - low > 0.05).map(([metric]) => metric);
+}

@@ -1,0 +1,79 @@
+/** Kernel times measured elsewhere (CUDA, Triton, ROCm): a CSV file becomes predictors like a calibration's. */
+import { parse } from 'csv-parse/sync';
+import { fitPredictor } from '../cost/fit.js';
+import { predictorKey, pricesOf, type Predictors } from '../cost/pricers.js';
+import type { Price } from '../cost/evidence.js';
+import { UserError, show } from '../errors.js';
+import { KERNELS, KERNEL_NAMES, workOf, type KernelName, type Shape } from '../schedule/kernels.js';
+import type { Sample } from '../schema/calibration.js';
+import { displayPath, readTextFile } from './calibrations.js';
+
+const MAX_FILE_BYTES = 16 * 2 ** 20;
+const MAX_ROWS = 20_000;
+/** Points a predictor is fitted to; a longer table would make planning wait. */
+const MAX_POINTS = 400;
+
+/**
+ * Reads columns `kernel`, `variant` (optional where the kernel has one), the kernel's shape fields and `seconds`.
+ * Repeated shapes are repetitions of one measurement.
+ * @throws UserError naming the row and the field
+ */
+export function readKernelTimes(path: string): { predictors: Predictors; source: string } {
+  const rows = readRows(path);
+  const groups = new Map<string, { kernel: KernelName; variant: string; samples: Map<string, Sample> }>();
+  rows.forEach((row, index) => {
+    const at = `${displayPath(path)}, row ${index + 2}`;
+    const kernel = row['kernel'] as KernelName;
+    if (!KERNEL_NAMES.includes(kernel)) throw new UserError(`${at}: kernel must be one of ${KERNEL_NAMES.join(', ')}, not ${show(row['kernel'] ?? '')}`, 'see lla-sim plan --help for the columns');
+    const spec = KERNELS[kernel];
+    const variant = row['variant'] || (spec.variants[0] as string);
+    if (!spec.variants.includes(variant)) throw new UserError(`${at}: ${kernel} has the variants ${spec.variants.join(', ')}, not ${show(variant)}`, 'correct the variant column');
+    const shape: Record<string, number> = {};
+    for (const dim of spec.dims) shape[dim] = positive(row[dim], `${at}: ${kernel} needs ${dim}`, dim.startsWith('branch'));
+    const seconds = positive(row['seconds'], `${at}: seconds`, false);
+    addSample(groups, kernel, variant, shape, seconds);
+  });
+  const predictors = new Map<string, (shape: Shape) => Price>();
+  for (const { kernel, variant, samples } of groups.values()) {
+    const list = [...samples.values()];
+    if (list.length > MAX_POINTS) throw new UserError(`${displayPath(path)}: ${list.length} shapes of ${kernel} ${variant}, more than ${MAX_POINTS}`, 'leave out shapes that lie close together');
+    predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, list, fitPredictor(kernel, variant, list)));
+  }
+  return { predictors, source: `imported ${displayPath(path)}` };
+}
+
+function readRows(path: string): Record<string, string>[] {
+  const text = readTextFile(path, 'kernel times', MAX_FILE_BYTES);
+  let rows: Record<string, string>[];
+  try {
+    rows = parse(text, { columns: true, skip_empty_lines: true, trim: true, bom: true }) as Record<string, string>[];
+  } catch (error) {
+    throw new UserError(`kernel times ${show(path)} is not CSV: ${String((error as Error).message).split('\n')[0]}`, 'write a header line and one row a measurement');
+  }
+  if (rows.length === 0) throw new UserError(`kernel times ${show(path)} holds no rows`, 'write a header line and one row a measurement');
+  if (rows.length > MAX_ROWS) throw new UserError(`kernel times ${show(path)} holds ${rows.length} rows, more than ${MAX_ROWS}`, 'leave repetitions out');
+  for (const column of ['kernel', 'seconds']) {
+    if (!(column in (rows[0] as object))) throw new UserError(`kernel times ${show(path)} lacks the column ${column}`, 'name the columns kernel, variant, the shape fields and seconds');
+  }
+  return rows;
+}
+
+function positive(text: string | undefined, subject: string, zero: boolean): number {
+  const value = text === undefined || text.trim() === '' ? NaN : Number(text);
+  if (!Number.isFinite(value) || value < 0 || (value === 0 && !zero)) throw new UserError(`${subject} must be a positive number, not ${show(text ?? '')}`, 'correct that field');
+  return value;
+}
+
+function addSample(groups: Map<string, { kernel: KernelName; variant: string; samples: Map<string, Sample> }>, kernel: KernelName, variant: string, shape: Shape, seconds: number): void {
+  const key = predictorKey(kernel, variant);
+  const group = groups.get(key) ?? { kernel, variant, samples: new Map<string, Sample>() };
+  groups.set(key, group);
+  const shapeKey = JSON.stringify(shape);
+  const known = group.samples.get(shapeKey);
+  if (known) {
+    known.seconds.push(seconds);
+    return;
+  }
+  const work = workOf({ kernel, variant, shape });
+  group.samples.set(shapeKey, { variant, shape: { ...shape }, tuning: {}, readBytes: work.readBytes, writeBytes: work.writeBytes, flops: work.flops, seconds: [seconds], relativeError: 0 });
+}

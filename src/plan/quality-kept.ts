@@ -1,0 +1,26 @@
+/** How much of the uncompressed model's quality the published figures say is kept. */
+import type { QualityFigure } from '../quality/figure.js';
+import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
+import type { Plan } from './types.js';
+
+/** Metrics that are a task's accuracy, and so can be compared with the uncompressed model's. */
+const isAccuracy = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'top-1' && f.metric !== 'svd-top-1';
+
+/**
+ * The smallest share of the uncompressed model's value among the accuracies published for a plan. Each figure is
+ * compared with the uncompressed model in the same table and at the same context; where that table has no such row,
+ * with the best that any table has for the metric. Null when nothing can be compared.
+ */
+export function keptQuality(query: QualityQuery, figures: readonly QualityFigure[]): Plan['qualityKept'] {
+  if (query.codec === 'full') return query.eviction === null ? { share: 1, metric: 'all', value: 1, teacher: 1, source: 'the uncompressed model itself' } : null;
+  const teachers = qualityOf({ model: query.model, codec: 'full', ratio: 1, pathClass: 'uncompressed', eviction: null });
+  let worst: Plan['qualityKept'] = null;
+  for (const f of figures) {
+    if (!isAccuracy(f)) continue;
+    const teacher = teacherOf(f)?.value ?? Math.max(...teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens).map((t) => t.value));
+    if (!(teacher > 0)) continue;
+    const share = f.value / teacher;
+    if (!worst || share < worst.share) worst = { share, metric: f.metric, value: f.value, teacher, source: f.source };
+  }
+  return worst;
+}

@@ -1,0 +1,126 @@
+/** Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here. */
+import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
+import { UserError, show } from '../errors.js';
+import { parseEviction, type Eviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { PrefillKind } from '../cost/memory.js';
+import { GROUP_SIZE, type Storage } from '../schedule/kernels.js';
+import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/settings.js';
+import { METRICS } from '../quality/figure.js';
+import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../units.js';
+import { PATH_CHOICES, type CandidateFilter, type PathChoice } from './candidates.js';
+import type { MinimumTarget, PlanRequest } from './types.js';
+
+/** Driver, context and allocator of a serving process on a large GPU: about half a gigabyte. */
+const DEFAULT_RESERVE_BYTES = 512 * 2 ** 20;
+/** Workgroups that split-KV attention aims for: about four for each of the 132 units of an H100 or H200. */
+export const DEFAULT_TARGET_WORKGROUPS = 512;
+const DEFAULT_ROPE_DIM = 64;
+
+const STORAGE: Record<string, Storage> = { f16: 'f16', bf16: 'f16', f32: 'f32', int8: 'q8', int4: 'q4' };
+
+/** The part of a request that the scenario alone decides. */
+export type Question = Pick<PlanRequest, 'contextTokens' | 'choice' | 'branch' | 'utilization' | 'reserveBytes' | 'pageTokens' | 'prefill' | 'batch' | 'gpus' | 'targets' | 'usdPerHour' | 'targetWorkgroups'> & {
+  readonly filter: CandidateFilter;
+};
+
+const flag = (name: SettingName): string => `--${flagOf(name)}`;
+const text = (value: string | number): string => String(value);
+
+/**
+ * Reads everything but the model, the device and the measurements.
+ * @throws UserError naming the setting, its rule and the value
+ */
+export function readQuestion(s: Scenario, g: Geometry): Question {
+  const number = (name: SettingName, rule: { min: number; max: number; whole?: boolean }, otherwise: number): number =>
+    s[name] === undefined ? otherwise : parseNumber(s[name] as string | number, flag(name), rule);
+  const choices = (name: 'cacheType' | 'ropeBranch' | 'prefill', otherwise: string): string => {
+    const value = s[name] ?? otherwise;
+    const allowed: readonly string[] = SETTINGS[name].choices;
+    if (!allowed.includes(value)) throw new UserError(`${flag(name)} must be one of ${allowed.join(', ')}, not ${show(value)}`, `write for example ${flag(name)} ${allowed[0]}`);
+    return value;
+  };
+  const storage = STORAGE[choices('cacheType', 'f16')] as Storage;
+  const gpus = number('gpus', { min: 1, max: 1024, whole: true }, 1);
+  checkGpus(g, gpus);
+  const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, 32);
+  if (pageTokens % 32 !== 0) throw new UserError(`--page-tokens must be a multiple of 32 (a tile of the cache), not ${pageTokens}`, 'use 32, 64, 128 or 256');
+  return {
+    contextTokens: s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context')),
+    choice: { storage, groupSize: number('groupSize', { min: 8, max: 4096, whole: true }, GROUP_SIZE) },
+    branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
+    utilization: number('utilization', { min: 0.1, max: 1 }, 1),
+    reserveBytes: s.reserve === undefined ? DEFAULT_RESERVE_BYTES : parseBytes(text(s.reserve), flag('reserve'), true),
+    pageTokens,
+    prefill: choices('prefill', 'accumulated') as PrefillKind,
+    batch: s.batch === undefined ? null : number('batch', { min: 1, max: 2 ** 24, whole: true }, 1),
+    gpus,
+    targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
+    targets: {
+      minimums: Object.entries(s.min ?? {}).map(readMinimum),
+      retrievalTokens: s.retrieval === undefined ? null : parseTokens(text(s.retrieval), flag('retrieval')),
+      secondsPerToken: s.tpot === undefined ? null : parseSeconds(text(s.tpot), flag('tpot')),
+    },
+    usdPerHour: s.usdPerHour === undefined ? null : number('usdPerHour', { min: 0.0001, max: 1e6 }, 1),
+    filter: readFilter(s, storage),
+  };
+}
+
+function readRopeDim(s: Scenario): number {
+  const width = s.ropeDim === undefined ? DEFAULT_ROPE_DIM : parseNumber(s.ropeDim, '--rope-dim', { min: 0, max: 1024, whole: true });
+  if (width === 0) throw new UserError('--rope-dim must not be 0: the absorbed path cannot tell positions apart without its rotary branch', 'give an even width such as 64, or leave the absorbed path out with --path');
+  if (width % 2 === 1) throw new UserError(`--rope-dim must be even (rotary pairs), not ${width}`, 'use 64');
+  return width;
+}
+
+/** Heads must divide over the GPUs; too few KV heads are replicated, which needs a whole number of copies. */
+function checkGpus(g: Geometry, gpus: number): void {
+  const divisors = Array.from({ length: g.heads }, (_, i) => i + 1).filter((n) => g.heads % n === 0 && (g.kvHeads % n === 0 || n % g.kvHeads === 0));
+  if (!divisors.includes(gpus)) {
+    throw new UserError(`--gpus must divide the ${g.heads} query heads and fit the ${g.kvHeads} KV heads of ${g.name}, not ${gpus}`, `use ${divisors.join(', ')}`);
+  }
+}
+
+function readMinimum([key, value]: [string, number]): MinimumTarget {
+  const [metric = '', table] = key.split('@');
+  if (!Object.hasOwn(METRICS, metric)) throw new UserError(`--min names an unknown metric ${show(metric)}`, `use one of ${Object.keys(METRICS).join(', ')}`);
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || value > 100) throw new UserError(`--min ${metric} must be a number from 0 to 100, not ${show(value)}`, `write for example --min ${metric}=0.75`);
+  return table === undefined ? { metric, value } : { metric, value, table };
+}
+
+function readFilter(s: Scenario, storage: Storage): CandidateFilter {
+  const list = (name: 'codec' | 'ratio' | 'ranks' | 'path' | 'eviction'): string[] | null => {
+    const value = s[name];
+    if (value === undefined) return null;
+    const words = value.map((v) => text(v).trim());
+    if (words.length === 0 || words.some((w) => w === '')) throw new UserError(`${flag(name)} must name at least one value`, `write for example ${flag(name)} ${EXAMPLES[name]}`);
+    if (words.length > 64) throw new UserError(`${flag(name)} takes at most 64 values, not ${words.length}`, 'split the question');
+    return words;
+  };
+  const oneOf = <T extends string>(name: 'codec' | 'path', known: readonly T[]): T[] | null =>
+    list(name)?.map((w) => {
+      if (!(known as readonly string[]).includes(w)) throw new UserError(`${flag(name)} must be of ${known.join(', ')}, not ${show(w)}`, `write for example ${flag(name)} ${EXAMPLES[name]}`);
+      return w as T;
+    }) ?? null;
+  const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);
+  if (storage.startsWith('q') && kinds?.includes('kv-quant')) throw new UserError('--cache-type int8 or int4 does not stack on the kv-quant codec, which has its own bits', 'leave --cache-type or kv-quant out');
+  const evictions = list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);
+  if (s.budget !== undefined) evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
+  return {
+    kinds: storage.startsWith('q') ? (kinds ?? CODEC_KINDS.filter((k) => k !== 'kv-quant')) : kinds,
+    ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
+    ranks: list('ranks')?.map(readRanks) ?? null,
+    paths: oneOf<PathChoice>('path', PATH_CHOICES),
+    evictions,
+  };
+}
+
+const EXAMPLES = { codec: 'full,lla', ratio: '4,21.33', ranks: '96/160', path: 'reconstruct,block-absorbed', eviction: 'streaming:4+256' } as const;
+
+function readRanks(word: string): { rankK: number; rankV: number } {
+  const match = /^([0-9]{1,7})\/([0-9]{1,7})$/.exec(word);
+  if (!match) throw new UserError(`--ranks must be K/V ranks such as 96/160, not ${show(word)}`, 'write two whole numbers with a slash');
+  const rule = { min: 1, max: 1e7, whole: true };
+  return { rankK: parseNumber(match[1] as string, '--ranks (K)', rule), rankV: parseNumber(match[2] as string, '--ranks (V)', rule) };
+}
+

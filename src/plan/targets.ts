@@ -1,0 +1,55 @@
+/** Which plans meet what was asked, and what removed the others. */
+import { formatMilliseconds, formatTokens } from '../units.js';
+import type { MinimumTarget, Plan, PlanRequest, Removed } from './types.js';
+
+/** Splits plans into those that meet every target and the reasons why the others do not (all reasons, not just the first). */
+export function applyTargets(r: PlanRequest, plans: readonly Plan[]): { kept: Plan[]; removed: Removed[] } {
+  const kept: Plan[] = [];
+  const removed: Removed[] = [];
+  for (const plan of plans) {
+    const reasons = [...capacityReasons(r, plan), ...qualityReasons(r, plan), ...timeReasons(r, plan)];
+    if (reasons.length === 0) kept.push(plan);
+    else removed.push(...reasons.map(([target, reason]) => ({ id: plan.id, target, reason })));
+  }
+  return { kept, removed };
+}
+
+type Reason = [target: string, reason: string];
+
+function capacityReasons(r: PlanRequest, p: Plan): Reason[] {
+  if (p.maxBatch.exact < 1) return [['memory', `not one sequence fits (limited by ${p.limitedBy})`]];
+  if (r.batch !== null && p.maxBatch.exact < r.batch) return [[`--batch ${r.batch}`, `at most ${p.maxBatch.exact} sequences fit`]];
+  return [];
+}
+
+export const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.table ? `@${m.table}` : ''}=${m.value}`;
+
+function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
+  const reasons: Reason[] = [];
+  for (const m of r.targets.minimums) {
+    const figures = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || f.source.toLowerCase().includes(m.table.toLowerCase())));
+    const label = targetLabel(m);
+    if (figures.length === 0) {
+      reasons.push([label, 'unknown: no published figure for this combination']);
+      continue;
+    }
+    const missed = figures.filter((f) => (f.higherIsBetter ? f.value < m.value : f.value > m.value));
+    if (missed.length === 0) continue;
+    const list = missed.map((f) => `${f.value} (${f.source})`).join(', ');
+    reasons.push([label, missed.length < figures.length ? `contradicted: ${list} miss it, other tables meet it; choose one with ${m.metric}@TABLE` : `published ${list}`]);
+  }
+  const retrieval = r.targets.retrievalTokens;
+  if (retrieval !== null && (p.reliableRetrieval?.tokens ?? 0) < retrieval) {
+    const label = `--retrieval ${formatTokens(retrieval)}`;
+    reasons.push([label, p.reliableRetrieval ? `published reliable retrieval ends at ${formatTokens(p.reliableRetrieval.tokens)}` : 'unknown: no published retrieval length']);
+  }
+  return reasons;
+}
+
+function timeReasons(r: PlanRequest, p: Plan): Reason[] {
+  const target = r.targets.secondsPerToken;
+  if (target === null || p.atTarget) return [];
+  const label = `--tpot ${formatMilliseconds(target)}ms`;
+  if (!r.pricer) return [[label, 'unknown: nothing is known about the speed of this device']];
+  return [[label, `even ${r.batch === null ? 'one sequence' : `a batch of ${r.batch}`} may take longer (high end of the interval)`]];
+}

@@ -1,0 +1,162 @@
+/** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
+import type { Codec, Branch, Path, StorageChoice } from '../codecs/codec.js';
+import type { Evidence, Interval } from '../cost/evidence.js';
+import type { Pricer, StepPrice } from '../cost/latency.js';
+import type { PrefillKind } from '../cost/memory.js';
+import type { Eviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { QualityFigure } from '../quality/figure.js';
+import type { Contradiction } from '../quality/contradictions.js';
+import type { ReliableRetrieval } from '../quality/quality.js';
+
+/** One combination to plan. */
+export interface Candidate {
+  readonly codec: Codec;
+  readonly path: Path;
+  /** `reconstruct` with K and V rebuilt into memory first. */
+  readonly materialised: boolean;
+  readonly eviction: Eviction | null;
+}
+
+/** A metric's lower bound, in every published figure or in those of one table. */
+export interface MinimumTarget {
+  readonly metric: string;
+  readonly value: number;
+  /** Restricts the figures to one table (`isocache`). */
+  readonly table?: string;
+}
+
+export interface Targets {
+  readonly minimums: readonly MinimumTarget[];
+  /** Published reliable-retrieval length must reach this. */
+  readonly retrievalTokens: number | null;
+  /** Seconds a decode step may take, at the high end of its interval. */
+  readonly secondsPerToken: number | null;
+}
+
+/** Who the memory belongs to. */
+export interface DeviceChoice {
+  readonly id: string | null;
+  readonly name: string;
+  readonly vramBytes: number;
+  readonly calibration: { readonly file: string; readonly adapter: string; readonly software: boolean } | null;
+}
+
+export interface PlanRequest {
+  readonly geometry: Geometry;
+  /** The name under which figures are published for this model; null when none are. */
+  readonly publishedAs: string | null;
+  readonly device: DeviceChoice;
+  /** Null when nothing is known about the device's speed: then no latency is predicted. */
+  readonly pricer: Pricer | null;
+  /** True when kernel times were imported: evidence is marked. */
+  readonly imported: boolean;
+  readonly contextTokens: number;
+  readonly candidates: readonly Candidate[];
+  readonly choice: StorageChoice;
+  readonly branch: Branch;
+  readonly utilization: number;
+  readonly reserveBytes: number;
+  readonly pageTokens: number;
+  readonly gpus: number;
+  readonly targetWorkgroups: number;
+  readonly prefill: PrefillKind;
+  /** Sequences decoded together; null: as many as fit. */
+  readonly batch: number | null;
+  readonly targets: Targets;
+  readonly usdPerHour: number | null;
+  /** What the reader should know about the input: a device picked by memory, a stale calibration, ... */
+  readonly notes: readonly string[];
+}
+
+
+/** Decoding at one batch. Null times where the device's speed is unknown. */
+export interface DecodeFigures {
+  readonly batch: number;
+  readonly secondsPerStep: Interval | null;
+  readonly tokensPerSecond: Interval | null;
+  readonly evidence: EvidenceLabel | null;
+  readonly evidenceShare: StepPrice['evidenceShare'] | null;
+  readonly octavesOutside: number | null;
+  readonly communicationPriced: boolean;
+  readonly usdPerMillionTokens: Interval | null;
+}
+export type EvidenceLabel = Evidence | `${Evidence} (imported)`;
+
+/** Something that the buyer must know about a plan. */
+export interface Mark {
+  readonly code: 'codec-outweighs-model' | 'no-memory-saved' | 'no-saving' | 'prefill-does-not-fit' | 'contradicted-quality' | 'destroys-generation' | 'unfaithful-post-hoc' | 'communication-not-priced';
+  readonly message: string;
+}
+
+export interface Plan {
+  readonly id: string;
+  readonly codec: { readonly kind: Codec['kind']; readonly label: string; readonly rankK?: number; readonly rankV?: number; readonly bits?: number; readonly shareLayers?: number; readonly ratio: number; readonly modelRatio: number; readonly storedRatio: number };
+  readonly cacheType: string;
+  readonly path: Path;
+  readonly variant: 'fused' | 'materialised' | null;
+  readonly eviction: Eviction | null;
+  readonly memory: {
+    readonly weightsBytes: number;
+    readonly codecBytes: number;
+    readonly reservedBytes: number;
+    readonly workspaceBytes: number;
+    readonly kvBytesPerToken: number;
+    readonly kvBytesPerSequence: number;
+    readonly inFlightBytesPerSequence: number;
+    readonly evictionBytesPerSequence: number;
+    readonly workspaceBytesPerSequence: number;
+    readonly kvBytesAt1M: number;
+    readonly prefillPeakBytes: number;
+    readonly totalBytes: number;
+    readonly usableBytes: number;
+  };
+  readonly maxBatch: { readonly exact: number; readonly onGrid: number };
+  readonly limitedBy: LimitedBy;
+  readonly prefill: { readonly kind: PrefillKind; readonly peakBytes: number; readonly fits: boolean; readonly batchBesidePrefill: number; readonly peakBytesByKind: Readonly<Record<PrefillKind, number>> };
+  readonly decode: DecodeFigures;
+  /** Decoding at the largest batch that meets --tpot; null without that target or when none does. */
+  readonly atTarget: DecodeFigures | null;
+  readonly quality: readonly QualityFigure[];
+  readonly reliableRetrieval: ReliableRetrieval | null;
+  /** Smallest published share of the uncompressed model's value over all accuracy metrics; null when unknown. */
+  readonly qualityKept: { readonly share: number; readonly metric: string; readonly value: number; readonly teacher: number; readonly source: string } | null;
+  readonly marks: readonly Mark[];
+  readonly pareto: boolean;
+}
+
+export type LimitedBy = 'kv-cache' | 'workspace' | 'in-flight' | 'weights' | 'codec-parameters' | 'prefill';
+
+/** A row that a target removed, with the target. */
+export interface Removed {
+  readonly id: string;
+  readonly target: string;
+  readonly reason: string;
+}
+
+export interface PlanReport {
+  readonly schema: 'lla-sim/plan';
+  readonly schemaVersion: 1;
+  readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };
+  readonly device: DeviceChoice & { readonly pricing: string };
+  readonly contextTokens: number;
+  readonly settings: {
+    readonly cacheType: string; readonly groupSize: number; readonly utilization: number; readonly reserveBytes: number; readonly pageTokens: number;
+    readonly gpus: number; readonly prefill: PrefillKind; readonly batch: number | null; readonly usdPerHour: number | null;
+    readonly targets: Targets;
+  };
+  readonly plans: readonly Plan[];
+  readonly recommendation: Recommendation | null;
+  readonly removed: readonly Removed[];
+  /** Combinations that were left out because they cannot exist for this model. */
+  readonly refused: readonly { readonly id: string; readonly reason: string }[];
+  readonly contradictions: readonly Contradiction[];
+  readonly notes: readonly string[];
+}
+
+export interface Recommendation {
+  readonly planId: string;
+  readonly text: string;
+  /** A plan with more capacity whose loss is named, where there is one. */
+  readonly alternative: { readonly planId: string; readonly text: string } | null;
+}

@@ -1,0 +1,96 @@
+/**
+ * Published quality of a model under a codec. A configuration that was not measured has no figures: nothing is
+ * inherited from another ratio, path class or eviction policy, and unknown does not meet a target.
+ */
+import type { CodecKind } from '../codecs/codec.js';
+import type { Eviction } from '../eviction/policy.js';
+import type { Metric, PathClass, QualityFigure, QualityModel } from './figure.js';
+import { AXES_FIGURES } from './tables/axes.js';
+import { GENERATION_FIGURES } from './tables/generation.js';
+import { PASSKEY_FIGURES } from './tables/passkey.js';
+import { SUITE_FIGURES } from './tables/suite.js';
+
+/** Every figure, in the order of the tables. */
+export const FIGURES: readonly QualityFigure[] = [...GENERATION_FIGURES, ...AXES_FIGURES, ...SUITE_FIGURES, ...PASSKEY_FIGURES];
+
+/** Printed ratios are rounded (21.3, 21.33, 64/3): this much apart they are the same. Measured ratios differ by 9 % or more. */
+const RATIO_TOLERANCE = 0.01;
+/** The paper's own line for reliable retrieval. */
+export const RELIABLE_RETRIEVAL = 0.9;
+
+/** What is asked about. `model` is a preset's name or alias; `ratio` is that of the looped core, nominal for kv-quant. */
+export interface QualityQuery {
+  readonly model: string;
+  readonly codec: CodecKind;
+  readonly ratio: number;
+  readonly pathClass: PathClass;
+  readonly eviction: Eviction | null;
+}
+
+/** Other names of the measured models. Ouro-1.4B-Thinking is another checkpoint, which was not measured. */
+const MODELS: Readonly<Record<string, QualityModel>> = {
+  'ouro-1.4b': 'ouro-1.4b',
+  'ouro-2.6b': 'ouro-2.6b',
+  'ouro-2.6b-thinking': 'ouro-2.6b',
+  'huginn-3.5b': 'huginn-3.5b',
+  'huginn-0125': 'huginn-3.5b',
+};
+
+function evictionKey(eviction: Eviction | null): string {
+  if (eviction === null) return 'none';
+  if (eviction.policy === 'streaming') return `streaming:${eviction.sinkTokens}+${eviction.windowTokens}`;
+  if (eviction.policy === 'h2o') return `h2o:${eviction.heavyTokens}+${eviction.recentTokens}`;
+  return `budget:${eviction.budgetTokens}`;
+}
+
+const key = (model: string, q: Pick<QualityQuery, 'codec' | 'pathClass' | 'eviction'>): string => `${model}|${q.codec}|${q.pathClass}|${evictionKey(q.eviction)}`;
+
+const INDEX = new Map<string, QualityFigure[]>();
+for (const f of FIGURES) {
+  const same = INDEX.get(key(f.model, f));
+  if (same) same.push(f);
+  else INDEX.set(key(f.model, f), [f]);
+}
+
+/** The figures of exactly this configuration, in the order of the tables; empty when it was not measured. */
+export function qualityOf(query: QualityQuery): QualityFigure[] {
+  const name = query.model.toLowerCase();
+  const model = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
+  if (model === undefined) return [];
+  return (INDEX.get(key(model, query)) ?? []).filter((f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio);
+}
+
+/** The uncompressed model's figure of the same table, metric and context, or null where the table has none. */
+export function teacherOf(figure: QualityFigure): QualityFigure | null {
+  return FIGURES.find((f) => f.isTeacher && f.source === figure.source && f.model === figure.model && f.metric === figure.metric && f.contextTokens === figure.contextTokens) ?? null;
+}
+
+/** How far back a key can be found. */
+export interface ReliableRetrieval {
+  /** Longest measured context up to which every measured cell reaches 0.9; 0 when the shortest already fails. */
+  readonly tokens: number;
+  readonly source: string;
+  /** What limits or contradicts the figure. */
+  readonly note: string;
+}
+
+const SHORT = (tokens: number): string => `${tokens / 1024}k`;
+
+/**
+ * Reliable-retrieval length of a configuration: from the measured cells where there is a table, from the text where
+ * there is not, null where retrieval was not measured.
+ */
+export function reliableRetrieval(query: QualityQuery): ReliableRetrieval | null {
+  const figures = qualityOf(query);
+  const stated = figures.find((f) => f.metric === 'reliable-retrieval');
+  const of = (metric: Metric): QualityFigure[] => figures.filter((f) => f.metric === metric && f.source.startsWith('Table'));
+  const cells = of('passkey').sort((a, b) => (a.contextTokens ?? 0) - (b.contextTokens ?? 0));
+  if (cells.length === 0) return stated === undefined ? null : { tokens: stated.value, source: stated.source, note: stated.protocol };
+  const failing = cells.findIndex((f) => f.value < RELIABLE_RETRIEVAL);
+  const last = cells[(failing === -1 ? cells.length : failing) - 1];
+  const tokens = last?.contextTokens ?? 0;
+  const limit = cells[failing];
+  const reason = limit === undefined ? 'no longer context was measured' : `${limit.value.toFixed(2)} at ${SHORT(limit.contextTokens ?? 0)}, below 0.9`;
+  const contradiction = stated !== undefined && stated.value !== tokens ? `; the text says ${SHORT(stated.value)}` : '';
+  return { tokens, source: cells[0]?.source ?? 'Table passkey', note: `${reason}${contradiction}` };
+}

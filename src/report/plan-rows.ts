@@ -1,0 +1,62 @@
+/** What every printer of a plan shows of a row, as text. */
+import type { Interval } from '../cost/evidence.js';
+import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
+import { formatCount, formatMilliseconds } from '../units.js';
+
+/** Decode figures that a table shows: at the time target where one was set. */
+export const shownDecode = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
+
+export const pathLabel = (p: Plan): string => (p.variant === 'materialised' ? 'materialised' : p.path);
+
+export const batchLabel = (p: Plan): string => (p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`);
+
+/** `35.1 (18–90)` in milliseconds. */
+export function timeLabel(seconds: Interval | null): string {
+  if (!seconds) return '–';
+  return `${formatMilliseconds(seconds.estimate)} (${rangeLabel(seconds)})`;
+}
+
+/** Ends of an interval in milliseconds, with as many digits as tell them apart. */
+const rangeLabel = (s: Interval): string => `${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}`;
+
+export const rateLabel = (d: DecodeFigures): string => (d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–');
+
+/** The metric of the quality column: the one a target names, else GSM8K, else the first that is published. */
+export function shownMetric(report: PlanReport): string {
+  const target = report.settings.targets.minimums[0]?.metric;
+  if (target) return target;
+  const metrics = new Set(report.plans.flatMap((p) => p.quality.map((q) => q.metric)));
+  if (metrics.has('gsm8k') || metrics.size === 0) return 'gsm8k';
+  return metrics.has('mc-avg') ? 'mc-avg' : ([...metrics][0] as string);
+}
+
+/** `0.800`, `0.590–0.800` where tables differ, `unknown` where nothing is published. */
+export function qualityLabel(p: Plan, metric: string): string {
+  const values = p.quality.filter((q) => q.metric === metric && q.contextTokens === null).map((q) => q.value);
+  if (values.length === 0) return 'unknown';
+  const low = Math.min(...values).toFixed(3);
+  const high = Math.max(...values).toFixed(3);
+  return low === high ? low : `${low.replace(/0$/, '')}–${high.replace(/0$/, '')}`;
+}
+
+export const LIMIT_LABEL: Record<LimitedBy, string> = { 'kv-cache': 'KV', workspace: 'work', 'in-flight': 'state', weights: 'weights', 'codec-parameters': 'codec', prefill: 'prefill' };
+
+/**
+ * The rows of a short table: of each codec setting and eviction, the fastest path that reads the cache faithfully (as
+ * the published figures assume) and saves its memory.
+ */
+export function shortList(plans: readonly Plan[]): Plan[] {
+  const best = new Map<string, Plan>();
+  for (const p of plans) {
+    const key = `${p.id.split('/')[0]} ${JSON.stringify(p.eviction)}`;
+    const known = best.get(key);
+    if (!known || rank(p) > rank(known)) best.set(key, p);
+  }
+  return plans.filter((p) => [...best.values()].includes(p));
+}
+
+/** Orders paths of one codec: faithful and memory-saving ones first, then by speed, then by capacity. */
+function rank(p: Plan): number {
+  const faithful = p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved') ? 0 : 1e12;
+  return faithful + (shownDecode(p).tokensPerSecond?.estimate ?? 0) + p.maxBatch.exact * 1e-6;
+}

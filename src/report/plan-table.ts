@@ -1,0 +1,123 @@
+/** A plan report for a terminal, at most 100 columns wide. */
+import pc from 'picocolors';
+import type { Plan, PlanReport } from '../plan/types.js';
+import { ROOFLINE_NOTE } from '../cost/pricers.js';
+import { evictionLabel } from '../eviction/policy.js';
+import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { batchLabel, LIMIT_LABEL, pathLabel, qualityLabel, rateLabel, shortList, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
+import { columns, wrap, type Column } from './text.js';
+
+export const WIDTH = 100;
+/** Longer reports are shortened to one row a codec unless all are asked for. */
+const SHORT_TABLE_ROWS = 12;
+
+export function planTable(report: PlanReport, options: { all: boolean; colour: boolean }): string {
+  const c = pc.createColors(options.colour);
+  const shown = options.all || report.plans.length <= SHORT_TABLE_ROWS ? report.plans : shortList(report.plans);
+  const lines = [...header(report).map((l, i) => (i === 0 ? c.bold(l) : c.dim(l))), ''];
+  const body = columns(tableColumns(report), shown);
+  body.forEach((line, i) => {
+    const plan = shown[i - 1];
+    if (!plan) lines.push(c.bold(line));
+    else lines.push(plan.id === report.recommendation?.planId ? c.green(line) : plan.maxBatch.exact < 1 ? c.dim(line) : line);
+  });
+  lines.push('', ...legend(report, shown).map((l) => c.dim(l)));
+  if (report.recommendation) {
+    lines.push('', ...wrap(`Recommended: ${report.recommendation.text}`, WIDTH, '  ').map((l) => c.green(l)));
+    if (report.recommendation.alternative) lines.push(...wrap(`Larger: ${report.recommendation.alternative.text}`, WIDTH, '  '));
+  } else {
+    lines.push('', ...wrap(noRecommendation(report), WIDTH, '  '));
+  }
+  lines.push('', ...trust(report, shown).flatMap((t) => wrap(`- ${t}`, WIDTH, '  ')).map((l) => c.dim(l)));
+  return `${lines.join('\n')}\n`;
+}
+
+function header(r: PlanReport): string[] {
+  const gpus = r.settings.gpus > 1 ? `${r.settings.gpus} × ` : '';
+  const first = `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${formatTokens(r.contextTokens)} tokens a sequence`;
+  const m = r.model;
+  const blocks = m.preludeLayers + m.codaLayers > 0 ? `${m.preludeLayers} + ${m.layers} × ${m.loops} + ${m.codaLayers}` : `${m.layers} × ${m.loops}`;
+  const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
+  return [first, `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${gpus && ' a GPU'}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`];
+}
+
+function tableColumns(r: PlanReport): Column<Plan>[] {
+  const metric = shownMetric(r);
+  const evicting = r.plans.some((p) => p.eviction);
+  const list: Column<Plan>[] = [
+    { title: ' ', align: 'left', cell: (p) => (p.id === r.recommendation?.planId ? '>' : p.pareto ? '*' : ' ') },
+    { title: 'codec', align: 'left', cell: (p) => p.id.split('/')[0] as string },
+    { title: 'path', align: 'left', cell: pathLabel },
+    ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => evictionLabel(p.eviction) }] : []),
+    { title: 'KV/token', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
+    { title: 'KV at 1M', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
+    { title: 'batch', align: 'right', cell: (p) => (p.atTarget ? `${p.atTarget.batch}/${p.maxBatch.exact}` : r.settings.batch !== null ? `${p.decode.batch}/${p.maxBatch.exact}` : batchLabel(p)) },
+    { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
+    { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
+    ...(r.settings.usdPerHour === null ? [] : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),
+    { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric) },
+    { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
+  ];
+  return list;
+}
+
+const usdLabel = (p: Plan): string => {
+  const usd = shownDecode(p).usdPerMillionTokens;
+  return usd ? formatNumber(usd.estimate) : '–';
+};
+
+function legend(r: PlanReport, shown: readonly Plan[]): string[] {
+  const batch =
+    r.settings.targets.secondsPerToken !== null ? 'batch: largest that meets --tpot / largest that fits.'
+    : r.settings.batch !== null ? 'batch: as asked / largest that fits.'
+    : 'batch: largest that fits (on the grid 2^k, 3·2^k that capacity tests climb).';
+  const hidden = r.plans.length - shown.length;
+  const rest = hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
+  return wrap(`> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its ${r.device.pricing === 'datasheet' ? 'bracket' : '90 % interval'}.${rest}`, WIDTH);
+}
+
+const noRecommendation = (r: PlanReport): string =>
+  r.plans.every((p) => p.maxBatch.exact < 1)
+    ? 'Nothing fits: not one sequence of this length beside the weights.'
+    : 'No recommendation: for no plan that fits is the published quality known to be kept. Set a target with --min, or choose from the table.';
+
+/** What the reader must know before believing the table. */
+function trust(r: PlanReport, shown: readonly Plan[]): string[] {
+  const notes = [...r.notes];
+  const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
+  if (r.device.pricing === 'datasheet') notes.push(`times are roofline only, ${ROOFLINE_NOTE}; no kernel was measured on this device: run lla-sim calibrate on it`);
+  else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}`);
+  if (evidence.has('extrapolated')) notes.push(`extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`);
+  const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
+  if (full && r.settings.gpus === 1) notes.push(prefillNote(r, shown));
+  for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
+  const metric = shownMetric(r);
+  const about = r.contradictions.filter((c) => c.id.startsWith(metric) && shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')));
+  for (const c of about) notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
+  if (r.contradictions.length > about.length) notes.push(`${r.contradictions.length - about.length} more contradictions in the published figures: --format json`);
+  return notes;
+}
+
+function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
+  const peaks = shown.filter((p) => p.maxBatch.exact >= 1).map((p) => p.prefill.peakBytes);
+  if (peaks.length === 0) return `prefill (${r.settings.prefill}) is not considered: nothing fits`;
+  const [low, high] = [Math.min(...peaks), Math.max(...peaks)];
+  const range = low === high ? formatBytes(low) : `${formatBytes(low)} to ${formatBytes(high)}`;
+  const tightest = shown.filter((p) => p.maxBatch.exact >= 1).reduce((a, b) => (b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a));
+  return `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs, and the batches above leave no room for it: beside one, ${tightest.id} holds ${tightest.prefill.batchBesidePrefill} of ${tightest.maxBatch.exact}`;
+}
+
+/** Marks of the rows shown, one line a kind, with the rows that it holds for. */
+function markNotes(shown: readonly Plan[]): [rows: string, message: string][] {
+  const byCode = new Map<string, { message: string; rows: string[] }>();
+  for (const p of shown) {
+    for (const m of p.marks) {
+      if (m.code === 'contradicted-quality') continue;
+      const entry = byCode.get(m.code) ?? { message: m.message, rows: [] };
+      entry.rows.push(p.id);
+      byCode.set(m.code, entry);
+    }
+  }
+  return [...byCode.values()].map(({ message, rows }) => [rows.length === 1 ? '' : ` (and ${rows.length - 1} more)`, `${rows[0]}: ${message}`]);
+}
+

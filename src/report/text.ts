@@ -1,0 +1,30 @@
+/** Aligned text columns and wrapped paragraphs for terminals. All cells are single-width characters. */
+
+export interface Column<T> {
+  readonly title: string;
+  readonly align: 'left' | 'right';
+  readonly cell: (row: T) => string;
+}
+
+/** Rows as aligned columns with one space between; the header first. */
+export function columns<T>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
+  const cells = [spec.map((c) => c.title), ...rows.map((row) => spec.map((c) => c.cell(row)))];
+  const widths = spec.map((_, i) => Math.max(...cells.map((line) => (line[i] ?? '').length)));
+  return cells.map((line) => line.map((cell, i) => (spec[i]?.align === 'right' ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0))).join(' ').trimEnd());
+}
+
+/** Wraps a paragraph to `width` columns, continuation lines indented. */
+export function wrap(text: string, width: number, indent = ''): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(/\s+/)) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = indent + word;
+    } else {
+      line = line === '' ? word : `${line} ${word}`;
+    }
+  }
+  if (line !== '') lines.push(line);
+  return lines;
+}

@@ -1,0 +1,277 @@
+import { readFileSync } from 'node:fs';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { candidatesOf, normalFrom, randomFrom, runExperiment, sampleOf, SYNTHETIC_KERNELS } from '../../scripts/coverage-experiment.js';
+import { conformalQuantile, KAPPA_UNTESTED, looCoverage, quantilesOf } from '../../src/cost/fit-conformal.js';
+import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit-mean.js';
+import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers } from '../../src/cost/fit.js';
+import { makePredictor, measuredPoints, type Prediction } from '../../src/cost/predictor.js';
+import { predictorSchema, type Predictor, type Sample } from '../../src/schema/calibration.js';
+import type { Shape } from '../../src/schedule/kernels.js';
+
+const [attend, waves, matmul] = SYNTHETIC_KERNELS as [(typeof SYNTHETIC_KERNELS)[0], (typeof SYNTHETIC_KERNELS)[0], (typeof SYNTHETIC_KERNELS)[0]];
+
+const normShape = (rows: number, width: number) => ({ rows, width });
+const normTime = ({ rows, width }: { rows: number; width: number }) => 3e-6 + (8 * rows * width) / 3e12;
+const normSamples = (shapes: { rows: number; width: number }[], time = normTime) => shapes.map((shape) => sampleOf('rmsnorm', 'norm', shape, [time(shape)]));
+const normGrid = (rows: number[], widths: number[]) => rows.flatMap((r) => widths.map((w) => normShape(r, w)));
+
+const expectFinite = ({ seconds, halfWidthLog, octavesOutside }: Prediction) => {
+  for (const value of [seconds, halfWidthLog, octavesOutside]) expect(Number.isFinite(value)).toBe(true);
+  expect(seconds).toBeGreaterThan(0);
+  expect(halfWidthLog).toBeGreaterThan(0);
+};
+
+describe('physical mean', () => {
+  it('recovers the coefficients of a kernel that is its terms', () => {
+    const points = measuredPoints('rmsnorm', 'norm', normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192])));
+    const { theta } = fitMean(dataOf('rmsnorm', 'norm', points), [0, 1]);
+    expect(theta[0]! / 3e-6).toBeCloseTo(1, 1);
+    expect((theta[1]! * 3e12)).toBeCloseTo(1, 1);
+  });
+
+  it('is not moved by a lone outlier, slow or fast', () => {
+    const samples = normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192]));
+    const fitTo = (list: Sample[]) => fitMean(dataOf('rmsnorm', 'norm', measuredPoints('rmsnorm', 'norm', list)), [0, 1]).theta;
+    const clean = fitTo(samples);
+    for (const [index, factor] of [[5, 150], [1, 0.2], [11, 0.2]] as const) {
+      const theta = fitTo(samples.map((sample, i) => (i === index ? { ...sample, seconds: [sample.seconds[0]! * factor] } : sample)));
+      expect(Math.abs(theta[0]! / clean[0]! - 1), `constant, ${factor}×`).toBeLessThan(0.05);
+      expect(Math.abs(theta[1]! / clean[1]! - 1), `bytes, ${factor}×`).toBeLessThan(0.05);
+    }
+  });
+
+  it('tries the full list of terms and every small one with the constant', () => {
+    expect(candidateTerms(2)).toEqual([[0, 1], [0]]);
+    expect(candidateTerms(6)).toHaveLength(1 + 1 + 5 + 10);
+    expect(candidateTerms(6).every((list) => list[0] === 0)).toBe(true);
+  });
+});
+
+describe('conformal quantiles', () => {
+  it('are the ⌈0.9 (n + 1)⌉-th values', () => {
+    const values = Array.from({ length: 19 }, (_, i) => 19 - i);
+    expect(conformalQuantile(values)).toBe(18);
+    expect(quantilesOf(values, values.map(() => 2))).toEqual({ absolute: 18, normalised: 9 });
+  });
+
+  it('are wide where fewer than ten residuals are known', () => {
+    expect(quantilesOf([0.01, -0.02], [0.01, 0.01])).toEqual({ absolute: Math.log(1.5), normalised: 4 });
+    expect(quantilesOf([1, -2], [1, 1]).absolute).toBe(4);
+    expect(quantilesOf([], []).absolute).toBe(Math.log(1.5));
+  });
+
+  it('judge coverage by intervals that did not see the point', () => {
+    // The largest of 20 residuals is far outside what the other 19 suggest.
+    const residuals = [...Array.from({ length: 19 }, () => 0.01), 5];
+    expect(looCoverage(residuals, residuals.map(() => 1e-3))).toBeCloseTo(0.95, 12);
+  });
+});
+
+describe('fitPredictor', () => {
+  it('predicts hidden points of kernels of known truth, and says how well', () => {
+    const clean = runExperiment(attend, { noise: 0, count: 50, pool: 500, seed: 1 });
+    expect(median(clean.errors)).toBeLessThan(0.03);
+    expect(clean.looMedianError).toBeLessThan(0.04);
+    const noisy = runExperiment(matmul, { noise: 0.1, count: 50, pool: 500, seed: 1 });
+    expect(median(noisy.errors)).toBeLessThan(0.08);
+    expect(clean.fitSeconds + noisy.fitSeconds).toBeLessThan(4);
+  });
+
+  it('covers hidden runs in about 90 % of the cases', () => {
+    for (const synthetic of SYNTHETIC_KERNELS) {
+      for (const noise of [0, 0.05, 0.1]) {
+        const runs = [1, 2, 3].map((seed) => runExperiment(synthetic, { noise, count: 50, pool: 400, seed }));
+        const share = runs.reduce((sum, run) => sum + run.covered, 0) / runs.reduce((sum, run) => sum + run.hidden, 0);
+        expect(share, `${synthetic.title} at noise ${noise}`).toBeGreaterThan(0.82);
+        expect(share, `${synthetic.title} at noise ${noise}`).toBeLessThanOrEqual(0.99);
+        expect(median(runs.flatMap((run) => run.halfWidths))).toBeLessThan(0.6);
+      }
+    }
+  }, 60_000);
+
+  it('is deterministic and passes its schema', () => {
+    const samples = candidatesOf(waves, 30, randomFrom(1)).map((shape) => sampleOf(waves.kernel, waves.variant, shape, [waves.seconds(shape)]));
+    const predictor = fitPredictor(waves.kernel, waves.variant, samples);
+    expect(fitPredictor(waves.kernel, waves.variant, samples)).toEqual(predictor);
+    expect(predictorSchema.parse(predictor)).toEqual(predictor);
+    // What is stored survives JSON and predicts the same.
+    const stored = JSON.parse(JSON.stringify(predictor)) as Predictor;
+    const shape = samples[3]!.shape;
+    expect(makePredictor(waves.kernel, waves.variant, samples, stored)(shape)).toEqual(makePredictor(waves.kernel, waves.variant, samples, predictor)(shape));
+  });
+
+  it('ignores other variants and pools repetitions of one shape', () => {
+    const samples = normSamples(normGrid([1, 64, 512, 4096], [512, 1024, 4096]));
+    const other = { ...samples[0]!, variant: 'add', seconds: [1] };
+    expect(fitPredictor('rmsnorm', 'norm', [other, ...samples])).toEqual(fitPredictor('rmsnorm', 'norm', samples));
+    const twice = measuredPoints('rmsnorm', 'norm', [...samples, { ...samples[0]!, seconds: [9, 9] }]);
+    expect(twice).toHaveLength(samples.length);
+    expect(twice[0]).toMatchObject({ seconds: 9, sampleIndices: [0, samples.length] });
+    expect(() => fitPredictor('rmsnorm', 'add', samples)).toThrow('none of the 12 samples');
+  });
+
+  it('is honest about few or degenerate samples', () => {
+    const shapes = [normShape(1, 512), normShape(64, 512), normShape(64, 2048), normShape(1024, 2048)];
+    const cases: Record<string, Sample[]> = {
+      'one sample': normSamples(shapes.slice(0, 1)),
+      'two samples': normSamples(shapes.slice(0, 2)),
+      'three samples': normSamples(shapes.slice(0, 3)),
+      'four samples': normSamples(shapes),
+      'one shape': normSamples([shapes[0]!, shapes[0]!, shapes[0]!]),
+      'identical times': normSamples(normGrid([1, 16, 256], [512, 1024, 2048, 4096]), () => 5e-6),
+      'a zero': normSamples([normShape(0, 512), normShape(1, 512), normShape(8, 512)]),
+    };
+    for (const [title, samples] of Object.entries(cases)) {
+      const predictor = fitPredictor('rmsnorm', 'norm', samples);
+      expect(predictorSchema.safeParse(predictor).success, title).toBe(true);
+      if (samples.length < 10) expect(predictor.quantileAbsolute, title).toBeGreaterThanOrEqual(Math.log(1.5));
+      const predict = makePredictor('rmsnorm', 'norm', samples, predictor);
+      for (const shape of [...shapes, normShape(0, 0), normShape(1e6, 1e6)]) expectFinite(predict(shape));
+    }
+    expect(fitPredictor('rmsnorm', 'norm', cases['one sample']!)).toMatchObject({ axes: [], looCoverage: 0, kappaPerOctave: KAPPA_UNTESTED });
+    expect(makePredictor('rmsnorm', 'norm', cases['identical times']!, fitPredictor('rmsnorm', 'norm', cases['identical times']!))(normShape(64, 1024)).seconds).toBeCloseTo(5e-6, 9);
+  });
+});
+
+describe('predictor', () => {
+  const samples = normSamples(normGrid([1, 4, 16, 64, 256, 1024], [512, 2048, 8192]));
+  let predict: (shape: Shape) => Prediction;
+  beforeAll(() => {
+    predict = makePredictor('rmsnorm', 'norm', samples, fitPredictor('rmsnorm', 'norm', samples));
+  });
+
+  it('tells measured, interpolated and extrapolated shapes apart', () => {
+    expect(predict(normShape(16, 2048))).toMatchObject({ evidence: 'measured', octavesOutside: 0 });
+    expect(predict(normShape(17, 2048))).toMatchObject({ evidence: 'interpolated', octavesOutside: 0 });
+    expect(predict(normShape(4096, 2048)).evidence).toBe('extrapolated');
+    expect(predict(normShape(4096, 2048)).octavesOutside).toBeCloseTo(2, 2);
+    expect(predict(normShape(4096, 16384)).octavesOutside).toBeCloseTo(3, 2);
+  });
+
+  it('counts a field that never varied as an octave and its distance', () => {
+    const narrow = samples.filter(({ shape }) => shape['width'] === 2048);
+    const ofNarrow = makePredictor('rmsnorm', 'norm', narrow, fitPredictor('rmsnorm', 'norm', narrow));
+    expect(ofNarrow(normShape(16, 2048)).octavesOutside).toBe(0);
+    expect(ofNarrow(normShape(16, 8192))).toMatchObject({ evidence: 'extrapolated' });
+    expect(ofNarrow(normShape(16, 8192)).octavesOutside).toBeCloseTo(3, 2);
+    expect(ofNarrow(normShape(16, 2049)).octavesOutside).toBeGreaterThanOrEqual(1);
+  });
+
+  it('widens outside, octave by octave', () => {
+    const widths = [1024, 2048, 4096, 16384, 65536].map((rows) => predict(normShape(rows, 2048)).halfWidthLog);
+    widths.slice(1).forEach((width, i) => expect(width).toBeGreaterThan(widths[i]!));
+    expect(predict(normShape(65536, 2048)).halfWidthLog - predict(normShape(1024, 2048)).halfWidthLog).toBeGreaterThan(6 * 0.02 - 1e-9);
+  });
+
+  it('never returns NaN or an infinity', () => {
+    const matmulSamples = candidatesOf(matmul, 20, randomFrom(2)).map((shape) => sampleOf('matmul', 'f16', shape, [matmul.seconds(shape)]));
+    const attendSamples = candidatesOf(attend, 20, randomFrom(2)).map((shape) => sampleOf('attend', 'f16', shape, [attend.seconds(shape)]));
+    const random = randomFrom(9);
+    for (const [kernel, list] of [['matmul', matmulSamples], ['attend', attendSamples]] as const) {
+      const variant = 'f16';
+      const anywhere = makePredictor(kernel, variant, list, fitPredictor(kernel, variant, list));
+      const extremes = [0, 1e-300, 0.5, 1, 1e9, 1e100, Number.MAX_VALUE];
+      for (let trial = 0; trial < 500; trial++) {
+        expectFinite(anywhere(Object.fromEntries(Object.keys(list[0]!.shape).map((name) => [name, extremes[Math.floor(random() * extremes.length)]!]))));
+      }
+    }
+  });
+
+  it('needs nothing but the kernels: it also runs in a browser', () => {
+    const source = readFileSync(new URL('../../src/cost/predictor.ts', import.meta.url), 'utf8');
+    const imports = source.split('\n').filter((line) => line.startsWith('import ') && !line.startsWith('import type'));
+    expect(imports).toEqual(["import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';"]);
+  });
+
+  it('says what is missing', () => {
+    expect(() => predict({ rows: 1 })).toThrow('width');
+    expect(() => makePredictor('rmsnorm', 'add', samples, fitPredictor('rmsnorm', 'norm', samples))(normShape(1, 512))).toThrow('no samples of rmsnorm (add)');
+  });
+
+  it('makes 20 000 predictions a second', () => {
+    const shapes = candidatesOf(waves, 60, randomFrom(5));
+    const list = shapes.map((shape) => sampleOf(waves.kernel, waves.variant, shape, [waves.seconds(shape)]));
+    const fast = makePredictor(waves.kernel, waves.variant, list, fitPredictor(waves.kernel, waves.variant, list));
+    fast(shapes[0]!);
+    const start = performance.now();
+    for (let i = 0; i < 5000; i++) fast(shapes[i % shapes.length]!);
+    expect(performance.now() - start).toBeLessThan(250);
+  });
+});
+
+describe('digestSamples', () => {
+  const samples = normSamples(normGrid([1, 4], [512, 2048]));
+  const digest = digestSamples('rmsnorm', 'norm', samples);
+
+  it('depends on neither the order of samples nor that of fields', () => {
+    const shuffled = [...samples].reverse().map((sample) => ({ ...sample, shape: { width: sample.shape['width']!, rows: sample.shape['rows']! } }));
+    expect(digestSamples('rmsnorm', 'norm', shuffled)).toBe(digest);
+    expect(digestSamples('rmsnorm', 'norm', [...samples, { ...samples[0]!, variant: 'add' }])).toBe(digest);
+    // Computed apart from this program (Python's hashlib): stored digests must stay valid.
+    expect(digest).toBe('15822896fde408abe2ec29c57c8425e6086eb79ad01cfd150791f122bf035bdb');
+  });
+
+  it('depends on every time, shape and name', () => {
+    const changed = [{ ...samples[0]!, seconds: [...samples[0]!.seconds, 1] }, ...samples.slice(1)];
+    const moved = [{ ...samples[0]!, shape: normShape(2, 512) }, ...samples.slice(1)];
+    const renamed = samples.map((sample) => ({ ...sample, variant: 'add' }));
+    const digests = [digest, digestSamples('rmsnorm', 'norm', changed), digestSamples('rmsnorm', 'norm', moved), digestSamples('rmsnorm', 'add', renamed), digestSamples('rmsnorm', 'norm', samples.slice(1))];
+    expect(new Set(digests).size).toBe(digests.length);
+  });
+});
+
+describe('outliers', () => {
+  it('finds wild times and nothing else', () => {
+    for (const seed of [1, 2, 3]) {
+      const random = randomFrom(seed);
+      const normal = normalFrom(random);
+      const samples = candidatesOf(attend, 50, random).map((shape) => sampleOf('attend', 'f16', shape, [attend.seconds(shape) * Math.exp(0.05 * normal())]));
+      expect(outliers('attend', 'f16', samples)).toEqual([]);
+      for (const [index, factor] of [[7, 150], [20, 5], [31, 0.2]] as const) samples[index] = { ...samples[index]!, seconds: [samples[index]!.seconds[0]! * factor] };
+      expect(outliers('attend', 'f16', samples)).toEqual([7, 20, 31]);
+    }
+  });
+
+  it('restores the errors of a clean calibration once they are re-measured', () => {
+    const cleaned = runExperiment(attend, { noise: 0.05, count: 50, pool: 400, seed: 4, outlierShare: 0.06 });
+    expect(median(cleaned.errors)).toBeLessThan(0.06);
+  });
+
+  it('has nothing to say about two points', () => {
+    expect(outliers('rmsnorm', 'norm', normSamples([normShape(1, 512), normShape(2, 512)]))).toEqual([]);
+  });
+});
+
+describe('mostInformative', () => {
+  const candidates = normGrid([1, 4, 16, 64, 256, 1024, 4096], [512, 1024, 2048, 4096, 8192]);
+
+  it('starts in the middle, then goes where nothing is near', () => {
+    expect(candidates[mostInformative('rmsnorm', 'norm', [], candidates)]).toEqual(normShape(64, 2048));
+    const corner = candidates[mostInformative('rmsnorm', 'norm', normSamples([normShape(1, 512)]), candidates)];
+    expect(corner).toEqual(normShape(4096, 8192));
+  });
+
+  it('prefers the far candidate by posterior deviation, also along an axis not yet varied', () => {
+    const along = normSamples([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096].map((rows) => normShape(rows, 512)));
+    expect(mostInformative('rmsnorm', 'norm', along, [normShape(48, 512), normShape(48, 8192), normShape(2000, 512)])).toBe(1);
+    expect(() => mostInformative('rmsnorm', 'norm', along, [])).toThrow('no candidate');
+  });
+
+  it('beats as many random points', () => {
+    const pool = candidatesOf(attend, 400, randomFrom(8));
+    const select = activeSelector('attend', 'f16');
+    const chosen: Sample[] = [];
+    const left = [...pool];
+    const measure = (shape: Record<string, number>) => sampleOf('attend', 'f16', shape, [attend.seconds(shape)]);
+    while (chosen.length < 30) chosen.push(measure(left.splice(select(chosen, left), 1)[0]!));
+    const tail = (samples: Sample[]) => {
+      const predict = makePredictor('attend', 'f16', samples, fitPredictor('attend', 'f16', samples));
+      return pool.map((shape) => Math.abs(predict(shape).seconds / attend.seconds(shape) - 1)).sort((a, b) => a - b)[360]!;
+    };
+    expect(tail(chosen)).toBeLessThan(tail(pool.slice(0, 30).map(measure)));
+  });
+});
+
+function median(values: number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1]!;
+}

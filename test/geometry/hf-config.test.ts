@@ -1,0 +1,240 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { UserError } from '../../src/errors.js';
+import { type Geometry, cacheSlots, parameterCount } from '../../src/geometry/geometry.js';
+import { displayName, geometryFromConfig, readModelFile } from '../../src/geometry/hf-config.js';
+import { findPreset } from '../../src/geometry/presets.js';
+
+const OURO = {
+  architectures: ['OuroForCausalLM'], model_type: 'ouro', hidden_size: 2048, intermediate_size: 5632, num_hidden_layers: 24,
+  num_attention_heads: 16, num_key_value_heads: 16, head_dim: 128, vocab_size: 49152, tie_word_embeddings: false, rope_theta: 1000000.0,
+  rope_scaling: null, rms_norm_eps: 1e-6, max_position_embeddings: 65536, torch_dtype: 'bfloat16', total_ut_steps: 4, early_exit_threshold: 1.0,
+  use_sliding_window: false, sliding_window: null, max_window_layers: 24, layer_types: Array.from({ length: 24 }, () => 'full_attention'),
+};
+const HUGINN = {
+  architectures: ['RavenForCausalLM'], model_type: 'huginn_raven', n_embd: 5280, n_heads: 55, num_attention_heads: 55, num_key_value_heads: 55, head_dim: 96,
+  intermediate_size: 17920, vocab_size: 65536, padded_vocab_size: 65536, n_layers: 8, n_layers_in_prelude: 2, n_layers_in_recurrent_block: 4, n_layers_in_coda: 2,
+  injection_type: 'linear', mean_recurrence: 32, mean_backprop_depth: 8, effective_expected_depth: 132, block_class_name: 'SandwichBlock', mlp_class_name: 'GatedMLP',
+  norm_class_name: 'RMSNorm_llama', qk_bias: true, bias: false, tie_embeddings: true, rope_base: 50000, block_size: 4096, torch_dtype: 'bfloat16',
+};
+const NANBEIGE = {
+  architectures: ['NanbeigeForCausalLM'], model_type: 'nanbeige', vocab_size: 166144, hidden_size: 3072, intermediate_size: 10752, num_hidden_layers: 22,
+  num_attention_heads: 48, num_key_value_heads: 8, head_dim: 128, kv_channels: 128, max_position_embeddings: 262144, rope_theta: 70000000, attention_bias: false,
+  num_loops: 2, loop_loss_weights: [], skip_loop_final_norm: false, tie_word_embeddings: false, torch_dtype: 'bfloat16',
+};
+const LLAMA = {
+  architectures: ['LlamaForCausalLM'], model_type: 'llama', hidden_size: 4096, intermediate_size: 14336, num_hidden_layers: 32, num_attention_heads: 32,
+  num_key_value_heads: 8, vocab_size: 128256, tie_word_embeddings: false, rope_theta: 500000.0, attention_bias: false, mlp_bias: false, max_position_embeddings: 131072,
+  rope_scaling: { factor: 8.0, rope_type: 'llama3' }, torch_dtype: 'bfloat16',
+};
+const QWEN2 = {
+  architectures: ['Qwen2ForCausalLM'], model_type: 'qwen2', hidden_size: 3584, intermediate_size: 18944, num_hidden_layers: 28, num_attention_heads: 28,
+  num_key_value_heads: 4, vocab_size: 152064, tie_word_embeddings: false, rope_theta: 1000000.0, max_position_embeddings: 32768, sliding_window: 131072,
+  use_sliding_window: false, max_window_layers: 28, torch_dtype: 'bfloat16',
+};
+const QWEN3 = {
+  architectures: ['Qwen3ForCausalLM'], model_type: 'qwen3', hidden_size: 4096, intermediate_size: 12288, num_hidden_layers: 36, num_attention_heads: 32,
+  num_key_value_heads: 8, head_dim: 128, vocab_size: 151936, tie_word_embeddings: false, rope_theta: 1000000, attention_bias: false, max_position_embeddings: 40960,
+  sliding_window: null, use_sliding_window: false, torch_dtype: 'bfloat16',
+};
+const MISTRAL = {
+  architectures: ['MistralForCausalLM'], model_type: 'mistral', hidden_size: 4096, intermediate_size: 14336, num_hidden_layers: 32, num_attention_heads: 32,
+  num_key_value_heads: 8, vocab_size: 32768, tie_word_embeddings: false, rope_theta: 1000000.0, sliding_window: null, max_position_embeddings: 32768, torch_dtype: 'bfloat16',
+};
+
+/** A geometry without its two texts. */
+const facts = ({ name: _name, source: _source, ...rest }: Geometry): Omit<Geometry, 'name' | 'source'> => rest;
+
+/** The error that reading `json` gives. */
+function refusal(json: unknown): UserError {
+  try {
+    geometryFromConfig(json, 'm');
+  } catch (error) {
+    expect(error).toBeInstanceOf(UserError);
+    const e = error as UserError;
+    expect(e.exitCode).toBe(2);
+    expect(`${e.message}${e.hint}`).not.toMatch(/[\n\r]/);
+    expect(e.hint.length).toBeGreaterThan(5);
+    return e;
+  }
+  return expect.unreachable('must be refused') as never;
+}
+
+describe('geometryFromConfig', () => {
+  it.each([['ouro-1.4b', OURO], ['huginn-3.5b', HUGINN], ['nanbeige4.2-3b', NANBEIGE]] as const)('reads %s exactly as its preset', (name, config) => {
+    expect(facts(geometryFromConfig(config, name))).toEqual(facts(findPreset(name)));
+  });
+
+  it.each([
+    ['Llama-3.1-8B', LLAMA, 8_030_261_248],
+    ['Qwen2.5-7B', QWEN2, 7_615_616_512],
+    ['Qwen3-8B', QWEN3, 8_190_735_360],
+    ['Mistral-7B-v0.3', MISTRAL, 7_248_023_552],
+  ] as const)('%s comes to its published parameter count', (name, config, count) => {
+    const g = geometryFromConfig(config, name);
+    expect(parameterCount(g)).toBe(count);
+    expect(g.loops).toBe(1);
+    expect(cacheSlots(g)).toBe(config.num_hidden_layers);
+    expect(g.name).toBe(name);
+  });
+
+  it('takes the defaults of the class for what is absent', () => {
+    const { num_key_value_heads: _kv, tie_word_embeddings: _tie, rope_theta: _theta, torch_dtype: _dtype, architectures: _arch, ...bare } = LLAMA;
+    const g = geometryFromConfig(bare, 'bare');
+    expect(g).toMatchObject({ kvHeads: 32, headDim: 128, tiedEmbeddings: false, weightType: 'bf16', rope: { theta: 10_000 } });
+    expect(g.source).toContain('bf16 assumed');
+    expect(geometryFromConfig({ ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' }, 'bare')).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
+  });
+
+  it('counts the biases that the class has', () => {
+    const extra = (c: object): number => geometryFromConfig(c, 'm').extraParametersPerLayer;
+    expect(extra({ ...LLAMA, attention_bias: true })).toBe((32 + 16) * 128 + 4096);
+    expect(extra({ ...LLAMA, mlp_bias: true })).toBe(2 * 14336 + 4096);
+    expect(extra(QWEN2)).toBe((28 + 8) * 128);
+    expect(extra(QWEN3)).toBe(256);
+  });
+
+  it.each([
+    [{ ...LLAMA, hidden_size: undefined }, /hidden_size must be a whole number from 1 to 131072, missing/],
+    [{ ...LLAMA, hidden_size: '4096' }, /hidden_size .* not "4096"/],
+    [{ ...LLAMA, num_hidden_layers: -1 }, /num_hidden_layers .* not -1/],
+    [{ ...LLAMA, num_hidden_layers: 1.5 }, /num_hidden_layers .* not 1.5/],
+    [{ ...LLAMA, vocab_size: 1e10 }, /vocab_size/],
+    [{ ...LLAMA, hidden_size: { toString: 1 } }, /hidden_size .* not an object/],
+    [{ ...LLAMA, num_key_value_heads: 5 }, /multiple of num_key_value_heads \(5\)/],
+    [{ ...LLAMA, head_dim: 63 }, /head_dim must be even/],
+    [{ ...LLAMA, hidden_size: 4095 }, /multiple of the heads/],
+    [{ ...LLAMA, rope_theta: 'x' }, /rope_theta must be a number/],
+    [{ ...LLAMA, torch_dtype: 'int8' }, /torch_dtype must be bfloat16/],
+    [{ ...LLAMA, tie_word_embeddings: 'yes' }, /tie_word_embeddings must be true or false/],
+    [{ ...LLAMA, max_position_embeddings: 0 }, /max_position_embeddings/],
+    [{ ...LLAMA, hidden_size: 131072, intermediate_size: 2 ** 20, num_attention_heads: 1024, num_key_value_heads: 1024, head_dim: 1024, num_hidden_layers: 1000 }, /10\^13 parameters/],
+    [{ ...OURO, total_ut_steps: undefined }, /total_ut_steps .* missing/],
+    [{ ...HUGINN, mean_recurrence: 0 }, /mean_recurrence .* not 0/],
+    [{ ...HUGINN, n_layers: 9 }, /n_layers must be the sum/],
+  ])('refuses a wrong field %#', (config, message) => {
+    expect(refusal(config).message).toMatch(message);
+  });
+
+  it.each([
+    [{ ...LLAMA, model_type: undefined }, /model_type must be one of .* missing/],
+    [{ ...LLAMA, model_type: 'mamba' }, /model_type must be one of .* not "mamba"/],
+    [{ ...LLAMA, model_type: '__proto__' }, /model_type/],
+    [{ ...QWEN3, num_experts: 128 }, /num_experts .* mixture of experts/],
+    [{ ...LLAMA, num_local_experts: 8 }, /mixture of experts/],
+    [{ ...LLAMA, n_routed_experts: 64 }, /mixture of experts/],
+    [{ ...LLAMA, kv_lora_rank: 512 }, /latent attention/],
+    [{ ...QWEN2, use_sliding_window: true }, /use_sliding_window/],
+    [{ ...MISTRAL, sliding_window: 4096 }, /sliding_window must be null, not 4096/],
+    [{ ...MISTRAL, layer_types: ['full_attention', 'sliding_attention'] }, /layer_types/],
+    [{ ...QWEN3, layer_types: ['linear_attention'] }, /layer_types/],
+    [{ ...LLAMA, layer_types: 'full_attention' }, /layer_types/],
+    [{ ...LLAMA, mamba_d_state: 16 }, /state-space/],
+    [{ ...LLAMA, vision_config: { a: 1 } }, /multimodal/],
+    [{ ...LLAMA, quantization_config: { bits: 4 } }, /quantised/],
+    [{ ...LLAMA, partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
+    [{ ...LLAMA, loop_num: 2, loop_window_size: 64 }, /loop_window_size/], // IQuest-Coder-Loop, relabelled
+    [{ ...LLAMA, num_loops: 2 }, /num_loops says that the model loops/],
+    [{ ...LLAMA, architectures: ['IQuestLoopCoderForCausalLM'] }, /architectures .* "IQuestLoopCoderForCausalLM"/],
+    [{ ...LLAMA, architectures: ['LlamaForSequenceClassification'] }, /architectures/],
+    [{ ...NANBEIGE, enable_double_loop_split: true }, /enable_double_loop_split/],
+    [{ ...NANBEIGE, loop_loss_weights: [1] }, /loop_loss_weights/],
+    [{ ...HUGINN, qk_bias: false, rope_theta: 500000 }, /qk_bias must be true/], // retrofitted Recurrent-Llama
+    [{ ...HUGINN, injection_type: 'diagonal' }, /injection_type/], // Parcae
+  ])('refuses an architecture that it does not model %#', (config, message) => {
+    expect(refusal(config).message).toMatch(message);
+  });
+
+  it('must be told about the window of Mistral, whose class has one by default', () => {
+    const { sliding_window: _window, ...bare } = MISTRAL;
+    expect(refusal(bare).hint).toContain('"sliding_window": null');
+  });
+
+  it.each([null, undefined, 3, 'x', [], [LLAMA], true])('refuses %j, which is no object', (json) => {
+    expect(refusal(json).message).toMatch(/must be a JSON object/);
+  });
+
+  it('throws nothing but UserError, and gives positive whole numbers', () => {
+    const keys = [...new Set([OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL].flatMap((c) => Object.keys(c))), 'num_experts', 'kv_lora_rank', 'rope_parameters', '_name_or_path'];
+    const bases = fc.constantFrom<object>({}, OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL);
+    const value = fc.oneof(fc.jsonValue(), fc.integer({ min: -2, max: 5000 }), fc.double(), fc.constant(undefined), fc.constant({ toString: null }));
+    const changes = fc.dictionary(fc.oneof({ arbitrary: fc.constantFrom(...keys), weight: 5 }, { arbitrary: fc.string(), weight: 1 }), value, { maxKeys: 4, noNullPrototype: false });
+    const config = fc.oneof(fc.jsonValue(), fc.anything({ withNullPrototype: true }), fc.tuple(bases, changes).map(([a, b]) => ({ ...a, ...b })));
+    let read = 0;
+    fc.assert(
+      fc.property(config, fc.string(), (json, name) => {
+        let g: Geometry;
+        try {
+          g = geometryFromConfig(json, name);
+        } catch (error) {
+          expect(error).toBeInstanceOf(UserError);
+          return;
+        }
+        read++;
+        for (const n of [g.layers, g.loops, g.heads, g.kvHeads, g.headDim, g.hidden, g.mlpHidden, g.vocab, g.maxPositions]) expect(Number.isSafeInteger(n) && n > 0).toBe(true);
+        for (const n of [g.preludeLayers, g.codaLayers, g.extraParametersPerLayer]) expect(Number.isSafeInteger(n) && n >= 0).toBe(true);
+        expect(Number.isSafeInteger(parameterCount(g))).toBe(true);
+        expect(g.rope.theta).toBeGreaterThan(0);
+        expect(g.name).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
+      }),
+      { numRuns: 3000 },
+    );
+    expect(read).toBeGreaterThan(100);
+  });
+});
+
+describe('displayName', () => {
+  it.each([
+    ['Ouro-1.4B', 'Ouro-1.4B'],
+    ['../../etc/passwd', 'etc-passwd'],
+    ['\u001b[31mred\u001b[0m', '31mred-0m'],
+    ['<script>alert(1)</script>', 'script-alert-1-script'],
+    ['', 'model'],
+    ['…', 'model'],
+    ['x'.repeat(99), 'x'.repeat(64)],
+  ])('%j becomes %s', (text, shown) => {
+    expect(displayName(text)).toBe(shown);
+  });
+});
+
+describe('readModelFile', () => {
+  let folder = '';
+  const write = (name: string, text: string): string => {
+    const path = join(folder, name);
+    writeFileSync(path, text);
+    return path;
+  };
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'lla-sim-model-'));
+  });
+  afterAll(() => {
+    rmSync(folder, { recursive: true });
+  });
+
+  it('reads a file, and the folder that holds a config.json', () => {
+    mkdirSync(join(folder, 'My-Llama'));
+    const path = write('My-Llama/config.json', JSON.stringify(LLAMA));
+    expect(readModelFile(path)).toMatchObject({ name: 'My-Llama', hidden: 4096 });
+    expect(readModelFile(join(folder, 'My-Llama'))).toEqual(readModelFile(path));
+  });
+
+  it('prefers the name that the config gives', () => {
+    expect(readModelFile(write('a.json', `\ufeff${JSON.stringify({ ...LLAMA, _name_or_path: 'meta-llama/Llama-3.1-8B' })}`)).name).toBe('Llama-3.1-8B');
+    expect(readModelFile(write('b.json', JSON.stringify({ ...LLAMA, _name_or_path: '\u001b]0;x\u0007' }))).name).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
+  });
+
+  it.each(['-', '', '/no/such/config.json', '/dev/null', 'a\u0000b'])('refuses the path %j', (path) => {
+    expect(() => readModelFile(path)).toThrow(UserError);
+  });
+
+  it('refuses a folder without a config, a large file and what is not JSON', () => {
+    mkdirSync(join(folder, 'empty'));
+    expect(() => readModelFile(join(folder, 'empty'))).toThrow(/does not exist/);
+    expect(() => readModelFile(write('large.json', ' '.repeat(2 ** 20 + 1)))).toThrow(/larger than 1 MiB/);
+    expect(() => readModelFile(write('bad.json', '{"a":'))).toThrow(/not valid JSON/);
+    expect(() => readModelFile(write('list.json', '[]'))).toThrow(/must be a JSON object/);
+  });
+});
