@@ -35,7 +35,7 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 /** Shows a received value inside an error message: quoted, control characters escaped, at most 80 characters. */
 export function show(value: unknown): string {
   const text = typeof value === 'string' || (typeof value === 'object' && value !== null) ? (JSON.stringify(value) ?? 'a value') : String(value);
-  // eslint-disable-next-line no-control-regex
+   
   const printable = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
   return printable.length > 80 ? `${printable.slice(0, 77)}...` : printable;
 }

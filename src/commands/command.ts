@@ -84,7 +84,7 @@ const nameOf = (table: OptionTable, given: string): string | undefined =>
   Object.hasOwn(table, given) ? given : Object.entries(table).find(([, spec]) => spec.alias === given)?.[0];
 
 /** A flag's text, or null. */
-export const textFlag = (args: Args, name: string): string | null => (typeof args.flags[name] === 'string' ? (args.flags[name] as string) : null);
+export const textFlag = (args: Args, name: string): string | null => (typeof args.flags[name] === 'string' ? (args.flags[name]) : null);
 
 /** One of a few words. */
 export function choiceFlag<T extends string>(args: Args, name: string, choices: readonly T[]): T {

@@ -37,7 +37,7 @@ async function build(argv: readonly string[], chosen: string | null): Promise<Ar
     const usage = command?.positional ? `${name} [${command.positional.name}]` : name;
     parser.command(usage, help, (y) => (command ? declare(y, command) : y), () => undefined);
   }
-  return parser.command('completion', 'shell completion script (bash, zsh)', (y) => y, () => undefined);
+  return parser.completion('completion', 'shell completion script (bash, zsh)');
 }
 
 /** Prints the help of a command, or of the program. */
@@ -48,10 +48,5 @@ export async function printHelp(name: string | null): Promise<void> {
 
 /** Prints the completion script, or the completions that it asks for. */
 export async function completion(argv: readonly string[]): Promise<void> {
-  const parser = (await build(argv, null)).completion('completion');
-  if (argv[0] === 'completion' && !argv.includes('--get-yargs-completions')) {
-    parser.showCompletionScript('lla-sim', 'completion');
-    return;
-  }
-  await parser.parseAsync();
+  await (await build(argv, null)).parseAsync();
 }

@@ -40,7 +40,7 @@ const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [
   { title: 'hidden', align: 'right', cell: (g) => String(g.hidden) },
   { title: 'MLP', align: 'right', cell: (g) => String(g.mlpHidden) },
   { title: 'vocabulary', align: 'right', cell: (g) => String(g.vocab) },
-  { title: 'parameters', align: 'right', cell: (g) => formatCount(parameterCount(g)) },
+  { title: 'parameters', align: 'right', cell: (g) => `${(parameterCount(g) / 1e9).toFixed(2)} B` },
   { title: 'KV/token', align: 'right', cell: (g) => formatBytes(2 * fullScalars(g)) },
   { title: 'positions', align: 'right', cell: (g) => formatTokens(g.maxPositions) },
 ];

@@ -59,7 +59,7 @@ export function fitBest(kernel: KernelName, variant: string, points: readonly Po
 
 /**
  * Leave-one-out with the hyperparameters refitted as well. Held, a dozen hyperparameters fitted to 50 points make the
- * residuals some 15 % too small, and 90 % intervals cover 81-88 % of noisy runs; refitted they cover 90 % and more. Of
+ * residuals some 15 % too small, and 90 % intervals cover 81-89 % of noisy runs; refitted they cover 90 % and more. Of
  * many points several share a refit.
  */
 function looWithRefit(data: Data, points: Points, fit: Fit): Pick<Fit, 'looResiduals' | 'looDeviations'> {

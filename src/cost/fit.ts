@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { Predictor, Sample } from '../schema/calibration.js';
-import type { KernelName } from '../schedule/kernels.js';
+import { TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
 import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
 import { measuredPoints, median } from './predictor.js';
@@ -40,6 +40,7 @@ export function fitPredictor(kernel: KernelName, variant: string, samples: reado
   const model = modelOf(fit, axes, quantiles, kappa);
   return {
     ...model,
+    modelVersion: TERMS_VERSION,
     lengthScales: [...model.lengthScales],
     looMedianError: median(errors),
     looP90Error: conformalQuantile(errors),

@@ -108,7 +108,7 @@ export function negativeLogPosterior({ x, n, d }: Points, y: Float64Array): (log
     // With B = Q − ααᵀ: ∂/∂log σ_n = σ_n² tr B, ∂/∂log ℓ_a = ½ tr(B ∂K/∂log ℓ_a); K = S + σ_n² I gives ∂/∂log σ_f.
     const gradient = new Float64Array(log.length);
     gradient[1] = hyper.noiseVariance * trace;
-    gradient[0] = n - fit - gradient[1]!;
+    gradient[0] = n - fit - gradient[1];
     for (let i = 0, pair = 0; i < n; i++) {
       for (let j = 0; j < i; j++, pair++) {
         const weight = 3 * decay[pair]! * (q[i * n + j]! - alpha[i]! * alpha[j]!);

@@ -83,10 +83,11 @@ export function coordinatesOf(shapes: readonly Shape[], axes: readonly string[])
 
 /** The kernel's physical terms at a shape, each finite. */
 export function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
-  const { dims, terms } = KERNELS[kernel];
+  const spec = KERNELS[kernel];
+  const { dims } = spec;
   const inRange = dims.every((name) => valueOf(shape, name) <= VALUE_LIMIT);
   const limited = inRange ? shape : Object.fromEntries(dims.map((name) => [name, Math.min(valueOf(shape, name), VALUE_LIMIT)]));
-  const values = terms(limited, variant);
+  const values = spec.terms(limited, variant);
   for (let j = 0; j < values.length; j++) {
     const value = values[j]!;
     if (!(value <= TERM_LIMIT)) values[j] = Number.isNaN(value) ? 0 : TERM_LIMIT;

@@ -6,7 +6,7 @@ import type { DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
 import { calibrationPricer, datasheetPricer, importedPricer, type Predictors } from '../cost/pricers.js';
 import type { Pricer } from '../cost/latency.js';
-import type { KernelName } from '../schedule/kernels.js';
+import { TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes, parseBytes } from '../units.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
@@ -21,7 +21,7 @@ export async function ask(scenario: Scenario): Promise<PlanReport> {
   const { geometry, publishedAs } = await readModel(scenario.model ?? 'ouro-1.4b');
   const question = readQuestion(scenario, geometry);
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
-  const imported = scenario.import === undefined ? null : await (await import('./import-csv.js')).readKernelTimes(scenario.import);
+  const imported = scenario.import === undefined ? null : (await import('./import-csv.js')).readKernelTimes(scenario.import);
   const pricer = choosePricer(spec, loaded, imported, await staleKernels(loaded, notes), notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
@@ -93,7 +93,7 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
 async function staleKernels(loaded: LoadedCalibration | null, notes: string[]): Promise<ReadonlySet<string>> {
   if (!loaded) return new Set();
   const { kernelHash } = await import('../kernel-source.js');
-  const stale = loaded.calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName)).map((k) => k.kernel);
+  const stale = loaded.calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)).map((k) => k.kernel);
   if (stale.length > 0) notes.push(`${loaded.file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`);
   return new Set(stale);
 }

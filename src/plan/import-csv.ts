@@ -46,7 +46,7 @@ function readRows(path: string): Record<string, string>[] {
   const text = readTextFile(path, 'kernel times', MAX_FILE_BYTES);
   let rows: Record<string, string>[];
   try {
-    rows = parse(text, { columns: true, skip_empty_lines: true, trim: true, bom: true }) as Record<string, string>[];
+    rows = parse<Record<string, string>>(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
   } catch (error) {
     throw new UserError(`kernel times ${show(path)} is not CSV: ${String((error as Error).message).split('\n')[0]}`, 'write a header line and one row a measurement');
   }

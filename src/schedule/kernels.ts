@@ -278,6 +278,9 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
   },
 };
 
+/** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
+export const TERMS_VERSION = 1;
+
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 
 /** Bytes and operations of a call. */

@@ -41,7 +41,9 @@ export const predictorSchema = z.object({
   lengthScales: z.array(positive),
   signalVariance: positive,
   noiseVariance: positive,
-  /** Mean of the log residuals that the process is centred on. */
+  /** Version of the physical terms and of the model (predictor.ts): under another one the coefficients mean nothing. */
+  modelVersion: z.int(),
+  /** Median of the log residuals, on which the process is centred. */
   offset: finite,
   /** Conformal quantiles (90 %) over leave-one-out residuals: absolute, and relative to the posterior deviation. */
   quantileAbsolute: finite,

@@ -58,7 +58,7 @@ export function readScenarioFile(path: string): Scenario {
     const unknown = issue?.code === 'unrecognized_keys' ? `; known fields: name, description, ${Object.keys(SETTINGS).join(', ')}` : '';
     throw new UserError(`scenario ${show(path)}: ${where}: ${issue?.message ?? 'is wrong'}`, `correct the field${unknown}`);
   }
-  return toScenario(parsed.data as Record<string, unknown>);
+  return toScenario(parsed.data);
 }
 
 /** A list may be written as one word. */
@@ -69,6 +69,6 @@ function toScenario(data: Record<string, unknown>): Scenario {
     const setting: Setting | undefined = Object.hasOwn(SETTINGS, key) ? SETTINGS[key as SettingName] : undefined;
     scenario[key] = setting?.kind === 'list' && !Array.isArray(value) ? [value] : value;
   }
-  return scenario as Scenario;
+  return scenario;
 }
 
