@@ -62,11 +62,11 @@ export function parseSeconds(text: string, subject: string): number {
 }
 
 /** A finite number in [min, max], whole if asked. */
-export function parseNumber(text: string | number, subject: string, rule: { min: number; max: number; whole?: boolean }): number {
+export function parseNumber(text: string | number, subject: string, rule: { min: number; max: number; whole?: boolean }, received: unknown = text): number {
   const value = typeof text === 'number' ? text : /^\s*$/.test(text) ? NaN : Number(text);
   const kind = rule.whole ? 'a whole number' : 'a number';
   if (!Number.isFinite(value) || (rule.whole && !Number.isInteger(value)) || value < rule.min || value > rule.max) {
-    throw new UserError(`${subject} must be ${kind} from ${rule.min} to ${rule.max}, not ${show(text)}`, `give ${kind} in that range`);
+    throw new UserError(`${subject} must be ${kind} from ${rule.min} to ${rule.max}, not ${show(received)}`, `give ${kind} in that range`);
   }
   return value;
 }

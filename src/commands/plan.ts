@@ -44,7 +44,7 @@ export const planCommand: Command = {
 /** Runs the command. The report goes to stdout (or --output). */
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const report = await ask(await readScenario(args));
+  const report = await askScenario(args);
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (!hasSolution(report)) {
     if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
@@ -64,6 +64,20 @@ async function render(report: PlanReport, format: Format, all: boolean, output: 
       return (await import('../report/plan-csv.js')).planMarkdown(report);
     case 'table':
       return planTable(report, { all, colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'] });
+  }
+}
+
+/** Plans the scenario. What is wrong with a field that came from the file is said in the file's words. */
+async function askScenario(args: Args): Promise<PlanReport> {
+  const scenario = await readScenario(args);
+  try {
+    return await ask(scenario);
+  } catch (error) {
+    if (!(error instanceof UserError) || args.positional === null) throw error;
+    const flag = /^--([a-z-]+)/.exec(error.message)?.[1];
+    const name = (Object.keys(SETTINGS) as SettingName[]).find((n) => flagOf(n) === flag);
+    if (name === undefined || args.flags[flagOf(name)] !== undefined) throw error;
+    throw new UserError(`scenario ${show(args.positional)}: ${name}${error.message.slice(2 + flagOf(name).length)}`, error.hint.replaceAll(`--${flagOf(name)}`, `${name}:`), error.exitCode);
   }
 }
 

@@ -1,5 +1,5 @@
 /** From a scenario to a report: reads the model, the device and the measurements that it names, then plans. */
-import { UserError, show } from '../errors.js';
+import { printable, UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { findPreset, PRESETS } from '../geometry/presets.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
@@ -22,12 +22,19 @@ export async function ask(scenario: Scenario): Promise<PlanReport> {
   const question = readQuestion(scenario, geometry);
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
   const imported = scenario.import === undefined ? null : (await import('./import-csv.js')).readKernelTimes(scenario.import);
+  if (imported && !spec && !loaded) throw new UserError('--import needs a device whose datasheet prices the other kernels', 'name it with --device');
   const pricer = choosePricer(spec, loaded, imported, await staleKernels(loaded, notes), notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
   if (question.contextTokens > geometry.maxPositions) notes.push(`${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`);
-  return makePlan({ ...settings, geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused);
+  return makePlan({ ...settings, scenario: readWords(scenario), geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused);
 }
+
+/** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
+const readWords = (s: Scenario): PlanReport['scenario'] => ({
+  name: s.name === undefined ? null : printable(s.name.replace(/\s+/g, ' ').trim()),
+  description: s.description === undefined ? null : printable(s.description.replace(/\s+/g, ' ').trim()),
+});
 
 /** A preset by name, or a model file by path. Published quality belongs to presets only. */
 async function readModel(name: string): Promise<{ geometry: Geometry; publishedAs: string | null }> {
@@ -48,7 +55,7 @@ interface Chosen {
 
 /** The device: named, or measured (--calibration), or the one whose memory --vram states. */
 async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
-  const vram = s.vram === undefined ? null : parseBytes(String(s.vram), '--vram');
+  const vram = s.vram === undefined ? null : readVram(String(s.vram));
   if (s.calibration !== undefined) return measuredDevice(s, vram, await loadCalibration(s.calibration));
   if (s.device === undefined && vram === null) throw new UserError('the memory of the GPU is not given', 'add --vram 141GB, or --device h200 (lla-sim models --devices lists them)');
   const spec = s.device === undefined ? byMemory(vram as number, notes) : findDevice(s.device);
@@ -56,6 +63,15 @@ async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
   if (!spec) return { device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null }, spec, loaded: null };
   const loaded = await findCalibration((description) => deviceOfAdapter(description)?.id === spec.id);
   return { device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
+}
+
+/** Less than this is a number without its unit, not a GPU. */
+const MIN_VRAM_BYTES = 2 ** 20;
+
+function readVram(text: string): number {
+  const bytes = parseBytes(text, '--vram');
+  if (bytes < MIN_VRAM_BYTES) throw new UserError(`--vram ${show(text)} is ${bytes} bytes, less than any GPU has`, 'add the unit, such as 141GB');
+  return bytes;
 }
 
 const describeCalibration = (loaded: LoadedCalibration | null): DeviceChoice['calibration'] =>

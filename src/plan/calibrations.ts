@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { UserError, show } from '../errors.js';
+import { printable, UserError, show } from '../errors.js';
 import type { Calibration } from '../schema/calibration.js';
 
 /** Calibrations that come with the package. */
@@ -20,7 +20,7 @@ export interface LoadedCalibration {
 export function displayPath(path: string): string {
   if (path.startsWith(BUNDLED)) return join('calibrations', basename(path));
   const near = relative(process.cwd(), path);
-  return near.startsWith('..') ? path : near;
+  return printable(near.startsWith('..') ? path : near);
 }
 
 /** Reads JSON or text from outside, with the usual mistakes answered in one line. */
@@ -28,6 +28,7 @@ export function readTextFile(path: string, subject: string, maxBytes: number): s
   try {
     const size = statSync(path);
     if (size.isDirectory()) throw new UserError(`${subject} ${show(path)} is a directory`, 'name a file');
+    if (!size.isFile()) throw new UserError(`${subject} ${show(path)} is not a regular file`, 'name a file');
     if (size.size > maxBytes) throw new UserError(`${subject} ${show(path)} has ${size.size} bytes, more than ${maxBytes}`, 'check that it is the right file');
     return readFileSync(path, 'utf8');
   } catch (error) {

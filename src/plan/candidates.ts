@@ -1,7 +1,7 @@
 /** Which combinations are planned. */
 import type { Codec, CodecKind, Path } from '../codecs/codec.js';
 import { CODEC_KINDS } from '../codecs/codec.js';
-import { codecLabel, CODECS, coreRatio } from '../codecs/registry.js';
+import { codecLabel, CODECS } from '../codecs/registry.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
 import { evictionLabel, type Eviction } from '../eviction/policy.js';
@@ -37,6 +37,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
   const refused: { id: string; reason: string }[] = [];
   const codecs = listCodecs(g, filter, refused);
   const candidates: Candidate[] = [];
+  const evictions = [...new Map(filter.evictions.map((e) => [evictionLabel(e), e])).values()];
   for (const codec of codecs) {
     const paths = pathsOf(codec, filter.paths);
     if (paths.length === 0) {
@@ -44,7 +45,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
       continue;
     }
     for (const choice of paths) {
-      for (const eviction of filter.evictions) {
+      for (const eviction of evictions) {
         candidates.push({ codec, path: choice === 'materialised' ? 'reconstruct' : choice, materialised: choice === 'materialised', eviction });
       }
     }
@@ -97,7 +98,8 @@ function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice
 
 /** `lla-4x/reconstruct`, `lla-4x@int8/absorbed/streaming:4+256`: unique within a report. */
 export function candidateId(g: Geometry, c: Candidate, storage: Storage): string {
-  const published = CODECS[c.codec.kind].publishedRatios(g).some((r) => Math.abs(r - coreRatio(g, c.codec)) < 1e-9 && sameRanks(CODECS[c.codec.kind].fromRatio(g, r), c.codec));
+  const spec = CODECS[c.codec.kind];
+  const published = spec.publishedRatios(g).some((r) => sameRanks(spec.fromRatio(g, r), c.codec));
   const ranks = c.codec.rankK !== undefined && !published ? `(${c.codec.rankK},${c.codec.rankV})` : '';
   const type = storage === 'f16' || c.codec.kind === 'kv-quant' ? '' : `@${storage}`;
   const parts = [`${codecLabel(g, c.codec)}${ranks}${type}`, c.materialised ? `${c.path}-materialised` : c.path];

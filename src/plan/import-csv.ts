@@ -6,12 +6,16 @@ import type { Price } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
 import { KERNELS, KERNEL_NAMES, workOf, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
+import { parseNumber } from '../units.js';
 import { displayPath, readTextFile } from './calibrations.js';
 
 const MAX_FILE_BYTES = 16 * 2 ** 20;
 const MAX_ROWS = 20_000;
 /** Points a predictor is fitted to; a longer table would make planning wait. */
-const MAX_POINTS = 400;
+const MAX_POINTS = 120;
+/** Longest kernel time and largest size that a row may state. */
+const MAX_SECONDS = 1e3;
+const MAX_SIZE = 2 ** 40;
 
 /**
  * Reads columns `kernel`, `variant` (optional where the kernel has one), the kernel's shape fields and `seconds`.
@@ -24,13 +28,16 @@ export function readKernelTimes(path: string): { predictors: Predictors; source:
   rows.forEach((row, index) => {
     const at = `${displayPath(path)}, row ${index + 2}`;
     const kernel = row['kernel'] as KernelName;
-    if (!KERNEL_NAMES.includes(kernel)) throw new UserError(`${at}: kernel must be one of ${KERNEL_NAMES.join(', ')}, not ${show(row['kernel'] ?? '')}`, 'see lla-sim plan --help for the columns');
+    if (!KERNEL_NAMES.includes(kernel)) throw new UserError(`${at}: kernel must be one of ${KERNEL_NAMES.join(', ')}, not ${show(row['kernel'] ?? '')}`, 'correct the kernel column');
     const spec = KERNELS[kernel];
     const variant = row['variant'] || (spec.variants[0] as string);
     if (!spec.variants.includes(variant)) throw new UserError(`${at}: ${kernel} has the variants ${spec.variants.join(', ')}, not ${show(variant)}`, 'correct the variant column');
     const shape: Record<string, number> = {};
-    for (const dim of spec.dims) shape[dim] = positive(row[dim], `${at}: ${kernel} needs ${dim}`, dim.startsWith('branch'));
-    const seconds = positive(row['seconds'], `${at}: seconds`, false);
+    for (const dim of spec.dims) {
+      if (row[dim] === undefined) throw new UserError(`${at}: the column ${dim} is missing`, `${kernel} takes the columns ${spec.dims.join(', ')}`);
+      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, { min: dim.startsWith('branch') ? 0 : 1, max: MAX_SIZE, whole: dim !== 'macsPerRank' && dim !== 'group' });
+    }
+    const seconds = readNumber(row['seconds'] ?? '', `${at}: seconds`, { min: 1e-12, max: MAX_SECONDS });
     addSample(groups, kernel, variant, shape, seconds);
   });
   const predictors = new Map<string, (shape: Shape) => Price>();
@@ -58,10 +65,9 @@ function readRows(path: string): Record<string, string>[] {
   return rows;
 }
 
-function positive(text: string | undefined, subject: string, zero: boolean): number {
-  const value = text === undefined || text.trim() === '' ? NaN : Number(text);
-  if (!Number.isFinite(value) || value < 0 || (value === 0 && !zero)) throw new UserError(`${subject} must be a positive number, not ${show(text ?? '')}`, 'correct that field');
-  return value;
+/** Decimal numbers only: a hexadecimal size is likelier a mistake. */
+function readNumber(text: string, subject: string, rule: { min: number; max: number; whole?: boolean }): number {
+  return parseNumber(/^[0-9.eE+-]+$/.test(text) ? text : NaN, subject, rule, text);
 }
 
 function addSample(groups: Map<string, { kernel: KernelName; variant: string; samples: Map<string, Sample> }>, kernel: KernelName, variant: string, shape: Shape, seconds: number): void {

@@ -22,6 +22,7 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
   return {
     schema: 'lla-sim/plan',
     schemaVersion: 1,
+    scenario: r.scenario,
     model: { ...g, parameters: parameterCount(g), weightsBytes: weightBytes(g, 1) },
     device: { ...r.device, pricing: r.pricer?.source ?? 'none' },
     contextTokens: r.contextTokens,

@@ -3,8 +3,8 @@ import type { QualityFigure } from '../quality/figure.js';
 import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { Plan } from './types.js';
 
-/** Metrics that are a task's accuracy, and so can be compared with the uncompressed model's. */
-const isAccuracy = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'top-1' && f.metric !== 'svd-top-1';
+/** Metrics that are a task's accuracy (or agreement with the uncompressed model), and so can be compared with that model's. */
+const isAccuracy = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1';
 
 /**
  * The smallest share of the uncompressed model's value among the accuracies published for a plan. Each figure is
@@ -17,7 +17,8 @@ export function keptQuality(query: QualityQuery, figures: readonly QualityFigure
   let worst: Plan['qualityKept'] = null;
   for (const f of figures) {
     if (!isAccuracy(f)) continue;
-    const teacher = teacherOf(f)?.value ?? Math.max(...teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens).map((t) => t.value));
+    // Agreement with the uncompressed model's own choice is 1 for that model.
+    const teacher = f.metric === 'top-1' ? 1 : teacherOf(f)?.value ?? Math.max(...teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens).map((t) => t.value));
     if (!(teacher > 0)) continue;
     const share = f.value / teacher;
     if (!worst || share < worst.share) worst = { share, metric: f.metric, value: f.value, teacher, source: f.source };

@@ -36,7 +36,7 @@ function capacity(p: Plan, full: Plan | undefined): string {
   const batch = figures(p).batch || p.maxBatch.exact;
   const own = `${batch} sequence${batch === 1 ? '' : 's'}`;
   if (!full || full.id === p.id || full.maxBatch.exact < 1) return own;
-  return `${own} (${p.maxBatch.exact} fit, where the full cache holds ${full.maxBatch.exact})`;
+  return batch === p.maxBatch.exact ? `${own} where the full cache holds ${full.maxBatch.exact}` : `${own} (${p.maxBatch.exact} fit, where the full cache holds ${full.maxBatch.exact})`;
 }
 
 function pace(p: Plan): string {

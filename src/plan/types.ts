@@ -43,6 +43,7 @@ export interface DeviceChoice {
 }
 
 export interface PlanRequest {
+  readonly scenario: PlanReport['scenario'];
   readonly geometry: Geometry;
   /** The name under which figures are published for this model; null when none are. */
   readonly publishedAs: string | null;
@@ -137,6 +138,8 @@ export interface Removed {
 export interface PlanReport {
   readonly schema: 'lla-sim/plan';
   readonly schemaVersion: 1;
+  /** The scenario's own words, where it has any. */
+  readonly scenario: { readonly name: string | null; readonly description: string | null };
   readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };
   readonly device: DeviceChoice & { readonly pricing: string };
   readonly contextTokens: number;

@@ -68,6 +68,7 @@ export function planMarkdown(report: PlanReport): string {
   const lines = [
     `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
     '',
+    ...(report.scenario.name === null ? [] : [`**${markdownText(report.scenario.name)}**${report.scenario.description === null ? '' : `: ${markdownText(report.scenario.description)}`}`, '']),
     `| ${head.join(' | ')} |`,
     `|${head.map((_, i) => (i >= 4 && i <= 9 ? '--:' : '---')).join('|')}|`,
   ];

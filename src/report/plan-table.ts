@@ -14,8 +14,8 @@ const SHORT_TABLE_ROWS = 12;
 export function planTable(report: PlanReport, options: { all: boolean; colour: boolean }): string {
   const c = pc.createColors(options.colour);
   const shown = options.all || report.plans.length <= SHORT_TABLE_ROWS ? report.plans : shortList(report.plans);
-  const lines = [...header(report).map((l, i) => (i === 0 ? c.bold(l) : c.dim(l))), ''];
-  const body = columns(tableColumns(report), shown);
+  const lines = [...title(report).map(c.bold), ...header(report).map((l, i) => (i === 0 ? c.bold(l) : c.dim(l))), ''];
+  const body = fittingTable(report, shown);
   body.forEach((line, i) => {
     const plan = shown[i - 1];
     if (!plan) lines.push(c.bold(line));
@@ -32,6 +32,13 @@ export function planTable(report: PlanReport, options: { all: boolean; colour: b
   return `${lines.join('\n')}\n`;
 }
 
+/** The scenario's name and description. */
+function title(r: PlanReport): string[] {
+  const { name, description } = r.scenario;
+  const words = [name, description].filter((w) => w !== null).join(': ');
+  return words === '' ? [] : [...wrap(words, WIDTH), ''];
+}
+
 function header(r: PlanReport): string[] {
   const gpus = r.settings.gpus > 1 ? `${r.settings.gpus} × ` : '';
   const first = `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${formatTokens(r.contextTokens)} tokens a sequence`;
@@ -41,14 +48,41 @@ function header(r: PlanReport): string[] {
   return [first, `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${gpus && ' a GPU'}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`];
 }
 
-function tableColumns(r: PlanReport): Column<Plan>[] {
+/** How far a table is shortened to fit the width: names first, then columns that the legend or --format json can carry. */
+interface Squeeze {
+  readonly shortPaths: boolean;
+  readonly shortEvictions: boolean;
+  readonly without: readonly string[];
+}
+
+const SQUEEZES: readonly Squeeze[] = [
+  { shortPaths: false, shortEvictions: false, without: [] },
+  { shortPaths: true, shortEvictions: false, without: [] },
+  { shortPaths: true, shortEvictions: true, without: [] },
+  { shortPaths: true, shortEvictions: true, without: ['limit'] },
+  { shortPaths: true, shortEvictions: true, without: ['limit', 'KV at 1M'] },
+  { shortPaths: true, shortEvictions: true, without: ['limit', 'KV at 1M', 'KV/token'] },
+];
+
+function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
+  let lines: string[] = [];
+  for (const squeeze of SQUEEZES) {
+    lines = columns(tableColumns(r, squeeze), shown);
+    if (lines.every((l) => l.length <= WIDTH)) break;
+  }
+  return lines;
+}
+
+const SHORT_PATHS: Readonly<Record<string, string>> = { 'block-absorbed': 'block-abs', reconstruct: 'reconstr', materialised: 'material' };
+
+function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
   const metric = shownMetric(r);
   const evicting = r.plans.some((p) => p.eviction);
   const list: Column<Plan>[] = [
     { title: ' ', align: 'left', cell: (p) => (p.id === r.recommendation?.planId ? '>' : p.pareto ? '*' : ' ') },
     { title: 'codec', align: 'left', cell: (p) => p.id.split('/')[0] as string },
-    { title: 'path', align: 'left', cell: pathLabel },
-    ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => evictionLabel(p.eviction) }] : []),
+    { title: 'path', align: 'left', cell: (p) => (squeeze.shortPaths ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)) },
+    ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => (squeeze.shortEvictions ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)) }] : []),
     { title: 'KV/token', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
     { title: 'KV at 1M', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
     { title: 'batch', align: 'right', cell: (p) => (p.atTarget ? `${p.atTarget.batch}/${p.maxBatch.exact}` : r.settings.batch !== null ? `${p.decode.batch}/${p.maxBatch.exact}` : batchLabel(p)) },
@@ -58,7 +92,7 @@ function tableColumns(r: PlanReport): Column<Plan>[] {
     { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric) },
     { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
   ];
-  return list;
+  return list.filter((c) => !squeeze.without.includes(c.title));
 }
 
 const usdLabel = (p: Plan): string => {
@@ -94,7 +128,7 @@ function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const metric = shownMetric(r);
   const about = r.contradictions.filter((c) => c.id.startsWith(metric) && shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')));
   for (const c of about) notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
-  if (r.contradictions.length > about.length) notes.push(`${r.contradictions.length - about.length} more contradictions in the published figures: --format json`);
+  if (r.contradictions.length > about.length) notes.push(`the published figures contradict each other in ${r.contradictions.length} places in all: --format json lists them`);
   return notes;
 }
 

@@ -9,7 +9,16 @@ export const CALIBRATION_SCHEMA_VERSION = 1;
 
 const finite = z.number().refine(Number.isFinite, 'must be finite');
 const positive = finite.refine((x) => x > 0, 'must be positive');
-const shape = z.record(z.string(), finite.refine((x) => x >= 0, 'must not be negative'));
+const within = (min: number, max: number) => finite.refine((x) => x >= min && x <= max, `must be from ${min} to ${max}`);
+/** A kernel call, an overhead or a clock tick: a picosecond to a quarter of an hour. */
+const seconds = within(1e-12, 1e3);
+/** Bytes or operations per second of anything that computes. */
+const rate = within(1e3, 1e21);
+const memory = z.int().refine((x) => x >= 2 ** 20 && x <= 2 ** 50, 'must be from 1 MiB to 1024 TiB');
+/** Text that is shown to people: short, and without anything that a terminal would interpret. */
+// eslint-disable-next-line no-control-regex
+const label = z.string().max(400).regex(/^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$/, 'must not hold control characters');
+const shape = z.record(z.string(), within(0, 2 ** 50));
 
 /** One measured point: a kernel at a shape, with every repetition's time (seconds per call). */
 export const sampleSchema = z.object({
@@ -21,14 +30,14 @@ export const sampleSchema = z.object({
   writeBytes: finite,
   flops: finite,
   /** Seconds per call, one entry a repetition, in the order measured. */
-  seconds: z.array(positive).min(1),
+  seconds: z.array(seconds).min(1),
   /** Relative RMS error against the float64 reference, measured before timing. */
   relativeError: finite,
 });
 export type Sample = z.infer<typeof sampleSchema>;
 
 /** A point that was planned and could not be measured. */
-export const gapSchema = z.object({ variant: z.string(), shape, reason: z.string() });
+export const gapSchema = z.object({ variant: label, shape, reason: z.string().max(2000) });
 
 /** A fitted predictor of one kernel and variant: log t = log(terms · theta) + Gaussian process, with its intervals. */
 export const predictorSchema = z.object({
@@ -74,34 +83,34 @@ export type KernelCalibration = z.infer<typeof kernelCalibrationSchema>;
 export const calibrationSchema = z.object({
   schema: z.literal('lla-sim/calibration'),
   schemaVersion: z.literal(CALIBRATION_SCHEMA_VERSION),
-  program: z.object({ name: z.string(), version: z.string() }),
+  program: z.object({ name: label, version: label }),
   device: z.object({
-    vendor: z.string(),
-    architecture: z.string(),
-    device: z.string(),
-    description: z.string(),
-    driver: z.string(),
-    backend: z.string(),
+    vendor: label,
+    architecture: label,
+    device: label,
+    description: label,
+    driver: label,
+    backend: label,
     /** True for an adapter that runs on the CPU (lavapipe, SwiftShader): never used to price a GPU. */
     software: z.boolean(),
-    features: z.array(z.string()),
-    limits: z.record(z.string(), finite),
-    memoryBytes: positive.nullable(),
+    features: z.array(label),
+    limits: z.record(label, finite),
+    memoryBytes: memory.nullable(),
   }),
-  host: z.object({ os: z.string(), arch: z.string(), cpu: z.string(), cores: positive, memoryBytes: positive, node: z.string() }),
-  clock: z.object({ kind: z.enum(['gpu-timestamp', 'wall']), resolutionSeconds: positive }),
+  host: z.object({ os: label, arch: label, cpu: label, cores: positive, memoryBytes: memory, node: label }),
+  clock: z.object({ kind: z.enum(['gpu-timestamp', 'wall']), resolutionSeconds: seconds }),
   overheads: z.object({
     /** Submit of an empty command buffer and waiting for it. */
-    submitSeconds: positive,
+    submitSeconds: seconds,
     /** One more dispatch of a kernel that does nothing, inside a pass. */
-    dispatchSeconds: positive,
+    dispatchSeconds: seconds,
   }),
   ceilings: z.object({
-    copyBytesPerSecond: positive,
-    readBytesPerSecond: positive,
-    f32FlopsPerSecond: positive,
-    f16FlopsPerSecond: positive.nullable(),
-    matrixFlopsPerSecond: positive.nullable(),
+    copyBytesPerSecond: rate,
+    readBytesPerSecond: rate,
+    f32FlopsPerSecond: rate,
+    f16FlopsPerSecond: rate.nullable(),
+    matrixFlopsPerSecond: rate.nullable(),
   }),
   kernels: z.array(kernelCalibrationSchema),
 });

@@ -2,25 +2,28 @@
 import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { UserError, show } from '../errors.js';
+import { nearestName } from '../nearest.js';
 import { readTextFile } from '../plan/calibrations.js';
-import { SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
+import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
 const MAX_FILE_BYTES = 2 ** 20;
 
 const word = z.string().min(1).max(4096);
 const number = z.number();
 
+const received = (input: unknown): string => `not ${show(input)}`;
+
 const FIELD: Record<Setting['kind'], z.ZodType> = {
-  text: word,
-  amount: z.union([word, number]),
-  number: z.union([number, word]),
-  list: z.union([z.array(z.union([word, number])).min(1).max(64), word, number]),
-  bounds: z.record(z.string().max(100), number),
+  text: z.string({ error: (i) => `must be text, ${received(i.input)}` }).min(1).max(4096),
+  amount: z.union([word, number], { error: (i) => `must be a number or text with a unit, ${received(i.input)}` }),
+  number: z.union([number, word], { error: (i) => `must be a number, ${received(i.input)}` }),
+  list: z.union([z.array(z.union([word, number])).min(1).max(64), word, number], { error: (i) => `must be a list of words or numbers, ${received(i.input)}` }),
+  bounds: z.record(z.string().max(100), number, { error: (i) => `must be a map of metrics to numbers, ${received(i.input)}` }),
 };
 
 function fieldOf(name: SettingName): z.ZodType {
   const setting: Setting = SETTINGS[name];
-  const type = setting.choices ? z.enum(setting.choices as [string, ...string[]]) : FIELD[setting.kind];
+  const type = setting.choices ? z.enum(setting.choices as [string, ...string[]], { error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}` }) : FIELD[setting.kind];
   return type.describe(setting.help).optional();
 }
 
@@ -42,23 +45,45 @@ export function scenarioJsonSchema(): unknown {
  */
 export function readScenarioFile(path: string): Scenario {
   const text = readTextFile(path, 'scenario', MAX_FILE_BYTES);
+  const subject = `scenario ${show(path)}`;
+  const content = parseYaml(text, subject);
+  const parsed = scenarioSchema.safeParse(content);
+  if (!parsed.success) throw explain(parsed.error.issues[0], subject);
+  return toScenario(parsed.data);
+}
+
+/** Keys that JavaScript gives a meaning of its own. */
+const RESERVED = ['__proto__', 'constructor', 'prototype'];
+
+function parseYaml(text: string, subject: string): unknown {
   const document = parseDocument(text, { uniqueKeys: true, version: '1.2' });
   const problem = document.errors[0];
-  if (problem) throw new UserError(`scenario ${show(path)} is not YAML: ${problem.message.split('\n')[0]}`, 'correct that line');
+  if (problem?.code === 'MULTIPLE_DOCS') throw new UserError(`${subject} holds several YAML documents`, 'write one scenario a file');
+  if (problem) throw new UserError(`${subject} is not YAML: ${(problem.message.split('\n')[0] as string).replace(/:$/, '')}`, 'correct that line');
   let content: unknown;
   try {
     content = document.toJS({ maxAliasCount: 20 });
   } catch (error) {
-    throw new UserError(`scenario ${show(path)} cannot be read: ${String((error as Error).message).split('\n')[0]}`, 'leave YAML aliases out');
+    throw new UserError(`${subject} cannot be read: ${String((error as Error).message).split('\n')[0]}`, 'leave YAML aliases out');
   }
-  const parsed = scenarioSchema.safeParse(content);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const where = issue && issue.path.length > 0 ? show(issue.path.join('.')) : 'the file';
-    const unknown = issue?.code === 'unrecognized_keys' ? `; known fields: name, description, ${Object.keys(SETTINGS).join(', ')}` : '';
-    throw new UserError(`scenario ${show(path)}: ${where}: ${issue?.message ?? 'is wrong'}`, `correct the field${unknown}`);
+  if (content === null || content === undefined) throw new UserError(`${subject} is empty`, 'write at least vram: 141GB');
+  if (typeof content !== 'object' || Array.isArray(content)) throw new UserError(`${subject} must be a map of fields, not ${show(content)}`, 'write for example vram: 141GB');
+  const keys = [...Object.keys(content), ...Object.values(content).flatMap((v: unknown) => (typeof v === 'object' && v !== null ? Object.keys(v) : []))];
+  const reserved = keys.find((k) => RESERVED.includes(k));
+  if (reserved !== undefined) throw new UserError(`${subject} has an unknown field ${show(reserved)}`, 'leave it out');
+  return content;
+}
+
+/** A field that the schema refuses, in one line. */
+function explain(issue: z.core.$ZodIssue | undefined, subject: string): UserError {
+  if (issue?.code === 'unrecognized_keys') {
+    const key = issue.keys[0] as string;
+    const byFlag = (Object.keys(SETTINGS) as SettingName[]).find((n) => flagOf(n) === key);
+    const guess = byFlag ?? nearestName(key, ['name', 'description', ...Object.keys(SETTINGS)]);
+    return new UserError(`${subject} has an unknown field ${show(key)}`, guess === undefined ? `known fields: name, description, ${Object.keys(SETTINGS).join(', ')}` : `did you mean ${guess}?`);
   }
-  return toScenario(parsed.data);
+  const where = issue && issue.path.length > 0 ? issue.path.map(String).join('.') : 'the file';
+  return new UserError(`${subject}: ${where} ${issue?.message ?? 'is wrong'}`, 'correct the field');
 }
 
 /** A list may be written as one word. */

@@ -1,0 +1,54 @@
+// y[g] = x[g] W[g] for few rows m: every weight is read once and used for ROWS rows. W is [group][k][n], pairs along n.
+// A workgroup covers COLUMNS pairs of one group; its threads split k among them, and the shares are added at the end.
+// Bindings: 0 params, 1 x [group][m][k] f32, 2 weights [group][k][pairs] (an odd n is padded), 3 y [group][m][n] f32.
+// Run: lla-sim bench --kernel matmul
+#element
+
+override WG: u32;
+override COLUMNS: u32;   // value pairs a workgroup covers; divides WG
+override ROWS: u32;      // rows of one pass, at most 8
+override SHARES: u32;    // WG * ROWS, the shares in workgroup memory
+
+struct Params { m: u32, k: u32, n: u32, pairs: u32 }   // pairs: n / 2, rounded up
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read> weights: array<Pair>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+
+var<workgroup> shares: array<vec2f, SHARES>;   // [row][thread]
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index) l: u32) {
+  let j = group_id.x * COLUMNS + l % COLUMNS;
+  let slice = l / COLUMNS;
+  let slices = WG / COLUMNS;
+  let row0 = group_id.y * ROWS;
+  let g = group_id.z;
+  var sum: array<vec2f, 8>;
+  if (j < params.pairs) {
+    // Rows past m repeat the last one: no branch in the loop, and nothing of them is written.
+    var at: array<u32, 8>;
+    for (var r = 0u; r < ROWS; r++) { at[r] = (g * params.m + min(row0 + r, params.m - 1u)) * params.k; }
+    var weight_at = (g * params.k + slice) * params.pairs + j;
+    for (var k = slice; k < params.k; k += slices) {
+      let w = load_pair(weights[weight_at]);
+      weight_at += slices * params.pairs;
+      for (var r = 0u; r < ROWS; r++) { sum[r] += x[at[r] + k] * w; }
+    }
+  }
+  for (var r = 0u; r < ROWS; r++) { shares[r * WG + l] = sum[r]; }
+  workgroupBarrier();
+  // One (row, pair) a thread; the k-slices of a pair lie COLUMNS apart.
+  for (var i = l; i < ROWS * COLUMNS; i += WG) {
+    let r = i / COLUMNS;
+    let column = i % COLUMNS;
+    let pair = group_id.x * COLUMNS + column;
+    if (pair < params.pairs && row0 + r < params.m) {
+      var total = vec2f(0.0);
+      for (var s = 0u; s < slices; s++) { total += shares[r * WG + s * COLUMNS + column]; }
+      let out = (g * params.m + row0 + r) * params.n + 2u * pair;
+      y[out] = total.x;
+      if (2u * pair + 1u < params.n) { y[out + 1u] = total.y; }
+    }
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * Plans per second on one core: memory and batch alone, and with priced latency and interval.
+ * Run: npm run bench:plan [-- CALIBRATION.json]   (after npm run build)
+ *
+ * Every plan differs from the one before it in ratio, path, context and batch, so that nothing is answered from a memory
+ * of the same question; operations that plans share (projections, norms) are remembered, as they are within a real plan.
+ */
+import { readFileSync } from 'node:fs';
+import { CODECS, DEVICES, calibrationPricer, datasheetPricer, findPreset, maxBatch, memoryModel, priceStep } from '../dist/index.js';
+
+const SECONDS = 2;
+const geometry = findPreset('ouro-1.4b');
+const h200 = DEVICES.find((d) => d.id === 'h200');
+const paths = ['reconstruct', 'block-absorbed', 'absorbed'];
+const ratios = CODECS.lla.publishedRatios(geometry);
+const configurations = ratios.flatMap((ratio) =>
+  paths.map((path) => ({
+    geometry, codec: CODECS.lla.fromRatio(geometry, ratio), path, materialised: false, choice: { storage: 'f16', groupSize: 64 },
+    branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups: 512,
+  })),
+);
+
+/** Runs `once(i)` for SECONDS and returns calls per second; a checksum keeps the work from being optimised away. */
+function rate(once) {
+  let checksum = 0;
+  let count = 0;
+  for (let i = 0; i < 2000; i++) checksum += once(i);
+  const start = performance.now();
+  while (performance.now() - start < SECONDS * 1000) for (let k = 0; k < 100; k++) checksum += once(count++);
+  if (!Number.isFinite(checksum)) throw new Error('a plan is not finite');
+  return (count / (performance.now() - start)) * 1000;
+}
+
+const context = (i) => 1024 + ((i * 7919) % 65536);
+const memory = rate((i) => maxBatch(memoryModel(configurations[i % configurations.length], context(i), 32), 141e9));
+console.log(`memory and maximum batch: ${Math.round(memory).toLocaleString('en')} plans/s`);
+
+const rates = { bytesPerSecond: h200.memoryBytesPerSecond, f32FlopsPerSecond: h200.f32FlopsPerSecond, matrixFlopsPerSecond: h200.matrixFlopsPerSecond };
+const priced = (pricer) => rate((i) => priceStep(configurations[i % configurations.length], pricer, 1 + (i % 512), context(i)).high);
+console.log(`priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`);
+
+const file = process.argv[2] ?? new URL('../calibrations/mesa-llvmpipe.json', import.meta.url);
+const calibration = JSON.parse(readFileSync(file, 'utf8'));
+const measured = calibrationPricer(calibration, { stale: new Set(), link: null, source: 'bench' });
+console.log(`priced by calibration, with interval: ${Math.round(priced(measured)).toLocaleString('en')} plans/s`);

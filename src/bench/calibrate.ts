@@ -1,0 +1,216 @@
+/**
+ * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every point is saved as soon as it
+ * exists; what cannot be measured is kept as a gap with its reason.
+ */
+import { GpuError, IMPLEMENTED, kernelSourceHash, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
+import { workOf, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
+import { CALIBRATION_SCHEMA_VERSION, type Calibration, type KernelCalibration, type Sample } from '../schema/calibration.js';
+import { defaultCalls } from './candidates.js';
+import { measureCeilings, measureOverheads } from './ceilings.js';
+import { describeDevice, describeHost, describeProgram } from './host.js';
+import { measureCall, obstacle } from './measure.js';
+import { farthest } from './spread.js';
+import type { Clock } from './timing.js';
+
+/** Points whose lower bound (roofline) is longer than this are left out: they would eat the budget of many others. */
+const LONGEST_CALL_SECONDS = 3;
+/** Real kernels reach some fraction of the roofline; this one is assumed when a point's cost is estimated. */
+const ASSUMED_EFFICIENCY = 0.25;
+/** A point's raw samples take at most this share of the whole budget. */
+const POINT_SHARE = 0.005;
+const SPREAD_FIRST = 10;
+/** Shares of the budget: attention and products make up a decode step. */
+const WEIGHTS: Partial<Record<KernelName, number>> = { attend: 4, attend_rebuild: 3, attend_block_absorbed: 3, matmul: 4, attend_merge: 1.5, rebuild: 1.5 };
+
+export interface CalibrationProgress {
+  kernel: KernelName;
+  variant: string;
+  /** Samples of this kernel and variant so far, and candidates that are left. */
+  samples: number;
+  left: number;
+  elapsedSeconds: number;
+  budgetSeconds: number;
+  /** Why the last point became a gap, or null. */
+  gap: string | null;
+}
+
+export interface CalibrateOptions {
+  budgetSeconds: number;
+  seed: number;
+  /** Calls of real schedules: preferred to the default shapes between them. */
+  calls?: readonly KernelCall[];
+  /** Only these kernels; all that are implemented unless given. */
+  kernels?: readonly KernelName[];
+  adapter?: AdapterOptions;
+  /** A device that is open already; stays open. Otherwise one is opened and closed. */
+  device?: Device;
+  /** Samples are kept where device and kernel source are the same. */
+  resumeFrom?: Calibration;
+  onProgress?: (progress: CalibrationProgress) => void;
+  save?: (calibration: Calibration) => Promise<void>;
+  signal?: AbortSignal;
+  /** Index of the candidate to measure next, once the first points are spread (cost/fit-active.ts). Farthest-point unless given. */
+  nextPoint?: (kernel: KernelName, variant: string, samples: readonly Sample[], candidates: readonly Shape[]) => number;
+  /** Indices of samples that look wrong and are measured again before the end (cost/fit-active.ts). */
+  outliers?: (kernel: KernelName, variant: string, samples: readonly Sample[]) => readonly number[];
+}
+
+/** One kernel and variant with what is left to measure of it. */
+interface Track {
+  kernel: KernelName;
+  variant: string;
+  entry: KernelCalibration;
+  candidates: { shape: Shape; preferred: boolean }[];
+  spentSeconds: number;
+}
+
+const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
+const keyOf = (shape: Shape): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+export async function calibrate(options: CalibrateOptions): Promise<Calibration> {
+  const device = options.device ?? (await openDevice(options.adapter));
+  try {
+    return await calibrateOn(device, options);
+  } finally {
+    if (!options.device) device.close();
+  }
+}
+
+async function calibrateOn(device: Device, options: CalibrateOptions): Promise<Calibration> {
+  const started = now();
+  const clock: Clock = device.hasTimestamps && !device.description.software ? 'gpu-timestamp' : 'wall';
+  const overheads = await measureOverheads(device);
+  const ceilings = await measureCeilings(device, overheads.submitSeconds);
+  const calibration: Calibration = {
+    schema: 'lla-sim/calibration',
+    schemaVersion: CALIBRATION_SCHEMA_VERSION,
+    program: describeProgram(),
+    device: describeDevice(device),
+    host: describeHost(),
+    clock: { kind: clock, resolutionSeconds: 1e-9 },
+    overheads,
+    ceilings,
+    kernels: [],
+  };
+  const tracks = planTracks(device, calibration, options);
+  await options.save?.(calibration);
+
+  const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed, secondsPerPoint: options.budgetSeconds * POINT_SHARE };
+  const running = (): boolean => !options.signal?.aborted && now() - started < options.budgetSeconds;
+  const point = async (track: Track, shape: Shape): Promise<Sample | null> => {
+    const begun = now();
+    let gap: string | null = null;
+    let sample: Sample | null = null;
+    try {
+      sample = await measureCall(device, { kernel: track.kernel, variant: track.variant, shape }, rules);
+    } catch (error) {
+      if (!(error instanceof GpuError)) throw error;
+      gap = error.message;
+      track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason: `${error.fault}: ${error.message}` });
+    }
+    track.spentSeconds += now() - begun;
+    if (sample) options.onProgress?.(progressOf(track, null));
+    else options.onProgress?.(progressOf(track, gap));
+    return sample;
+  };
+  const progressOf = (track: Track, gap: string | null): CalibrationProgress => ({
+    kernel: track.kernel,
+    variant: track.variant,
+    samples: samplesOf(track).length,
+    left: track.candidates.length,
+    elapsedSeconds: now() - started,
+    budgetSeconds: options.budgetSeconds,
+    gap,
+  });
+
+  while (running()) {
+    const track = leastServed(tracks);
+    if (!track) break;
+    const [chosen] = track.candidates.splice(choose(track, options), 1);
+    const sample = await point(track, (chosen as Track['candidates'][number]).shape);
+    if (sample) track.entry.samples.push(sample);
+    await options.save?.(calibration);
+    // A lost device fails every further call; what was measured is kept.
+    if (lost(track)) break;
+  }
+  for (const track of tracks) {
+    const own = samplesOf(track);
+    for (const index of own.length > 0 ? (options.outliers?.(track.kernel, track.variant, own) ?? []) : []) {
+      const old = own[index];
+      if (!old || options.signal?.aborted || lost(track)) continue;
+      const again = await point(track, old.shape);
+      if (again) track.entry.samples[track.entry.samples.indexOf(old)] = again;
+      await options.save?.(calibration);
+    }
+  }
+  return calibration;
+}
+
+const samplesOf = (track: Track): Sample[] => track.entry.samples.filter((s) => s.variant === track.variant);
+const lost = (track: Track): boolean => track.entry.gaps.at(-1)?.reason.startsWith('lost:') ?? false;
+
+/** The track that has had the least of its share, among those with candidates. */
+function leastServed(tracks: readonly Track[]): Track | undefined {
+  const share = (t: Track): number => t.spentSeconds / (WEIGHTS[t.kernel] ?? 1);
+  return tracks.filter((t) => t.candidates.length > 0).reduce<Track | undefined>((least, t) => (!least || share(t) < share(least) ? t : least), undefined);
+}
+
+function choose(track: Track, options: CalibrateOptions): number {
+  const samples = samplesOf(track);
+  const shapes = track.candidates.map((c) => c.shape);
+  if (samples.length >= SPREAD_FIRST && options.nextPoint) return options.nextPoint(track.kernel, track.variant, samples, shapes);
+  const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
+  return farthest(tried, shapes, (i) => (track.candidates[i] as Track['candidates'][number]).preferred);
+}
+
+/** Entries and candidates of every kernel and variant, with resumed samples in place. */
+function planTracks(device: Device, calibration: Calibration, options: CalibrateOptions): Track[] {
+  const kernels = (options.kernels ?? IMPLEMENTED).filter((k) => IMPLEMENTED.includes(k));
+  const resumed = resumable(calibration, options.resumeFrom);
+  const tracks = new Map<string, Track>();
+  const seen = new Set<string>();
+  const entries = new Map<KernelName, KernelCalibration>();
+  for (const kernel of kernels) {
+    const sourceHash = kernelSourceHash(kernel);
+    const old = resumed.find((k) => k.kernel === kernel && k.sourceHash === sourceHash);
+    // Gaps are tried again: the driver or the limits may have changed.
+    const entry: KernelCalibration = { kernel, sourceHash, samples: [...(old?.samples ?? [])], gaps: [], predictors: { ...old?.predictors } };
+    for (const sample of entry.samples) seen.add(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`);
+    entries.set(kernel, entry);
+    calibration.kernels.push(entry);
+  }
+  const offer = (call: KernelCall, preferred: boolean): void => {
+    const entry = entries.get(call.kernel);
+    const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
+    if (!entry || seen.has(key)) return;
+    seen.add(key);
+    const reason = obstacle(device, call) ?? tooLong(call, calibration.ceilings);
+    if (reason !== null) {
+      // Only what a schedule asks for is missed; default shapes that do not fit are no gap.
+      if (preferred) entry.gaps.push({ variant: call.variant, shape: { ...call.shape }, reason });
+      return;
+    }
+    const id = `${call.kernel} ${call.variant}`;
+    let track = tracks.get(id);
+    if (!track) tracks.set(id, (track = { kernel: call.kernel, variant: call.variant, entry, candidates: [], spentSeconds: 0 }));
+    track.candidates.push({ shape: call.shape, preferred });
+  };
+  for (const call of options.calls ?? []) offer(call, true);
+  for (const call of defaultCalls()) offer(call, false);
+  return [...tracks.values()];
+}
+
+/** Kernels of an earlier calibration of the same device and driver. */
+function resumable(calibration: Calibration, earlier: Calibration | undefined): KernelCalibration[] {
+  if (!earlier) return [];
+  const { device } = calibration;
+  const same = earlier.device.device === device.device && earlier.device.driver === device.driver && earlier.device.backend === device.backend;
+  return same ? earlier.kernels : [];
+}
+
+/** Why a call would take too long to be worth measuring, or null. */
+function tooLong(call: KernelCall, ceilings: Calibration['ceilings']): string | null {
+  const { readBytes, writeBytes, flops } = workOf(call);
+  const seconds = Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond) / ASSUMED_EFFICIENCY;
+  return seconds > LONGEST_CALL_SECONDS ? `would take about ${seconds.toPrecision(2)} s a call, more than ${LONGEST_CALL_SECONDS} s` : null;
+}

@@ -1,0 +1,119 @@
+/**
+ * Operands of a benchmark or a contract test: made on the device by kernels/fill.wgsl, and known to the host without
+ * reading them back, as the value of a word depends on the seed and its index only.
+ */
+import { keyIndex, valueIndex } from '../gpu/cache-layout.js';
+import { halfValue } from '../gpu/half.js';
+import { bufferOf, u32, write, type OperationPlan } from '../gpu/plan.js';
+import type { Buffer, Device } from '../gpu/device.js';
+
+/** "lowbias32" by Chris Wellons, as in fill.wgsl. */
+export function mix(value: number): number {
+  let x = value >>> 0;
+  x = Math.imul(x ^ (x >>> 16), 0x7feb352d);
+  x = Math.imul(x ^ (x >>> 15), 0x846ca68b);
+  return (x ^ (x >>> 16)) >>> 0;
+}
+
+const HALVES = Float64Array.from({ length: 65536 }, (_, bits) => halfValue(bits));
+
+/** Word `index` of a buffer filled from `seed`, before it is shaped into a value. */
+const wordAt = (seed: number, index: number): number => mix(index ^ mix(seed));
+
+/** Scalar `index` (in scalars) of an f16 buffer: magnitudes in [0.25, 1). */
+export function halfAt(seed: number, index: number): number {
+  const word = ((wordAt(seed, index >>> 1) & 0x87ff87ff) >>> 0) + 0x34003400;
+  return HALVES[index & 1 ? word >>> 16 : word & 0xffff] as number;
+}
+
+/** Scalar `index` of an f32 buffer: in [-1, 1). */
+export const singleAt = (seed: number, index: number): number => (wordAt(seed, index) >>> 8) * 2 ** -23 - 1;
+
+/** Scalar `index` of a positive f32 buffer: in [2^-24, 1]. */
+export const positiveAt = (seed: number, index: number): number => ((wordAt(seed, index) >>> 8) + 1) * 2 ** -24;
+
+/** Word `index` of a u32 buffer below `modulus`. */
+export const integerAt = (seed: number, index: number, modulus: number): number => wordAt(seed, index) % modulus;
+
+const MODES = { poison: 0, f16: 1, f32: 2, u32: 3, sequence: 4, positive: 5 } as const;
+const WORKGROUP = 256;
+const MOST_WORKGROUPS = 4096;
+
+/** NaN as f32 and, twice, as f16. */
+const NAN_WORD = 0x7fc07fc0;
+
+async function fillWords(device: Device, target: Buffer, mode: keyof typeof MODES, seed: number, modulus: number): Promise<void> {
+  const words = target.bytes / 4;
+  const plan: OperationPlan = {
+    buffers: [],
+    steps: [
+      {
+        source: 'fill',
+        element: 'f32',
+        constants: { MODE: MODES[mode] },
+        uniforms: [u32(words), u32(seed), u32(modulus)],
+        buffers: write('target'),
+        workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
+      },
+    ],
+    tuning: {},
+  };
+  const steps = await device.bindAll(plan, new Map([['target', target]]));
+  await device.run(steps);
+  device.free(...steps.map((step) => step.uniforms));
+}
+
+/** Fills a buffer with NaN, so that an output that a kernel leaves out cannot pass for a result. */
+export const poison = (device: Device, target: Buffer): Promise<void> => fillWords(device, target, 'poison', NAN_WORD, 1);
+
+/** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
+export type Scalars = (index: number) => number;
+
+/** Component of a cached row, key side. */
+export const keyRow =
+  (data: Scalars, capacity: number, width: number) =>
+  (row: number, token: number, i: number): number =>
+    data(2 * keyIndex(row, token, i >> 1, capacity, width / 2) + (i & 1));
+
+/** Component of a cached row, value side. */
+export const valueRow =
+  (data: Scalars, capacity: number, width: number) =>
+  (row: number, token: number, i: number): number =>
+    data(2 * valueIndex(row, token, i >> 1, capacity, width / 2) + (i & 1));
+
+/** A plan's buffers on the device, filled, with what the host knows of them. */
+export interface Operands {
+  readonly buffers: ReadonlyMap<string, Buffer>;
+  /** Scalar `index` of a buffer as it was filled. */
+  scalar(name: string): Scalars;
+}
+
+/**
+ * Makes and fills every buffer of a plan: inputs, streams and states at random, tables with their contents, the rest with NaN.
+ * `sequential`: integers count up from 0 (a cache in order) instead of being random.
+ */
+export async function makeOperands(device: Device, plan: OperationPlan, seed: number, sequential = false): Promise<Operands> {
+  const buffers = new Map<string, Buffer>();
+  const seedOf = (name: string): number => mix(seed ^ mix(plan.buffers.findIndex((b) => b.name === name) + 1));
+  try {
+    for (const b of plan.buffers) {
+      const buffer = await device.buffer(b.name, b.bytes);
+      buffers.set(b.name, buffer);
+      if (b.data) await device.write(buffer, b.data());
+      else if (b.role === 'output' || b.role === 'scratch') await poison(device, buffer);
+      else await fillWords(device, buffer, b.positive ? 'positive' : b.content === 'u32' && sequential ? 'sequence' : b.content, seedOf(b.name), b.below ?? 1);
+    }
+  } catch (error) {
+    device.free(...buffers.values());
+    throw error;
+  }
+  const scalar = (name: string): Scalars => {
+    const b = bufferOf(plan, name);
+    const from = seedOf(name);
+    if (b.content === 'f16') return (i) => halfAt(from, i);
+    if (b.positive) return (i) => positiveAt(from, i);
+    if (b.content === 'f32') return (i) => singleAt(from, i);
+    return sequential ? (i) => i % (b.below ?? 1) : (i) => integerAt(from, i, b.below ?? 1);
+  };
+  return { buffers, scalar };
+}

@@ -1,0 +1,91 @@
+/** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
+import { GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationOptions, type OperationPlan } from '../gpu/index.js';
+import { workOf, type KernelCall } from '../schedule/kernels.js';
+import type { Sample } from '../schema/calibration.js';
+import { makeOperands } from './inputs.js';
+import { relativeError } from './verify.js';
+import { timeCalls, type Clock } from './timing.js';
+
+const MIB = 2 ** 20;
+/** In a decode step a layer's operands come from memory, not from a cache: copies of them fill this much before one is used again. */
+const ROTATION_BYTES = { software: 64 * MIB, hardware: 256 * MIB };
+/** Operands of one call with all their copies. */
+const MOST_BYTES = { software: 1024 * MIB, hardware: 12_288 * MIB };
+const MOST_COPIES = 64;
+/** f32 sums over up to 2^17 terms; a kernel that is wrong is off by orders of magnitude more. */
+const TOLERANCE = 2e-5;
+
+export interface MeasureRules {
+  clock: Clock;
+  submitSeconds: number;
+  seed: number;
+  /** Time to spend on raw samples of one point, beyond the first five. */
+  secondsPerPoint: number;
+}
+
+const kind = (device: Device): 'software' | 'hardware' => (device.description.software ? 'software' : 'hardware');
+
+/** Why the call cannot be measured on this device, or null. */
+export function obstacle(device: Device, call: KernelCall, options: OperationOptions = {}): string | null {
+  let plan: OperationPlan;
+  try {
+    plan = planOperation(call, options);
+  } catch (error) {
+    if (error instanceof GpuError) return error.message;
+    throw error;
+  }
+  const largest = plan.buffers.reduce((a, b) => (b.bytes > a.bytes ? b : a));
+  if (largest.bytes > device.limits.maxStorageBufferBindingSize) return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
+  const total = plan.buffers.reduce((sum, b) => sum + b.bytes, 0);
+  if (total > MOST_BYTES[kind(device)]) return `operands take ${total} bytes, over the benchmark's limit of ${MOST_BYTES[kind(device)]}`;
+  return null;
+}
+
+/**
+ * @throws GpuError when the call cannot run or gives wrong results
+ */
+export async function measureCall(device: Device, call: KernelCall, rules: MeasureRules, options: OperationOptions = {}): Promise<Sample> {
+  const reason = obstacle(device, call, options);
+  if (reason !== null) throw new GpuError('unsupported', reason);
+  const plan = planOperation(call, options);
+  const owned: Buffer[] = [];
+  try {
+    const operands = await makeOperands(device, plan, rules.seed, true);
+    owned.push(...operands.buffers.values());
+    const bind = async (buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep[]> => {
+      const steps = await device.bindAll(plan, buffers);
+      owned.push(...steps.map((s) => s.uniforms));
+      return steps;
+    };
+    const first = await bind(operands.buffers);
+    await device.run(first);
+    const error = await relativeError(device, call, plan, operands, options, rules.seed);
+    if (!(error <= TOLERANCE)) throw new GpuError('internal', `wrong result: relative error ${error} against float64, at most ${TOLERANCE} is allowed`);
+    const copies = [first];
+    for (let i = 1; i < copyCount(device, plan); i++) {
+      const buffers = new Map(operands.buffers);
+      for (const b of plan.buffers) {
+        if (b.role !== 'stream') continue;
+        const copy = await device.buffer(`${b.name} copy ${i}`, b.bytes);
+        owned.push(copy);
+        await device.copy(operands.buffers.get(b.name) as Buffer, copy, copy.bytes);
+        buffers.set(b.name, copy);
+      }
+      copies.push(await bind(buffers));
+    }
+    const batchSeconds = device.description.software ? 0.02 : 0.005;
+    const seconds = await timeCalls(device, copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds, minSamples: 5, maxSamples: 15, seconds: rules.secondsPerPoint });
+    const { readBytes, writeBytes, flops } = workOf(call);
+    return { variant: call.variant, shape: { ...call.shape }, tuning: { ...plan.tuning }, readBytes, writeBytes, flops, seconds, relativeError: error };
+  } finally {
+    device.free(...owned);
+  }
+}
+
+/** Copies of the streamed operands, so that a whole rotation exceeds the last-level cache. */
+function copyCount(device: Device, plan: OperationPlan): number {
+  const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
+  if (streamed === 0) return 1;
+  const room = Math.floor(MOST_BYTES[kind(device)] / streamed);
+  return Math.max(1, Math.min(MOST_COPIES, room, Math.ceil(ROTATION_BYTES[kind(device)] / streamed)));
+}

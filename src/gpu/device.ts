@@ -1,0 +1,281 @@
+/**
+ * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission stands in
+ * an error scope, and an error that Dawn reports outside of one makes the next call fail: nothing goes wrong silently.
+ */
+import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
+import { GpuError, type GpuFault } from './errors.js';
+import { packUniforms, type OperationPlan, type Step } from './plan.js';
+import { loadSource } from './source.js';
+
+/** Dawn stages what writeBuffer takes in host memory; pieces of this size keep that small. */
+const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
+/** The default of the standard is far below what the adapter allows, and limits are granted on request only. */
+const WANTED_LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupSizeX',
+  'maxStorageBuffersPerShaderStage',
+  'maxComputeWorkgroupsPerDimension',
+] as const;
+const WANTED_FEATURES: readonly GPUFeatureName[] = ['timestamp-query', 'shader-f16', 'subgroups'];
+
+export interface Buffer {
+  readonly label: string;
+  readonly bytes: number;
+  readonly raw: GPUBuffer;
+}
+
+/** One step with its pipeline and its buffers bound: ready to be dispatched any number of times. */
+export interface BoundStep {
+  readonly pipeline: GPUComputePipeline;
+  readonly group: GPUBindGroup;
+  readonly workgroups: readonly [number, number, number];
+  /** The step's uniform block: rewritten with `device.write` where a value changes between runs. */
+  readonly uniforms: Buffer;
+}
+
+export interface RunTime {
+  /** Host time from submission until the queue was done. */
+  wallSeconds: number;
+  /** Time between the timestamps round the pass, where the device has them. */
+  gpuSeconds: number | null;
+}
+
+export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
+  const { gpu, adapter, description } = await openAdapter(options);
+  const features = WANTED_FEATURES.filter((f) => adapter.features.has(f));
+  const requiredLimits: Record<string, number> = {};
+  for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
+  const raw = await adapter.requestDevice({ requiredFeatures: features, requiredLimits });
+  const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as Record<(typeof WANTED_LIMITS)[number], number>;
+  return new Device(gpu, raw, description, [...adapter.features].sort(), limits);
+}
+
+export class Device {
+  private fault: GpuError | undefined;
+  private closed = false;
+  private readonly pipelines = new Map<string, Promise<GPUComputePipeline>>();
+  private readonly layouts = new Map<string, GPUBindGroupLayout>();
+  private querySet: { set: GPUQuerySet; resolve: GPUBuffer } | undefined;
+
+  constructor(
+    /** Held so that Dawn's instance outlives the device. */
+    readonly gpu: GPU,
+    private readonly raw: GPUDevice,
+    readonly description: AdapterDescription,
+    readonly features: readonly string[],
+    readonly limits: Readonly<Record<(typeof WANTED_LIMITS)[number], number>>,
+  ) {
+    raw.addEventListener('uncapturederror', (event) => {
+      event.preventDefault();
+      this.fault ??= new GpuError('internal', `uncaptured GPU error: ${event.error.message}`);
+    });
+    void raw.lost.then((info) => {
+      if (!this.closed) this.fault ??= new GpuError('lost', `the device was lost: ${info.message}`);
+    });
+  }
+
+  get hasTimestamps(): boolean {
+    return this.raw.features.has('timestamp-query');
+  }
+
+  /** Throws what Dawn reported since the last call, if anything. */
+  check(): void {
+    if (this.fault) throw this.fault;
+  }
+
+  /** Runs `make` inside validation, memory and internal error scopes; the first error that was caught is thrown. */
+  private async scoped<T>(subject: string, make: () => T): Promise<T> {
+    this.check();
+    const filters: readonly GPUErrorFilter[] = ['internal', 'out-of-memory', 'validation'];
+    for (const filter of filters) this.raw.pushErrorScope(filter);
+    let result: T | undefined;
+    let thrown: unknown;
+    try {
+      // Pushed and popped without a wait between, as scopes of concurrent calls would otherwise interleave.
+      result = make();
+    } catch (error) {
+      thrown = error;
+    }
+    const caught = await Promise.all([...filters].reverse().map(() => this.raw.popErrorScope()));
+    for (const [i, error] of caught.entries()) {
+      if (error) throw new GpuError([...filters].reverse()[i] as GpuFault, `${subject}: ${error.message}`);
+    }
+    if (thrown !== undefined) throw new GpuError('validation', `${subject}: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+    this.check();
+    return result as T;
+  }
+
+  /** A storage buffer that can be written, copied and read back. Sizes are rounded up to whole words. */
+  async buffer(label: string, bytes: number): Promise<Buffer> {
+    const size = Math.max(16, Math.ceil(bytes / 4) * 4);
+    if (size > this.limits.maxBufferSize) throw new GpuError('out-of-memory', `buffer ${label}: ${size} bytes exceed the device's limit of ${this.limits.maxBufferSize}`);
+    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    return { label, bytes: size, raw: await this.scoped(`buffer ${label}`, () => this.raw.createBuffer({ label, size, usage })) };
+  }
+
+  private async uniformBuffer(label: string, data: ArrayBuffer): Promise<Buffer> {
+    const raw = await this.scoped(label, () => this.raw.createBuffer({ label, size: data.byteLength, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST }));
+    const buffer = { label, bytes: data.byteLength, raw };
+    await this.write(buffer, data);
+    return buffer;
+  }
+
+  /** Uploads in chunks; waits after each so that staging memory does not pile up. */
+  async write(buffer: Buffer, data: ArrayBuffer | ArrayBufferView<ArrayBuffer>, offset = 0): Promise<void> {
+    const bytes = ArrayBuffer.isView(data) ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : new Uint8Array(data);
+    if (offset + bytes.byteLength > buffer.bytes) throw new RangeError(`buffer ${buffer.label}: ${bytes.byteLength} bytes at ${offset} do not fit ${buffer.bytes}`);
+    for (let at = 0; at < bytes.byteLength; at += UPLOAD_CHUNK_BYTES) {
+      const size = Math.min(UPLOAD_CHUNK_BYTES, bytes.byteLength - at);
+      await this.scoped(`upload to ${buffer.label}`, () => this.raw.queue.writeBuffer(buffer.raw, offset + at, bytes, at, size));
+      if (bytes.byteLength > UPLOAD_CHUNK_BYTES) await this.raw.queue.onSubmittedWorkDone();
+    }
+  }
+
+  /** Copies on the device; returns the seconds that it took, submission included. */
+  async copy(from: Buffer, to: Buffer, bytes: number): Promise<number> {
+    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => encoder.copyBufferToBuffer(from.raw, 0, to.raw, 0, bytes));
+  }
+
+  /** Downloads `bytes` from `offset`. */
+  async read(buffer: Buffer, bytes = buffer.bytes, offset = 0): Promise<ArrayBuffer> {
+    const staging = await this.scoped('read-back buffer', () => this.raw.createBuffer({ size: bytes, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ }));
+    try {
+      await this.submit(`read ${buffer.label}`, (encoder) => encoder.copyBufferToBuffer(buffer.raw, offset, staging, 0, bytes));
+      await staging.mapAsync(GPUMapMode.READ);
+      // The range dies with the mapping, so it is copied out.
+      const copy = staging.getMappedRange().slice(0);
+      staging.unmap();
+      this.check();
+      return copy;
+    } finally {
+      staging.destroy();
+    }
+  }
+
+  /** Frees buffers. Dawn releases their memory with a later submission, so an empty one follows. */
+  free(...buffers: readonly Buffer[]): void {
+    for (const buffer of buffers) buffer.raw.destroy();
+    this.raw.queue.submit([]);
+  }
+
+  private layoutOf(step: Step): { key: string; layout: GPUBindGroupLayout } {
+    const key = step.buffers.map((b) => (b.access === 'read' ? 'r' : 'w')).join('');
+    let layout = this.layouts.get(key);
+    if (!layout) {
+      const entries: GPUBindGroupLayoutEntry[] = [{ binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: 'uniform' } }];
+      step.buffers.forEach((b, i) => entries.push({ binding: i + 1, visibility: GPUShaderStage.COMPUTE, buffer: { type: b.access === 'read' ? 'read-only-storage' : 'storage' } }));
+      layout = this.raw.createBindGroupLayout({ label: key, entries });
+      this.layouts.set(key, layout);
+    }
+    return { key, layout };
+  }
+
+  /** Compiles a step's pipeline, or returns the one compiled before for the same source, constants and bindings. */
+  async pipeline(step: Step): Promise<GPUComputePipeline> {
+    const { key: layoutKey, layout } = this.layoutOf(step);
+    const key = JSON.stringify([step.source, step.element, layoutKey, Object.entries(step.constants).sort()]);
+    const known = this.pipelines.get(key);
+    if (known) return known;
+    const compiled = this.compile(step, layout);
+    this.pipelines.set(key, compiled);
+    return compiled;
+  }
+
+  private async compile(step: Step, layout: GPUBindGroupLayout): Promise<GPUComputePipeline> {
+    const label = `${step.source}.wgsl (${step.element})`;
+    return this.scoped(label, () => {
+      const module = this.raw.createShaderModule({ label, code: loadSource(step.source, step.element) });
+      return this.raw.createComputePipeline({
+        label,
+        layout: this.raw.createPipelineLayout({ bindGroupLayouts: [layout] }),
+        compute: { module, entryPoint: 'main', constants: { ...step.constants } },
+      });
+    });
+  }
+
+  /** Binds a step to buffers by name. */
+  async bind(step: Step, buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep> {
+    const limit = this.limits.maxComputeWorkgroupsPerDimension;
+    if (step.workgroups.some((n) => n < 1 || n > limit)) throw new GpuError('unsupported', `${step.source}: ${step.workgroups.join(' x ')} workgroups are outside 1 to ${limit}`);
+    const pipeline = await this.pipeline(step);
+    const uniforms = await this.uniformBuffer(`${step.source} uniforms`, packUniforms(step.uniforms));
+    const entries: GPUBindGroupEntry[] = [{ binding: 0, resource: { buffer: uniforms.raw } }];
+    step.buffers.forEach((use, i) => {
+      const buffer = buffers.get(use.name);
+      if (!buffer) throw new Error(`${step.source}: no buffer ${use.name} given`);
+      if (buffer.bytes > this.limits.maxStorageBufferBindingSize) {
+        throw new GpuError('unsupported', `${step.source}: buffer ${use.name} of ${buffer.bytes} bytes exceeds the binding limit of ${this.limits.maxStorageBufferBindingSize}`);
+      }
+      entries.push({ binding: i + 1, resource: { buffer: buffer.raw } });
+    });
+    const group = await this.scoped(`${step.source} bind group`, () => this.raw.createBindGroup({ layout: this.layoutOf(step).layout, entries }));
+    return { pipeline, group, workgroups: step.workgroups, uniforms };
+  }
+
+  /** Binds all steps of a plan. */
+  async bindAll(plan: OperationPlan, buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep[]> {
+    const bound: BoundStep[] = [];
+    for (const step of plan.steps) bound.push(await this.bind(step, buffers));
+    return bound;
+  }
+
+  /** Runs steps in order in one pass of one submission and waits. Steps see what the steps before them wrote. */
+  async run(steps: readonly BoundStep[]): Promise<RunTime> {
+    const timed = this.hasTimestamps ? this.queries() : undefined;
+    const wallSeconds = await this.submit('run', (encoder) => {
+      const pass = encoder.beginComputePass(timed ? { timestampWrites: { querySet: timed.set, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 } } : {});
+      let current: GPUComputePipeline | undefined;
+      for (const step of steps) {
+        if (step.pipeline !== current) pass.setPipeline((current = step.pipeline));
+        pass.setBindGroup(0, step.group);
+        pass.dispatchWorkgroups(...step.workgroups);
+      }
+      pass.end();
+      if (timed) encoder.resolveQuerySet(timed.set, 0, 2, timed.resolve, 0);
+    });
+    return { wallSeconds, gpuSeconds: timed ? await this.elapsed(timed.resolve) : null };
+  }
+
+  private queries(): { set: GPUQuerySet; resolve: GPUBuffer } {
+    return (this.querySet ??= {
+      set: this.raw.createQuerySet({ type: 'timestamp', count: 2 }),
+      resolve: this.raw.createBuffer({ label: 'timestamps', size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
+    });
+  }
+
+  private async elapsed(resolve: GPUBuffer): Promise<number> {
+    const stamps = new BigUint64Array(await this.read({ label: 'timestamps', bytes: 16, raw: resolve }));
+    return Number((stamps[1] as bigint) - (stamps[0] as bigint)) * 1e-9;
+  }
+
+  /** Encodes, submits and waits; returns the seconds from submission until the queue was done. */
+  private async submit(subject: string, encode: (encoder: GPUCommandEncoder) => void): Promise<number> {
+    const nanoseconds = await this.scoped(subject, () => {
+      const encoder = this.raw.createCommandEncoder();
+      encode(encoder);
+      const commands = encoder.finish();
+      const started = process.hrtime.bigint();
+      this.raw.queue.submit([commands]);
+      // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
+      const done = this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
+      // In an object, or the scope would be awaited together with the work.
+      return { elapsed: done.then(() => process.hrtime.bigint() - started) };
+    });
+    const seconds = Number(await nanoseconds.elapsed) * 1e-9;
+    this.check();
+    return seconds;
+  }
+
+  /** Submits nothing and waits: what a submission costs by itself. */
+  async submitEmpty(): Promise<number> {
+    return this.submit('empty submission', () => undefined);
+  }
+
+  close(): void {
+    this.closed = true;
+    this.raw.destroy();
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * What it takes to run one kernel call, as plain data: which buffers, which pipelines, how many workgroups. A plan is
+ * made without a device (so it can be tested without one) and executed by device.ts.
+ *
+ * Convention of every kernel: @group(0) @binding(0) is its uniform block, its storage buffers follow from 1 in the
+ * order of `Step.buffers`.
+ */
+import type { Element } from './source.js';
+
+/**
+ * What a buffer is to the operation. `stream`: read once a call and larger than a cache in real use (cache rows,
+ * weights), so a benchmark rotates copies of it. `input`: small operands. `table`: precomputed contents that come with the
+ * plan. `scratch`: written by one step and read by the next. `state`: read and written in place. `output`: written only.
+ */
+export type Role = 'stream' | 'input' | 'table' | 'scratch' | 'state' | 'output';
+
+/** How a buffer's bytes are to be understood: f16 are pairs in a u32. */
+export type Content = 'f16' | 'f32' | 'u32';
+
+export interface BufferPlan {
+  readonly name: string;
+  readonly role: Role;
+  readonly content: Content;
+  readonly bytes: number;
+  /** Bound of the values of u32 contents: indices and positions are below it. */
+  readonly below?: number;
+  /** f32 contents that are positive by nature, such as sums of exponentials. */
+  readonly positive?: boolean;
+  /** Contents of a `table`, made when asked for (they can be megabytes). */
+  readonly data?: () => Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>;
+}
+
+export interface Step {
+  /** File in kernels/, without .wgsl. */
+  readonly source: string;
+  readonly element: Element;
+  /** Values of the source's `override` constants. */
+  readonly constants: Readonly<Record<string, number>>;
+  /** The uniform block, in declaration order; every field is four bytes. */
+  readonly uniforms: readonly Uniform[];
+  readonly buffers: readonly { readonly name: string; readonly access: 'read' | 'readWrite' }[];
+  readonly workgroups: readonly [number, number, number];
+}
+
+export type Uniform = { readonly u32: number } | { readonly f32: number };
+export const u32 = (value: number): Uniform => ({ u32: value });
+export const f32 = (value: number): Uniform => ({ f32: value });
+
+export interface OperationPlan {
+  readonly buffers: readonly BufferPlan[];
+  readonly steps: readonly Step[];
+  /** Constants worth recording beside a measurement: workgroup size, tokens a tile, ... */
+  readonly tuning: Readonly<Record<string, number>>;
+}
+
+export const read = (...names: string[]): Step['buffers'] => names.map((name) => ({ name, access: 'read' }));
+export const write = (...names: string[]): Step['buffers'] => names.map((name) => ({ name, access: 'readWrite' }));
+
+/** Uniform values as bytes, padded to the 16 bytes that a uniform binding needs at least. */
+export function packUniforms(uniforms: readonly Uniform[]): ArrayBuffer {
+  const bytes = new ArrayBuffer(Math.max(16, Math.ceil(uniforms.length / 4) * 16));
+  const view = new DataView(bytes);
+  uniforms.forEach((value, i) => {
+    if ('u32' in value) view.setUint32(4 * i, value.u32, true);
+    else view.setFloat32(4 * i, value.f32, true);
+  });
+  return bytes;
+}
+
+/** The buffer of that name. */
+export function bufferOf(plan: OperationPlan, name: string): BufferPlan {
+  const found = plan.buffers.find((b) => b.name === name);
+  if (!found) throw new Error(`operation has no buffer ${name}`);
+  return found;
+}

@@ -1,0 +1,39 @@
+/** Reading of kernel shapes, with the checks that all operations share. */
+import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
+import { requireShape } from './errors.js';
+import type { Element } from './source.js';
+
+/** The shape's fields, checked: all there, whole and not negative. */
+export function dimensions<K extends string>(call: KernelCall, ...names: readonly K[]): Record<K, number> {
+  const out = {} as Record<K, number>;
+  for (const name of names) {
+    const value: number | undefined = (call.shape as Shape)[name];
+    requireShape(value !== undefined && Number.isSafeInteger(value) && value >= 0, `${call.kernel}: ${name} must be a whole number, not ${String(value)}`);
+    out[name] = value;
+  }
+  return out;
+}
+
+export function requirePositive(call: KernelCall, dims: Readonly<Record<string, number>>, ...except: readonly string[]): void {
+  for (const [name, value] of Object.entries(dims)) {
+    if (!except.includes(name)) requireShape(value > 0, `${call.kernel}: ${name} must be at least 1`);
+  }
+}
+
+export function requireEven(call: KernelCall, dims: Readonly<Record<string, number>>, ...names: readonly string[]): void {
+  for (const name of names) requireShape((dims[name] as number) % 2 === 0, `${call.kernel}: ${name} must be even, not ${String(dims[name])} (scalars are stored in pairs)`);
+}
+
+/** The storage of a variant named after it. */
+export function elementOf(call: KernelCall): Element {
+  requireShape(call.variant === 'f16' || call.variant === 'f32', `${call.kernel}: no kernel reads ${call.variant} storage yet; f16 and f32 are there`);
+  return call.variant;
+}
+
+/** Refuses a variant that the registry does not name. */
+export function requireVariant(call: KernelCall): void {
+  const kernel: KernelName = call.kernel;
+  requireShape(KERNELS[kernel].variants.includes(call.variant), `${kernel} has no variant ${call.variant}`);
+}
+
+export const bytesOfPairs = (element: Element): number => (element === 'f16' ? 4 : 8);

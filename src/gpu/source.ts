@@ -1,0 +1,57 @@
+/**
+ * Loads WGSL from kernels/ beside the package's dist/ or src/. Two directives exist, each on a line of its own:
+ *
+ *   #include "name.wgsl"   the text of another file, once
+ *   #element               the storage element type: element_f16.wgsl or element_f32.wgsl
+ *
+ * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
+ */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/** Storage of the streamed operand: pairs of f16 in a u32, or vec2f. */
+export type Element = 'f16' | 'f32';
+
+/** src/gpu/ and dist/gpu/ both lie two levels below the package root. */
+const KERNEL_DIRECTORY = new URL('../../kernels/', import.meta.url);
+
+export type ReadSource = (file: string) => string;
+
+const readKernelFile: ReadSource = (file) => readFileSync(fileURLToPath(new URL(file, KERNEL_DIRECTORY)), 'utf8');
+
+const cache = new Map<string, string>();
+
+/** The complete source of `kernels/<name>.wgsl`. `read` is replaced in tests. */
+export function loadSource(name: string, element: Element, read: ReadSource = readKernelFile): string {
+  const key = `${name}:${element}`;
+  const known = read === readKernelFile ? cache.get(key) : undefined;
+  if (known !== undefined) return known;
+  const included = new Set<string>();
+  const source = resolve(`${name}.wgsl`, element, read, included, []);
+  const unresolved = /^.*(?:^\s*#|\$\{|\{\{|<%).*$/m.exec(source);
+  if (unresolved) throw new Error(`kernels/${name}.wgsl: unresolved directive: ${unresolved[0].trim()}`);
+  if (read === readKernelFile) cache.set(key, source);
+  return source;
+}
+
+function resolve(file: string, element: Element, read: ReadSource, included: Set<string>, chain: string[]): string {
+  if (chain.includes(file)) throw new Error(`kernels/${file}: include cycle ${[...chain, file].join(' -> ')}`);
+  if (included.has(file)) return '';
+  included.add(file);
+  return read(file)
+    .split('\n')
+    .map((line) => {
+      if (line.trim() === '#element') return resolve(`element_${element}.wgsl`, element, read, included, [...chain, file]);
+      const include = /^\s*#include "([a-z0-9_]+\.wgsl)"\s*$/.exec(line);
+      return include ? resolve(include[1] as string, element, read, included, [...chain, file]) : line;
+    })
+    .join('\n');
+}
+
+/** SHA-256 over resolved sources, in the order given. */
+export function hashSources(sources: readonly { name: string; element: Element }[]): string {
+  const hash = createHash('sha256');
+  for (const { name, element } of sources) hash.update(loadSource(name, element)).update('\0');
+  return hash.digest('hex');
+}

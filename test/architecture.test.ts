@@ -1,0 +1,161 @@
+/** The house rules that only a look at all imports can keep: which room may know which. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, normalize, posix, relative, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+import { describe, expect, it } from 'vitest';
+
+const SRC = fileURLToPath(new URL('../src/', import.meta.url));
+
+interface Import {
+  /** Module as written. */
+  readonly specifier: string;
+  /** Path below src with forward slashes, or null for a package. */
+  readonly target: string | null;
+  /** False for `import type`: erased, so it loads nothing. */
+  readonly loads: boolean;
+  readonly dynamic: boolean;
+}
+
+const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+  .filter((f) => f.endsWith('.ts'))
+  .map((f) => f.split(sep).join('/'))
+  .sort();
+
+function specifierOf(node: ts.Node): { specifier: string; loads: boolean; dynamic: boolean } | null {
+  if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
+    const clause = node.importClause;
+    const named = clause?.namedBindings;
+    const onlyTypes = clause !== undefined && (clause.phaseModifier === ts.SyntaxKind.TypeKeyword || (!clause.name && named !== undefined && ts.isNamedImports(named) && named.elements.length > 0 && named.elements.every((e) => e.isTypeOnly)));
+    return { specifier: node.moduleSpecifier.text, loads: !onlyTypes, dynamic: false };
+  }
+  if (ts.isExportDeclaration(node) && node.moduleSpecifier && ts.isStringLiteral(node.moduleSpecifier)) return { specifier: node.moduleSpecifier.text, loads: !node.isTypeOnly, dynamic: false };
+  if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+    const [first] = node.arguments;
+    return { specifier: first && ts.isStringLiteralLike(first) ? first.text : '<computed>', loads: true, dynamic: true };
+  }
+  return null;
+}
+
+function importsOf(file: string): Import[] {
+  const source = ts.createSourceFile(file, readFileSync(join(SRC, file), 'utf8'), ts.ScriptTarget.Latest, true);
+  const found: Import[] = [];
+  const visit = (node: ts.Node): void => {
+    const import_ = specifierOf(node);
+    if (import_) {
+      const local = import_.specifier.startsWith('.');
+      found.push({ ...import_, target: local ? posix.normalize(posix.join(posix.dirname(file), import_.specifier)).replace(/\.js$/, '.ts') : null });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return found;
+}
+
+const graph = new Map(files.map((f) => [f, importsOf(f)]));
+const imports = (file: string): Import[] => graph.get(file) ?? [];
+
+/** Commands that need a GPU, and may know the other side. */
+const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run)\b/;
+const GPU_SIDE = /^(gpu|bench|decoder|validate)\//;
+/** Files of the side that never needs a GPU. */
+const planner = files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f));
+
+/** Everything that a file loads, at once or later. `stop` ends the walk. */
+function reachable(from: string, follow: (i: Import, file: string) => boolean): Set<string> {
+  const seen = new Set<string>();
+  const queue = [from];
+  for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
+    if (seen.has(file)) continue;
+    seen.add(file);
+    for (const i of imports(file)) if (i.loads && i.target !== null && follow(i, file)) queue.push(i.target);
+  }
+  return seen;
+}
+
+describe('architecture', () => {
+  it('reads all of src', () => {
+    expect(files.length).toBeGreaterThan(60);
+    expect(files).toContain('plan/plan.ts');
+    expect(imports('commands/plan.ts').some((i) => i.target === 'report/plan-csv.ts' && i.dynamic)).toBe(true);
+  });
+
+  it('resolves every local import to a file', () => {
+    const dangling = files.flatMap((f) => imports(f).filter((i) => i.target !== null && !graph.has(i.target) && !i.target.endsWith('.json')).map((i) => `${f} -> ${i.specifier}`));
+    expect(dangling).toEqual([]);
+  });
+
+  it('keeps the planner apart from the GPU side, statically and dynamically', () => {
+    const wrong = planner.flatMap((f) => imports(f).filter((i) => i.target !== null && GPU_SIDE.test(i.target)).map((i) => `${f} -> ${i.target}`));
+    expect(wrong).toEqual([]);
+  });
+
+  it('never computes the name of a module to load', () => {
+    expect(planner.filter((f) => imports(f).some((i) => i.specifier === '<computed>'))).toEqual([]);
+  });
+
+  it('plan reaches neither the GPU side nor Dawn through anything that it may load', () => {
+    const reached = reachable('commands/plan.ts', () => true);
+    expect(reached.has('plan/plan.ts')).toBe(true);
+    expect([...reached].filter((f) => GPU_SIDE.test(f))).toEqual([]);
+    expect([...reached].filter((f) => imports(f).some((i) => i.specifier === 'webgpu'))).toEqual([]);
+  });
+
+  it('imports Dawn (webgpu) in src/gpu only', () => {
+    const importers = files.filter((f) => imports(f).some((i) => i.specifier === 'webgpu'));
+    expect(importers.filter((f) => !f.startsWith('gpu/'))).toEqual([]);
+    expect(importers.length).toBeGreaterThan(0);
+  });
+
+  it('has no import cycle among modules that load each other', () => {
+    const state = new Map<string, 'open' | 'done'>();
+    const cycles: string[] = [];
+    const walk = (file: string, path: readonly string[]): void => {
+      if (state.get(file) === 'done') return;
+      if (state.get(file) === 'open') {
+        cycles.push([...path.slice(path.indexOf(file)), file].join(' -> '));
+        return;
+      }
+      state.set(file, 'open');
+      for (const i of imports(file)) if (i.loads && !i.dynamic && i.target !== null && graph.has(i.target)) walk(i.target, [...path, file]);
+      state.set(file, 'done');
+    };
+    for (const f of files) walk(f, []);
+    expect(cycles).toEqual([]);
+  });
+
+  it('lets data flow one way between the rooms', () => {
+    // Types may point back (the schedule names a codec's type); what loads may not.
+    const order = [['units.ts', 'errors.ts', 'nearest.ts', 'version.ts'], ['schema', 'geometry', 'quality', 'devices'], ['codecs', 'eviction', 'schedule'], ['cost'], ['plan'], ['report'], ['commands'], ['cli.ts']];
+    const levelOf = (file: string): number => order.findIndex((rooms) => rooms.includes(file.split('/')[0] as string));
+    const backwards = planner.flatMap((f) =>
+      imports(f)
+        .filter((i) => i.loads && i.target !== null && levelOf(f) >= 0 && levelOf(i.target) > levelOf(f))
+        .map((i) => `${f} -> ${i.target}`),
+    );
+    // The calibration schema lists the kernels that it may hold; scenario files are read with the planner's reader.
+    const allowed = new Set(['schema/calibration.ts -> schedule/kernels.ts', 'schema/scenario.ts -> plan/calibrations.ts']);
+    expect(backwards.filter((edge) => !allowed.has(edge))).toEqual([]);
+  });
+
+  it('ends the process in cli.ts only', () => {
+    const enders = files.filter((f) => /process\s*\.\s*(exit|abort|kill|reallyExit)\s*\(|process\s*\.\s*exitCode\s*=/.test(readFileSync(join(SRC, f), 'utf8')));
+    expect(enders).toEqual(['cli.ts']);
+  });
+
+  it('keeps files short enough to read', () => {
+    const long = files.filter((f) => readFileSync(join(SRC, f), 'utf8').split('\n').length > 400);
+    expect(long).toEqual([]);
+  });
+
+  it('imports only declared packages and node:', () => {
+    const manifest = JSON.parse(readFileSync(join(SRC, '../package.json'), 'utf8')) as { dependencies: Record<string, string> };
+    const undeclared = files.flatMap((f) =>
+      imports(f)
+        .filter((i) => i.target === null && i.loads && !i.specifier.startsWith('node:') && i.specifier !== '<computed>')
+        .filter((i) => !Object.hasOwn(manifest.dependencies, i.specifier.split('/').slice(0, i.specifier.startsWith('@') ? 2 : 1).join('/')))
+        .map((i) => `${relative(SRC, normalize(join(SRC, f)))} -> ${i.specifier}`),
+    );
+    expect(undeclared).toEqual([]);
+  });
+});

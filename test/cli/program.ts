@@ -1,0 +1,151 @@
+/** Running the program: in this process, for thousands of cases, and as a process of its own, for what only that shows. */
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { expect } from 'vitest';
+import { parseCommand } from '../../src/commands/command.js';
+import { planCommand } from '../../src/commands/plan.js';
+import { UserError } from '../../src/errors.js';
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+
+export interface Outcome {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/**
+ * `lla-sim plan` with these arguments, in this process: parsing, planning and printing as cli.ts does them. A defect
+ * (anything thrown but a UserError) is thrown.
+ */
+export async function plan(...argv: string[]): Promise<Outcome> {
+  let out = '';
+  let err = '';
+  const [stdout, stderr] = [process.stdout.write.bind(process.stdout), process.stderr.write.bind(process.stderr)];
+  process.stdout.write = ((text: string | Uint8Array, after?: unknown): boolean => {
+    out += String(text);
+    if (typeof after === 'function') (after as () => void)();
+    return true;
+  }) as typeof process.stdout.write;
+  process.stderr.write = ((text: string | Uint8Array): boolean => {
+    err += String(text);
+    return true;
+  }) as typeof process.stderr.write;
+  try {
+    const code = await planCommand.run(parseCommand('plan', planCommand, argv));
+    return { code, out, err };
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return { code: error.exitCode, out, err: `${err}error: ${error.message}; ${error.hint}\n` };
+  } finally {
+    process.stdout.write = stdout;
+    process.stderr.write = stderr;
+  }
+}
+
+/** Any control character but the newline that ends a line. */
+// eslint-disable-next-line no-control-regex
+const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/;
+
+/** Exit 2 means: one line on stderr that names subject and next action, nothing on stdout. */
+export function expectBadInput(o: Outcome): void {
+  expect(o.code, o.err).toBe(2);
+  expect(o.out).toBe('');
+  expect(o.err).toMatch(/^error: .{8,}; .{4,}\n$/);
+  expect(o.err).not.toMatch(CONTROL);
+  // What was received is quoted; the program's own words must not leak a missing value or a stack.
+  expect(o.err.replace(/"(?:[^"\\]|\\.)*("|\.\.\.)/g, '')).not.toMatch(/undefined|\[object|NaN|\bat .*\.ts:\d+/);
+  expect(o.err.length).toBeLessThan(1200);
+}
+
+/** Fields that may be null: what is not known, or not asked. Everything else that is a number stays one. */
+const NULLABLE = new Set([
+  'id', 'calibration', 'batch', 'usdPerHour', 'retrievalTokens', 'secondsPerToken', 'variant', 'eviction', 'secondsPerStep', 'tokensPerSecond', 'evidence', 'evidenceShare',
+  'octavesOutside', 'usdPerMillionTokens', 'atTarget', 'reliableRetrieval', 'qualityKept', 'recommendation', 'alternative', 'contextTokens', 'items', 'scenario', 'name', 'description', 'note',
+]);
+
+/** No NaN, no infinity (both print as null), no negative number anywhere in a report; intervals in order. */
+export function expectSoundJson(text: string): Record<string, unknown> {
+  const report = JSON.parse(text) as Record<string, unknown>;
+  const walk = (value: unknown, path: string): void => {
+    if (typeof value === 'number') {
+      if (!(value >= 0)) throw new Error(`${path} is ${value}`);
+      return;
+    }
+    if (value === null) {
+      const field = path.split('.').at(-1) as string;
+      if (!NULLABLE.has(field)) throw new Error(`${path} is null`);
+      return;
+    }
+    if (typeof value !== 'object') return;
+    const o = value as Record<string, unknown>;
+    if ('estimate' in o && 'low' in o && 'high' in o) {
+      if (!((o['low'] as number) <= (o['estimate'] as number) && (o['estimate'] as number) <= (o['high'] as number))) throw new Error(`${path} is out of order: ${JSON.stringify(o)}`);
+    }
+    for (const [key, inner] of Object.entries(o)) walk(inner, `${path}.${Array.isArray(value) ? `[${key}]` : key}`);
+  };
+  walk(report, '');
+  return report;
+}
+
+/** What every run must satisfy, whatever it was asked. */
+export function expectSound(o: Outcome, format: 'json' | 'table' | 'csv' | 'markdown' = 'json'): void {
+  expect([0, 2, 3], o.err).toContain(o.code);
+  if (o.code === 2) return expectBadInput(o);
+  if (o.code === 3) expect(o.err).toMatch(/^error: (nothing fits|no plan meets the targets)/);
+  expect(o.err).not.toMatch(/NaN|Infinity|undefined|\[object/);
+  if (o.out === '') return;
+  if (format === 'json') expectSoundJson(o.out);
+  else expect(o.out).not.toMatch(/NaN|Infinity|undefined|\[object|-\d+(\.\d+)? (B|KiB|MiB|GiB)/);
+  if (format === 'table') for (const line of o.out.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
+}
+
+/** A folder for a test's files, removed by `remove`. */
+export function scratch(): { readonly path: string; file(name: string, content: string | Buffer): string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), 'lla-sim-test-'));
+  return {
+    path,
+    file: (name, content) => {
+      const at = join(path, name);
+      writeFileSync(at, content);
+      return at;
+    },
+    remove: () => rmSync(path, { recursive: true, force: true }),
+  };
+}
+
+/**
+ * A compiled copy of the program without calibrations, so that what it prints does not depend on this checkout's; it
+ * lies under node_modules, where its packages are found.
+ */
+export async function compile(): Promise<{ readonly cli: string; run(args: readonly string[], options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string>; input?: string }): Outcome; remove(): void }> {
+  const cache = join(ROOT, 'node_modules/.cache');
+  mkdirSync(cache, { recursive: true });
+  const home = mkdtempSync(join(cache, 'lla-sim-cli-'));
+  const { globSync } = await import('tinyglobby');
+  await build({
+    entryPoints: globSync(['src/**/*.ts'], { cwd: ROOT, absolute: true }),
+    outdir: join(home, 'dist'), outbase: join(ROOT, 'src'), bundle: false, format: 'esm', platform: 'node', target: 'node20', logLevel: 'error',
+  });
+  cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
+  mkdirSync(join(home, 'calibrations'));
+  if (existsSync(join(ROOT, 'kernels'))) symlinkSync(join(ROOT, 'kernels'), join(home, 'kernels'));
+  const cli = join(home, 'dist/cli.js');
+  return {
+    cli,
+    run: (args, options = {}) => {
+      const r = spawnSync(process.execPath, [...(options.node ?? []), cli, ...args], {
+        cwd: options.cwd ?? home, encoding: 'utf8', timeout: 60_000, input: options.input ?? '', maxBuffer: 2 ** 28,
+        env: { PATH: process.env['PATH'] ?? '', HOME: home, NO_COLOR: '1', ...options.env },
+      });
+      return { code: r.status ?? -1, out: r.stdout, err: r.stderr };
+    },
+    remove: () => rmSync(home, { recursive: true, force: true }),
+  };
+}
+
+export const read = (path: string): string => readFileSync(path, 'utf8');
