@@ -16,6 +16,7 @@ override CHUNK: u32;           // query pairs held in workgroup memory at a time
 override QUERY_ONE: u32;       // CHUNK if LANES is 1, else 1
 override QUERY_MANY: u32;      // 2 CHUNK QUADS if LANES is more, else 1
 
+@group(0) @binding(1) var<storage, read> queries: array<f32>;
 @group(0) @binding(5) var<storage, read> branch: array<Pair>;
 
 var<workgroup> query_one: array<vec2f, QUERY_ONE>;     // [pair]

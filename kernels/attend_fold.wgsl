@@ -28,7 +28,6 @@ struct Params {
   group: u32,         // GROUP again, where a loop over it must not be unrolled
 }
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> queries: array<f32>;
 @group(0) @binding(2) var<storage, read> keys: array<Pair>;
 @group(0) @binding(3) var<storage, read> values: array<Pair>;
 @group(0) @binding(4) var<storage, read_write> partials: array<f32>;

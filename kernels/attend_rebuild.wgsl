@@ -19,6 +19,7 @@ override POSITION_SEQUENCE: u32;    // stride of `positions` over sequences, 0 i
 override POSITION_HEAD: u32;        // stride over KV heads, 0 if they share
 const PAIR_STEP = 4u;
 
+@group(0) @binding(1) var<storage, read> queries: array<f32>;
 @group(0) @binding(5) var<storage, read> weights: array<u32>;
 @group(0) @binding(6) var<storage, read> means: array<f32>;
 @group(0) @binding(7) var<storage, read> positions: array<u32>;

@@ -12,10 +12,11 @@ import { measureCall, obstacle } from './measure.js';
 import { farthest } from './spread.js';
 import type { Clock } from './timing.js';
 
-/** Points whose lower bound (roofline) is longer than this are left out: they would eat the budget of many others. */
+/** Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of many others. */
 const LONGEST_CALL_SECONDS = 3;
+const LONGEST_CALL_SHARE = 0.002;
 /** Real kernels reach some fraction of the roofline; this one is assumed when a point's cost is estimated. */
-const ASSUMED_EFFICIENCY = 0.25;
+const ASSUMED_EFFICIENCY = 0.1;
 /** A point's raw samples take at most this share of the whole budget. */
 const POINT_SHARE = 0.005;
 const SPREAD_FIRST = 10;
@@ -167,6 +168,7 @@ function choose(track: Track, options: CalibrateOptions): number {
 function planTracks(device: Device, calibration: Calibration, options: CalibrateOptions): Track[] {
   const kernels = (options.kernels ?? IMPLEMENTED).filter((k) => IMPLEMENTED.includes(k));
   const resumed = resumable(calibration, options.resumeFrom);
+  const longest = Math.min(LONGEST_CALL_SECONDS, options.budgetSeconds * LONGEST_CALL_SHARE);
   const tracks = new Map<string, Track>();
   const seen = new Set<string>();
   const entries = new Map<KernelName, KernelCalibration>();
@@ -184,7 +186,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
     if (!entry || seen.has(key)) return;
     seen.add(key);
-    const reason = obstacle(device, call) ?? tooLong(call, calibration.ceilings);
+    const reason = obstacle(device, call) ?? tooLong(call, calibration.ceilings, longest);
     if (reason !== null) {
       // Only what a schedule asks for is missed; default shapes that do not fit are no gap.
       if (preferred) entry.gaps.push({ variant: call.variant, shape: { ...call.shape }, reason });
@@ -209,8 +211,8 @@ function resumable(calibration: Calibration, earlier: Calibration | undefined): 
 }
 
 /** Why a call would take too long to be worth measuring, or null. */
-function tooLong(call: KernelCall, ceilings: Calibration['ceilings']): string | null {
+function tooLong(call: KernelCall, ceilings: Calibration['ceilings'], longest: number): string | null {
   const { readBytes, writeBytes, flops } = workOf(call);
   const seconds = Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond) / ASSUMED_EFFICIENCY;
-  return seconds > LONGEST_CALL_SECONDS ? `would take about ${seconds.toPrecision(2)} s a call, more than ${LONGEST_CALL_SECONDS} s` : null;
+  return seconds > longest ? `would take about ${seconds.toPrecision(2)} s a call, more than ${longest.toPrecision(2)} s of this budget` : null;
 }

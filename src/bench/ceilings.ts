@@ -2,6 +2,7 @@
 import type { Buffer, Device } from '../gpu/device.js';
 import { read, u32, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
+import { fill } from './inputs.js';
 import { median } from './timing.js';
 
 const MIB = 2 ** 20;
@@ -50,6 +51,9 @@ export async function measureCeilings(device: Device, submitSeconds: number): Pr
   const other = await device.buffer('stream copy', bytes);
   const rate = (work: number, seconds: number): number => work / Math.max(1e-9, seconds - (device.description.software ? submitSeconds : 0));
   try {
+    // Pages that were never written share one page of zeros, which fits any cache.
+    await fill(device, source, 1);
+    await fill(device, other, 2);
     const copies: number[] = [];
     for (let i = 0; i <= REPEATS; i++) copies.push(await device.copy(source, other, bytes));
     const groups = 4096;

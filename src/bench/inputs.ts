@@ -66,6 +66,9 @@ async function fillWords(device: Device, target: Buffer, mode: keyof typeof MODE
 /** Fills a buffer with NaN, so that an output that a kernel leaves out cannot pass for a result. */
 export const poison = (device: Device, target: Buffer): Promise<void> => fillWords(device, target, 'poison', NAN_WORD, 1);
 
+/** Fills a buffer with f32 operands. */
+export const fill = (device: Device, target: Buffer, seed: number): Promise<void> => fillWords(device, target, 'f32', seed, 1);
+
 /** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
 export type Scalars = (index: number) => number;
 

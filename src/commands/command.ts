@@ -64,7 +64,7 @@ export function parseCommand(name: string, command: Command, argv: readonly stri
     const spec = flag === undefined ? undefined : table[flag];
     if (flag === undefined || !spec) {
       const guess = nearestName(token.name, Object.keys(known));
-      throw new UserError(`unknown option ${show(token.rawName)}`, guess === undefined ? help : `did you mean --${guess}? ${help}`);
+      throw new UserError(`unknown option ${show(token.rawName === '-=' ? argv.find((a) => /^-[^-]*=/.test(a)) : token.rawName)}`, guess === undefined ? help : `did you mean --${guess}? ${help}`);
     }
     if (spec.type === 'boolean') {
       if (token.value !== undefined) throw new UserError(`--${flag} takes no value, not ${show(token.value)}`, `write --${flag} alone`);

@@ -2,10 +2,11 @@
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { ask } from '../plan/ask.js';
 import { hasSolution } from '../plan/plan.js';
-import type { PlanReport } from '../plan/types.js';
+import type { Plan, PlanReport } from '../plan/types.js';
 import { planTable } from '../report/plan-table.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import { choiceFlag, OUTPUT, textFlag, type Args, type Command, type OptionSpec, type OptionTable } from './command.js';
+import { formatDecimalBytes } from '../units.js';
 import { print, type OutputOptions } from './output.js';
 
 export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
@@ -48,7 +49,7 @@ async function run(args: Args): Promise<ExitCode> {
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (!hasSolution(report)) {
     if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
-    throw new UserError(noSolution(report), 'relax a target, take a larger GPU, a shorter context or a higher ratio', EXIT.noSolution);
+    throw new UserError(noSolution(report), report.removed.length > 0 ? 'relax a target, take a larger GPU, a shorter context or a higher ratio' : 'take a larger GPU, more GPUs, a shorter context or a higher ratio', EXIT.noSolution);
   }
   await print(await render(report, format, args.flags['all'] === true, output), output);
   return EXIT.ok;
@@ -107,9 +108,20 @@ function readBounds(pairs: readonly string[], name: string): Record<string, numb
   return bounds;
 }
 
+/** What takes the memory when not one sequence fits. */
+function nothingFits(report: PlanReport): string {
+  const smallest = report.plans.reduce((a, b) => (need(b) < need(a) ? b : a));
+  const { memory } = smallest;
+  const have = `${formatDecimalBytes(report.device.vramBytes)}${memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : ''}`;
+  const parts = [`weights ${formatDecimalBytes(memory.weightsBytes)}`, `codec ${formatDecimalBytes(memory.codecBytes)}`, `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`];
+  return `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens (${parts.join(', ')})`;
+}
+
+const need = ({ memory }: Plan): number => memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;
+
 /** Why no plan is left: nothing fits, or which target removed how many rows. */
 function noSolution(report: PlanReport): string {
-  if (report.removed.length === 0) return `nothing fits: no combination holds one sequence of ${report.contextTokens} tokens in ${report.device.vramBytes} bytes (${report.plans.length} tried)`;
+  if (report.removed.length === 0) return nothingFits(report);
   const byTarget = new Map<string, Set<string>>();
   for (const r of report.removed) byTarget.set(r.target, (byTarget.get(r.target) ?? new Set()).add(r.id));
   const all = new Set(report.removed.map((r) => r.id)).size;

@@ -6,7 +6,7 @@ import { nearestName } from '../nearest.js';
 /** Two figures for the same memory (marketing, driver, a user's rounding) differ by less than this share. */
 const VRAM_TOLERANCE = 0.02;
 
-const PATTERNS = new Map(DEVICES.map((d) => [d.id, new RegExp(d.adapterPattern, 'i')]));
+const PATTERNS = new Map(DEVICES.map((d) => [d.id, new RegExp(`(?<![a-z0-9])(?:${d.adapterPattern})(?![a-z0-9])`, 'i')]));
 
 /** A name reduced to what distinguishes devices: letters and digits, without the maker and the words it puts before everything. */
 function plain(name: string): string {

@@ -61,7 +61,7 @@ async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
   const spec = s.device === undefined ? byMemory(vram as number, notes) : findDevice(s.device);
   const vramBytes = vram ?? (spec as DeviceSpec).vramBytes;
   if (!spec) return { device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null }, spec, loaded: null };
-  const loaded = await findCalibration((description) => deviceOfAdapter(description)?.id === spec.id);
+  const loaded = await findCalibration((description) => deviceOfAdapter(description)?.id === spec.id, notes);
   return { device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
 }
 
@@ -85,7 +85,8 @@ function measuredDevice(s: Scenario, vram: number | null, loaded: LoadedCalibrat
     throw new UserError(`${show(loaded.file)} was measured on a software adapter (${measured.description}) and cannot price ${named.name}`, 'leave --calibration out, or measure on that device with lla-sim calibrate');
   }
   if (named && named.id !== spec?.id) throw new UserError(`${show(loaded.file)} was measured on ${measured.description}, not on ${named.name}`, 'leave --device or --calibration out');
-  const vramBytes = vram ?? spec?.vramBytes ?? measured.memoryBytes;
+  // A software adapter's memory is its host's.
+  const vramBytes = vram ?? spec?.vramBytes ?? measured.memoryBytes ?? (measured.software ? loaded.calibration.host.memoryBytes : null);
   if (vramBytes === null) throw new UserError(`${show(loaded.file)} does not say how much memory ${measured.description} has`, 'add --vram');
   return { device: { id: spec?.id ?? null, name: spec?.name ?? measured.description, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
 }

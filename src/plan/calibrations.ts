@@ -1,5 +1,5 @@
 /** Finding and reading calibration files. */
-import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readSync, readdirSync, statSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { printable, UserError, show } from '../errors.js';
@@ -87,17 +87,45 @@ const HEAD_BYTES = 4096;
  * The calibration of a hardware device whose adapter description matches, or null. Software adapters never match: their
  * times price no GPU. Files are only skimmed; the one that matches is read and checked.
  */
-export async function findCalibration(matches: (adapterDescription: string) => boolean): Promise<LoadedCalibration | null> {
+export async function findCalibration(matches: (adapterDescription: string) => boolean, notes: string[]): Promise<LoadedCalibration | null> {
   for (const path of calibrationFiles()) {
-    let head: string;
+    const description = hardwareOf(path);
+    if (description === null || !matches(description)) continue;
     try {
-      head = readFileSync(path, 'utf8').slice(0, HEAD_BYTES);
-    } catch {
-      continue;
+      return await loadCalibration(path);
+    } catch (error) {
+      // Nobody named this file, so it may not stop the plan; but it may not pass in silence either.
+      if (!(error instanceof UserError)) throw error;
+      notes.push(`left aside: ${error.message}`);
     }
-    if (!head.includes('"lla-sim/calibration"') || /"software":\s*true/.test(head)) continue;
-    const description = /"description":\s*("(?:[^"\\]|\\.)*")/.exec(head)?.[1];
-    if (description !== undefined && matches(JSON.parse(description) as string)) return loadCalibration(path);
   }
   return null;
+}
+
+/** The adapter description of a hardware calibration, from the file's first bytes; null for everything else. */
+function hardwareOf(path: string): string | null {
+  const head = readHead(path);
+  if (!head.includes('"lla-sim/calibration"') || /"software":\s*true/.test(head)) return null;
+  const text = /"description":\s*("(?:[^"\\]|\\.)*")/.exec(head)?.[1];
+  if (text === undefined) return null;
+  try {
+    return JSON.parse(text) as string;
+  } catch {
+    return null;
+  }
+}
+
+function readHead(path: string): string {
+  try {
+    if (!statSync(path).isFile()) return '';
+    const file = openSync(path, 'r');
+    try {
+      const buffer = Buffer.alloc(HEAD_BYTES);
+      return buffer.toString('utf8', 0, readSync(file, buffer, 0, HEAD_BYTES, 0));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return '';
+  }
 }

@@ -27,7 +27,7 @@ export interface Candidates {
 }
 
 /** Codecs with ranks, for which --ranks means something. */
-const LATENT: readonly CodecKind[] = ['lla', 'lla-2d', 'mla-head'];
+export const LATENT_KINDS: readonly CodecKind[] = ['lla', 'lla-2d', 'mla-head'];
 
 /**
  * Lists every combination that the filter allows and that can exist.
@@ -41,7 +41,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
   for (const codec of codecs) {
     const paths = pathsOf(codec, filter.paths);
     if (paths.length === 0) {
-      refused.push({ id: codecLabel(g, codec), reason: `${codec.kind} has no path ${filter.paths?.join(' or ')}; it has ${pathChoices(codec).join(', ')}` });
+      refused.push({ id: codecLabel(g, codec), reason: `it has no path ${filter.paths?.join(' or ')}, but ${pathChoices(codec).join(', ')}` });
       continue;
     }
     for (const choice of paths) {
@@ -52,7 +52,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
   }
   if (candidates.length === 0) {
     const first = refused[0];
-    throw new UserError(first ? `${first.id}: ${first.reason}` : 'no combination of codec, ratio and path is left to plan', 'change --codec, --ratio, --ranks or --path');
+    throw new UserError(first ? `none of the codecs, ratios and paths asked for can be: ${first.id}: ${first.reason}` : 'no combination of codec, ratio and path is left to plan', 'change --codec, --ratio, --ranks or --path');
   }
   return { candidates, refused };
 }
@@ -70,7 +70,7 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
   };
   for (const kind of kinds) {
     const spec = CODECS[kind];
-    if (filter.ranks && LATENT.includes(kind)) {
+    if (filter.ranks && LATENT_KINDS.includes(kind)) {
       for (const ranks of filter.ranks) add({ kind, ...ranks });
       continue;
     }

@@ -6,9 +6,10 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { PrefillKind } from '../cost/memory.js';
 import { GROUP_SIZE, type Storage } from '../schedule/kernels.js';
 import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/settings.js';
-import { METRICS } from '../quality/figure.js';
+import { METRICS, type Metric } from '../quality/figure.js';
+import { isTable, tablesOf } from '../quality/quality.js';
 import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../units.js';
-import { PATH_CHOICES, type CandidateFilter, type PathChoice } from './candidates.js';
+import { LATENT_KINDS, PATH_CHOICES, type CandidateFilter, type PathChoice } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from './types.js';
 
 /** Driver, context and allocator of a serving process on a large GPU: about half a gigabyte. */
@@ -82,10 +83,14 @@ function checkGpus(g: Geometry, gpus: number): void {
 }
 
 function readMinimum([key, value]: [string, number]): MinimumTarget {
-  const [metric = '', table] = key.split('@');
+  const [metric = '', table, ...rest] = key.split('@');
+  if (rest.length > 0 || table === '') throw new UserError(`--min must be METRIC=VALUE or METRIC@TABLE=VALUE, not ${show(key)}`, 'write for example --min gsm8k@isocache=0.75');
   if (!Object.hasOwn(METRICS, metric)) throw new UserError(`--min names an unknown metric ${show(metric)}`, `use one of ${Object.keys(METRICS).join(', ')}`);
   if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || value > 100) throw new UserError(`--min ${metric} must be a number from 0 to 100, not ${show(value)}`, `write for example --min ${metric}=0.75`);
-  return table === undefined ? { metric, value } : { metric, value, table };
+  if (table === undefined) return { metric, value };
+  const tables = tablesOf(metric as Metric);
+  if (!tables.some((t) => isTable(t, table))) throw new UserError(`--min ${metric} names an unknown table ${show(table)}`, tables.length > 0 ? `${metric} is in ${tables.join(', ')}` : `no table has ${metric}`);
+  return { metric, value, table };
 }
 
 function readFilter(s: Scenario, storage: Storage): CandidateFilter {
@@ -99,17 +104,19 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
   };
   const oneOf = <T extends string>(name: 'codec' | 'path', known: readonly T[]): T[] | null =>
     list(name)?.map((w) => {
-      if (!(known as readonly string[]).includes(w)) throw new UserError(`${flag(name)} must be of ${known.join(', ')}, not ${show(w)}`, `write for example ${flag(name)} ${EXAMPLES[name]}`);
+      if (!(known as readonly string[]).includes(w)) throw new UserError(`${flag(name)} must be one of ${known.join(', ')}, not ${show(w)}`, `write for example ${flag(name)} ${EXAMPLES[name]}`);
       return w as T;
     }) ?? null;
   const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);
   if (storage.startsWith('q') && kinds?.includes('kv-quant')) throw new UserError('--cache-type int8 or int4 does not stack on the kv-quant codec, which has its own bits', 'leave --cache-type or kv-quant out');
   const evictions = list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);
   if (s.budget !== undefined) evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
+  const ranks = list('ranks')?.map(readRanks) ?? null;
+  if (ranks && kinds && !kinds.some((k) => LATENT_KINDS.includes(k))) throw new UserError(`--ranks means nothing for ${kinds.join(', ')}`, `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`);
   return {
     kinds: storage.startsWith('q') ? (kinds ?? CODEC_KINDS.filter((k) => k !== 'kv-quant')) : kinds,
     ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
-    ranks: list('ranks')?.map(readRanks) ?? null,
+    ranks,
     paths: oneOf<PathChoice>('path', PATH_CHOICES),
     evictions,
   };

@@ -1,5 +1,6 @@
 /** Which plans meet what was asked, and what removed the others. */
 import { formatMilliseconds, formatTokens } from '../units.js';
+import { isTable } from '../quality/quality.js';
 import type { MinimumTarget, Plan, PlanRequest, Removed } from './types.js';
 
 /** Splits plans into those that meet every target and the reasons why the others do not (all reasons, not just the first). */
@@ -27,7 +28,7 @@ export const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.t
 function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   const reasons: Reason[] = [];
   for (const m of r.targets.minimums) {
-    const figures = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || f.source.toLowerCase().includes(m.table.toLowerCase())));
+    const figures = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || isTable(f.source, m.table)));
     const label = targetLabel(m);
     if (figures.length === 0) {
       reasons.push([label, 'unknown: no published figure for this combination']);

@@ -65,6 +65,12 @@ export function teacherOf(figure: QualityFigure): QualityFigure | null {
   return FIGURES.find((f) => f.isTeacher && f.source === figure.source && f.model === figure.model && f.metric === figure.metric && f.contextTokens === figure.contextTokens) ?? null;
 }
 
+/** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */
+export const isTable = (source: string, wanted: string): boolean => source.toLowerCase().replace(/^table /, '') === wanted.trim().toLowerCase().replace(/^table /, '');
+
+/** Sources that have a metric, in the order of the tables. */
+export const tablesOf = (metric: Metric): string[] => [...new Set(FIGURES.filter((f) => f.metric === metric).map((f) => f.source))];
+
 /** How far back a key can be found. */
 export interface ReliableRetrieval {
   /** Longest measured context up to which every measured cell reaches 0.9; 0 when the shortest already fails. */

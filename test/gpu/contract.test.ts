@@ -45,12 +45,12 @@ const latentShape = (random: Random): Shape => latent(random.whole(1, 3), random
   splits: random.whole(1, 5),
 });
 // A shared latent serves all KV heads (LLA-2D, mla-head).
-const latent = (kvHeads: number, shared: boolean, shape: Shape): Shape => ({ ...shape, kvHeads, latentHeads: shared ? 1 : kvHeads });
+const latent = (kvHeads: number, shared: boolean, shape: Shape): Shape => ({ ...shape, kvHeads, latentHeads: shared ? 1 : kvHeads, macsPerRank: 26 });
 const LATENT_EDGES: Shape[] = [
-  { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 1, rankK: 18, rankV: 30, headDim: 128, splits: 4 },
-  { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 4095, rankK: 96, rankV: 160, headDim: 128, splits: 3 },
-  { sequences: 2, kvHeads: 1, latentHeads: 1, group: 4, context: 700, rankK: 36, rankV: 60, headDim: 64, splits: 2 },
-  { sequences: 1, kvHeads: 1, latentHeads: 1, group: 1, context: 70, rankK: 600, rankV: 600, headDim: 20, splits: 1 },
+  { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 1, rankK: 18, rankV: 30, headDim: 128, macsPerRank: 26, splits: 4 },
+  { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 4095, rankK: 96, rankV: 160, headDim: 128, macsPerRank: 26, splits: 3 },
+  { sequences: 2, kvHeads: 1, latentHeads: 1, group: 4, context: 700, rankK: 36, rankV: 60, headDim: 64, macsPerRank: 26, splits: 2 },
+  { sequences: 1, kvHeads: 1, latentHeads: 1, group: 1, context: 70, rankK: 600, rankV: 600, headDim: 20, macsPerRank: 26, splits: 1 },
 ];
 
 const CONTRACTS: readonly Contract[] = [
@@ -69,6 +69,13 @@ const CONTRACTS: readonly Contract[] = [
     shape: attendShape,
   },
   { kernel: 'attend_rebuild', variants: ['f16', 'f32'], options: (random, s) => ({ scale: sharp((s.rankK as number) * (s.headDim as number)), positions: 2 ** 20, ropeBase: random.pick([1e4, 1e6, 7e7]), positionsOf: random.pick(['all', 'sequence', 'head'] as const) }), edges: LATENT_EDGES, shape: latentShape },
+  {
+    kernel: 'attend_block_absorbed',
+    variants: ['f16'],
+    options: (random, s) => ({ scale: sharp((s.rankK as number) * (s.headDim as number)), firstPosition: random.pick([0, 12_345, 900_000]), ropeBase: random.pick([1e4, 1e6, 7e7]) }),
+    edges: LATENT_EDGES,
+    shape: latentShape,
+  },
   {
     kernel: 'attend_merge',
     variants: ['f32'],

@@ -4,6 +4,7 @@ import { GpuError } from '../errors.js';
 import type { OperationPlan } from '../plan.js';
 import { hashSources, type Element } from '../source.js';
 import { planAttend, planMerge } from './attend.js';
+import { planAttendBlockAbsorbed } from './attend-block-absorbed.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
 import { planAppend, planEmbed, planRmsnorm, planRope, planSample, planSwiglu, type AppendOptions } from './elementwise.js';
 import { planMatmul } from './matmul.js';
@@ -40,6 +41,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   append: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
   attend: (call, o) => planAttend(call, o.scale),
   attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o),
+  attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, { ropeBase: o.ropeBase ?? DEFAULTS.ropeBase, firstPosition: o.firstPosition ?? 0, ...(o.scale === undefined ? {} : { scale: o.scale }) }),
   attend_merge: planMerge,
 };
 
@@ -47,7 +49,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
 export const IMPLEMENTED = Object.keys(PLANNERS) as KernelName[];
 
 /** Sources that a kernel's calls can come to use, whatever the shape and variant. */
-const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul'], rmsnorm: ['rmsnorm', 'add'] };
+const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul'], rmsnorm: ['rmsnorm', 'add'], attend_block_absorbed: ['block_vectors', 'attend_block_absorbed'] };
 
 /**
  * The buffers and steps of a call.

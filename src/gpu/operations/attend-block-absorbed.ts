@@ -1,0 +1,89 @@
+/** Split-KV decode attention with full RoPE straight on latents: kernels/block_vectors.wgsl, then attend_block_absorbed.wgsl. */
+import type { KernelCall } from '../../schedule/kernels.js';
+import { BLOCK_TOKENS, blockBasis, blockPhases } from '../block-basis.js';
+import { capacityOf } from '../cache-layout.js';
+import { requireShape } from '../errors.js';
+import { read, u32, write, type OperationPlan } from '../plan.js';
+import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../shape.js';
+import { foldConstants, foldUniforms, partialsBytes, splitTokens } from './fold.js';
+
+/** Basis vectors of at most this many latent components are in workgroup memory at a time. */
+const MOST_CHUNK = 64;
+/** Threads of a block: each takes four of its tokens. */
+const BLOCK_THREADS = BLOCK_TOKENS / 4;
+/** Bytes of workgroup memory for the basis vectors: leaves room for scores and reductions in 32 KiB. */
+const MOST_BASIS_BYTES = 22 * 1024;
+
+export interface BlockAbsorbedOptions {
+  ropeBase: number;
+  /** Position of the first cached token; the others follow in order. */
+  firstPosition: number;
+  /** Factor of q · k; headDim^-½ unless given. */
+  scale?: number;
+}
+
+/** Buffers: queries (rotated), keys, values, partials, weights, means; tables phases, psi, phi; scratch vectors. */
+export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosition, scale }: BlockAbsorbedOptions): OperationPlan {
+  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'splits');
+  requirePositive(call, s);
+  requireEven(call, s, 'rankK', 'rankV', 'headDim');
+  requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
+  const element = elementOf(call);
+  const heads = s.sequences * s.kvHeads;
+  const rows = s.sequences * s.latentHeads;
+  const capacity = capacityOf(s.context);
+  const shape = { ...s, valueWidth: s.rankV };
+  const basis = blockBasis(ropeBase, s.headDim);
+  const quads = basis.evenQuads + basis.oddQuads;
+  // Two blocks a workgroup where a split has them: their set-up then keeps all threads busy.
+  const blocks = splitTokens(shape, BLOCK_TOKENS) >= 2 * BLOCK_TOKENS ? 2 : 1;
+  const workgroup = blocks * BLOCK_THREADS;
+  const components = s.rankK + 2;
+  const most = Math.min(MOST_CHUNK, Math.floor(MOST_BASIS_BYTES / (16 * quads * blocks)));
+  const chunk = 2 * Math.ceil(components / Math.ceil(components / most) / 2);
+  const pairs = s.headDim / 2;
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: heads * s.group * s.headDim * 4 },
+      { name: 'keys', role: 'stream', content: element, bytes: rows * capacity * (s.rankK / 2) * bytesOfPairs(element) },
+      { name: 'values', role: 'stream', content: element, bytes: rows * capacity * (s.rankV / 2) * bytesOfPairs(element) },
+      { name: 'partials', role: 'output', content: 'f32', bytes: partialsBytes(heads * s.group, shape) },
+      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * (s.rankK / 2) * 4 },
+      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      { name: 'vectors', role: 'scratch', content: 'f32', bytes: heads * s.group * pairs * components * 8 },
+      { name: 'phases', role: 'table', content: 'f32', bytes: Math.ceil(s.context / BLOCK_TOKENS) * pairs * 8, data: () => blockPhases(ropeBase, s.headDim, firstPosition, s.context) },
+      { name: 'psi', role: 'table', content: 'f32', bytes: basis.psi.byteLength, data: () => basis.psi },
+      { name: 'phi', role: 'table', content: 'f32', bytes: basis.phi.byteLength, data: () => basis.phi },
+    ],
+    steps: [
+      {
+        source: 'block_vectors',
+        element,
+        constants: { HEAD_PAIRS: pairs, RANK: s.rankK, GROUP: s.group, KV_HEADS: s.kvHeads },
+        uniforms: [u32(0)],
+        buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
+        workgroups: [pairs, heads * s.group, 1],
+      },
+      {
+        source: 'attend_block_absorbed',
+        element,
+        constants: {
+          ...foldConstants(shape, workgroup, blocks * BLOCK_TOKENS, 1),
+          RANK: s.rankK,
+          HEAD_PAIRS: pairs,
+          EXACT: basis.exact,
+          EVEN: basis.even,
+          ODD: basis.odd,
+          EVEN_QUADS: basis.evenQuads,
+          ODD_QUADS: basis.oddQuads,
+          CHUNK: chunk,
+          BASIS: blocks * chunk * quads,
+        },
+        uniforms: foldUniforms(shape, scale ?? s.headDim ** -0.5, BLOCK_TOKENS),
+        buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('phases', 'psi', 'phi')],
+        workgroups: [s.splits, s.kvHeads, s.sequences],
+      },
+    ],
+    tuning: { workgroup, block: BLOCK_TOKENS, exact: basis.exact, even: basis.even, odd: basis.odd, macsPerRank: basis.macsPerRank },
+  };
+}
