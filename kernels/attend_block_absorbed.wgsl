@@ -9,7 +9,7 @@
 // A thread takes two offsets of either sign, four tokens. Cached tokens stand in order of position, the first at a multiple of
 // BLOCK from the table's start.
 // Bindings: 0 params, 1 vectors (block_vectors.wgsl), 2 keys (latents), 3 values (latents), 4 partials, 5 phases [block][pair]
-// (cos, sin) at the block's centre, 6 psi [pair - EXACT][even quads, odd quads], 7 phi [offset][even quads, odd quads].
+// (cos, sin) at the block's centre, 6 psi [pair][even quads, odd quads], 7 phi [offset][even quads, odd quads].
 // Run: lla-sim bench --kernel attend_block_absorbed
 #element
 #include "attend_fold.wgsl"
@@ -17,15 +17,13 @@
 override RANK: u32;
 override HEAD_PAIRS: u32;
 override EXACT: u32;         // fast pairs taken as they are
-override EVEN: u32;          // even functions for the other pairs, at most 16
-override ODD: u32;
-override EVEN_QUADS: u32;    // ceil((EXACT + EVEN) / 4)
+override EVEN_QUADS: u32;    // of the exact pairs and the even functions together
 override ODD_QUADS: u32;
 override CHUNK: u32;         // latent components whose basis vectors are held at a time, even
-override BASIS: u32;         // TILE / BLOCK * CHUNK * (EVEN_QUADS + ODD_QUADS), the mean's padding included
+override BASIS: u32;         // CHUNK * (EVEN_QUADS + ODD_QUADS), the mean's padding included
 const BLOCK = 256u;
 const HALF = BLOCK / 2u;
-const BLOCK_THREADS = HALF / 2u;   // threads of a block, two offsets each
+const BLOCK_THREADS = HALF / 2u;   // two offsets each: WG; a tile is a block
 const MOST_QUADS = 16u;
 
 @group(0) @binding(1) var<storage, read> vectors: array<vec2f>;
@@ -33,37 +31,27 @@ const MOST_QUADS = 16u;
 @group(0) @binding(6) var<storage, read> psi: array<vec4f>;
 @group(0) @binding(7) var<storage, read> phi: array<vec4f>;
 
-var<workgroup> basis: array<vec4f, BASIS>;   // [block of the tile][component of the chunk][quad]
+var<workgroup> basis: array<vec4f, BASIS>;   // [component of the chunk][quad]
 
-// Basis vectors of one component of one block.
-fn set_up(head: u32, block: u32, x: u32, at: u32) {
-  let psi_quads_even = (EVEN + 3u) / 4u;
-  let psi_quads = psi_quads_even + (ODD + 3u) / 4u;
-  let from_vector = head * HEAD_PAIRS * (RANK + 2u) + x;
-  for (var q = 0u; q < EVEN_QUADS + ODD_QUADS; q++) { basis[at + q] = vec4f(0.0); }
-  for (var m = 0u; m < EXACT; m++) {
-    let ab = vectors[from_vector + m * (RANK + 2u)];
+// One quad of basis vectors of component x: sum over the pairs of A_m psi_m (even quads) or B_m psi_m (odd quads). Pairs that are
+// taken as they are have a one in psi, so a quad of only such pairs sums no others.
+fn basis_quad(head: u32, block: u32, x: u32, quad: u32) -> vec4f {
+  let odd = quad >= EVEN_QUADS;
+  let own = 4u * select(quad, quad - EVEN_QUADS, odd);
+  let end = select(HEAD_PAIRS, own + 4u, own + 4u <= EXACT);
+  var sum = vec4f(0.0);
+  for (var m = min(own, EXACT); m < end; m++) {
+    let ab = vectors[(head * HEAD_PAIRS + m) * (RANK + 2u) + x];
     let turn = phases[block * HEAD_PAIRS + m];
-    basis[at + m / 4u][m % 4u] = turn.x * ab.x + turn.y * ab.y;
-    basis[at + EVEN_QUADS + m / 4u][m % 4u] = turn.x * ab.y - turn.y * ab.x;
+    sum += select(turn.x * ab.x + turn.y * ab.y, turn.x * ab.y - turn.y * ab.x, odd) * psi[m * (EVEN_QUADS + ODD_QUADS) + quad];
   }
-  var even: array<vec4f, 4>;
-  var odd: array<vec4f, 4>;
-  for (var q = 0u; q < 4u; q++) {
-    even[q] = vec4f(0.0);
-    odd[q] = vec4f(0.0);
-  }
-  for (var m = EXACT; m < HEAD_PAIRS; m++) {
-    let ab = vectors[from_vector + m * (RANK + 2u)];
-    let turn = phases[block * HEAD_PAIRS + m];
-    let a = turn.x * ab.x + turn.y * ab.y;
-    let b = turn.x * ab.y - turn.y * ab.x;
-    let row = (m - EXACT) * psi_quads;
-    for (var q = 0u; q < psi_quads_even; q++) { even[q] += a * psi[row + q]; }
-    for (var q = 0u; q < psi_quads - psi_quads_even; q++) { odd[q] += b * psi[row + psi_quads_even + q]; }
-  }
-  for (var j = 0u; j < EVEN; j++) { basis[at + (EXACT + j) / 4u][(EXACT + j) % 4u] = even[j / 4u][j % 4u]; }
-  for (var j = 0u; j < ODD; j++) { basis[at + EVEN_QUADS + (EXACT + j) / 4u][(EXACT + j) % 4u] = odd[j / 4u][j % 4u]; }
+  return sum;
+}
+
+// u(+delta), u(-delta) at two offsets, from their even and odd products.
+fn both_signs(even_f: vec4f, odd_f: vec4f, even_g: vec4f, odd_g: vec4f) -> vec4f {
+  let one = vec4f(1.0);
+  return vec4f(dot(even_f + odd_f, one), dot(even_f - odd_f, one), dot(even_g + odd_g, one), dot(even_g - odd_g, one));
 }
 
 @compute @workgroup_size(WG)
@@ -71,8 +59,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   let place = place_of(group_id, groups);
   let quads = EVEN_QUADS + ODD_QUADS;
   let components = RANK + 1u;   // the last is the mean, whose latent is 1
-  let own_block = l / BLOCK_THREADS;
-  let offset = l % BLOCK_THREADS;
+  let offset = l;
   var f: array<vec4f, MOST_QUADS>;   // functions at this thread's first offset
   var g: array<vec4f, MOST_QUADS>;   // and at its second
   for (var q = 0u; q < quads; q++) {
@@ -83,38 +70,47 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     start_lanes();
     for (var first = place.begin; first < place.end; first += TILE) {
       let count = min(TILE, place.end - first);
-      // Tokens of this thread in the tile: offsets +f, -f, +g, -g from the centre of its block.
-      let centre = own_block * BLOCK + HALF;
-      let tokens = vec4u(centre + offset, centre - 1u - offset, centre + BLOCK_THREADS + offset, centre - 1u - BLOCK_THREADS - offset);
+      // Tokens of this thread in the block: offsets +f, -f, +g, -g from the centre.
+      let tokens = vec4u(HALF + offset, HALF - 1u - offset, HALF + BLOCK_THREADS + offset, HALF - 1u - BLOCK_THREADS - offset);
       var at: vec4u;
       for (var k = 0u; k < 4u; k++) { at[k] = key_index(place.row, first + min(tokens[k], count - 1u), 0u, params.capacity, RANK / 2u); }
       var s = vec4f(0.0);
       for (var x0 = 0u; x0 < components; x0 += CHUNK) {
         workgroupBarrier();
         let staged = min(CHUNK, components - x0);
-        for (var i = l; i < (TILE / BLOCK) * staged; i += WG) {
-          let block = i / staged;
-          if (block * BLOCK < count) { set_up(place.first_head + head0, first / BLOCK + block, x0 + i % staged, (block * CHUNK + i % staged) * quads); }
+        // Components fastest: neighbouring threads read neighbouring vectors and work on the same quad.
+        for (var i = l; i < staged * quads; i += WG) {
+          basis[(i % staged) * quads + i / staged] = basis_quad(place.first_head + head0, first / BLOCK, x0 + i % staged, i / staged);
         }
         workgroupBarrier();
         // Two components share a stored pair; the mean is alone, RANK being even.
         for (var x = x0; x < x0 + staged; x += 2u) {
-          let from_basis = (own_block * CHUNK + x - x0) * quads;
-          var p = vec4f(0.0);   // even sums: component x at f and g, component x + 1 at f and g
-          var r = vec4f(0.0);   // odd sums
+          let from_basis = (x - x0) * quads;
+          var p: array<vec4f, 4>;   // even sums: component x at f and g, component x + 1 at f and g
+          var r: array<vec4f, 4>;   // odd sums
+          for (var k = 0u; k < 4u; k++) {
+            p[k] = vec4f(0.0);
+            r[k] = vec4f(0.0);
+          }
           for (var q = 0u; q < EVEN_QUADS; q++) {
             let v = basis[from_basis + q];
             let w = basis[from_basis + quads + q];
-            p += vec4f(dot(f[q], v), dot(g[q], v), dot(f[q], w), dot(g[q], w));
+            p[0] += f[q] * v;
+            p[1] += g[q] * v;
+            p[2] += f[q] * w;
+            p[3] += g[q] * w;
           }
           for (var q = EVEN_QUADS; q < quads; q++) {
             let v = basis[from_basis + q];
             let w = basis[from_basis + quads + q];
-            r += vec4f(dot(f[q], v), dot(g[q], v), dot(f[q], w), dot(g[q], w));
+            r[0] += f[q] * v;
+            r[1] += g[q] * v;
+            r[2] += f[q] * w;
+            r[3] += g[q] * w;
           }
-          let u = vec4f(p.x + r.x, p.x - r.x, p.y + r.y, p.y - r.y);
+          let u = both_signs(p[0], r[0], p[1], r[1]);
           if (x < RANK) {
-            let t = vec4f(p.z + r.z, p.z - r.z, p.w + r.w, p.w - r.w);
+            let t = both_signs(p[2], r[2], p[3], r[3]);
             let i = (x / 2u) * TILE_TOKENS;
             let c0 = load_pair(keys[at.x + i]);
             let c1 = load_pair(keys[at.y + i]);

@@ -63,7 +63,7 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
       EXIT.noGpu,
     );
   }
-  return { gpu, adapter, description: describe(adapter, options.backend) };
+  return { gpu, adapter, description: describeAdapter(adapter, options.backend) };
 }
 
 async function request(gpu: GPU): Promise<GPUAdapter | null> {
@@ -75,7 +75,8 @@ async function request(gpu: GPU): Promise<GPUAdapter | null> {
   }
 }
 
-function describe(adapter: GPUAdapter, backend: string | undefined): AdapterDescription {
+/** Names an adapter and tells whether it runs on the CPU. */
+export function describeAdapter(adapter: GPUAdapter, backend?: string): AdapterDescription {
   const info = adapter.info;
   const text = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
   return {

@@ -8,8 +8,7 @@ import { rotaryFrequencies } from './rotary.js';
 
 export const BLOCK_TOKENS = 256;
 const HALF = BLOCK_TOKENS / 2;
-/** Most functions of one parity, and quads of both, that the kernel holds in registers. */
-const MOST_FUNCTIONS = 16;
+/** Most quads of functions, of both parities, that the kernel holds in registers. */
 const MOST_QUADS = 16;
 /**
  * Largest error of any pair at any offset. It bounds the score error by √2 times itself relative to ‖q‖·‖k‖ even for a query that is
@@ -27,7 +26,7 @@ export interface BlockBasis {
   oddQuads: number;
   /** [offset][even quads, odd quads]: cos of the exact pairs, even functions; sin of the exact pairs, odd functions. */
   phi: Float32Array<ArrayBuffer>;
-  /** [pair − exact][even functions, odd functions], each padded to quads. */
+  /** [pair][even quads, odd quads]: what each pair takes of each function; one of its own if it is exact. */
   psi: Float32Array<ArrayBuffer>;
   /** Multiply-adds a cached token, query head and latent component, set-up included. */
   macsPerRank: number;
@@ -83,15 +82,22 @@ export function blockBasis(ropeBase: number, headDim: number): BlockBasis {
     const [even, odd] = [factorise(rest, Math.cos), factorise(rest, Math.sin)];
     const [me, mo] = [even.psi.length, odd.psi.length];
     const [evenQuads, oddQuads] = [quads(exact + me), quads(exact + mo)];
-    if (me > MOST_FUNCTIONS || mo > MOST_FUNCTIONS || evenQuads + oddQuads > MOST_QUADS) continue;
-    // Each quad of functions serves ± an offset; per block 4 products turn a pair, and the slow pairs go through Ψ.
-    const macsPerRank = 2 * (evenQuads + oddQuads) + 2 + (4 * theta.length + (theta.length - exact) * 4 * (quads(me) + quads(mo))) / BLOCK_TOKENS;
+    if (evenQuads + oddQuads > MOST_QUADS) continue;
+    // Each quad of functions serves ± an offset. Per block, every quad sums the pairs that it needs: 2 products turn a pair, 4 go to it.
+    const setUp = quadSums(theta.length, exact, evenQuads) + quadSums(theta.length, exact, oddQuads);
+    const macsPerRank = 2 * (evenQuads + oddQuads) + 2 + (6 * setUp) / BLOCK_TOKENS;
     if (best && best.macsPerRank <= macsPerRank) continue;
-    best = { exact, even: me, odd: mo, evenQuads, oddQuads, macsPerRank, largestError: Math.max(even.error, odd.error), phi: phiTable(theta, exact, even, odd, evenQuads, oddQuads), psi: psiTable(even, odd) };
+    best = { exact, even: me, odd: mo, evenQuads, oddQuads, macsPerRank, largestError: Math.max(even.error, odd.error), phi: phiTable(theta, exact, even, odd, evenQuads, oddQuads), psi: psiTable(theta.length, exact, even, odd, evenQuads, oddQuads) };
   }
   if (!best) throw new Error(`no block basis for rotary base ${ropeBase} and head width ${headDim} fits the kernel`);
   cache.set(key, best);
   return best;
+}
+
+/** Pairs summed by all quads of one parity: four by a quad of exact pairs, all that are not exact by the others. */
+function quadSums(pairs: number, exact: number, count: number): number {
+  const plain = Math.floor(exact / 4);
+  return 4 * plain + (pairs - exact) * (count - plain) + (exact % 4);
 }
 
 function phiTable(theta: Float64Array, exact: number, even: Factors, odd: Factors, evenQuads: number, oddQuads: number): Float32Array<ArrayBuffer> {
@@ -109,14 +115,18 @@ function phiTable(theta: Float64Array, exact: number, even: Factors, odd: Factor
   return table;
 }
 
-function psiTable(even: Factors, odd: Factors): Float32Array<ArrayBuffer> {
-  const [evenWidth, oddWidth] = [4 * quads(even.psi.length), 4 * quads(odd.psi.length)];
-  const pairs = even.psi[0]?.length ?? odd.psi[0]?.length ?? 0;
-  const table = new Float32Array(pairs * (evenWidth + oddWidth));
+function psiTable(pairs: number, exact: number, even: Factors, odd: Factors, evenQuads: number, oddQuads: number): Float32Array<ArrayBuffer> {
+  const width = 4 * (evenQuads + oddQuads);
+  const table = new Float32Array(pairs * width);
   for (let m = 0; m < pairs; m++) {
-    const row = table.subarray(m * (evenWidth + oddWidth));
-    even.psi.forEach((v, j) => (row[j] = v[m] as number));
-    odd.psi.forEach((v, j) => (row[evenWidth + j] = v[m] as number));
+    const row = table.subarray(m * width, (m + 1) * width);
+    if (m < exact) {
+      row[m] = 1;
+      row[4 * evenQuads + m] = 1;
+      continue;
+    }
+    even.psi.forEach((v, j) => (row[exact + j] = v[m - exact] as number));
+    odd.psi.forEach((v, j) => (row[4 * evenQuads + exact + j] = v[m - exact] as number));
   }
   return table;
 }

@@ -5,7 +5,7 @@ import { capacityOf } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
 import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../shape.js';
-import { foldConstants, foldUniforms, partialsBytes, splitTokens } from './fold.js';
+import { foldConstants, foldUniforms, partialsBytes } from './fold.js';
 
 /** Basis vectors of at most this many latent components are in workgroup memory at a time. */
 const MOST_CHUNK = 64;
@@ -35,11 +35,8 @@ export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosit
   const shape = { ...s, valueWidth: s.rankV };
   const basis = blockBasis(ropeBase, s.headDim);
   const quads = basis.evenQuads + basis.oddQuads;
-  // Two blocks a workgroup where a split has them: their set-up then keeps all threads busy.
-  const blocks = splitTokens(shape, BLOCK_TOKENS) >= 2 * BLOCK_TOKENS ? 2 : 1;
-  const workgroup = blocks * BLOCK_THREADS;
   const components = s.rankK + 2;
-  const most = Math.min(MOST_CHUNK, Math.floor(MOST_BASIS_BYTES / (16 * quads * blocks)));
+  const most = Math.min(MOST_CHUNK, Math.floor(MOST_BASIS_BYTES / (16 * quads)));
   const chunk = 2 * Math.ceil(components / Math.ceil(components / most) / 2);
   const pairs = s.headDim / 2;
   return {
@@ -68,22 +65,20 @@ export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosit
         source: 'attend_block_absorbed',
         element,
         constants: {
-          ...foldConstants(shape, workgroup, blocks * BLOCK_TOKENS, 1),
+          ...foldConstants(shape, BLOCK_THREADS, BLOCK_TOKENS, 1),
           RANK: s.rankK,
           HEAD_PAIRS: pairs,
           EXACT: basis.exact,
-          EVEN: basis.even,
-          ODD: basis.odd,
           EVEN_QUADS: basis.evenQuads,
           ODD_QUADS: basis.oddQuads,
           CHUNK: chunk,
-          BASIS: blocks * chunk * quads,
+          BASIS: chunk * quads,
         },
         uniforms: foldUniforms(shape, scale ?? s.headDim ** -0.5, BLOCK_TOKENS),
         buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('phases', 'psi', 'phi')],
         workgroups: [s.splits, s.kvHeads, s.sequences],
       },
     ],
-    tuning: { workgroup, block: BLOCK_TOKENS, exact: basis.exact, even: basis.even, odd: basis.odd, macsPerRank: basis.macsPerRank },
+    tuning: { workgroup: BLOCK_THREADS, block: BLOCK_TOKENS, exact: basis.exact, even: basis.even, odd: basis.odd, macsPerRank: basis.macsPerRank },
   };
 }
