@@ -1,0 +1,41 @@
+/** The WGSL loader: what it resolves and what it refuses. */
+import { readdirSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { hashSources, loadSource } from '../../src/gpu/source.js';
+
+const files =
+  (sources: Record<string, string>) =>
+  (file: string): string => {
+    const text = sources[file];
+    if (text === undefined) throw new Error(`no such file ${file}`);
+    return text;
+  };
+
+test('an include is inserted once, and the element line becomes the storage type', () => {
+  const read = files({ 'a.wgsl': '#element\n#include "b.wgsl"\n#include "c.wgsl"\nmain', 'b.wgsl': '#include "c.wgsl"\nb', 'c.wgsl': 'c', 'element_f16.wgsl': 'halves' });
+  expect(loadSource('a', 'f16', read)).toBe('halves\nc\nb\n\nmain');
+});
+
+test('an include cycle is refused', () => {
+  expect(() => loadSource('a', 'f16', files({ 'a.wgsl': '#include "b.wgsl"', 'b.wgsl': '#include "a.wgsl"' }))).toThrow(/cycle a.wgsl -> b.wgsl -> a.wgsl/);
+});
+
+test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{RANK}};'])('an unresolved line is refused: %s', (line) => {
+  expect(() => loadSource('a', 'f16', files({ 'a.wgsl': `fn a() {}\n${line}` }))).toThrow(/unresolved directive/);
+});
+
+test('every kernel on disk resolves in both storage types and says how to run it', () => {
+  for (const file of readdirSync(new URL('../../kernels/', import.meta.url))) {
+    const name = file.replace(/\.wgsl$/, '');
+    for (const element of ['f16', 'f32'] as const) {
+      const source = loadSource(name, element);
+      if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run:/);
+    }
+  }
+});
+
+test('the hash is of the resolved source: it changes with the element and with an include', () => {
+  const of = (element: 'f16' | 'f32'): string => hashSources([{ name: 'attend', element }]);
+  expect(of('f16')).toMatch(/^[0-9a-f]{64}$/);
+  expect(of('f16')).not.toBe(of('f32'));
+});
