@@ -6,7 +6,7 @@
 // pairs are taken as they are, the others through few functions Phi_j(delta) with Psi_j,m (src/gpu/block-basis.ts). Per block and
 // latent component, `basis` holds A_m and sum_m Psi_j,m A_m (even in delta), B_m and sum_m Psi_j,m B_m (odd). Even and odd sums P and Q
 // serve both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
-// A thread takes two offsets of either sign, four tokens. Cached tokens stand in order of position, the first at a multiple of
+// A thread takes OFFSETS offsets of either sign, so that a basis vector that it loads serves as many tokens twice over. Cached tokens stand in order of position, the first at a multiple of
 // BLOCK from the table's start.
 // Bindings: 0 params, 1 vectors (block_vectors.wgsl), 2 keys (latents), 3 values (latents), 4 partials, 5 phases [block][pair]
 // (cos, sin) at the block's centre, 6 psi [pair][even quads, odd quads], 7 phi [offset][even quads, odd quads].
@@ -23,8 +23,10 @@ override CHUNK: u32;         // latent components whose basis vectors are held a
 override BASIS: u32;         // CHUNK * (EVEN_QUADS + ODD_QUADS), the mean's padding included
 const BLOCK = 256u;
 const HALF = BLOCK / 2u;
-const BLOCK_THREADS = HALF / 2u;   // two offsets each: WG; a tile is a block
+const OFFSETS = 4u;                      // of either sign, that a thread takes
+const BLOCK_THREADS = HALF / OFFSETS;    // WG; a tile is a block
 const MOST_QUADS = 16u;
+const MOST_FUNCTIONS = MOST_QUADS * OFFSETS;
 
 @group(0) @binding(1) var<storage, read> vectors: array<vec2f>;
 @group(0) @binding(5) var<storage, read> phases: array<vec2f>;
@@ -33,26 +35,44 @@ const MOST_QUADS = 16u;
 
 var<workgroup> basis: array<vec4f, BASIS>;   // [component of the chunk][quad]
 
-// One quad of basis vectors of component x: sum over the pairs of A_m psi_m (even quads) or B_m psi_m (odd quads). Pairs that are
-// taken as they are have a one in psi, so a quad of only such pairs sums no others.
-fn basis_quad(head: u32, block: u32, x: u32, quad: u32) -> vec4f {
-  let odd = quad >= EVEN_QUADS;
-  let own = 4u * select(quad, quad - EVEN_QUADS, odd);
+// Basis vectors of components x and x + 1 in one even and one odd quad: sums over the pairs of A_m psi_m and of B_m psi_m. Pairs that
+// are taken as they are have a one in psi, so a quad of only such pairs sums no others.
+fn set_up(head: u32, block: u32, x: u32, quad: u32, at: u32) {
+  let quads = EVEN_QUADS + ODD_QUADS;
+  let own = 4u * quad;
   let end = select(HEAD_PAIRS, own + 4u, own + 4u <= EXACT);
-  var sum = vec4f(0.0);
+  var even = array<vec4f, 2>(vec4f(0.0), vec4f(0.0));
+  var odd = array<vec4f, 2>(vec4f(0.0), vec4f(0.0));
   for (var m = min(own, EXACT); m < end; m++) {
-    let ab = vectors[(head * HEAD_PAIRS + m) * (RANK + 2u) + x];
+    let from_vector = (head * HEAD_PAIRS + m) * (RANK + 2u) + x;
     let turn = phases[block * HEAD_PAIRS + m];
-    sum += select(turn.x * ab.x + turn.y * ab.y, turn.x * ab.y - turn.y * ab.x, odd) * psi[m * (EVEN_QUADS + ODD_QUADS) + quad];
+    let first = vectors[from_vector];
+    let second = vectors[from_vector + 1u];
+    // A quad that one parity does not have reads some quad of the other, and is not stored.
+    let even_psi = psi[m * quads + quad];
+    let odd_psi = psi[m * quads + min(EVEN_QUADS + quad, quads - 1u)];
+    even[0] += dot(turn, first) * even_psi;
+    even[1] += dot(turn, second) * even_psi;
+    odd[0] += (turn.x * first.y - turn.y * first.x) * odd_psi;
+    odd[1] += (turn.x * second.y - turn.y * second.x) * odd_psi;
   }
-  return sum;
+  if (quad < EVEN_QUADS) {
+    basis[at + quad] = even[0];
+    basis[at + quads + quad] = even[1];
+  }
+  if (quad < ODD_QUADS) {
+    basis[at + EVEN_QUADS + quad] = odd[0];
+    basis[at + quads + EVEN_QUADS + quad] = odd[1];
+  }
 }
 
-// u(+delta), u(-delta) at two offsets, from their even and odd products.
-fn both_signs(even_f: vec4f, odd_f: vec4f, even_g: vec4f, odd_g: vec4f) -> vec4f {
-  let one = vec4f(1.0);
-  return vec4f(dot(even_f + odd_f, one), dot(even_f - odd_f, one), dot(even_g + odd_g, one), dot(even_g - odd_g, one));
+// u(+delta), u(-delta) from the even and odd products.
+fn both_signs(even: vec4f, odd: vec4f) -> vec2f {
+  return vec2f(dot(even + odd, vec4f(1.0)), dot(even - odd, vec4f(1.0)));
 }
+
+// The tokens of a block at an offset after and before its centre.
+fn tokens_at(offset: u32) -> vec2u { return vec2u(HALF + offset, HALF - 1u - offset); }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
@@ -60,72 +80,77 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   let quads = EVEN_QUADS + ODD_QUADS;
   let components = RANK + 1u;   // the last is the mean, whose latent is 1
   let offset = l;
-  var f: array<vec4f, MOST_QUADS>;   // functions at this thread's first offset
-  var g: array<vec4f, MOST_QUADS>;   // and at its second
-  for (var q = 0u; q < quads; q++) {
-    f[q] = phi[offset * quads + q];
-    g[q] = phi[(offset + BLOCK_THREADS) * quads + q];
+  var f: array<vec4f, MOST_FUNCTIONS>;   // [offset of this thread][quad]: the functions there
+  for (var k = 0u; k < OFFSETS; k++) {
+    for (var q = 0u; q < quads; q++) { f[k * MOST_QUADS + q] = phi[(offset + k * BLOCK_THREADS) * quads + q]; }
   }
   for (var head0 = 0u; head0 < GROUP; head0++) {
     start_lanes();
     for (var first = place.begin; first < place.end; first += TILE) {
       let count = min(TILE, place.end - first);
-      // Tokens of this thread in the block: offsets +f, -f, +g, -g from the centre.
-      let tokens = vec4u(HALF + offset, HALF - 1u - offset, HALF + BLOCK_THREADS + offset, HALF - 1u - BLOCK_THREADS - offset);
-      var at: vec4u;
-      for (var k = 0u; k < 4u; k++) { at[k] = key_index(place.row, first + min(tokens[k], count - 1u), 0u, params.capacity, RANK / 2u); }
-      var s = vec4f(0.0);
+      // Tokens of this thread in the block: each of its offsets, after and before the centre.
+      var at: array<vec2u, OFFSETS>;
+      var s: array<vec2f, OFFSETS>;
+      for (var k = 0u; k < OFFSETS; k++) {
+        let tokens = tokens_at(offset + k * BLOCK_THREADS);
+        at[k].x = key_index(place.row, first + min(tokens.x, count - 1u), 0u, params.capacity, RANK / 2u);
+        at[k].y = key_index(place.row, first + min(tokens.y, count - 1u), 0u, params.capacity, RANK / 2u);
+        s[k] = vec2f(0.0);
+      }
       for (var x0 = 0u; x0 < components; x0 += CHUNK) {
         workgroupBarrier();
         let staged = min(CHUNK, components - x0);
-        // Components fastest: neighbouring threads read neighbouring vectors and work on the same quad.
-        for (var i = l; i < staged * quads; i += WG) {
-          basis[(i % staged) * quads + i / staged] = basis_quad(place.first_head + head0, first / BLOCK, x0 + i % staged, i / staged);
+        // Components fastest: neighbouring threads read neighbouring vectors and work on the same quads.
+        let pairs = (staged + 1u) / 2u;
+        for (var i = l; i < pairs * max(EVEN_QUADS, ODD_QUADS); i += WG) {
+          let x = 2u * (i % pairs);
+          set_up(place.first_head + head0, first / BLOCK, x0 + x, i / pairs, x * quads);
         }
         workgroupBarrier();
         // Two components share a stored pair; the mean is alone, RANK being even.
         for (var x = x0; x < x0 + staged; x += 2u) {
           let from_basis = (x - x0) * quads;
-          var p: array<vec4f, 4>;   // even sums: component x at f and g, component x + 1 at f and g
-          var r: array<vec4f, 4>;   // odd sums
-          for (var k = 0u; k < 4u; k++) {
-            p[k] = vec4f(0.0);
-            r[k] = vec4f(0.0);
+          var even: array<vec4f, 2u * OFFSETS>;   // [offset][component x, component x + 1]
+          var odd: array<vec4f, 2u * OFFSETS>;
+          for (var k = 0u; k < 2u * OFFSETS; k++) {
+            even[k] = vec4f(0.0);
+            odd[k] = vec4f(0.0);
           }
           for (var q = 0u; q < EVEN_QUADS; q++) {
             let v = basis[from_basis + q];
             let w = basis[from_basis + quads + q];
-            p[0] += f[q] * v;
-            p[1] += g[q] * v;
-            p[2] += f[q] * w;
-            p[3] += g[q] * w;
+            for (var k = 0u; k < OFFSETS; k++) {
+              even[2u * k] += f[k * MOST_QUADS + q] * v;
+              even[2u * k + 1u] += f[k * MOST_QUADS + q] * w;
+            }
           }
           for (var q = EVEN_QUADS; q < quads; q++) {
             let v = basis[from_basis + q];
             let w = basis[from_basis + quads + q];
-            r[0] += f[q] * v;
-            r[1] += g[q] * v;
-            r[2] += f[q] * w;
-            r[3] += g[q] * w;
+            for (var k = 0u; k < OFFSETS; k++) {
+              odd[2u * k] += f[k * MOST_QUADS + q] * v;
+              odd[2u * k + 1u] += f[k * MOST_QUADS + q] * w;
+            }
           }
-          let u = both_signs(p[0], r[0], p[1], r[1]);
-          if (x < RANK) {
-            let t = both_signs(p[2], r[2], p[3], r[3]);
-            let i = (x / 2u) * TILE_TOKENS;
-            let c0 = load_pair(keys[at.x + i]);
-            let c1 = load_pair(keys[at.y + i]);
-            let c2 = load_pair(keys[at.z + i]);
-            let c3 = load_pair(keys[at.w + i]);
-            s += u * vec4f(c0.x, c1.x, c2.x, c3.x) + t * vec4f(c0.y, c1.y, c2.y, c3.y);
-          } else {
-            s += u;
+          for (var k = 0u; k < OFFSETS; k++) {
+            let u = both_signs(even[2u * k], odd[2u * k]);
+            if (x < RANK) {
+              let t = both_signs(even[2u * k + 1u], odd[2u * k + 1u]);
+              let after = load_pair(keys[at[k].x + (x / 2u) * TILE_TOKENS]);
+              let before = load_pair(keys[at[k].y + (x / 2u) * TILE_TOKENS]);
+              s[k] += u * vec2f(after.x, before.x) + t * vec2f(after.y, before.y);
+            } else {
+              s[k] += u;
+            }
           }
         }
       }
       // The tile before may still be read in add_values.
       workgroupBarrier();
-      for (var k = 0u; k < 4u; k++) {
-        if (tokens[k] < count) { score[tokens[k]] = params.scale * s[k]; }
+      for (var k = 0u; k < OFFSETS; k++) {
+        let tokens = tokens_at(offset + k * BLOCK_THREADS);
+        if (tokens.x < count) { score[tokens.x] = params.scale * s[k].x; }
+        if (tokens.y < count) { score[tokens.y] = params.scale * s[k].y; }
       }
       fold_tile(l, place, head0, first, count);
     }

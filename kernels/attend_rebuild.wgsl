@@ -11,13 +11,10 @@
 #element
 #include "attend_fold.wgsl"
 #include "rotary.wgsl"
+#include "rebuild_pairs.wgsl"
 
-override RANK_PAIRS: u32;
-override HEAD_PAIRS: u32;
-override RANK_STEP: u32;            // latent pairs staged at a time
 override POSITION_SEQUENCE: u32;    // stride of `positions` over sequences, 0 if they share
 override POSITION_HEAD: u32;        // stride over KV heads, 0 if they share
-const PAIR_STEP = 4u;
 
 @group(0) @binding(1) var<storage, read> queries: array<f32>;
 @group(0) @binding(5) var<storage, read> weights: array<u32>;
@@ -25,24 +22,6 @@ const PAIR_STEP = 4u;
 @group(0) @binding(7) var<storage, read> positions: array<u32>;
 @group(0) @binding(8) var<storage, read> centres: array<vec2f>;
 @group(0) @binding(9) var<storage, read> offsets: array<vec2f>;
-
-// [latent pair][pair m of the step]: (w_m[2i], w_m[2i + 1], w_(m + half)[2i], w_(m + half)[2i + 1])
-var<workgroup> staged: array<vec4f, RANK_STEP * PAIR_STEP>;
-fn turn_at(position: u32, m: u32) -> vec2f {
-  return add_angles(centres[(position / ROTARY_BLOCK) * HEAD_PAIRS + m], offsets[m * ROTARY_BLOCK + position % ROTARY_BLOCK]);
-}
-
-fn stage_weights(l: u32, head_row: u32, m0: u32, r0: u32) {
-  for (var i = l; i < RANK_STEP * PAIR_STEP; i += WG) {
-    let m = m0 + i % PAIR_STEP;
-    let r = r0 + i / PAIR_STEP;
-    var w = vec4f(0.0);
-    if (m < HEAD_PAIRS && r < RANK_PAIRS) {
-      w = vec4f(unpack2x16float(weights[(head_row + m) * RANK_PAIRS + r]), unpack2x16float(weights[(head_row + m + HEAD_PAIRS) * RANK_PAIRS + r]));
-    }
-    staged[i] = w;
-  }
-}
 
 // Adds q . R(position) k of the step's pairs to the scores of this thread's tokens, l and l + WG. The loop over lanes has a bound
 // that compilers cannot see, for the sake of compile time: unrolled 16 times it takes seconds.
@@ -79,30 +58,10 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
       workgroupBarrier();
       for (var i = l; i < TILE * LANES; i += WG) { score[i] = 0.0; }
       for (var m0 = 0u; m0 < HEAD_PAIRS; m0 += PAIR_STEP) {
-        var k: array<vec4f, PAIR_STEP>;
-        for (var p = 0u; p < PAIR_STEP; p++) {
-          let at = head_row + min(m0 + p, HEAD_PAIRS - 1u);
-          let mean = vec2f(means[at], means[at + HEAD_PAIRS]);
-          k[p] = vec4f(mean, mean);
-        }
-        for (var r0 = 0u; r0 < RANK_PAIRS; r0 += RANK_STEP) {
-          workgroupBarrier();
-          stage_weights(l, head_row, m0, r0);
-          workgroupBarrier();
-          for (var r = 0u; r < min(RANK_STEP, RANK_PAIRS - r0); r++) {
-            let c = load_pair(keys[key_a + (r0 + r) * TILE_TOKENS]);
-            let d = load_pair(keys[key_b + (r0 + r) * TILE_TOKENS]);
-            for (var p = 0u; p < PAIR_STEP; p++) {
-              let w = staged[r * PAIR_STEP + p];
-              k[p] += vec4f(dot(w.xy, c), dot(w.zw, c), dot(w.xy, d), dot(w.zw, d));
-            }
-          }
-        }
+        var k = rebuild_pairs(l, head_row, m0, key_a, key_b);
         for (var p = 0u; p < PAIR_STEP; p++) {
           let m = min(m0 + p, HEAD_PAIRS - 1u);
-          let a = turn_at(position_a, m);
-          let b = turn_at(position_b, m);
-          k[p] = select(vec4f(0.0), vec4f(k[p].x * a.x - k[p].y * a.y, k[p].x * a.y + k[p].y * a.x, k[p].z * b.x - k[p].w * b.y, k[p].z * b.y + k[p].w * b.x), m0 + p < HEAD_PAIRS);
+          k[p] = select(vec4f(0.0), rotate_pair(k[p], turn_at(position_a, m), turn_at(position_b, m)), m0 + p < HEAD_PAIRS);
         }
         add_scores(l, place, head0, m0, k);
       }

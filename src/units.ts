@@ -110,5 +110,5 @@ export function formatCount(value: number): string {
   return value < 10_000 ? formatNumber(value) : scaled(value, 1000, ['', 'k', 'M', 'G', 'T']).replace(' ', '');
 }
 
-/** Milliseconds with three significant digits. */
-export const formatMilliseconds = (seconds: number): string => formatNumber(seconds * 1e3);
+/** Milliseconds with three significant digits; from ten seconds on, seconds with their unit. */
+export const formatMilliseconds = (seconds: number): string => (seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3));

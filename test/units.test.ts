@@ -121,7 +121,7 @@ describe('values inside messages', () => {
       fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('a\nb', '\u001b[31m', '\u202egnp', 'x'.repeat(5000)), fc.dictionary(fc.string(), fc.string(), { maxKeys: 3 }), fc.double()), (value) => {
         const text = show(value);
         expect(text.length).toBeLessThanOrEqual(80);
-        // eslint-disable-next-line no-control-regex
+         
         expect(text).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/);
       }),
     );

@@ -1,5 +1,6 @@
 /** Shapes worth measuring when nobody says which: the published models, codecs and ranks over contexts and batches. */
 import type { KernelCall, Shape } from '../schedule/kernels.js';
+import { blockPlan } from '../schedule/block-absorbed.js';
 import { splitCount } from '../schedule/schedule.js';
 
 const CONTEXTS = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] as const;
@@ -9,6 +10,8 @@ export const RANKS = [[288, 480], [240, 400], [192, 320], [144, 240], [120, 200]
 /** KV heads, group and head width of the published models: Ouro, Nanbeige, Recurrent-Llama, Huginn (few of its 55 heads). */
 const HEADS = [{ kvHeads: 16, group: 1, headDim: 128 }, { kvHeads: 8, group: 6, headDim: 128 }, { kvHeads: 8, group: 4, headDim: 64 }, { kvHeads: 11, group: 1, headDim: 96 }] as const;
 const ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256] as const;
+/** Rotary base of Ouro. */
+const ROPE_BASE = 1e6;
 /** Splits that fill the target of the schedule, and none. */
 const splitsOf = (context: number, rows: number, target: number): number[] => [...new Set([1, splitCount(context, rows, target)])];
 
@@ -24,12 +27,28 @@ function attention(target: number): KernelCall[] {
             if (group === 1) calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: rankK, valueWidth: rankV, branchWidth: 64, branchHeads: 1 } });
             const latent = { ...common, latentHeads: kvHeads, rankK, rankV, headDim };
             calls.push({ kernel: 'attend_rebuild', variant: 'f16', shape: latent });
+            calls.push({ kernel: 'attend_block_absorbed', variant: 'f16', shape: { ...latent, macsPerRank: blockPlan(ROPE_BASE, headDim).macsPerRank } });
           }
         }
       }
     }
   }
   return calls;
+}
+
+function rebuilding(): KernelCall[] {
+  return CONTEXTS.flatMap((context) =>
+    RANKS.flatMap(([rankK, rankV]) =>
+      SEQUENCES.flatMap((sequences) => {
+        const common = { sequences, kvHeads: 16, latentHeads: 16, context, headDim: 128 };
+        const calls: KernelCall[] = [
+          { kernel: 'rebuild', variant: 'rope', shape: { ...common, rank: rankK } },
+          { kernel: 'rebuild', variant: 'plain', shape: { ...common, rank: rankV } },
+        ];
+        return calls;
+      }),
+    ),
+  );
 }
 
 function products(): KernelCall[] {
@@ -59,4 +78,4 @@ function small(): KernelCall[] {
 const TARGET_WORKGROUPS = 528;
 
 /** All default candidates. */
-export const defaultCalls = (targetWorkgroups = TARGET_WORKGROUPS): KernelCall[] => [...attention(targetWorkgroups), ...products(), ...small()];
+export const defaultCalls = (targetWorkgroups = TARGET_WORKGROUPS): KernelCall[] => [...attention(targetWorkgroups), ...rebuilding(), ...products(), ...small()];

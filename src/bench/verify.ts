@@ -8,8 +8,8 @@ import { halfValue } from '../gpu/half.js';
 import { bufferOf, type OperationPlan } from '../gpu/plan.js';
 import { DEFAULTS, type OperationOptions } from '../gpu/operations/index.js';
 import { workOf, type KernelCall, type Shape } from '../schedule/kernels.js';
-import { mix, type Operands, type Scalars } from './inputs.js';
-import { attendLatentRow, attendRow, mergedRow } from './reference/attention.js';
+import { keyRow, mix, valueRow, type Operands, type Scalars } from './inputs.js';
+import { attendLatentRow, attendRow, mergedRow, rebuiltRow } from './reference/attention.js';
 import { appendedTile, embedRow, matmulRow, ropeRow, rmsnormRow, sampleRow, swigluRow } from './reference/pointwise.js';
 
 /** Multiply-adds that the reference may spend on one check: a few tenths of a second. */
@@ -79,6 +79,18 @@ const CHECKERS: Partial<Record<KernelCall['kernel'], Checker>> = {
   },
   attend_rebuild: latent,
   attend_block_absorbed: latent,
+  rebuild: {
+    outputs: ['rows'],
+    rows: (shape) => dim(shape, 'sequences') * dim(shape, 'kvHeads') * dim(shape, 'context'),
+    row: (s, index) => {
+      const { shape, variant } = s.call;
+      const [context, headDim] = [dim(shape, 'context'), dim(shape, 'headDim')];
+      const [row, token] = [Math.floor(index / context), index % context];
+      const stored = (variant === 'rope' ? keyRow : valueRow)(s.output('rows'), capacityOf(context), headDim);
+      const position = variant === 'rope' ? s.input('positions')(token) : null;
+      return { expected: rebuiltRow(shape, s.options.ropeBase ?? DEFAULTS.ropeBase, s.input, row, token, position), actual: (i) => stored(row, token, i) };
+    },
+  },
   attend_merge: plain('output', widthOf, (s, row) => mergedRow(s.input('partials'), row, dim(s.call.shape, 'splits'), widthOf(s.call.shape))),
   matmul: {
     outputs: ['y'],

@@ -1,7 +1,7 @@
 /** Which tokens stay in the cache. */
 import type { CacheLayout } from '../codecs/layout.js';
 import { UserError, show } from '../errors.js';
-import { MAX_TOKENS, parseTokens } from '../units.js';
+import { formatTokens, MAX_TOKENS, parseTokens } from '../units.js';
 
 export type Eviction =
   /** StreamingLLM: the first `sinkTokens` and the last `windowTokens`, positions re-indexed inside the cache. */
@@ -46,8 +46,8 @@ export function parseEviction(text: string, subject: string): Eviction | null {
 /** `streaming:4+256`, `h2o:128+132`, `budget:1024`, `none`. */
 export function evictionLabel(eviction: Eviction | null): string {
   if (!eviction) return 'none';
-  if (eviction.policy === 'streaming') return `streaming:${eviction.sinkTokens}+${eviction.windowTokens}`;
-  if (eviction.policy === 'h2o') return `h2o:${eviction.heavyTokens}+${eviction.recentTokens}`;
-  return `budget:${eviction.budgetTokens}`;
+  if (eviction.policy === 'streaming') return `streaming:${formatTokens(eviction.sinkTokens)}+${formatTokens(eviction.windowTokens)}`;
+  if (eviction.policy === 'h2o') return `h2o:${formatTokens(eviction.heavyTokens)}+${formatTokens(eviction.recentTokens)}`;
+  return `budget:${formatTokens(eviction.budgetTokens)}`;
 }
 

@@ -83,9 +83,9 @@ export function blockBasis(ropeBase: number, headDim: number): BlockBasis {
     const [me, mo] = [even.psi.length, odd.psi.length];
     const [evenQuads, oddQuads] = [quads(exact + me), quads(exact + mo)];
     if (evenQuads + oddQuads > MOST_QUADS) continue;
-    // Each quad of functions serves ± an offset. Per block, every quad sums the pairs that it needs: 2 products turn a pair, 4 go to it.
-    const setUp = quadSums(theta.length, exact, evenQuads) + quadSums(theta.length, exact, oddQuads);
-    const macsPerRank = 2 * (evenQuads + oddQuads) + 2 + (6 * setUp) / BLOCK_TOKENS;
+    // Each quad of functions serves ± an offset. Per block every pair of quads, even and odd, sums the pairs that it needs: 4 products
+    // turn a pair, 8 go to the sums.
+    const macsPerRank = 2 * (evenQuads + oddQuads) + 2 + (12 * quadSums(theta.length, exact, Math.max(evenQuads, oddQuads))) / BLOCK_TOKENS;
     if (best && best.macsPerRank <= macsPerRank) continue;
     best = { exact, even: me, odd: mo, evenQuads, oddQuads, macsPerRank, largestError: Math.max(even.error, odd.error), phi: phiTable(theta, exact, even, odd, evenQuads, oddQuads), psi: psiTable(theta.length, exact, even, odd, evenQuads, oddQuads) };
   }
@@ -94,7 +94,7 @@ export function blockBasis(ropeBase: number, headDim: number): BlockBasis {
   return best;
 }
 
-/** Pairs summed by all quads of one parity: four by a quad of exact pairs, all that are not exact by the others. */
+/** Pairs summed by `count` quads: four by a quad of exact pairs, all that are not exact by the others. */
 function quadSums(pairs: number, exact: number, count: number): number {
   const plain = Math.floor(exact / 4);
   return 4 * plain + (pairs - exact) * (count - plain) + (exact % 4);

@@ -55,7 +55,7 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    throw new UserError(`calibration ${show(path)} is not a lla-sim calibration of this version: ${issue?.path.join('.') || 'file'}: ${issue?.message}`, 'measure again with lla-sim calibrate');
+    throw new UserError(`calibration ${show(path)} is not a lla-sim calibration of this version: ${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`, 'measure again with lla-sim calibrate');
   }
   return { file: displayPath(path), calibration: parsed.data };
 }

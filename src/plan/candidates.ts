@@ -6,7 +6,6 @@ import { exactRatio, ratioLabel } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
 import { evictionLabel, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { Storage } from '../schedule/kernels.js';
 import type { Candidate } from './types.js';
 
 /** A path as a user names it: `materialised` is the reconstruct path that writes K and V out. */
@@ -97,11 +96,11 @@ function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice
 }
 
 /** `lla-4x/reconstruct`, `lla-4x@int8/absorbed/streaming:4+256`: unique within a report. */
-export function candidateId(g: Geometry, c: Candidate, storage: Storage): string {
+export function candidateId(g: Geometry, c: Candidate, cacheType: string): string {
   const spec = CODECS[c.codec.kind];
   const published = spec.publishedRatios(g).some((r) => sameRanks(spec.fromRatio(g, r), c.codec));
   const ranks = c.codec.rankK !== undefined && !published ? `(${c.codec.rankK},${c.codec.rankV})` : '';
-  const type = storage === 'f16' || c.codec.kind === 'kv-quant' ? '' : `@${storage}`;
+  const type = cacheType === 'f16' || cacheType === 'bf16' || c.codec.kind === 'kv-quant' ? '' : `@${cacheType}`;
   const parts = [`${codecLabel(g, c.codec)}${ranks}${type}`, c.materialised ? `${c.path}-materialised` : c.path];
   if (c.eviction) parts.push(evictionLabel(c.eviction));
   return parts.join('/');

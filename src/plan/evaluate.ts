@@ -46,7 +46,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
   const decode = decodeFigures(r, c, fits ? batch : 0);
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {
-    id: candidateId(g, candidate, r.choice.storage),
+    id: candidateId(g, candidate, r.cacheType),
     codec: {
       kind: codec.kind,
       label: codecLabel(g, codec),
@@ -57,7 +57,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
       modelRatio: fullScalars(g) / scalarsPerToken(layoutOf(g, codec, candidate.path === 'fast' ? 'reconstruct' : candidate.path, r.choice, { width: 0, perHead: false })),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
-    cacheType: codec.kind === 'kv-quant' ? `int${codec.bits}` : r.choice.storage,
+    cacheType: codec.kind === 'kv-quant' ? `int${codec.bits}` : r.cacheType,
     path: candidate.path,
     variant: candidate.path === 'reconstruct' ? (candidate.materialised ? 'materialised' : 'fused') : null,
     eviction: candidate.eviction,

@@ -27,7 +27,7 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
     device: { ...r.device, pricing: r.pricer?.source ?? 'none' },
     contextTokens: r.contextTokens,
     settings: {
-      cacheType: r.choice.storage, groupSize: r.choice.groupSize, utilization: r.utilization, reserveBytes: r.reserveBytes, pageTokens: r.pageTokens,
+      cacheType: r.cacheType, groupSize: r.choice.groupSize, utilization: r.utilization, reserveBytes: r.reserveBytes, pageTokens: r.pageTokens,
       gpus: r.gpus, prefill: r.prefill, batch: r.batch, usdPerHour: r.usdPerHour, targets: r.targets,
     },
     plans,

@@ -21,7 +21,7 @@ const DEFAULT_ROPE_DIM = 64;
 const STORAGE: Record<string, Storage> = { f16: 'f16', bf16: 'f16', f32: 'f32', int8: 'q8', int4: 'q4' };
 
 /** The part of a request that the scenario alone decides. */
-export type Question = Pick<PlanRequest, 'contextTokens' | 'choice' | 'branch' | 'utilization' | 'reserveBytes' | 'pageTokens' | 'prefill' | 'batch' | 'gpus' | 'targets' | 'usdPerHour' | 'targetWorkgroups'> & {
+export type Question = Pick<PlanRequest, 'contextTokens' | 'cacheType' | 'choice' | 'branch' | 'utilization' | 'reserveBytes' | 'pageTokens' | 'prefill' | 'batch' | 'gpus' | 'targets' | 'usdPerHour' | 'targetWorkgroups'> & {
   readonly filter: CandidateFilter;
 };
 
@@ -41,13 +41,15 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
     if (!allowed.includes(value)) throw new UserError(`${flag(name)} must be one of ${allowed.join(', ')}, not ${show(value)}`, `write for example ${flag(name)} ${allowed[0]}`);
     return value;
   };
-  const storage = STORAGE[choices('cacheType', 'f16')] as Storage;
+  const cacheType = choices('cacheType', 'f16');
+  const storage = STORAGE[cacheType] as Storage;
   const gpus = number('gpus', { min: 1, max: 1024, whole: true }, 1);
   checkGpus(g, gpus);
   const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, 32);
   if (pageTokens % 32 !== 0) throw new UserError(`--page-tokens must be a multiple of 32 (a tile of the cache), not ${pageTokens}`, 'use 32, 64, 128 or 256');
   return {
     contextTokens: s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context')),
+    cacheType,
     choice: { storage, groupSize: number('groupSize', { min: 8, max: 4096, whole: true }, GROUP_SIZE) },
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
     utilization: number('utilization', { min: 0.1, max: 1 }, 1),

@@ -54,6 +54,8 @@ export interface PlanRequest {
   readonly imported: boolean;
   readonly contextTokens: number;
   readonly candidates: readonly Candidate[];
+  /** Element type of the cache as the user named it: f16, bf16, f32, int8, int4. */
+  readonly cacheType: string;
   readonly choice: StorageChoice;
   readonly branch: Branch;
   readonly utilization: number;

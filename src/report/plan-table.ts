@@ -128,7 +128,7 @@ function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const metric = shownMetric(r);
   const about = r.contradictions.filter((c) => c.id.startsWith(metric) && shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')));
   for (const c of about) notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
-  if (r.contradictions.length > about.length) notes.push(`the published figures contradict each other in ${r.contradictions.length} places in all: --format json lists them`);
+  if (r.contradictions.length > about.length) notes.push(`the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'} in all: --format json lists them`);
   return notes;
 }
 

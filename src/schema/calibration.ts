@@ -44,26 +44,26 @@ export const predictorSchema = z.object({
   /** Which physical terms enter the mean, as indices into the kernel's term list. */
   termIndices: z.array(z.int().nonnegative()),
   /** Non-negative coefficient of each of those terms, seconds per unit of the term. */
-  theta: z.array(finite.refine((x) => x >= 0, 'must not be negative')),
+  theta: z.array(within(0, 1e3)),
   /** Shape fields that vary in the samples: the axes of the Gaussian process, each in log2(1 + value). */
   axes: z.array(z.string()),
-  lengthScales: z.array(positive),
-  signalVariance: positive,
-  noiseVariance: positive,
+  lengthScales: z.array(within(1e-6, 1e6)),
+  signalVariance: within(1e-18, 1e4),
+  noiseVariance: within(1e-18, 1e4),
   /** Version of the physical terms and of the model (predictor.ts): under another one the coefficients mean nothing. */
   modelVersion: z.int(),
   /** Median of the log residuals, on which the process is centred. */
-  offset: finite,
+  offset: within(-50, 50),
   /** Conformal quantiles (90 %) over leave-one-out residuals: absolute, and relative to the posterior deviation. */
-  quantileAbsolute: finite,
-  quantileNormalised: finite,
+  quantileAbsolute: within(0, 50),
+  quantileNormalised: within(0, 1e6),
   /** Widening of the half-width per octave outside the measured range, in log units. */
-  kappaPerOctave: finite,
+  kappaPerOctave: within(0, 50),
   /** Median absolute leave-one-out error, as a fraction. */
-  looMedianError: finite,
-  looP90Error: finite,
+  looMedianError: within(0, 1e12),
+  looP90Error: within(0, 1e12),
   /** Share of leave-one-out residuals inside their 90 % interval. */
-  looCoverage: finite,
+  looCoverage: within(0, 1),
   /** SHA-256 over the samples that this was fitted to. */
   samplesDigest: z.string(),
 });

@@ -83,6 +83,29 @@ export function attendLatentRow(shape: Shape, scale: number, ropeBase: number, i
   return weightedSum(scores, rankV, (t, i) => value(row, t, i));
 }
 
+/**
+ * The rebuilt row of one token: W c + mu, rotated half-split by `position`, or as it is where that is null.
+ * @param row KV head, counted over all sequences
+ */
+export function rebuiltRow(shape: Shape, ropeBase: number, input: (name: string) => Scalars, row: number, token: number, position: number | null): number[] {
+  const { kvHeads, latentHeads, context, rank, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'context' | 'rank' | 'headDim', number>;
+  const latentRow = latentHeads === 1 ? Math.floor(row / kvHeads) : row;
+  const key = keyRow(input('keys'), capacityOf(context), rank);
+  const head = (row % kvHeads) * headDim;
+  const x = Array.from({ length: headDim }, (_, i) => {
+    let sum = input('means')(head + i);
+    for (let r = 0; r < rank; r++) sum += input('weights')((head + i) * rank + r) * key(latentRow, token, r);
+    return sum;
+  });
+  if (position === null) return x;
+  const half = headDim / 2;
+  const theta = rotaryFrequencies(ropeBase, headDim);
+  return x.map((value, i) => {
+    const angle = position * (theta[i % half] as number);
+    return i < half ? value * Math.cos(angle) - (x[i + half] as number) * Math.sin(angle) : value * Math.cos(angle) + (x[i - half] as number) * Math.sin(angle);
+  });
+}
+
 /** Folds split partials [o, m, l] (m to base 2) of one row into its output. */
 export function mergedRow(partial: Scalars, row: number, splits: number, width: number): number[] {
   const at = (split: number, i: number): number => partial((row * splits + split) * (width + 2) + i);

@@ -10,7 +10,7 @@ import { foldConstants, foldUniforms, partialsBytes } from './fold.js';
 /** Basis vectors of at most this many latent components are in workgroup memory at a time. */
 const MOST_CHUNK = 64;
 /** Threads of a block: each takes four of its tokens. */
-const BLOCK_THREADS = BLOCK_TOKENS / 4;
+const BLOCK_THREADS = BLOCK_TOKENS / 8;
 /** Bytes of workgroup memory for the basis vectors: leaves room for scores and reductions in 32 KiB. */
 const MOST_BASIS_BYTES = 22 * 1024;
 

@@ -8,7 +8,7 @@ import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } fro
 import { foldConstants, foldUniforms, lanesOf, partialsBytes, workgroupFor } from './fold.js';
 
 /** Latent pairs staged in workgroup memory at a time: 4 pairs of rows of them are 16 KiB. */
-const MOST_RANK_STEP = 256;
+export const MOST_RANK_STEP = 256;
 
 /** Which positions each cached token has: all rows alike, or a list a sequence, or one a sequence and KV head (H2O). */
 export type PositionsOf = 'all' | 'sequence' | 'head';

@@ -8,6 +8,7 @@ import { planAttendBlockAbsorbed } from './attend-block-absorbed.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
 import { planAppend, planEmbed, planRmsnorm, planRope, planSample, planSwiglu, type AppendOptions } from './elementwise.js';
 import { planMatmul } from './matmul.js';
+import { planRebuild } from './rebuild.js';
 
 /** What a call's shape does not say, with the values that a benchmark takes. */
 export interface OperationOptions extends AttendRebuildOptions {
@@ -43,6 +44,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o),
   attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, { ropeBase: o.ropeBase ?? DEFAULTS.ropeBase, firstPosition: o.firstPosition ?? 0, ...(o.scale === undefined ? {} : { scale: o.scale }) }),
   attend_merge: planMerge,
+  rebuild: (call, o) => planRebuild(call, rotaryOf(call, o)),
 };
 
 /** Kernels that have an implementation. */

@@ -1,0 +1,186 @@
+/** The program as a process: what only a run from the outside shows. Compiled from the sources, without calibrations. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { compile, expectBadInput, expectSound, expectSoundJson, ROOT, scratch } from './program.js';
+
+let program: Awaited<ReturnType<typeof compile>>;
+const files = scratch();
+beforeAll(async () => {
+  program = await compile();
+}, 60_000);
+afterAll(() => {
+  program.remove();
+  files.remove();
+});
+/** Some number; the exact one is another test's. */
+const NUMBER = expect.any(Number) as unknown as number;
+const run = (...args: string[]) => program.run(args);
+
+/** Preloaded: records every native module that is loaded, and every package. */
+const SPY = `
+const { writeFileSync, appendFileSync } = require('node:fs');
+const Module = require('node:module');
+const log = process.env.SPY_LOG;
+writeFileSync(log, '');
+const dlopen = process.dlopen;
+process.dlopen = function (module, file, ...rest) { appendFileSync(log, 'native ' + file + '\\n'); return dlopen.call(this, module, file, ...rest); };
+process.on('exit', () => { for (const k of Object.keys(Module._cache)) appendFileSync(log, 'cjs ' + k + '\\n'); });
+`;
+const HOOKS = `
+import { register } from 'node:module';
+register('data:text/javascript,' + encodeURIComponent(\`
+import { appendFileSync } from 'node:fs';
+export async function load(url, context, next) { appendFileSync(\${JSON.stringify(process.env.SPY_LOG)}, 'esm ' + url + '\\\\n'); return next(url, context); }
+\`), import.meta.url);
+`;
+function loadedBy(...args: string[]): string[] {
+  const log = join(files.path, 'loaded.log');
+  const spy = files.file('spy.cjs', SPY);
+  const hooks = files.file('hooks.mjs', HOOKS);
+  const o = program.run(args, { node: ['--require', spy, '--import', hooks], env: { SPY_LOG: log } });
+  expect(o.code, o.err).toBe(0);
+  return readFileSync(log, 'utf8').split('\n').filter(Boolean);
+}
+
+describe('what plan loads', () => {
+  it('no native module, no Dawn, nothing of the GPU side', () => {
+    const loaded = loadedBy('plan', '--device', 'h200', '--codec', 'full,lla', '--format', 'json');
+    expect(loaded.some((l) => l.includes('/plan/plan.js'))).toBe(true); // the spy sees modules
+    expect(loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node'))).toEqual([]);
+    expect(loaded.filter((l) => /node_modules\/(?!\.cache\/)(webgpu|yargs|canvas|@napi-rs)\//.test(l))).toEqual([]);
+    expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
+  });
+  it('not even with every format, a scenario, a model file and kernel times', () => {
+    const config = files.file('config.json', JSON.stringify({ model_type: 'ouro', num_hidden_layers: 4, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64, hidden_size: 256, intermediate_size: 700, vocab_size: 1000, max_position_embeddings: 4096 }));
+    const csv = files.file('t.csv', 'kernel,variant,groups,m,k,n,seconds\nmatmul,f16,1,1,2048,6144,2e-5\n');
+    const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
+    const loaded = loadedBy('plan', scenario, '--model', config, '--import', csv, '--format', 'markdown');
+    expect(loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node') || /dist\/(gpu|bench)\//.test(l))).toEqual([]);
+  });
+  it('the spy does see a native module', () => {
+    const log = join(files.path, 'control.log');
+    execFileSync(process.execPath, ['--require', files.file('spy.cjs', SPY), '-e', `try { process.dlopen({ exports: {} }, '/nonexistent.node') } catch {}`], { env: { ...process.env, SPY_LOG: log } });
+    expect(readFileSync(log, 'utf8')).toContain('native /nonexistent.node');
+  });
+});
+
+describe('streams and exit codes', () => {
+  it('0: the result on stdout, nothing on stderr', () => {
+    const o = run('plan', '--vram', '141GB', '--ctx', '4096');
+    expectSound(o, 'table');
+    expect([o.code, o.err]).toEqual([0, '']);
+    expect(o.out).toContain('ouro-1.4b');
+  });
+  it('0: JSON, as in design.md', () => {
+    const o = run('plan', '--vram', '141GB', '--format', 'json');
+    const report = expectSoundJson(o.out) as Record<string, unknown> & { plans: Record<string, Record<string, unknown>>[] };
+    expect(Object.keys(report).slice(0, 2)).toEqual(['schema', 'schemaVersion']);
+    expect(report).toMatchObject({ schema: 'lla-sim/plan', schemaVersion: 1, model: { name: 'ouro-1.4b', layers: 24, loops: 4, heads: 16, kvHeads: 16, headDim: 128 }, device: { vramBytes: 141e9 }, contextTokens: 4096 });
+    const p = report.plans.find((x) => (x['id'] as unknown) === 'lla-4x/reconstruct') as Record<string, unknown>;
+    expect(p).toMatchObject({
+      codec: { kind: 'lla', rankK: 96, rankV: 160, ratio: 4 }, path: 'reconstruct', variant: 'fused', eviction: null, limitedBy: 'kv-cache',
+      memory: { weightsBytes: 2_869_305_346, codecBytes: NUMBER, reservedBytes: NUMBER, workspaceBytes: NUMBER, kvBytesPerToken: 196_608, kvBytesPerSequence: 805_306_368, inFlightBytesPerSequence: 393_216, kvBytesAt1M: 206_158_430_208, prefillPeakBytes: NUMBER },
+      maxBatch: { exact: NUMBER, onGrid: 128 },
+      decode: { batch: (p['maxBatch'] as { exact: number }).exact, secondsPerStep: { estimate: NUMBER, low: NUMBER, high: NUMBER }, tokensPerSecond: { estimate: NUMBER, low: NUMBER, high: NUMBER }, evidence: 'roofline' },
+    });
+    expect(p['quality']).toContainEqual(expect.objectContaining({ metric: 'gsm8k', value: 0.8, source: expect.stringMatching(/isocache/) as unknown as string }));
+  });
+  it('2: wrong input', () => {
+    for (const args of [['plan'], ['plan', '--vram', '5 apples'], ['plan', '--vram', '80GB', '--vram', '90GB'], ['plan', '--vram', '80GB', '--nope'], ['plan', '--vram', '80GB', '--batch', '-4'], ['plan', '--vram', '80GB', '--batch', '1.5'], ['plan', '--vram', '80GB', '--ctx', '1e99'], ['plna'], ['plan', 'no.yaml'], ['models', 'x'], ['__proto__'], ['constructor'], ['plan', '--device', 'h200', '--output', '/nonexistent/x']]) {
+      expectBadInput(run(...args));
+    }
+  });
+  it('2 with help on stdout when no command is given', () => {
+    const o = run();
+    expect(o.code).toBe(2);
+    expect(o.err).toMatch(/no command/);
+  });
+  it('3: nothing fits, or no plan meets the targets: which target removed what', () => {
+    const nothing = run('plan', '--vram', '2GB');
+    expect([nothing.code, nothing.out]).toEqual([3, '']);
+    const targets = run('plan', '--device', 'h200', '--min', 'gsm8k=0.99', '--tpot', '1us', '--batch', '100000');
+    expect(targets.code).toBe(3);
+    for (const target of ['--min gsm8k=0.99 removed', '--tpot 0.001ms removed', '--batch 100000 removed']) expect(targets.err).toContain(target);
+    const json = run('plan', '--device', 'h200', '--min', 'gsm8k=0.99', '--format', 'json');
+    expect(json.code).toBe(3);
+    expect((expectSoundJson(json.out) as { plans: unknown[]; removed: unknown[] }).plans).toEqual([]);
+  });
+  it('a reader that goes away is no defect', () => {
+    const out = execFileSync('bash', ['-c', `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo "\${PIPESTATUS[0]}"`], { encoding: 'utf8' });
+    expect(out.trim().split('\n').at(-1)).toBe('0');
+  });
+  it('--output writes the file, says so on stderr, --quiet does not', () => {
+    const at = join(files.path, 'plan.csv');
+    const o = run('plan', '--device', 'h200', '--format', 'csv', '-o', at);
+    expect([o.code, o.out]).toEqual([0, '']);
+    expect(o.err).toContain(at);
+    expect(readFileSync(at, 'utf8')).toMatch(/^id,codec,/);
+    expect(run('plan', '--device', 'h200', '--format', 'csv', '-o', at, '--quiet').err).toBe('');
+  });
+  it('colours only a terminal, and never against NO_COLOR', () => {
+     
+    expect(run('plan', '--device', 'h200').out).not.toMatch(/\u001b/);
+  });
+});
+
+describe('help', () => {
+  it('of the program and of every command, with examples that run', { timeout: 60_000 }, () => {
+    const top = run('--help');
+    expect(top.code).toBe(0);
+    expect(top.out).toMatch(/Exit codes: 0/);
+    for (const command of ['plan', 'models']) {
+      const help = run(command, '--help');
+      expect([help.code, help.err]).toEqual([0, '']);
+      expect(help.out).toContain('Examples:');
+      expect(run(command, '-h').out).toBe(help.out);
+    }
+    expect(run('--version').out.trim()).toBe((JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version);
+  });
+  it('the examples in the help of plan and models answer', async () => {
+    const { planCommand } = await import('../../src/commands/plan.js');
+    const { modelsCommand } = await import('../../src/commands/models.js');
+    for (const [line] of [...planCommand.examples, ...modelsCommand.examples]) {
+      const o = run(...line.split(' '));
+      expect(o.code, `${line}\n${o.err}`).toBe(0);
+      expect(o.out.length).toBeGreaterThan(100);
+    }
+  });
+  it('models lists presets and devices, as a table and as JSON', () => {
+    expect(run('models').out).toContain('huginn-3.5b');
+    expect(run('models', '--devices').out).toContain('rtx-4090');
+    expect((JSON.parse(run('models', '--format', 'json').out) as { models: unknown[] }).models.length).toBe(5);
+  });
+});
+
+describe('hostile surroundings', () => {
+  const inFolder = (name: string, content: string | null): { cwd: string } => {
+    const cwd = join(files.path, name);
+    mkdirSync(join(cwd, 'calibrations'), { recursive: true });
+    const at = join(cwd, 'calibrations/x.json');
+    if (content === null) execFileSync('mkfifo', [at]);
+    else writeFileSync(at, content);
+    return { cwd };
+  };
+  it.each([
+    ['a description that is no JSON string', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \\q"}}'],
+    ['a description over two lines', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \n"}}'],
+    ['nothing but the head of one', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200"}}'],
+    ['no JSON at all', 'hello'],
+    ['a pipe that nobody writes', null],
+  ])('./calibrations/x.json is %s', (name, content) => {
+    expectSound(program.run(['plan', '--device', 'h200', '--codec', 'full', '--format', 'json'], inFolder(name, content)));
+  });
+  it.each([['plan', 'FIFO'], ['plan', '--vram', '80GB', '--calibration', 'FIFO'], ['plan', '--device', 'h200', '--import', 'FIFO'], ['plan', '--vram', '80GB', '--model', './FIFO'], ['plan', '/dev/zero'], ['plan', '--vram', '80GB', '--calibration', '/dev/zero'], ['plan', '--vram', '80GB', '--model', '/dev/zero']])('special files end in one line: %s %s %s %s', (...args) => {
+    const fifo = join(files.path, 'FIFO');
+    try {
+      execFileSync('mkfifo', [fifo], { stdio: 'ignore' });
+    } catch {
+      // it is there already
+    }
+    const wanted = args.filter((a) => typeof a === 'string').map((a) => (a.includes('FIFO') ? fifo : a));
+    const o = program.run(wanted, { node: ['--max-old-space-size=512'], timeout: 10_000 });
+    expectBadInput(o);
+  });
+});

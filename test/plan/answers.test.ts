@@ -1,0 +1,233 @@
+/** Targets, marks, the Pareto front and the recommendation. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { UserError } from '../../src/errors.js';
+import { largestBatch } from '../../src/plan/evaluate.js';
+import { markPareto } from '../../src/plan/pareto.js';
+import { hasSolution } from '../../src/plan/plan.js';
+import { KEEPS_QUALITY } from '../../src/plan/recommend.js';
+import type { Plan, PlanReport } from '../../src/plan/types.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { planOf, row } from './requests.js';
+
+const objectives = (p: Plan): number[] => [p.maxBatch.exact, (p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0, p.qualityKept?.share ?? 0];
+/** By the definition: nobody is at least as good everywhere and better somewhere. */
+const dominated = (p: Plan, all: readonly Plan[]): boolean =>
+  all.some((q) => objectives(q).every((v, i) => v >= (objectives(p)[i] as number)) && objectives(q).some((v, i) => v > (objectives(p)[i] as number)));
+
+/** What a report promises whatever was asked. */
+function expectConsistent(s: Scenario, report: PlanReport): void {
+  const kept = new Set(report.plans.map((p) => p.id));
+  for (const r of report.removed) {
+    expect(kept.has(r.id)).toBe(false);
+    expect(r.reason).not.toBe('');
+  }
+  for (const p of report.plans) {
+    for (const m of report.settings.targets.minimums) {
+      const figures = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || f.source.toLowerCase().includes(m.table)));
+      expect(figures.length, `${p.id} meets --min without a figure`).toBeGreaterThan(0);
+      for (const f of figures) expect(f.higherIsBetter ? f.value >= m.value : f.value <= m.value).toBe(true);
+    }
+    const { retrievalTokens, secondsPerToken } = report.settings.targets;
+    if (retrievalTokens !== null) expect(p.reliableRetrieval?.tokens ?? 0).toBeGreaterThanOrEqual(retrievalTokens);
+    if (secondsPerToken !== null) {
+      expect(p.atTarget?.secondsPerStep?.high).toBeLessThanOrEqual(secondsPerToken);
+      expect(p.atTarget?.batch).toBeLessThanOrEqual(p.maxBatch.exact);
+    }
+    if (s.batch !== undefined) expect(p.maxBatch.exact).toBeGreaterThanOrEqual(Number(s.batch));
+    expect(p.memory.totalBytes).toBeLessThanOrEqual(report.device.vramBytes + (p.maxBatch.exact < 1 ? Infinity : 1));
+    expect(p.pareto && dominated(p, report.plans)).toBe(false);
+    if (!p.pareto) expect(dominated(p, report.plans) || report.plans.some((q) => q.pareto && String(objectives(q)) === String(objectives(p)))).toBe(true);
+  }
+  const choice = report.recommendation && row(report, report.recommendation.planId);
+  if (choice) {
+    expect(choice.maxBatch.exact).toBeGreaterThanOrEqual(1);
+    expect(choice.marks.map((m) => m.code)).not.toContain('destroys-generation');
+    expect(choice.marks.map((m) => m.code)).not.toContain('prefill-does-not-fit');
+    const { minimums, retrievalTokens } = report.settings.targets;
+    if (minimums.length === 0 && retrievalTokens === null) expect(choice.qualityKept?.share).toBeGreaterThanOrEqual(KEEPS_QUALITY);
+  }
+  if (report.recommendation?.alternative) row(report, report.recommendation.alternative.planId);
+}
+
+describe('any question', () => {
+  const scenario: fc.Arbitrary<Scenario> = fc
+    .record(
+      {
+        model: fc.constantFrom('ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b', 'nanbeige4.2-3b'),
+        device: fc.constantFrom('h200', 'h100', 'a100-40', 'rtx-4090', 'mi300x', 'm4-max'),
+        context: fc.constantFrom('512', '4k', '32k', '256k'),
+        min: fc.constantFrom<Record<string, number>>({ gsm8k: 0.5 }, { gsm8k: 0.75 }, { 'gsm8k@isocache': 0.7 }, { 'passkey': 0.9 }, { 'train-kl': 0.2 }, { mmlu: 0.1, gsm8k: 0.1 }),
+        retrieval: fc.constantFrom('8k', '32k', '64k'),
+        tpot: fc.constantFrom('5ms', '50ms', '300ms', '5s'),
+        batch: fc.constantFrom(1, 8, 100),
+        usdPerHour: fc.constantFrom(1, 3.5),
+        eviction: fc.constantFrom(['none'], ['none', 'streaming:4+256'], ['h2o:128+132']),
+        cacheType: fc.constantFrom('f16', 'int8'),
+        prefill: fc.constantFrom('one-shot', 'accumulated'),
+      },
+      { requiredKeys: ['model', 'device', 'context'] },
+    )
+    .map((s) => s as Scenario);
+  it('is answered consistently: targets met, Pareto front true, recommendation admissible', { timeout: 60_000 }, async () => {
+    await fc.assert(fc.asyncProperty(scenario, async (s) => expectConsistent(s, await planOf(s))), { numRuns: 120 });
+  });
+});
+
+describe('the Pareto front', () => {
+  it('agrees with brute force on random plans', () => {
+    const value = fc.integer({ min: 0, max: 6 });
+    fc.assert(
+      fc.property(fc.array(fc.tuple(value, value, value), { maxLength: 25 }), (triples) => {
+        const plans = triples.map(([exact, speed, share], i) => ({ id: String(i), maxBatch: { exact, onGrid: exact }, atTarget: null, decode: { tokensPerSecond: { estimate: speed, low: speed, high: speed } }, qualityKept: { share } }) as unknown as Plan);
+        const marked = markPareto(plans);
+        marked.forEach((p, i) => {
+          const twinBefore = marked.slice(0, i).some((q) => String(objectives(q)) === String(objectives(p)));
+          expect(p.pareto).toBe(!dominated(p, plans) && !twinBefore);
+        });
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe('targets', () => {
+  it('a plan without a figure is unknown and does not meet --min', async () => {
+    const report = await planOf({ codec: ['lla'], ratio: [4], path: ['reconstruct', 'absorbed'], min: { 'gsm8k@isocache': 0.75 } });
+    expect(report.plans.map((p) => p.id)).toEqual(['lla-4x/reconstruct']);
+    expect(report.removed).toContainEqual({ id: 'lla-4x/absorbed', target: '--min gsm8k@isocache=0.75', reason: expect.stringContaining('unknown') as unknown as string });
+  });
+
+  it('contradicting tables do not meet a target that one of them misses; naming the table chooses', async () => {
+    const all = await planOf({ codec: ['lla'], ratio: [4], path: ['reconstruct'], min: { gsm8k: 0.75 } });
+    expect(hasSolution(all)).toBe(false);
+    expect(all.removed[0]?.reason).toMatch(/contradicted.*0\.59.*@TABLE/);
+    expect(hasSolution(await planOf({ codec: ['lla'], ratio: [4], path: ['reconstruct'], min: { 'gsm8k@isocache': 0.75 } }))).toBe(true);
+  });
+
+  it('an evicted cache and a quantised latent inherit nothing', async () => {
+    for (const s of [{ eviction: ['streaming:4+1020'] }, { cacheType: 'int8' }] as Scenario[]) {
+      const report = await planOf({ codec: ['lla'], ratio: [4], path: ['reconstruct'], ...s });
+      expect(report.plans[0]?.quality.filter((q) => q.metric === 'gsm8k')).toEqual([]);
+    }
+  });
+
+  it('reliable retrieval: 4× to 32k, 5.33× to 64k, 21.33× none', async () => {
+    const report = await planOf({ codec: ['lla'], ratio: [4, 5.33, 10.67, 21.33], path: ['reconstruct'], retrieval: '32k' });
+    expect(report.plans.map((p) => [p.id, p.reliableRetrieval?.tokens])).toEqual([['full/full', expect.any(Number)], ['lla-4x/reconstruct', 32_768], ['lla-5.33x/reconstruct', 65_536]].filter(([id]) => report.plans.some((p) => p.id === id)));
+    expect(report.removed.map((r) => r.id)).toEqual(expect.arrayContaining(['lla-10.67x/reconstruct', 'lla-21.33x/reconstruct']));
+    expect(report.removed.every((r) => r.target === '--retrieval 32k')).toBe(true);
+  });
+
+  it('--tpot takes the largest batch whose high end meets it', async () => {
+    const s: Scenario = { codec: ['lla'], ratio: [21.33], path: ['block-absorbed'], tpot: '200ms' };
+    const p = (await planOf(s)).plans[0] as Plan;
+    const batch = p.atTarget?.batch as number;
+    expect(batch).toBeGreaterThan(0);
+    expect(p.atTarget?.secondsPerStep?.high).toBeLessThanOrEqual(0.2);
+    const next = (await planOf({ codec: ['lla'], ratio: [21.33], path: ['block-absorbed'], batch: batch + 1 })).plans[0] as Plan;
+    expect(next.decode.secondsPerStep?.high).toBeGreaterThan(0.2);
+  });
+
+  it('the search for a batch finds the last that passes', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 1e6 }), fc.integer({ min: 0, max: 1e6 }), (limit, most) => {
+        expect(largestBatch((b) => b <= limit, most)).toBe(Math.min(limit, most));
+      }),
+    );
+  });
+
+  it('--batch removes what does not hold it, and prices at it', async () => {
+    const report = await planOf({ codec: ['full', 'lla'], ratio: [4], path: ['reconstruct'], batch: 100 });
+    expect(report.plans.map((p) => p.id)).toEqual(['lla-4x/reconstruct']);
+    expect(report.plans[0]?.decode.batch).toBe(100);
+    expect(report.removed).toEqual([{ id: 'full/full', target: '--batch 100', reason: 'at most 42 sequences fit' }]);
+  });
+
+  it('a price by the hour becomes one by the million tokens', async () => {
+    const p = (await planOf({ codec: ['full'], usdPerHour: 3.6 })).plans[0] as Plan;
+    const [rate, usd] = [p.decode.tokensPerSecond, p.decode.usdPerMillionTokens];
+    expect(usd?.estimate).toBeCloseTo(1000 / (rate?.estimate as number), 9);
+    expect(usd?.low).toBeCloseTo(1000 / (rate?.high as number), 9);
+    const two = (await planOf({ codec: ['full'], usdPerHour: 3.6, gpus: 2 })).plans[0] as Plan;
+    expect((two.decode.usdPerMillionTokens?.estimate as number) * (two.decode.tokensPerSecond?.estimate as number)).toBeCloseTo(2000, 6);
+  });
+});
+
+describe('marks', () => {
+  it('an lla-2d codec larger than the model is marked with the figure, not refused', async () => {
+    const report = await planOf({ model: 'ouro-2.6b', codec: ['lla-2d'], ratio: [4], path: ['reconstruct'] });
+    expect(row(report, 'lla-2d-4x/reconstruct').marks).toContainEqual({ code: 'codec-outweighs-model', message: expect.stringMatching(/3\.22 B.*2\.67 B/) as unknown as string });
+  });
+  it('fast saves no memory; post-hoc absorbed is unfaithful; final-loop destroys generation', async () => {
+    const report = await planOf({ codec: ['lla', 'final-loop'] });
+    const codes = (id: string) => row(report, id).marks.map((m) => m.code);
+    expect(codes('lla-4x/fast')).toContain('no-memory-saved');
+    expect(codes('lla-4x/absorbed')).toContain('unfaithful-post-hoc');
+    expect(codes('final-loop/full')).toContain('destroys-generation');
+    expect(codes('lla-4x/reconstruct')).not.toContain('unfaithful-post-hoc');
+  });
+  it('Huginn at 16× as lla-2d exists and does not fit beside the weights', async () => {
+    const report = await planOf({ model: 'huginn-3.5b', device: 'rtx-4090', codec: ['lla-2d'], ratio: [16], path: ['reconstruct'] });
+    expect(report.plans[0]?.limitedBy).toBe('codec-parameters');
+    expect(hasSolution(report)).toBe(false);
+  });
+});
+
+describe('candidates', () => {
+  it('plans every codec and path by default', async () => {
+    const report = await planOf({});
+    expect(new Set(report.plans.map((p) => p.codec.kind))).toEqual(new Set(['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop']));
+    expect(new Set(report.plans.filter((p) => p.codec.kind === 'lla').map((p) => `${p.path} ${p.variant}`))).toEqual(new Set(['reconstruct fused', 'reconstruct materialised', 'absorbed null', 'block-absorbed null', 'fast null']));
+  });
+  it('an ordinary transformer (T = 1) has no final-loop, and plans', async () => {
+    await expect(planOf({ codec: ['final-loop'], model: 'nanbeige4.2-3b', ratio: [3] })).rejects.toThrow(UserError);
+  });
+  it.each([
+    [{ ranks: ['600/100'] }, /600 exceeds T·d = 512/],
+    [{ codec: ['lla'], path: ['full'] }, /no path full/],
+    [{ codec: ['kv-quant'], ratio: [3] }, /nominal ratios/],
+    [{ codec: ['cla'], ratio: [5] }, /divides the 24/],
+    [{ codec: ['kv-quant'], cacheType: 'int8' }, /does not stack/],
+    [{ ropeDim: 0 }, /rotary branch/],
+    [{ ropeDim: 7 }, /even/],
+    [{ gpus: 3 }, /divide the 16/],
+    [{ pageTokens: 48 }, /multiple of 32/],
+    [{ model: 'ouro' }, /unknown model/],
+    [{ device: 'h2000' }, /unknown device/],
+  ] as [Scenario, RegExp][])('%j is refused', async (s, reason) => {
+    await expect(planOf(s)).rejects.toThrow(reason);
+    await expect(planOf(s)).rejects.toThrow(UserError);
+  });
+  it('each plan of a report has an id of its own, also when a list names a thing twice', async () => {
+    for (const s of [{ eviction: ['none', 'none'] }, { eviction: ['streaming:4+256', 'streaming:4+256'] }, { codec: ['full', 'full', 'lla', 'lla'], ratio: [4, 4.0001] }, { path: ['reconstruct', 'reconstruct'] }] as Scenario[]) {
+      const ids = (await planOf(s)).plans.map((p) => p.id);
+      expect(new Set(ids).size, JSON.stringify(s)).toBe(ids.length);
+    }
+  });
+});
+
+describe('evidence and intervals', () => {
+  it('datasheet prices are roofline, bracketed and monotonic in the context', async () => {
+    let last = 0;
+    for (const context of ['1k', '8k', '64k', '512k']) {
+      const p = (await planOf({ codec: ['full'], batch: 1, context, vram: '10TB', device: 'h200' })).plans[0] as Plan;
+      const s = p.decode.secondsPerStep as { estimate: number; low: number; high: number };
+      expect(p.decode.evidence).toBe('roofline');
+      expect(s.low).toBeLessThan(s.estimate);
+      expect(s.estimate).toBeLessThan(s.high);
+      expect(s.estimate).toBeGreaterThan(last);
+      last = s.estimate;
+    }
+  });
+  it('batch 1 at 4k on an H200 cannot be faster than its floor of 2.8 ms', async () => {
+    const p = (await planOf({ codec: ['full'], batch: 1, context: 4096 })).plans[0] as Plan;
+    expect(p.decode.secondsPerStep?.low).toBeGreaterThan(0.0027);
+    expect(p.decode.secondsPerStep?.low).toBeLessThan(0.0032);
+  });
+  it('a memory size that no device has is planned without times', async () => {
+    const p = (await planOf({ vram: '7GB', codec: ['lla'], ratio: [21.33], path: ['reconstruct'] })).plans[0] as Plan;
+    expect(p.maxBatch.exact).toBeGreaterThan(0);
+    expect(p.decode).toMatchObject({ secondsPerStep: null, tokensPerSecond: null, evidence: null });
+  });
+});
