@@ -14,7 +14,6 @@
 #element
 #include "attend_fold.wgsl"
 
-override RANK: u32;
 override HEAD_PAIRS: u32;
 override EXACT: u32;         // fast pairs taken as they are
 override EVEN_QUADS: u32;    // of the exact pairs and the even functions together
@@ -44,7 +43,7 @@ fn set_up(head: u32, block: u32, x: u32, quad: u32, at: u32) {
   var even = array<vec4f, 2>(vec4f(0.0), vec4f(0.0));
   var odd = array<vec4f, 2>(vec4f(0.0), vec4f(0.0));
   for (var m = min(own, EXACT); m < end; m++) {
-    let from_vector = (head * HEAD_PAIRS + m) * (RANK + 2u) + x;
+    let from_vector = (head * HEAD_PAIRS + m) * (2u * params.key_pairs + 2u) + x;
     let turn = phases[block * HEAD_PAIRS + m];
     let first = vectors[from_vector];
     let second = vectors[from_vector + 1u];
@@ -78,13 +77,13 @@ fn tokens_at(offset: u32) -> vec2u { return vec2u(HALF + offset, HALF - 1u - off
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
   let place = place_of(group_id, groups);
   let quads = EVEN_QUADS + ODD_QUADS;
-  let components = RANK + 1u;   // the last is the mean, whose latent is 1
+  let components = 2u * params.key_pairs + 1u;   // the last is the mean, whose latent is 1
   let offset = l;
   var f: array<vec4f, MOST_FUNCTIONS>;   // [offset of this thread][quad]: the functions there
   for (var k = 0u; k < OFFSETS; k++) {
     for (var q = 0u; q < quads; q++) { f[k * MOST_QUADS + q] = phi[(offset + k * BLOCK_THREADS) * quads + q]; }
   }
-  for (var head0 = 0u; head0 < GROUP; head0++) {
+  for (var head0 = 0u; head0 < params.group; head0++) {
     start_lanes();
     for (var first = place.begin; first < place.end; first += TILE) {
       let count = min(TILE, place.end - first);
@@ -93,8 +92,8 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
       var s: array<vec2f, OFFSETS>;
       for (var k = 0u; k < OFFSETS; k++) {
         let tokens = tokens_at(offset + k * BLOCK_THREADS);
-        at[k].x = key_index(place.row, first + min(tokens.x, count - 1u), 0u, params.capacity, RANK / 2u);
-        at[k].y = key_index(place.row, first + min(tokens.y, count - 1u), 0u, params.capacity, RANK / 2u);
+        at[k].x = key_index(place.row, first + min(tokens.x, count - 1u), 0u, params.capacity, params.key_pairs);
+        at[k].y = key_index(place.row, first + min(tokens.y, count - 1u), 0u, params.capacity, params.key_pairs);
         s[k] = vec2f(0.0);
       }
       for (var x0 = 0u; x0 < components; x0 += CHUNK) {
@@ -107,7 +106,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
           set_up(place.first_head + head0, first / BLOCK, x0 + x, i / pairs, x * quads);
         }
         workgroupBarrier();
-        // Two components share a stored pair; the mean is alone, RANK being even.
+        // Two components share a stored pair; the mean is alone, the rank being even.
         for (var x = x0; x < x0 + staged; x += 2u) {
           let from_basis = (x - x0) * quads;
           var even: array<vec4f, 2u * OFFSETS>;   // [offset][component x, component x + 1]
@@ -134,7 +133,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
           }
           for (var k = 0u; k < OFFSETS; k++) {
             let u = both_signs(even[2u * k], odd[2u * k]);
-            if (x < RANK) {
+            if (x < 2u * params.key_pairs) {
               let t = both_signs(even[2u * k + 1u], odd[2u * k + 1u]);
               let after = load_pair(keys[at[k].x + (x / 2u) * TILE_TOKENS]);
               let before = load_pair(keys[at[k].y + (x / 2u) * TILE_TOKENS]);

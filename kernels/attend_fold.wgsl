@@ -6,26 +6,30 @@
 //
 // A workgroup is one (split, KV head, sequence). `group` query heads share a cached row; they are taken LANES at a time so
 // that the row is read once for all of them (once for each 16 where there are more).
-// Partials, [sequence][query head][split][VALUE_WIDTH + 2] f32: o (not yet divided by l), m (base 2), l.
+// Partials, [sequence][query head][split][value width + 2] f32: o (not yet divided by l), m (base 2), l.
 #include "cache_layout.wgsl"
 
 override WG: u32;            // threads of a workgroup, at least 16
 override TILE: u32;          // tokens folded at a time
-override ROW_SHARED: u32;    // 1: all KV heads of a sequence read the same cached row (LLA-2D, mla-head)
-override GROUP: u32;         // query heads that read the same cached row
 override LANES: u32;         // 1, or a multiple of 4 up to 16
-override VALUE_PAIRS: u32;   // half the width of a value row
-override TOKEN_LANES: u32;   // threads that share a value pair: max(1, WG / VALUE_PAIRS)
 override QUADS: u32;         // ceil(LANES / 4)
 override STEP_LANES: u32;    // min(4, LANES)
 override FOLD: u32;          // WG * max(LANES, 2 STEP_LANES)
 
+// Shapes are uniforms where no array depends on them, so that one pipeline serves all contexts, ranks and groups.
 struct Params {
   context: u32,       // cached tokens
   capacity: u32,      // tokens reserved for a row, a multiple of 32
   split_tokens: u32,  // tokens of a split, a multiple of 32
   scale: f32,         // of a score, times log2(e)
-  group: u32,         // GROUP again, where a loop over it must not be unrolled
+  once: u32,          // 1; as a factor of a loop's bound it keeps compilers from unrolling, which costs software drivers seconds
+  row_shared: u32,    // 1: all KV heads of a sequence read the same cached row (LLA-2D, mla-head)
+  group: u32,         // query heads that read the same cached row
+  key_pairs: u32,     // half the width of a key row, or of a key latent
+  value_pairs: u32,   // half the width of a value row
+  token_lanes: u32,   // threads that share a value pair: max(1, WG / value_pairs)
+  branch_pairs: u32,  // half the width of the rotary branch, 0 without
+  branch_shared: u32, // 1: all KV heads of a sequence read the same branch row
 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(2) var<storage, read> keys: array<Pair>;
@@ -53,10 +57,10 @@ struct Place {
 
 fn place_of(group_id: vec3u, groups: vec3u) -> Place {
   let head = group_id.z * groups.y + group_id.y;
-  let row = select(head, group_id.z, ROW_SHARED == 1u);
+  let row = select(head, group_id.z, params.row_shared == 1u);
   let begin = min(group_id.x * params.split_tokens, params.context);
   let end = min(begin + params.split_tokens, params.context);
-  return Place(row, head * GROUP, group_id.x, groups.x, begin, end);
+  return Place(row, head * params.group, group_id.x, groups.x, begin, end);
 }
 
 fn start_lanes() {
@@ -78,7 +82,7 @@ fn result_quad(quad: u32) -> vec4f {
 }
 
 fn partial_index(place: Place, head: u32) -> u32 {
-  return ((place.first_head + head) * place.splits + place.split) * (VALUE_PAIRS * 2u + 2u);
+  return ((place.first_head + head) * place.splits + place.split) * (params.value_pairs * 2u + 2u);
 }
 
 // Folds the tile [first, first + count) whose scores are in `score`, for the heads from `head0`.
@@ -99,7 +103,7 @@ fn fold_tile(l: u32, place: Place, head0: u32, first: u32, count: u32) {
   workgroupBarrier();
   for (var lane = l; lane < LANES; lane += WG) {
     var peak = LOWEST;
-    for (var k = 0u; k < REDUCERS; k++) { peak = max(peak, fold[lane * WG + k]); }
+    for (var k = 0u; k < REDUCERS * params.once; k++) { peak = max(peak, fold[lane * WG + k]); }
     result[lane] = peak;
   }
   workgroupBarrier();
@@ -133,9 +137,9 @@ fn fold_tile(l: u32, place: Place, head0: u32, first: u32, count: u32) {
 
 // o = o * fade + sum of p v. The running o lives in `partials`: each (lane, pair) belongs to one thread throughout.
 fn add_values(l: u32, place: Place, head0: u32, first: u32, count: u32, fade: array<vec4f, 4>) {
-  let span = min(WG, VALUE_PAIRS);
+  let span = min(WG, params.value_pairs);
   let share = l / span;
-  for (var j0 = 0u; j0 < VALUE_PAIRS; j0 += WG) {
+  for (var j0 = 0u; j0 < params.value_pairs; j0 += WG) {
     let j = j0 + l % span;
     var x: array<vec4f, 4>;
     var y: array<vec4f, 4>;
@@ -143,11 +147,11 @@ fn add_values(l: u32, place: Place, head0: u32, first: u32, count: u32, fade: ar
       x[q] = vec4f(0.0);
       y[q] = vec4f(0.0);
     }
-    if (share < TOKEN_LANES && j < VALUE_PAIRS) {
-      var at = value_index(place.row, first + share, j, params.capacity, VALUE_PAIRS);
-      for (var t = share; t < count; t += TOKEN_LANES) {
+    if (share < params.token_lanes && j < params.value_pairs) {
+      var at = value_index(place.row, first + share, j, params.capacity, params.value_pairs);
+      for (var t = share; t < count; t += params.token_lanes) {
         let v = load_pair(values[at]);
-        at += TOKEN_LANES * VALUE_PAIRS;
+        at += params.token_lanes * params.value_pairs;
         if (LANES == 1u) {
           let p = score[t];
           x[0].x += p * v.x;
@@ -170,13 +174,13 @@ fn add_values(l: u32, place: Place, head0: u32, first: u32, count: u32, fade: ar
         if (l == 0u) { result[q * 4u + e] = fade[q][e]; }
       }
       workgroupBarrier();
-      let pairs = min(span, VALUE_PAIRS - j0);
+      let pairs = min(span, params.value_pairs - j0);
       for (var i = l; i < STEP_LANES * span; i += WG) {
         let e = i / span;
         let head = head0 + q * 4u + e;
-        if (head < GROUP && i % span < pairs) {
+        if (head < params.group && i % span < pairs) {
           var o = vec2f(0.0);
-          for (var k = i % span; k < TOKEN_LANES * span; k += span) { o += vec2f(fold[2u * e * WG + k], fold[(2u * e + 1u) * WG + k]); }
+          for (var k = i % span; k < params.token_lanes * span; k += span) { o += vec2f(fold[2u * e * WG + k], fold[(2u * e + 1u) * WG + k]); }
           let at = partial_index(place, head) + 2u * (j0 + i % span);
           if (first > place.begin) { o += result[q * 4u + e] * vec2f(partials[at], partials[at + 1u]); }
           partials[at] = o.x;
@@ -195,16 +199,16 @@ fn finish_lanes(l: u32, place: Place, head0: u32) {
     if (l == 0u) { result[lane] = top[lane / 4u][lane % 4u]; }
   }
   workgroupBarrier();
-  for (var lane = l; lane < LANES && head0 + lane < GROUP; lane += WG) {
+  for (var lane = l; lane < LANES && head0 + lane < params.group; lane += WG) {
     var sum = 0.0;
-    for (var k = 0u; k < WG; k++) { sum += fold[lane * WG + k]; }
-    let at = partial_index(place, head0 + lane) + VALUE_PAIRS * 2u;
+    for (var k = 0u; k < WG * params.once; k++) { sum += fold[lane * WG + k]; }
+    let at = partial_index(place, head0 + lane) + params.value_pairs * 2u;
     partials[at] = result[lane];
     partials[at + 1u] = sum;
   }
   if (place.begin >= place.end) {
-    for (var lane = 0u; lane < LANES && head0 + lane < GROUP; lane++) {
-      for (var i = l; i < VALUE_PAIRS * 2u; i += WG) { partials[partial_index(place, head0 + lane) + i] = 0.0; }
+    for (var lane = 0u; lane < LANES && head0 + lane < params.group; lane++) {
+      for (var i = l; i < params.value_pairs * 2u; i += WG) { partials[partial_index(place, head0 + lane) + i] = 0.0; }
     }
   }
   workgroupBarrier();

@@ -12,7 +12,7 @@ override ROTATE: u32;        // 1: rope, key layout; 0: plain, value layout
 override ROW_SHARED: u32;    // 1: all KV heads of a sequence read the same latent
 const WG = 128u;
 
-struct Params { context: u32, capacity: u32 }
+struct Params { context: u32, capacity: u32, once: u32, key_pairs: u32 }   // once: 1, see attend_fold.wgsl
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> keys: array<Pair>;
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
@@ -37,11 +37,11 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   let token_a = group_id.x * 2u * WG + l;
   let token_b = token_a + WG;
   let last = params.context - 1u;
-  let key_a = key_index(latent_row, min(token_a, last), 0u, params.capacity, RANK_PAIRS);
-  let key_b = key_index(latent_row, min(token_b, last), 0u, params.capacity, RANK_PAIRS);
+  let key_a = key_index(latent_row, min(token_a, last), 0u, params.capacity, params.key_pairs);
+  let key_b = key_index(latent_row, min(token_b, last), 0u, params.capacity, params.key_pairs);
   let position_a = positions[min(token_a, last)];
   let position_b = positions[min(token_b, last)];
-  for (var m0 = 0u; m0 < HEAD_PAIRS; m0 += PAIR_STEP) {
+  for (var m0 = 0u; m0 < HEAD_PAIRS * params.once; m0 += PAIR_STEP) {
     var x = rebuild_pairs(l, group_id.y * 2u * HEAD_PAIRS, m0, key_a, key_b);
     if (ROTATE == 1u) {
       for (var p = 0u; p < PAIR_STEP; p++) {

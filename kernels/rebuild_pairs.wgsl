@@ -1,7 +1,6 @@
 // Rebuilds PAIR_STEP rotary pairs of K (or rows of V) of two tokens a thread: x = W c + mu, from latents in the key layout. Rows of
-// W are staged in workgroup memory, so that a staged weight serves two tokens of every thread. The including file has WG and the
-// bindings `keys` (latents), `weights` [head][2 HEAD_PAIRS][RANK_PAIRS] f16 pairs, `means` [head][2 HEAD_PAIRS], `centres`, `offsets`.
-override RANK_PAIRS: u32;
+// W are staged in workgroup memory, so that a staged weight serves two tokens of every thread. The including file has WG, `params.key_pairs`
+// (half the rank) and the bindings `keys` (latents), `weights` [head][2 HEAD_PAIRS][key_pairs] f16 pairs, `means` [head][2 HEAD_PAIRS], `centres`, `offsets`.
 override HEAD_PAIRS: u32;
 override RANK_STEP: u32;   // latent pairs staged at a time
 const PAIR_STEP = 4u;
@@ -10,12 +9,12 @@ const PAIR_STEP = 4u;
 var<workgroup> staged: array<vec4f, RANK_STEP * PAIR_STEP>;
 
 fn stage_weights(l: u32, head_row: u32, m0: u32, r0: u32) {
-  for (var i = l; i < RANK_STEP * PAIR_STEP; i += WG) {
+  for (var i = l; i < min(RANK_STEP, params.key_pairs - r0) * PAIR_STEP; i += WG) {
     let m = m0 + i % PAIR_STEP;
     let r = r0 + i / PAIR_STEP;
     var w = vec4f(0.0);
-    if (m < HEAD_PAIRS && r < RANK_PAIRS) {
-      w = vec4f(unpack2x16float(weights[(head_row + m) * RANK_PAIRS + r]), unpack2x16float(weights[(head_row + m + HEAD_PAIRS) * RANK_PAIRS + r]));
+    if (m < HEAD_PAIRS) {
+      w = vec4f(unpack2x16float(weights[(head_row + m) * params.key_pairs + r]), unpack2x16float(weights[(head_row + m + HEAD_PAIRS) * params.key_pairs + r]));
     }
     staged[i] = w;
   }
@@ -29,11 +28,11 @@ fn rebuild_pairs(l: u32, head_row: u32, m0: u32, key_a: u32, key_b: u32) -> arra
     let mean = vec2f(means[at], means[at + HEAD_PAIRS]);
     x[p] = vec4f(mean, mean);
   }
-  for (var r0 = 0u; r0 < RANK_PAIRS; r0 += RANK_STEP) {
+  for (var r0 = 0u; r0 < params.key_pairs; r0 += RANK_STEP) {
     workgroupBarrier();
     stage_weights(l, head_row, m0, r0);
     workgroupBarrier();
-    for (var r = 0u; r < min(RANK_STEP, RANK_PAIRS - r0); r++) {
+    for (var r = 0u; r < min(RANK_STEP, params.key_pairs - r0); r++) {
       let c = load_pair(keys[key_a + (r0 + r) * TILE_TOKENS]);
       let d = load_pair(keys[key_b + (r0 + r) * TILE_TOKENS]);
       for (var p = 0u; p < PAIR_STEP; p++) {

@@ -5,7 +5,9 @@ const BYTE_UNITS: Record<string, number> = {
   '': 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40,
 };
 const TOKEN_UNITS: Record<string, number> = { '': 1, k: 1024, m: 1024 ** 2 };
-const SECOND_UNITS: Record<string, number> = { us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600 };
+const SECOND_UNITS: Record<string, number> = { us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1 };
+/** For budgets only: in a latency `80m` is a typing error of `80ms`. */
+const LONG_SECOND_UNITS: Record<string, number> = { ...SECOND_UNITS, m: 60, h: 3600 };
 
 const QUANTITY = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]\+?([0-9]{1,3}))?\s*([A-Za-zµ]*)$/;
 
@@ -50,12 +52,12 @@ export function parseTokens(text: string, subject: string): number {
 }
 
 /**
- * Seconds from `80ms`, `2s`, `500us` or `5m` (minutes); a unit is required.
+ * Seconds from `80ms`, `2s` or `500us`; a unit is required. `long` allows `5m` (minutes) and `1h` too.
  * @throws UserError unless it is positive and at most a day
  */
-export function parseSeconds(text: string, subject: string): number {
-  const value = quantity(text, SECOND_UNITS);
-  const hint = 'write a number with us, ms, s, m or h, such as 80ms';
+export function parseSeconds(text: string, subject: string, long = false): number {
+  const value = quantity(text, long ? LONG_SECOND_UNITS : SECOND_UNITS);
+  const hint = long ? 'write a number with s, m or h, such as 5m' : 'write a number with us, ms or s, such as 80ms';
   if (value === undefined) throw new UserError(`${subject} must be a time with its unit, not ${show(text)}`, hint);
   if (!(value > 0) || value > 86_400) throw new UserError(`${subject} must be more than 0 and at most a day, not ${show(text)}`, hint);
   return value;

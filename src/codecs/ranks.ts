@@ -26,8 +26,9 @@ export const ratioLabel = (ratio: number): string => String(Number(ratio.toFixed
 export function ranksForRatio(g: Geometry, fullScalars: number, ratio: number): { rankK: number; rankV: number } | string {
   const sum = Math.round(fullScalars / exactRatio(ratio));
   if (sum < 2) return `a ratio of ${ratioLabel(ratio)} leaves fewer than two latent scalars of ${fullScalars}`;
-  const rankK = Math.max(1, Math.min(fullScalars / 2, Math.round(sum * keyShare(g))));
-  return { rankK, rankV: Math.max(1, sum - rankK) };
+  // V takes its larger share up to the width of what it compresses; near ratio 1 the rest is K's.
+  const rankV = Math.min(fullScalars / 2, sum - Math.max(1, Math.round(sum * keyShare(g))));
+  return { rankK: Math.min(fullScalars / 2, sum - rankV), rankV };
 }
 
 /** Why ranks cannot be, given the width of the vector that each compresses. */

@@ -40,7 +40,7 @@ const CONTEXTS = [256, 1024, 4096, 16384, 32768, 131072, 262144];
 const BATCHES = [1, 4, 16, 64, 256];
 
 async function run(args: Args): Promise<ExitCode> {
-  const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '5m', '--budget');
+  const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '5m', '--budget', true);
   const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
   const geometry = findPreset(textFlag(args, 'model') ?? 'ouro-1.4b');
   const kernels = readKernels(args);

@@ -49,7 +49,7 @@ async function run(args: Args): Promise<ExitCode> {
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (!hasSolution(report)) {
     if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
-    throw new UserError(noSolution(report), report.removed.length > 0 ? 'relax a target, take a larger GPU, a shorter context or a higher ratio' : 'take a larger GPU, more GPUs, a shorter context or a higher ratio', EXIT.noSolution);
+    throw new UserError(noSolution(report), report.removed.length > 0 ? 'relax a target, take a larger GPU, a shorter context or a higher ratio' : fitHint(report), EXIT.noSolution);
   }
   await print(await render(report, format, args.flags['all'] === true, output), output);
   return EXIT.ok;
@@ -116,6 +116,12 @@ function nothingFits(report: PlanReport): string {
   const parts = [`weights ${formatDecimalBytes(memory.weightsBytes)}`, `codec ${formatDecimalBytes(memory.codecBytes)}`, `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`];
   return `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens (${parts.join(', ')})`;
 }
+
+/** The cure that fits the cause. */
+const fitHint = (report: PlanReport): string =>
+  report.plans.every((p) => p.memory.usableBytes < p.memory.weightsBytes && p.memory.usableBytes + p.memory.reservedBytes > p.memory.weightsBytes)
+    ? 'lower --reserve, raise --utilization, or take a larger GPU'
+    : 'take a larger GPU, more GPUs, a shorter context or a higher ratio';
 
 const need = ({ memory }: Plan): number => memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;
 

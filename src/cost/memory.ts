@@ -162,7 +162,9 @@ export function onGrid(batch: number): number {
  * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough.
  * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
  *
- * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill.
+ * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill, which under
+ * eviction needs one (layer, loop)'s K and V of the whole prompt beside the tokens that stay. StreamingLLM knows in
+ * advance which tokens stay, so only these are accumulated; H2O does not.
  */
 export function prefillPeaks(c: Configuration, context: number): Record<PrefillKind, number> {
   const g = c.geometry;
@@ -176,14 +178,17 @@ export function prefillPeaks(c: Configuration, context: number): Record<PrefillK
     return (2 * tokens * g.hidden + chunk * perChunk + Math.ceil(g.vocab / c.gpus)) * F32;
   };
   const chunk = Math.min(context, PREFILL_CHUNK_TOKENS);
+  const evicting = keptTokens(c.eviction, context) < context;
   if (!isLatent(c.codec)) {
-    const ordinary = activations(context);
-    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) };
+    const slot = (tokens: number) => (evicting ? oneSlot * tokens : 0);
+    const ordinary = activations(context) + slot(context);
+    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + slot(chunk) };
   }
+  const accumulated = c.eviction?.policy === 'h2o' ? context : keptTokens(c.eviction, context);
   return {
     'one-shot': 2 * captured * F32 * context + activations(context),
     'by-layer': captured * 2 * context + activations(context),
-    accumulated: (accumulators + oneSlot) * context + activations(context),
+    accumulated: accumulators * accumulated + oneSlot * context + activations(context),
     chunked: (accumulators + oneSlot) * chunk + activations(chunk),
   };
 }

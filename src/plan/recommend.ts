@@ -4,6 +4,10 @@ import type { DecodeFigures, Plan, PlanRequest, Recommendation } from './types.j
 
 /** A plan keeps the model's quality when every published accuracy is at least this share of the uncompressed model's. */
 export const KEEPS_QUALITY = 0.9;
+/** Below this share the larger alternative is not worth naming: something that the model could do is lost. */
+const WORTH_NAMING = 0.5;
+/** Generation or retrieval tasks that must be published before quality counts as known: one good figure proves little. */
+const TASKS_WANTED = 2;
 
 const speed = (p: Plan): number => (p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 const figures = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
@@ -16,11 +20,14 @@ const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | undefi
 export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendation | null {
   const usable = plans.filter((p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit'));
   const byTargets = r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null;
-  const faithful = byTargets ? usable : usable.filter((p) => (p.qualityKept?.share ?? 0) >= KEEPS_QUALITY);
+  // Models for which less is published are judged by what there is.
+  const tasks = Math.min(TASKS_WANTED, Math.max(0, ...plans.filter((p) => p.codec.kind !== 'full').map((p) => p.qualityKept?.generationTasks ?? 0)));
+  const known = (p: Plan): boolean => p.qualityKept !== null && p.qualityKept.generationTasks >= tasks;
+  const faithful = byTargets ? usable : usable.filter((p) => known(p) && (p.qualityKept?.share ?? 0) >= KEEPS_QUALITY);
   const choice = best(faithful, speed);
   if (!choice) return null;
   const full = plans.find((p) => p.codec.kind === 'full' && p.eviction === null);
-  const larger = usable.filter((p) => p.maxBatch.exact > choice.maxBatch.exact && p.qualityKept && !p.marks.some((m) => m.code === 'unfaithful-post-hoc'));
+  const larger = usable.filter((p) => p.maxBatch.exact > choice.maxBatch.exact && known(p) && (p.qualityKept?.share ?? 0) >= WORTH_NAMING && !p.marks.some((m) => m.code === 'unfaithful-post-hoc'));
   const alternative = byTargets ? undefined : best(larger, (p) => p.maxBatch.onGrid * 1e9 + speed(p));
   return {
     planId: choice.id,
@@ -34,9 +41,11 @@ const describe = (p: Plan): string =>
 
 function capacity(p: Plan, full: Plan | undefined): string {
   const batch = figures(p).batch || p.maxBatch.exact;
-  const own = `${batch} sequence${batch === 1 ? '' : 's'}`;
-  if (!full || full.id === p.id || full.maxBatch.exact < 1) return own;
-  return batch === p.maxBatch.exact ? `${own} where the full cache holds ${full.maxBatch.exact}` : `${own} (${p.maxBatch.exact} fit, where the full cache holds ${full.maxBatch.exact})`;
+  const besides: string[] = [];
+  if (batch !== p.maxBatch.exact) besides.push(`${p.maxBatch.exact} fit`);
+  if (p.prefill.batchBesidePrefill < batch) besides.push(`${p.prefill.batchBesidePrefill} while a prompt is prefilled`);
+  if (full && full.id !== p.id && full.maxBatch.exact >= 1) besides.push(`the full cache holds ${full.maxBatch.exact}`);
+  return `${batch} sequence${batch === 1 ? '' : 's'}${besides.length > 0 ? ` (${besides.join('; ')})` : ''}`;
 }
 
 function pace(p: Plan): string {

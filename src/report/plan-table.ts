@@ -48,20 +48,17 @@ function header(r: PlanReport): string[] {
   return [first, `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${gpus && ' a GPU'}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`];
 }
 
-/** How far a table is shortened to fit the width: names first, then columns that the legend or --format json can carry. */
+/** How far a table is shortened to fit the width: names first, then columns that --format json carries. */
 interface Squeeze {
-  readonly shortPaths: boolean;
-  readonly shortEvictions: boolean;
+  readonly shortNames: boolean;
+  readonly exactBatchOnly: boolean;
   readonly without: readonly string[];
 }
 
 const SQUEEZES: readonly Squeeze[] = [
-  { shortPaths: false, shortEvictions: false, without: [] },
-  { shortPaths: true, shortEvictions: false, without: [] },
-  { shortPaths: true, shortEvictions: true, without: [] },
-  { shortPaths: true, shortEvictions: true, without: ['limit'] },
-  { shortPaths: true, shortEvictions: true, without: ['limit', 'KV at 1M'] },
-  { shortPaths: true, shortEvictions: true, without: ['limit', 'KV at 1M', 'KV/token'] },
+  { shortNames: false, exactBatchOnly: false, without: [] },
+  { shortNames: true, exactBatchOnly: false, without: [] },
+  ...[['limit'], ['limit', 'KV at 1M'], ['limit', 'KV at 1M', 'KV/token'], ['limit', 'KV at 1M', 'KV/token', 'tok/s']].map((without) => ({ shortNames: true, exactBatchOnly: without.length > 2, without })),
 ];
 
 function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
@@ -81,11 +78,11 @@ function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
   const list: Column<Plan>[] = [
     { title: ' ', align: 'left', cell: (p) => (p.id === r.recommendation?.planId ? '>' : p.pareto ? '*' : ' ') },
     { title: 'codec', align: 'left', cell: (p) => p.id.split('/')[0] as string },
-    { title: 'path', align: 'left', cell: (p) => (squeeze.shortPaths ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)) },
-    ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => (squeeze.shortEvictions ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)) }] : []),
+    { title: 'path', align: 'left', cell: (p) => (squeeze.shortNames ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)) },
+    ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => (squeeze.shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)) }] : []),
     { title: 'KV/token', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
     { title: 'KV at 1M', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
-    { title: 'batch', align: 'right', cell: (p) => (p.atTarget ? `${p.atTarget.batch}/${p.maxBatch.exact}` : r.settings.batch !== null ? `${p.decode.batch}/${p.maxBatch.exact}` : batchLabel(p)) },
+    { title: 'batch', align: 'right', cell: (p) => (p.atTarget ? `${p.atTarget.batch}/${p.maxBatch.exact}` : r.settings.batch !== null ? `${p.decode.batch}/${p.maxBatch.exact}` : squeeze.exactBatchOnly ? String(p.maxBatch.exact) : batchLabel(p)) },
     { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
     { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
     ...(r.settings.usdPerHour === null ? [] : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),

@@ -3,7 +3,7 @@
  * the planner side (cost, plan) share. All times are in seconds, sizes in bytes, rates per second.
  */
 import { z } from 'zod';
-import { KERNEL_NAMES } from '../schedule/kernels.js';
+import { KERNEL_NAMES, KERNELS, type KernelName } from '../schedule/kernels.js';
 
 export const CALIBRATION_SCHEMA_VERSION = 1;
 
@@ -69,15 +69,38 @@ export const predictorSchema = z.object({
 });
 export type Predictor = z.infer<typeof predictorSchema>;
 
-export const kernelCalibrationSchema = z.object({
-  kernel: z.enum(KERNEL_NAMES as [string, ...string[]]),
-  /** SHA-256 of the WGSL source after its includes are resolved. */
-  sourceHash: z.string(),
-  samples: z.array(sampleSchema),
-  gaps: z.array(gapSchema).default([]),
-  /** One predictor a variant. */
-  predictors: z.record(z.string(), predictorSchema).default({}),
-});
+export const kernelCalibrationSchema = z
+  .object({
+    kernel: z.enum(KERNEL_NAMES as [string, ...string[]]),
+    /** SHA-256 of the WGSL source after its includes are resolved. */
+    sourceHash: z.string(),
+    samples: z.array(sampleSchema),
+    gaps: z.array(gapSchema).default([]),
+    /** One predictor a variant. */
+    predictors: z.record(z.string(), predictorSchema).default({}),
+  })
+  .superRefine((k, context) => {
+    const problem = inconsistency(k);
+    if (problem !== null) context.addIssue({ code: 'custom', message: problem });
+  });
+
+/** What does not fit together in a kernel's entry: shapes without their fields, predictors of other sizes. */
+function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Record<string, Predictor> }): string | null {
+  const { dims, variants, terms } = KERNELS[k.kernel as KernelName];
+  for (const s of k.samples) {
+    if (!variants.includes(s.variant)) return `holds a sample of an unknown variant of ${k.kernel}`;
+    const missing = dims.find((d) => s.shape[d] === undefined);
+    if (missing) return `holds a sample of ${k.kernel} without ${missing}`;
+  }
+  for (const [variant, p] of Object.entries(k.predictors)) {
+    const sample = k.samples.find((s) => s.variant === variant);
+    if (!sample) return `holds a predictor of ${k.kernel} without samples`;
+    const termCount = terms(sample.shape, variant).length;
+    const fits = p.theta.length === p.termIndices.length && p.lengthScales.length === p.axes.length && p.axes.every((a) => dims.includes(a)) && p.termIndices.every((t) => t < termCount);
+    if (!fits) return `holds a predictor of ${k.kernel} whose parts do not fit together`;
+  }
+  return null;
+}
 export type KernelCalibration = z.infer<typeof kernelCalibrationSchema>;
 
 export const calibrationSchema = z.object({

@@ -26,7 +26,10 @@ describe('ranks', () => {
     expect(refuseRanks(8, 513, 512, 'T·d')).toMatch(/rank V 513 exceeds T·d = 512/);
     expect(refuseRanks(512, 512, 512, 'T·d')).toBeUndefined();
   });
-  it('of the smallest ratio stay within the vector that they compress', () => {
-    expect(ranksForRatio(OURO, 1024, 1)).toEqual({ rankK: 384, rankV: 640 });
+  it('add up to what the ratio leaves', () => {
+    for (const ratio of [1.25, 1.5, 3, 7.7, 100]) {
+      const ranks = ranksForRatio(OURO, 1024, ratio);
+      expect(typeof ranks === 'string' ? NaN : ranks.rankK + ranks.rankV).toBe(Math.round(1024 / ratio));
+    }
   });
 });

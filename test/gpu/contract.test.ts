@@ -56,6 +56,9 @@ const LATENT_EDGES: Shape[] = [
   { sequences: 1, kvHeads: 1, latentHeads: 1, group: 1, context: 70, rankK: 600, rankV: 600, headDim: 20, macsPerRank: 26, splits: 1 },
 ];
 
+/** Rotary bases by head width: each base has its own functions, and compiles anew. */
+const BASES = new Map([[16, 7e7], [36, 5e4], [64, 1e4], [96, 5e4]]);
+
 const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'attend',
@@ -76,10 +79,10 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'attend_block_absorbed',
     variants: ['f16'],
-    options: (random, s) => ({ scale: sharp((s.rankK as number) * (s.headDim as number)), firstPosition: random.pick([0, 12_345, 900_000]), ropeBase: random.pick([1e4, 1e6, 7e7]) }),
+    options: (random, s) => ({ scale: sharp((s.rankK as number) * (s.headDim as number)), firstPosition: random.pick([0, 12_345, 900_000]), ropeBase: BASES.get(s.headDim as number) ?? 1e6 }),
     edges: LATENT_EDGES,
     shape: latentShape,
-    randomShapes: FEW_SHAPES,
+    randomShapes: 1,
   },
   {
     kernel: 'rebuild',

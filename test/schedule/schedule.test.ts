@@ -145,6 +145,18 @@ describe('operations', () => {
     expect(calls(list, 'value-up')).toBe(96);
   });
 
+  it('shapes its products by heads and ranks', () => {
+    const shapes = (codec: Configuration['codec'], path: Configuration['path']) =>
+      Object.fromEntries(runs(configuration({ codec, path }), 3).filter((r) => r.op.kernel === 'matmul').map((r) => [r.op.label, Object.values(r.op.shape)]));
+    // groups, m, k, n
+    expect(shapes(lla(96, 160), 'absorbed')).toMatchObject({
+      'qkv': [1, 3, 2048, 3 * 2048 + 64 * 17], 'encode-k': [16, 3, 128, 96], 'encode-v': [16, 3, 128, 160], 'query-absorb': [16, 3, 128, 96], 'value-up': [16, 3, 160, 128],
+      'attention-out': [1, 3, 2048, 2048], 'gate-up': [1, 3, 2048, 11_264], 'down': [1, 3, 5632, 2048], 'lm-head': [1, 3, 2048, 49_152],
+    });
+    expect(shapes({ kind: 'lla-2d', rankK: 300, rankV: 500 }, 'reconstruct')).toMatchObject({ 'encode-k': [1, 3, 2048, 300], 'value-up': [16, 3, 500, 128] });
+    expect(shapes(lla(96, 160), 'fast')).toMatchObject({ 'reconstruct-k': [16, 3, 96, 512], 'reconstruct-v': [16, 3, 160, 512] });
+  });
+
   it('mla-head appends in every loop, cla in owning layers, final-loop in the last loop', () => {
     expect(calls(runs(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })), 'append')).toBe(96);
     expect(calls(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } })), 'append')).toBe(16);

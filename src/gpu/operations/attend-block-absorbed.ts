@@ -32,12 +32,11 @@ export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosit
   const heads = s.sequences * s.kvHeads;
   const rows = s.sequences * s.latentHeads;
   const capacity = capacityOf(s.context);
-  const shape = { ...s, valueWidth: s.rankV };
+  const shape = { ...s, keyWidth: s.rankK, valueWidth: s.rankV };
   const basis = blockBasis(ropeBase, s.headDim);
   const quads = basis.evenQuads + basis.oddQuads;
   const components = s.rankK + 2;
-  const most = Math.min(MOST_CHUNK, Math.floor(MOST_BASIS_BYTES / (16 * quads)));
-  const chunk = 2 * Math.ceil(components / Math.ceil(components / most) / 2);
+  const chunk = Math.min(MOST_CHUNK, 2 * Math.floor(MOST_BASIS_BYTES / (32 * quads)));
   const pairs = s.headDim / 2;
   return {
     buffers: [
@@ -56,8 +55,8 @@ export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosit
       {
         source: 'block_vectors',
         element,
-        constants: { HEAD_PAIRS: pairs, RANK: s.rankK, GROUP: s.group, KV_HEADS: s.kvHeads },
-        uniforms: [u32(0)],
+        constants: { HEAD_PAIRS: pairs },
+        uniforms: [u32(s.rankK), u32(s.group), u32(s.kvHeads)],
         buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
         workgroups: [pairs, heads * s.group, 1],
       },
@@ -66,7 +65,6 @@ export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosit
         element,
         constants: {
           ...foldConstants(shape, BLOCK_THREADS, BLOCK_TOKENS, 1),
-          RANK: s.rankK,
           HEAD_PAIRS: pairs,
           EXACT: basis.exact,
           EVEN_QUADS: basis.evenQuads,
@@ -74,7 +72,7 @@ export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosit
           CHUNK: chunk,
           BASIS: chunk * quads,
         },
-        uniforms: foldUniforms(shape, scale ?? s.headDim ** -0.5, BLOCK_TOKENS),
+        uniforms: foldUniforms(shape, BLOCK_THREADS, scale ?? s.headDim ** -0.5, BLOCK_TOKENS),
         buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('phases', 'psi', 'phi')],
         workgroups: [s.splits, s.kvHeads, s.sequences],
       },

@@ -8,7 +8,9 @@ import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } fro
 import { foldConstants, foldUniforms, lanesOf, partialsBytes, workgroupFor } from './fold.js';
 
 /** Latent pairs staged in workgroup memory at a time: 4 pairs of rows of them are 16 KiB. */
-export const MOST_RANK_STEP = 256;
+const MOST_RANK_STEP = 256;
+/** Steps come in powers of two, so that few pipelines serve all ranks. */
+export const rankStep = (rankPairs: number): number => Math.min(MOST_RANK_STEP, Math.max(16, 2 ** Math.ceil(Math.log2(rankPairs))));
 
 /** Which positions each cached token has: all rows alike, or a list a sequence, or one a sequence and KV head (H2O). */
 export type PositionsOf = 'all' | 'sequence' | 'head';
@@ -29,7 +31,7 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, { sca
   const heads = s.sequences * s.kvHeads;
   const rows = s.sequences * s.latentHeads;
   const capacity = capacityOf(s.context);
-  const shape = { ...s, valueWidth: s.rankV };
+  const shape = { ...s, keyWidth: s.rankK, valueWidth: s.rankV };
   const workgroup = workgroupFor(s.rankV / 2, 128);
   const rankPairs = s.rankK / 2;
   const positionRows = { all: 1, sequence: s.sequences, head: heads }[positionsOf];
@@ -50,13 +52,12 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, { sca
         element,
         constants: {
           ...foldConstants(shape, workgroup, 2 * workgroup),
-          RANK_PAIRS: rankPairs,
           HEAD_PAIRS: s.headDim / 2,
-          RANK_STEP: Math.min(rankPairs, MOST_RANK_STEP),
+          RANK_STEP: rankStep(rankPairs),
           POSITION_SEQUENCE: positionsOf === 'all' ? 0 : positionsOf === 'sequence' ? capacity : s.kvHeads * capacity,
           POSITION_HEAD: positionsOf === 'head' ? capacity : 0,
         },
-        uniforms: foldUniforms(shape, scale ?? s.headDim ** -0.5),
+        uniforms: foldUniforms(shape, workgroup, scale ?? s.headDim ** -0.5),
         buffers: [...read('queries', 'keys', 'values'), ...write('partials'), ...read('weights', 'means', 'positions', 'centres', 'offsets')],
         workgroups: [s.splits, s.kvHeads, s.sequences],
       },

@@ -22,8 +22,7 @@ export function planAttend(call: KernelCall, scale?: number): OperationPlan {
   const capacity = capacityOf(s.context);
   const lanes = lanesOf(s.group);
   const quads = Math.ceil(lanes / 4);
-  const pairs = (s.keyWidth + s.branchWidth) / 2;
-  const chunk = Math.min(pairs, QUERY_FLOATS / (2 * (lanes === 1 ? 1 : 4 * quads)));
+  const chunk = Math.floor(QUERY_FLOATS / (2 * (lanes === 1 ? 1 : 4 * quads)));
   const workgroup = workgroupFor(s.valueWidth / 2, lanes > 8 ? 128 : 256);
   const branchRows = s.branchHeads === 1 ? s.sequences : s.sequences * s.branchHeads;
   const branch: BufferPlan[] = s.branchWidth > 0 ? [{ name: 'branch', role: 'stream', content: element, bytes: branchRows * capacity * (s.branchWidth / 2) * pairBytes }] : [];
@@ -41,14 +40,11 @@ export function planAttend(call: KernelCall, scale?: number): OperationPlan {
         element,
         constants: {
           ...foldConstants(s, workgroup, workgroup),
-          KEY_PAIRS: s.keyWidth / 2,
-          BRANCH_PAIRS: s.branchWidth / 2,
-          BRANCH_SHARED: s.branchHeads === 1 ? 1 : 0,
           CHUNK: chunk,
           QUERY_ONE: lanes === 1 ? chunk : 1,
           QUERY_MANY: lanes === 1 ? 1 : 2 * chunk * quads,
         },
-        uniforms: foldUniforms(s, scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
+        uniforms: foldUniforms({ ...s, branchShared: s.branchHeads === 1 }, workgroup, scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
         // Without a branch the binding still wants a buffer; the kernel does not touch it.
         buffers: [...read('queries', 'keys', 'values'), ...write('partials'), ...read(branch.length ? 'branch' : 'keys')],
         workgroups: [s.splits, s.kvHeads, s.sequences],

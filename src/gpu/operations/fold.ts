@@ -16,26 +16,25 @@ export interface FoldShape {
   group: number;
   context: number;
   splits: number;
+  keyWidth: number;
   valueWidth: number;
+  /** Rotary key scalars beside the key, and whether the heads of a sequence share them. */
+  branchWidth?: number;
+  branchShared?: boolean;
   /** Rows of a sequence's cache where that is not one a KV head: 1 if all heads share. */
   latentHeads?: number;
 }
 
 /** Constants of attend_fold.wgsl. */
 export function foldConstants(shape: FoldShape, workgroup: number, tile: number, lanes = lanesOf(shape.group)): Record<string, number> {
-  const valuePairs = shape.valueWidth / 2;
   const quads = Math.ceil(lanes / 4);
   return {
     WG: workgroup,
     TILE: tile,
-    GROUP: shape.group,
     LANES: lanes,
     QUADS: quads,
-    VALUE_PAIRS: valuePairs,
-    TOKEN_LANES: Math.max(1, Math.floor(workgroup / valuePairs)),
     STEP_LANES: Math.min(4, lanes),
     FOLD: workgroup * Math.max(lanes, 2 * Math.min(4, lanes)),
-    ROW_SHARED: shape.latentHeads === 1 ? 1 : 0,
   };
 }
 
@@ -43,12 +42,19 @@ export function foldConstants(shape: FoldShape, workgroup: number, tile: number,
 export const splitTokens = (shape: FoldShape, unit: number = TILE_TOKENS): number => Math.ceil(Math.ceil(shape.context / shape.splits) / unit) * unit;
 
 /** The uniform block `Params` of attend_fold.wgsl. `scale` multiplies q · k; softmax is computed in base 2. */
-export const foldUniforms = (shape: FoldShape, scale: number, unit: number = TILE_TOKENS): Uniform[] => [
+export const foldUniforms = (shape: FoldShape, workgroup: number, scale: number, unit: number = TILE_TOKENS): Uniform[] => [
   u32(shape.context),
   u32(capacityOf(shape.context)),
   u32(splitTokens(shape, unit)),
   f32(scale * Math.LOG2E),
+  u32(1),
+  u32(shape.latentHeads === 1 ? 1 : 0),
   u32(shape.group),
+  u32(shape.keyWidth / 2),
+  u32(shape.valueWidth / 2),
+  u32(Math.max(1, Math.floor(workgroup / (shape.valueWidth / 2)))),
+  u32((shape.branchWidth ?? 0) / 2),
+  u32(shape.branchShared ? 1 : 0),
 ];
 
 /** Bytes of the split partials of all queries. */

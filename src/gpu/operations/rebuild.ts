@@ -5,7 +5,7 @@ import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
 import { rotaryTables, type RotaryOptions } from '../rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { MOST_RANK_STEP } from './attend-rebuild.js';
+import { rankStep } from './attend-rebuild.js';
 
 /** Tokens of a workgroup: two a thread. */
 const TOKENS = 256;
@@ -33,8 +33,8 @@ export function planRebuild(call: KernelCall, rotary: RotaryOptions): OperationP
       {
         source: 'rebuild',
         element: 'f16',
-        constants: { RANK_PAIRS: rankPairs, HEAD_PAIRS: s.headDim / 2, RANK_STEP: Math.min(rankPairs, MOST_RANK_STEP), ROTATE: call.variant === 'rope' ? 1 : 0, ROW_SHARED: s.latentHeads === 1 ? 1 : 0 },
-        uniforms: [u32(s.context), u32(capacity)],
+        constants: { HEAD_PAIRS: s.headDim / 2, RANK_STEP: rankStep(rankPairs), ROTATE: call.variant === 'rope' ? 1 : 0, ROW_SHARED: s.latentHeads === 1 ? 1 : 0 },
+        uniforms: [u32(s.context), u32(capacity), u32(1), u32(rankPairs)],
         buffers: [...read('keys', 'weights', 'means', 'positions', 'centres', 'offsets'), ...write('rows')],
         workgroups: [Math.ceil(s.context / TOKENS), s.kvHeads, s.sequences],
       },
