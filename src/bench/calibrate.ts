@@ -2,7 +2,8 @@
  * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every point is saved as soon as it
  * exists; what cannot be measured is kept as a gap with its reason.
  */
-import { GpuError, IMPLEMENTED, kernelSourceHash, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
+import { GpuError, IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
+import { kernelHash } from '../schedule/kernel-source.js';
 import { workOf, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type KernelCalibration, type Sample } from '../schema/calibration.js';
 import { defaultCalls } from './candidates.js';
@@ -173,7 +174,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
   const seen = new Set<string>();
   const entries = new Map<KernelName, KernelCalibration>();
   for (const kernel of kernels) {
-    const sourceHash = kernelSourceHash(kernel);
+    const sourceHash = kernelHash(kernel);
     const old = resumed.find((k) => k.kernel === kernel && k.sourceHash === sourceHash);
     // Gaps are tried again: the driver or the limits may have changed.
     const entry: KernelCalibration = { kernel, sourceHash, samples: [...(old?.samples ?? [])], gaps: [], predictors: { ...old?.predictors } };

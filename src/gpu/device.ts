@@ -5,7 +5,7 @@
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
 import { GpuError, type GpuFault } from './errors.js';
 import { packUniforms, type OperationPlan, type Step } from './plan.js';
-import { loadSource } from './source.js';
+import { loadSource } from '../schedule/kernel-source.js';
 
 /** Dawn stages what writeBuffer takes in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
@@ -92,18 +92,18 @@ export class Device {
     const filters: readonly GPUErrorFilter[] = ['internal', 'out-of-memory', 'validation'];
     for (const filter of filters) this.raw.pushErrorScope(filter);
     let result: T | undefined;
-    let thrown: unknown;
+    let thrown: string | undefined;
     try {
       // Pushed and popped without a wait between, as scopes of concurrent calls would otherwise interleave.
       result = make();
     } catch (error) {
-      thrown = error;
+      thrown = error instanceof Error ? error.message : 'unknown error';
     }
     const caught = await Promise.all([...filters].reverse().map(() => this.raw.popErrorScope()));
     for (const [i, error] of caught.entries()) {
       if (error) throw new GpuError([...filters].reverse()[i] as GpuFault, `${subject}: ${error.message}`);
     }
-    if (thrown !== undefined) throw new GpuError('validation', `${subject}: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+    if (thrown !== undefined) throw new GpuError('validation', `${subject}: ${thrown}`);
     this.check();
     return result as T;
   }

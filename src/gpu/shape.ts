@@ -1,7 +1,7 @@
 /** Reading of kernel shapes, with the checks that all operations share. */
 import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
 import { requireShape } from './errors.js';
-import type { Element } from './source.js';
+import type { Element } from '../schedule/kernel-source.js';
 
 /** The shape's fields, checked: all there, whole and not negative. */
 export function dimensions<K extends string>(call: KernelCall, ...names: readonly K[]): Record<K, number> {

@@ -109,7 +109,7 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
 /** Kernels whose source has changed since the calibration was made: their times are not used. */
 async function staleKernels(loaded: LoadedCalibration | null, notes: string[]): Promise<ReadonlySet<string>> {
   if (!loaded) return new Set();
-  const { kernelHash } = await import('../kernel-source.js');
+  const { kernelHash } = await import('../schedule/kernel-source.js');
   const stale = loaded.calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)).map((k) => k.kernel);
   if (stale.length > 0) notes.push(`${loaded.file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`);
   return new Set(stale);

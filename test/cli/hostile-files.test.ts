@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
 import { fitPredictor } from '../../src/cost/fit.js';
-import { kernelHash } from '../../src/kernel-source.js';
+import { kernelHash } from '../../src/schedule/kernel-source.js';
 import { workOf } from '../../src/schedule/kernels.js';
 import type { Calibration, Sample } from '../../src/schema/calibration.js';
 import { SETTINGS } from '../../src/schema/settings.js';

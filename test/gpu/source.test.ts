@@ -1,7 +1,7 @@
 /** The WGSL loader: what it resolves and what it refuses. */
 import { readdirSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { hashSources, loadSource } from '../../src/gpu/source.js';
+import { hashSources, loadSource } from '../../src/schedule/kernel-source.js';
 
 const files =
   (sources: Record<string, string>) =>

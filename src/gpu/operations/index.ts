@@ -2,7 +2,6 @@
 import type { KernelCall, KernelName } from '../../schedule/kernels.js';
 import { GpuError } from '../errors.js';
 import type { OperationPlan } from '../plan.js';
-import { hashSources, type Element } from '../source.js';
 import { planAttend, planMerge } from './attend.js';
 import { planAttendBlockAbsorbed } from './attend-block-absorbed.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
@@ -50,9 +49,6 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
 /** Kernels that have an implementation. */
 export const IMPLEMENTED = Object.keys(PLANNERS) as KernelName[];
 
-/** Sources that a kernel's calls can come to use, whatever the shape and variant. */
-const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul'], rmsnorm: ['rmsnorm', 'add'], attend_block_absorbed: ['block_vectors', 'attend_block_absorbed'] };
-
 /**
  * The buffers and steps of a call.
  * @throws GpuError `unsupported` for a shape or variant that no kernel handles
@@ -61,11 +57,4 @@ export function planOperation(call: KernelCall, options: OperationOptions = {}):
   const planner = PLANNERS[call.kernel];
   if (!planner) throw new GpuError('unsupported', `${call.kernel} has no kernel yet`);
   return planner(call, options);
-}
-
-/** SHA-256 over everything that a kernel's timing depends on in WGSL: all its sources in both storage types, resolved. */
-export function kernelSourceHash(kernel: KernelName): string {
-  const elements: readonly Element[] = ['f16', 'f32'];
-  const names = SOURCES[kernel] ?? [kernel];
-  return hashSources(names.flatMap((name) => elements.map((element) => ({ name, element }))));
 }

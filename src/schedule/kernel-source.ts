@@ -7,13 +7,14 @@
  * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
  */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { KernelName } from './kernels.js';
 
 /** Storage of the streamed operand: pairs of f16 in a u32, or vec2f. */
 export type Element = 'f16' | 'f32';
 
-/** src/gpu/ and dist/gpu/ both lie two levels below the package root. */
+/** src/schedule/, dist/schedule/ and the bundle in dist/bin/ all lie two levels below the package root. */
 const KERNEL_DIRECTORY = new URL('../../kernels/', import.meta.url);
 
 export type ReadSource = (file: string) => string;
@@ -54,4 +55,18 @@ export function hashSources(sources: readonly { name: string; element: Element }
   const hash = createHash('sha256');
   for (const { name, element } of sources) hash.update(loadSource(name, element)).update('\0');
   return hash.digest('hex');
+}
+
+/** Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its name. */
+const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul'], rmsnorm: ['rmsnorm', 'add'], attend_block_absorbed: ['block_vectors', 'attend_block_absorbed'] };
+
+/**
+ * SHA-256 over everything that a kernel's timing depends on in WGSL: all its sources in both storage types, resolved.
+ * Empty for a kernel without sources: nothing can have been measured of it.
+ */
+export function kernelHash(kernel: KernelName): string {
+  const names = SOURCES[kernel] ?? [kernel];
+  if (!names.every((name) => existsSync(new URL(`${name}.wgsl`, KERNEL_DIRECTORY)))) return '';
+  const elements: readonly Element[] = ['f16', 'f32'];
+  return hashSources(names.flatMap((name) => elements.map((element) => ({ name, element }))));
 }

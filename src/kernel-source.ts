@@ -1,1 +1,0 @@
-export { kernelSourceHash as kernelHash } from './gpu/operations/index.js';
