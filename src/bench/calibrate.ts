@@ -21,6 +21,9 @@ const ASSUMED_EFFICIENCY = 0.1;
 /** A point's raw samples take at most this share of the whole budget. */
 const POINT_SHARE = 0.005;
 const SPREAD_FIRST = 10;
+/** More points than this cost planning more than they add: predicting a call takes time with their square. */
+const MOST_POINTS = 64;
+const MOST_POINTS_SMALL = 28;
 /** Shares of the budget: attention and products make up a decode step. */
 const WEIGHTS: Partial<Record<KernelName, number>> = { attend: 4, attend_rebuild: 3, attend_block_absorbed: 3, matmul: 4, attend_merge: 1.5, rebuild: 1.5 };
 
@@ -80,7 +83,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
 
 async function calibrateOn(device: Device, options: CalibrateOptions): Promise<Calibration> {
   const started = now();
-  const clock: Clock = device.hasTimestamps && !device.description.software ? 'gpu-timestamp' : 'wall';
+  const clock: Clock = device.hasTimestamps ? 'gpu-timestamp' : 'wall';
   const overheads = await measureOverheads(device);
   const ceilings = await measureCeilings(device, overheads.submitSeconds);
   const calibration: Calibration = {
@@ -154,7 +157,8 @@ const lost = (track: Track): boolean => track.entry.gaps.at(-1)?.reason.startsWi
 /** The track that has had the least of its share, among those with candidates. */
 function leastServed(tracks: readonly Track[]): Track | undefined {
   const share = (t: Track): number => t.spentSeconds / (WEIGHTS[t.kernel] ?? 1);
-  return tracks.filter((t) => t.candidates.length > 0).reduce<Track | undefined>((least, t) => (!least || share(t) < share(least) ? t : least), undefined);
+  const full = (t: Track): boolean => samplesOf(t).length >= (t.kernel in WEIGHTS ? MOST_POINTS : MOST_POINTS_SMALL);
+  return tracks.filter((t) => t.candidates.length > 0 && !full(t)).reduce<Track | undefined>((least, t) => (!least || share(t) < share(least) ? t : least), undefined);
 }
 
 function choose(track: Track, options: CalibrateOptions): number {
@@ -182,6 +186,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     entries.set(kernel, entry);
     calibration.kernels.push(entry);
   }
+  const missed = new Missed();
   const offer = (call: KernelCall, preferred: boolean): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
@@ -190,7 +195,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const reason = obstacle(device, call) ?? tooLong(call, calibration.ceilings, longest);
     if (reason !== null) {
       // Only what a schedule asks for is missed; default shapes that do not fit are no gap.
-      if (preferred) entry.gaps.push({ variant: call.variant, shape: { ...call.shape }, reason });
+      if (preferred) missed.add(entry, call, reason);
       return;
     }
     const id = `${call.kernel} ${call.variant}`;
@@ -200,7 +205,26 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
   };
   for (const call of options.calls ?? []) offer(call, true);
   for (const call of defaultCalls()) offer(call, false);
+  missed.record();
   return [...tracks.values()];
+}
+
+/** Shapes that schedules ask for and this device or budget does not allow: hundreds, so one gap a variant sums them up. */
+class Missed {
+  private readonly byVariant = new Map<string, { entry: KernelCalibration; first: KernelCall; reason: string; count: number }>();
+
+  add(entry: KernelCalibration, call: KernelCall, reason: string): void {
+    const key = `${call.kernel} ${call.variant}`;
+    const known = this.byVariant.get(key);
+    if (known) known.count++;
+    else this.byVariant.set(key, { entry, first: call, reason, count: 1 });
+  }
+
+  record(): void {
+    for (const { entry, first, reason, count } of this.byVariant.values()) {
+      entry.gaps.push({ variant: first.variant, shape: { ...first.shape }, reason: count === 1 ? reason : `${reason} (and ${count - 1} more shapes of ${first.kernel} ${first.variant} likewise)` });
+    }
+  }
 }
 
 /** Kernels of an earlier calibration of the same device and driver. */

@@ -7,7 +7,7 @@ import type { BoundStep, RunTime } from '../gpu/device.js';
 
 /** What the timing needs of a device; a test gives a fake one. */
 export interface Runner {
-  run(steps: readonly BoundStep[]): Promise<RunTime>;
+  run(steps: readonly BoundStep[], expectedSeconds?: number): Promise<RunTime>;
 }
 
 export type Clock = 'gpu-timestamp' | 'wall';
@@ -43,20 +43,20 @@ export function callsPerBatch(secondsEach: number, copies: number, batchSeconds:
 export async function timeCalls(runner: Runner, copies: readonly (readonly BoundStep[])[], rules: TimingRules): Promise<number[]> {
   let next = 0;
   const batch = (calls: number): BoundStep[] => Array.from({ length: calls }, () => copies[next++ % copies.length] as readonly BoundStep[]).flat();
-  const timeBatch = async (calls: number): Promise<number> => {
-    const time = await runner.run(batch(calls));
+  const timeBatch = async (calls: number, each = 0): Promise<number> => {
+    const time = await runner.run(batch(calls), each * calls);
     const seconds = rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null ? time.gpuSeconds : time.wallSeconds - rules.submitSeconds;
     return Math.max(SHORTEST_SECONDS, seconds / calls);
   };
   let estimate = await timeBatch(1);
   // A cheap call's first estimate is mostly noise: one larger batch corrects it.
   const calls = callsPerBatch(estimate, copies.length, rules.batchSeconds / 4);
-  if (calls > 1) estimate = await timeBatch(calls);
+  if (calls > 1) estimate = await timeBatch(calls, estimate);
   const perSample = callsPerBatch(estimate, copies.length, rules.batchSeconds);
   const samples: number[] = [];
   let spent = 0;
   while (samples.length < rules.minSamples || (samples.length < rules.maxSamples && spent < rules.seconds)) {
-    const seconds = await timeBatch(perSample);
+    const seconds = await timeBatch(perSample, estimate);
     samples.push(seconds);
     spent += seconds * perSample;
   }

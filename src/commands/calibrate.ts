@@ -171,7 +171,7 @@ function summary(c: Calibration, file: string): string {
     ...columns(FIT_COLUMNS, rows),
     '',
     `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(errors[Math.floor(errors.length / 2)])}.`,
-    ...(gaps > 0 ? [`${gaps} shapes could not be measured here; the file says why.`] : []),
+    ...(gaps > 0 ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`] : []),
     `Written to ${displayPath(file)}`,
     '',
   ].join('\n');

@@ -2,6 +2,7 @@
  * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission stands in
  * an error scope, and an error that Dawn reports outside of one makes the next call fail: nothing goes wrong silently.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
 import { GpuError, type GpuFault } from './errors.js';
 import { packUniforms, type OperationPlan, type Step } from './plan.js';
@@ -19,6 +20,9 @@ const WANTED_LIMITS = [
   'maxStorageBuffersPerShaderStage',
   'maxComputeWorkgroupsPerDimension',
 ] as const;
+/** Below this, sleeping is too coarse; of longer waits this share is slept, so that an estimate may be that far too long. */
+const LEAST_SLEEP_SECONDS = 0.004;
+const SLEPT_SHARE = 0.6;
 const WANTED_FEATURES: readonly GPUFeatureName[] = ['timestamp-query', 'shader-f16', 'subgroups'];
 
 export interface Buffer {
@@ -222,8 +226,12 @@ export class Device {
     return bound;
   }
 
-  /** Runs steps in order in one pass of one submission and waits. Steps see what the steps before them wrote. */
-  async run(steps: readonly BoundStep[]): Promise<RunTime> {
+  /**
+   * Runs steps in order in one pass of one submission and waits. Steps see what the steps before them wrote.
+   * @param expectedSeconds how long it will take, where that is known: waiting polls, which takes a core from a software
+   *   adapter, so most of that time is slept instead
+   */
+  async run(steps: readonly BoundStep[], expectedSeconds = 0): Promise<RunTime> {
     const timed = this.hasTimestamps ? this.queries() : undefined;
     const wallSeconds = await this.submit('run', (encoder) => {
       const pass = encoder.beginComputePass(timed ? { timestampWrites: { querySet: timed.set, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 } } : {});
@@ -235,7 +243,7 @@ export class Device {
       }
       pass.end();
       if (timed) encoder.resolveQuerySet(timed.set, 0, 2, timed.resolve, 0);
-    });
+    }, expectedSeconds);
     return { wallSeconds, gpuSeconds: timed ? await this.elapsed(timed.resolve) : null };
   }
 
@@ -252,19 +260,19 @@ export class Device {
   }
 
   /** Encodes, submits and waits; returns the seconds from submission until the queue was done. */
-  private async submit(subject: string, encode: (encoder: GPUCommandEncoder) => void): Promise<number> {
-    const nanoseconds = await this.scoped(subject, () => {
+  private async submit(subject: string, encode: (encoder: GPUCommandEncoder) => void, expectedSeconds = 0): Promise<number> {
+    const started = await this.scoped(subject, () => {
       const encoder = this.raw.createCommandEncoder();
       encode(encoder);
       const commands = encoder.finish();
-      const started = process.hrtime.bigint();
+      const now = process.hrtime.bigint();
       this.raw.queue.submit([commands]);
-      // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
-      const done = this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
-      // In an object, or the scope would be awaited together with the work.
-      return { elapsed: done.then(() => process.hrtime.bigint() - started) };
+      return now;
     });
-    const seconds = Number(await nanoseconds.elapsed) * 1e-9;
+    if (expectedSeconds > LEAST_SLEEP_SECONDS) await sleep(SLEPT_SHARE * expectedSeconds * 1000);
+    // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
+    await this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
+    const seconds = Number(process.hrtime.bigint() - started) * 1e-9;
     this.check();
     return seconds;
   }
