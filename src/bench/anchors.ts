@@ -5,8 +5,8 @@ import type { Geometry } from '../geometry/geometry.js';
 import { GROUP_SIZE, type KernelCall } from '../schedule/kernels.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 
-/** Codecs of the paper's capacity table, at its ends and in the middle. */
-const KINDS = ['full', 'lla', 'lla-2d', 'mla-head', 'kv-quant', 'final-loop'] as const;
+/** Codecs whose operations have kernels: rows that all heads share (lla-2d, mla-head) and quantised ones wait for theirs. */
+const KINDS = ['full', 'lla'] as const;
 
 export interface AnchorRange {
   readonly contexts: readonly number[];

@@ -42,7 +42,7 @@ export interface CalibrationProgress {
 export interface CalibrateOptions {
   budgetSeconds: number;
   seed: number;
-  /** Calls of real schedules: preferred to the default shapes between them. */
+  /** Calls of real schedules (bench/anchors.ts); shapes of all published models unless given. */
   calls?: readonly KernelCall[];
   /** Only these kernels; all that are implemented unless given. */
   kernels?: readonly KernelName[];
@@ -138,6 +138,16 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     // A lost device fails every further call; what was measured is kept.
     if (lost(track)) break;
   }
+  // Time that is left makes the least certain points surer: noise on a shared machine comes in phases, so a second visit
+  // tells more than more repetitions of the first.
+  while (running()) {
+    const worst = leastCertain(tracks);
+    if (!worst || lost(worst.track)) break;
+    const again = await point(worst.track, worst.sample.shape);
+    if (!again) break;
+    worst.sample.seconds.push(...again.seconds);
+    await options.save?.(calibration);
+  }
   for (const track of tracks) {
     const own = samplesOf(track);
     for (const index of own.length > 0 ? (options.outliers?.(track.kernel, track.variant, own) ?? []) : []) {
@@ -153,6 +163,21 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
 
 const samplesOf = (track: Track): Sample[] => track.entry.samples.filter((s) => s.variant === track.variant);
 const lost = (track: Track): boolean => track.entry.gaps.at(-1)?.reason.startsWith('lost:') ?? false;
+
+/** The sample whose median is least certain: spread of its repetitions over the root of their number. */
+function leastCertain(tracks: readonly Track[]): { track: Track; sample: Sample } | undefined {
+  let worst: { track: Track; sample: Sample } | undefined;
+  let worstDoubt = 0;
+  for (const track of tracks) {
+    for (const sample of samplesOf(track)) {
+      const sorted = [...sample.seconds].sort((x, y) => x - y);
+      const at = (share: number): number => sorted[Math.floor(share * (sorted.length - 1))] as number;
+      const doubt = (at(0.75) - at(0.25)) / at(0.5) / Math.sqrt(sorted.length);
+      if (doubt > worstDoubt) [worst, worstDoubt] = [{ track, sample }, doubt];
+    }
+  }
+  return worst;
+}
 
 /** The track that has had the least of its share, among those with candidates. */
 function leastServed(tracks: readonly Track[]): Track | undefined {
@@ -203,8 +228,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     if (!track) tracks.set(id, (track = { kernel: call.kernel, variant: call.variant, entry, candidates: [], spentSeconds: 0 }));
     track.candidates.push({ shape: call.shape, preferred });
   };
-  for (const call of options.calls ?? []) offer(call, true);
-  for (const call of defaultCalls()) offer(call, false);
+  for (const call of options.calls ?? defaultCalls()) offer(call, options.calls !== undefined);
   missed.record();
   return [...tracks.values()];
 }

@@ -8,7 +8,8 @@ import { activeSelector, fitPredictor, outliers } from '../cost/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
 import { openDevice, type Device } from '../gpu/index.js';
-import { displayPath, loadCalibration } from '../plan/calibrations.js';
+import { displayPath } from '../files.js';
+import { loadCalibration } from '../plan/calibrations.js';
 import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName, type Shape } from '../schedule/kernels.js';
@@ -20,7 +21,7 @@ import { print } from './output.js';
 export const calibrateCommand: Command = {
   options: {
     budget: { type: 'string', help: 'time to spend measuring: 90s, 5m, 1h [5m]' },
-    model: { type: 'string', help: 'model whose shapes are measured first [ouro-1.4b]' },
+    model: { type: 'string', help: 'model whose shapes are measured [ouro-1.4b]' },
     kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: 'Dawn backend: vulkan, metal, d3d12 [the platform\'s own]' },
@@ -35,9 +36,9 @@ export const calibrateCommand: Command = {
   run,
 };
 
-/** Contexts and batches whose shapes are measured first; the rest is spread between and beyond them. */
-const CONTEXTS = [256, 1024, 4096, 16384, 32768, 131072, 262144];
-const BATCHES = [1, 4, 16, 64, 256];
+/** Contexts and batches whose shapes are measured, as far as memory and budget allow. */
+const CONTEXTS = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144];
+const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 async function run(args: Args): Promise<ExitCode> {
   const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '5m', '--budget', true);

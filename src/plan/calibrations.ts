@@ -1,8 +1,9 @@
 /** Finding and reading calibration files. */
-import { closeSync, openSync, readFileSync, readSync, readdirSync, statSync } from 'node:fs';
-import { basename, join, relative } from 'node:path';
+import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { printable, UserError, show } from '../errors.js';
+import { UserError, show } from '../errors.js';
+import { displayPath, readTextFile } from '../files.js';
 import type { Calibration } from '../schema/calibration.js';
 
 /** Calibrations that come with the package. */
@@ -14,29 +15,6 @@ export interface LoadedCalibration {
   /** As shown to people: relative to the working directory where that is shorter. */
   readonly file: string;
   readonly calibration: Calibration;
-}
-
-/** A path as shown to people: bundled files by their place in the package, others relative to the working directory. */
-export function displayPath(path: string): string {
-  if (path.startsWith(BUNDLED)) return join('calibrations', basename(path));
-  const near = relative(process.cwd(), path);
-  return printable(near.startsWith('..') ? path : near);
-}
-
-/** Reads JSON or text from outside, with the usual mistakes answered in one line. */
-export function readTextFile(path: string, subject: string, maxBytes: number): string {
-  try {
-    const size = statSync(path);
-    if (size.isDirectory()) throw new UserError(`${subject} ${show(path)} is a directory`, 'name a file');
-    if (!size.isFile()) throw new UserError(`${subject} ${show(path)} is not a regular file`, 'name a file');
-    if (size.size > maxBytes) throw new UserError(`${subject} ${show(path)} has ${size.size} bytes, more than ${maxBytes}`, 'check that it is the right file');
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    if (error instanceof UserError) throw error;
-    const code = (error as NodeJS.ErrnoException).code;
-    const reason = code === 'ENOENT' ? 'does not exist' : code === 'EACCES' ? 'may not be read' : `cannot be read (${String(code)})`;
-    throw new UserError(`${subject} ${show(path)} ${reason}`, 'check the path');
-  }
 }
 
 /**
@@ -57,7 +35,8 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
     const issue = parsed.error.issues[0];
     throw new UserError(`calibration ${show(path)} is not a lla-sim calibration of this version: ${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`, 'measure again with lla-sim calibrate');
   }
-  return { file: displayPath(path), calibration: parsed.data };
+  // A bundled file is named by its place in the package, wherever that is installed.
+  return { file: path.startsWith(BUNDLED) ? join('calibrations', basename(path)) : displayPath(path), calibration: parsed.data };
 }
 
 /** Calibration files beside the user (./calibrations) and in the package; the user's come first. */

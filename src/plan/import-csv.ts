@@ -7,7 +7,7 @@ import { UserError, show } from '../errors.js';
 import { KERNELS, KERNEL_NAMES, workOf, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
 import { parseNumber } from '../units.js';
-import { displayPath, readTextFile } from './calibrations.js';
+import { displayPath, readTextFile } from '../files.js';
 
 const MAX_FILE_BYTES = 16 * 2 ** 20;
 const MAX_ROWS = 20_000;

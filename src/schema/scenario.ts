@@ -3,7 +3,7 @@ import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { UserError, show } from '../errors.js';
 import { nearestName } from '../nearest.js';
-import { readTextFile } from '../plan/calibrations.js';
+import { readTextFile } from '../files.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
 const MAX_FILE_BYTES = 2 ** 20;
