@@ -16,7 +16,7 @@ const ratios = CODECS.lla.publishedRatios(geometry);
 const configurations = ratios.flatMap((ratio) =>
   paths.map((path) => ({
     geometry, codec: CODECS.lla.fromRatio(geometry, ratio), path, materialised: false, choice: { storage: 'f16', groupSize: 64 },
-    branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups: 512,
+    branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups: 512, bindingBytes: Infinity,
   })),
 );
 

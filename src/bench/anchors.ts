@@ -12,6 +12,8 @@ export interface AnchorRange {
   readonly contexts: readonly number[];
   readonly batches: readonly number[];
   readonly targetWorkgroups: number;
+  /** Largest binding of the device, bytes. */
+  readonly bindingBytes: number;
 }
 
 /** Distinct calls of every codec, published ratio and path over contexts and batches. */
@@ -20,13 +22,13 @@ export function anchorCalls(g: Geometry, range: AnchorRange): KernelCall[] {
   for (const kind of KINDS) {
     const spec = CODECS[kind];
     const codecs = spec.publishedRatios(g).map((r) => spec.fromRatio(g, r)).filter((c): c is Codec => typeof c !== 'string' && spec.refuse(g, c) === undefined);
-    for (const codec of codecs) for (const path of spec.paths) for (const materialised of path === 'reconstruct' ? [false, true] : [false]) collect(calls, configuration(g, codec, path, materialised, range.targetWorkgroups), range);
+    for (const codec of codecs) for (const path of spec.paths) for (const materialised of path === 'reconstruct' ? [false, true] : [false]) collect(calls, configuration(g, codec, path, materialised, range), range);
   }
   return [...calls.values()];
 }
 
-const configuration = (geometry: Geometry, codec: Codec, path: Path, materialised: boolean, targetWorkgroups: number): Configuration => ({
-  geometry, codec, path, materialised, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups,
+const configuration = (geometry: Geometry, codec: Codec, path: Path, materialised: boolean, range: AnchorRange): Configuration => ({
+  geometry, codec, path, materialised, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
 });
 
 function collect(calls: Map<string, KernelCall>, c: Configuration, range: AnchorRange): void {

@@ -56,7 +56,7 @@ async function run(args: Args): Promise<ExitCode> {
     }
     await mkdir(dirname(file), { recursive: true });
     if (!quiet) process.stderr.write(`measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`);
-    const calibration = await measure(device, { budgetSeconds, seed, kernels, earlier, file, quiet, calls: anchorCalls(geometry, { contexts: CONTEXTS, batches: BATCHES, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS }) });
+    const calibration = await measure(device, { budgetSeconds, seed, kernels, earlier, file, quiet, calls: anchorCalls(geometry, { contexts: CONTEXTS, batches: BATCHES, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize }) });
     fit(calibration, quiet);
     await saveTo(file)(calibration);
     await print(summary(calibration, file), { file: null, quiet });

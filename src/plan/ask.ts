@@ -27,7 +27,7 @@ export async function ask(scenario: Scenario): Promise<PlanReport> {
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
   if (question.contextTokens > geometry.maxPositions) notes.push(`${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`);
-  return makePlan({ ...settings, scenario: readWords(scenario), geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused);
+  return makePlan({ ...settings, bindingBytes: loaded?.calibration.device.limits['maxStorageBufferBindingSize'] ?? Infinity, scenario: readWords(scenario), geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused);
 }
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */

@@ -19,7 +19,7 @@ const MAX_TARGET_BATCH = 2 ** 20;
 export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
   return {
     geometry: r.geometry, codec: c.codec, path: c.path, materialised: c.materialised, choice: r.choice, branch: r.branch,
-    eviction: c.eviction, gpus: r.gpus, targetWorkgroups: r.targetWorkgroups,
+    eviction: c.eviction, gpus: r.gpus, targetWorkgroups: r.targetWorkgroups, bindingBytes: r.bindingBytes,
   };
 }
 

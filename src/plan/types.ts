@@ -63,6 +63,8 @@ export interface PlanRequest {
   readonly pageTokens: number;
   readonly gpus: number;
   readonly targetWorkgroups: number;
+  /** Largest binding of the device, bytes; Infinity where it is not known. */
+  readonly bindingBytes: number;
   readonly prefill: PrefillKind;
   /** Sequences decoded together; null: as many as fit. */
   readonly batch: number | null;

@@ -8,7 +8,7 @@ import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import { allocatedTokens, keptTokens, type Eviction } from '../eviction/policy.js';
 import { blocksOf, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
-import type { KernelName, Shape, Storage } from './kernels.js';
+import { storedBytes, type KernelName, type Shape, type Storage } from './kernels.js';
 
 /** What is decoded, and how. */
 export interface Configuration {
@@ -24,6 +24,8 @@ export interface Configuration {
   readonly gpus: number;
   /** Workgroups that split-KV attention aims for; it splits the context until there are as many. */
   readonly targetWorkgroups: number;
+  /** Largest buffer that one call can bind, in bytes: weights and caches beyond it are taken in parts. Infinity: no limit. */
+  readonly bindingBytes: number;
 }
 
 /** Which iterations of its stage an operation runs in. */
@@ -40,6 +42,8 @@ export interface Op {
   readonly variant: string;
   readonly shape: Shape;
   readonly when: When;
+  /** Times that it runs in a row, on further parts of what one call cannot bind. */
+  readonly repeat: number;
 }
 
 /** `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. */
@@ -67,7 +71,16 @@ export function splitCount(context: number, rows: number, targetWorkgroups: numb
 /** Heads of one GPU under tensor parallelism; too few KV heads are replicated. */
 export const headsPerGpu = (heads: number, gpus: number): number => Math.max(1, Math.ceil(heads / gpus));
 
-const op = (label: string, kernel: KernelName, variant: string, shape: Shape, when: When = 'always'): Op => ({ label, kernel, variant, shape, when });
+const op = (label: string, kernel: KernelName, variant: string, shape: Shape, when: When = 'always', repeat = 1): Op => ({ label, kernel, variant, shape, when, repeat });
+
+/** Splits `count` items of `bytesEach` into equal calls that each fit a binding, the rest in one more. */
+function inParts(count: number, bytesEach: number, bindingBytes: number): { size: number; repeat: number }[] {
+  const parts = Math.min(count, Math.max(1, Math.ceil((count * bytesEach) / bindingBytes)));
+  const size = Math.ceil(count / parts);
+  const whole = Math.floor(count / size);
+  const rest = count - whole * size;
+  return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
+}
 
 /**
  * Lists the operations of one decode step.
@@ -83,25 +96,28 @@ export function schedule(c: Configuration, batch: number, context: number): Sche
     stages.push({
       kind: 'stack',
       block,
-      loopStart: core && g.adapter ? [project('adapter', batch, 2 * g.hidden, Math.ceil(g.hidden / c.gpus))] : [],
+      loopStart: core && g.adapter ? [...project(c, 'adapter', batch, 2 * g.hidden, Math.ceil(g.hidden / c.gpus))] : [],
       layer: layerOps(c, block, batch, context),
-      loopEnd: core ? loopEnd(g, batch) : [],
+      loopEnd: core ? loopEnd(c, batch) : [],
     });
   }
-  const tail = [project('lm-head', batch, g.hidden, vocab), op('sample', 'sample', 'greedy', { rows: batch, vocab })];
+  const tail = [...project(c, 'lm-head', batch, g.hidden, vocab), op('sample', 'sample', 'greedy', { rows: batch, vocab })];
   if (!g.normAfterEachLoop) tail.unshift(op('final-norm', 'rmsnorm', 'norm', { rows: batch, width: g.hidden }));
   stages.push({ kind: 'once', ops: tail });
   const layerRuns = blocksOf(g).reduce((sum, b) => sum + b.layers * b.loops, 0);
   return { stages, collectives: { calls: c.gpus > 1 ? 2 * layerRuns + 1 : 0, bytesEach: batch * g.hidden * 4 } };
 }
 
-const project = (label: string, m: number, k: number, n: number): Op => op(label, 'matmul', 'f16', { groups: 1, m, k, n });
+/** A projection; weights that no binding holds are taken by columns. */
+const project = (c: Configuration, label: string, m: number, k: number, n: number): Op[] =>
+  inParts(n, 2 * k, c.bindingBytes).map(({ size, repeat }) => op(label, 'matmul', 'f16', { groups: 1, m, k, n: size }, 'always', repeat));
 const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, when);
 
-function loopEnd(g: Geometry, batch: number): Op[] {
+function loopEnd(c: Configuration, batch: number): Op[] {
+  const g = c.geometry;
   const ops: Op[] = [];
   if (g.normAfterEachLoop) ops.push(op('loop-norm', 'rmsnorm', 'norm', { rows: batch, width: g.hidden }));
-  if (g.exitGate) ops.push(project('exit-gate', batch, g.hidden, 1));
+  if (g.exitGate) ops.push(...project(c, 'exit-gate', batch, g.hidden, 1));
   return ops;
 }
 
@@ -115,16 +131,16 @@ function layerOps(c: Configuration, block: LayerBlock, batch: number, context: n
   const branch = block.name === 'core' && c.path === 'absorbed' ? c.branch.width * (heads + (c.branch.perHead ? kvHeads : 1)) : 0;
   return [
     norm('attention-norm', 'norm'),
-    project('qkv', batch, g.hidden, (heads + 2 * kvHeads) * g.headDim + branch),
+    ...project(c, 'qkv', batch, g.hidden, (heads + 2 * kvHeads) * g.headDim + branch),
     op('rope', 'rope', g.rope.pairing, { rows: batch, heads: heads + kvHeads, headDim: g.headDim }),
     ...cacheOps(c, block, batch, heads, kvHeads),
     ...attentionOps(c, block, batch, context, heads, kvHeads),
-    project('attention-out', batch, heads * g.headDim, g.hidden),
+    ...project(c, 'attention-out', batch, heads * g.headDim, g.hidden),
     norm('attention-residual', afterBranch),
     norm('mlp-norm', 'norm'),
-    project('gate-up', batch, g.hidden, 2 * mlp),
+    ...project(c, 'gate-up', batch, g.hidden, 2 * mlp),
     op('swiglu', 'swiglu', 'f32', { rows: batch, width: mlp }),
-    project('down', batch, mlp, g.hidden),
+    ...project(c, 'down', batch, mlp, g.hidden),
     norm('mlp-residual', afterBranch),
     ...evictOps(c, block, batch, context, kvHeads),
   ];
@@ -169,44 +185,42 @@ function attentionOps(c: Configuration, block: LayerBlock, batch: number, contex
   const d = g.headDim;
   const storage = storageOf(c);
   const n = keptTokens(c.eviction, context);
-  const rows = batch * kvHeads;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const group = heads / kvHeads;
-  const common = { sequences: batch, context: n };
-  // The new token's exact K and V are one more split of the merge.
-  const merge = (splits: number, width: number) => op('merge', 'attend_merge', 'f32', { rows: batch * heads, splits: splits + 1, width });
-  const fullAttention = (variant: Storage) => {
-    const splits = splitCount(n, rows, c.targetWorkgroups);
-    const shape = { ...common, kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0, splits };
-    return [op('attend', 'attend', variant, shape), merge(splits, d)];
-  };
+  /** Sequences whose caches (`rowsEach` rows of `width` scalars a token) one binding holds, and how often. */
+  const partsOver = (rowsEach: number, width: number, type: Storage) => inParts(batch, n * rowsEach * storedBytes(type, width), c.bindingBytes);
+  /** Attention and its merge, part by part: `cacheRows` rows a sequence are stored, `rowsEach` are shared out to workgroups. */
+  const attendAndMerge = (kernel: KernelName, type: Storage, cacheRows: number, rowsEach: number, cacheWidth: number, width: number, shape: Shape): Op[] =>
+    partsOver(cacheRows, cacheWidth, type).flatMap(({ size, repeat }) => {
+      const splits = splitCount(n, size * rowsEach, c.targetWorkgroups);
+      return [
+        op('attend', kernel, type, { sequences: size, context: n, ...shape, splits }, 'always', repeat),
+        // The new token's exact K and V are one more split.
+        op('merge', 'attend_merge', 'f32', { rows: size * heads, splits: splits + 1, width }, 'always', repeat),
+      ];
+    });
+  const fullAttention = (type: Storage) => attendAndMerge('attend', type, kvHeads, kvHeads, d, d, { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 });
+
   if (block.name !== 'core' || !isLatent(c.codec) || c.path === 'fast' || c.path === 'full') return fullAttention(storage);
-  const shared = kind !== 'lla';
+  const latentHeads = kind === 'lla' ? kvHeads : 1;
+  const widest = Math.max(rankK, rankV);
   const valueUp = perHead('value-up', heads, batch, rankV, d);
   if (c.path === 'absorbed') {
-    const latentHeads = shared ? 1 : kvHeads;
-    const splits = splitCount(n, batch * latentHeads, c.targetWorkgroups);
-    const shape = {
-      ...common, kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV,
-      branchWidth: c.branch.width, branchHeads: c.branch.perHead ? kvHeads : 1, splits,
-    };
-    return [perHead('query-absorb', heads, batch, d, rankK), op('attend', 'attend', storage, shape), merge(splits, rankV), valueUp];
+    const branchHeads = c.branch.perHead ? kvHeads : 1;
+    const shape = { kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV, branchWidth: c.branch.width, branchHeads };
+    return [perHead('query-absorb', heads, batch, d, rankK), ...attendAndMerge('attend', storage, latentHeads, latentHeads, widest, rankV, shape), valueUp];
   }
   if (c.path === 'reconstruct' && c.materialised) {
-    const rebuilt = { ...common, kvHeads, latentHeads: shared ? 1 : kvHeads, headDim: d };
-    return [
-      op('rebuild-k', 'rebuild', 'rope', { ...rebuilt, rank: rankK }),
-      op('rebuild-v', 'rebuild', 'plain', { ...rebuilt, rank: rankV }),
-      ...fullAttention('f16'),
-    ];
+    const rebuild = (label: string, variant: string, rank: number) =>
+      partsOver(kvHeads, d, 'f16').map(({ size, repeat }) => op(label, 'rebuild', variant, { sequences: size, kvHeads, latentHeads, context: n, rank, headDim: d }, 'always', repeat));
+    return [...rebuild('rebuild-k', 'rope', rankK), ...rebuild('rebuild-v', 'plain', rankV), ...fullAttention('f16')];
   }
-  const splits = splitCount(n, rows, c.targetWorkgroups);
-  const latent = { ...common, kvHeads, latentHeads: shared ? 1 : kvHeads, group, rankK, rankV, headDim: d, splits };
+  const latent = { kvHeads, latentHeads, group, rankK, rankV, headDim: d };
   const attend =
     c.path === 'reconstruct'
-      ? op('attend', 'attend_rebuild', storage, latent)
-      : op('attend', 'attend_block_absorbed', storage, { ...latent, macsPerRank: blockPlan(g.rope.theta, d).macsPerRank });
-  return [attend, merge(splits, rankV), valueUp];
+      ? attendAndMerge('attend_rebuild', storage, latentHeads, kvHeads, widest, rankV, latent)
+      : attendAndMerge('attend_block_absorbed', storage, latentHeads, kvHeads, widest, rankV, { ...latent, macsPerRank: blockPlan(g.rope.theta, d).macsPerRank });
+  return [...attend, valueUp];
 }
 
 /** H2O's bookkeeping after the step. StreamingLLM overwrites the oldest slot of a ring: nothing to do. */
@@ -231,11 +245,11 @@ export function layerCalls(c: Configuration, block: LayerBlock, when: When): num
 export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: number) => void): void {
   for (const stage of s.stages) {
     if (stage.kind === 'once') {
-      for (const o of stage.ops) visit(o, 1);
+      for (const o of stage.ops) visit(o, o.repeat);
       continue;
     }
-    for (const o of stage.loopStart) visit(o, stage.block.loops);
-    for (const o of stage.layer) visit(o, layerCalls(c, stage.block, o.when));
-    for (const o of stage.loopEnd) visit(o, stage.block.loops);
+    for (const o of stage.loopStart) visit(o, stage.block.loops * o.repeat);
+    for (const o of stage.layer) visit(o, layerCalls(c, stage.block, o.when) * o.repeat);
+    for (const o of stage.loopEnd) visit(o, stage.block.loops * o.repeat);
   }
 }

@@ -20,7 +20,7 @@ export const GiB = 2 ** 30;
 
 /** One GPU, full cache, f16: what a test does not care about. */
 export function configuration(changes: Partial<Configuration> = {}): Configuration {
-  return { geometry: OURO, codec: { kind: 'full' }, path: 'full', materialised: false, choice: F16, branch: SHARED, eviction: null, gpus: 1, targetWorkgroups: 512, ...changes };
+  return { geometry: OURO, codec: { kind: 'full' }, path: 'full', materialised: false, choice: F16, branch: SHARED, eviction: null, gpus: 1, targetWorkgroups: 512, bindingBytes: Infinity, ...changes };
 }
 
 export const lla = (rankK: number, rankV: number): Codec => ({ kind: 'lla', rankK, rankV });

@@ -1,0 +1,52 @@
+/** Plans priced from the carried calibration of a software adapter: the whole way from samples to a step's interval. */
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { digestSamples } from '../../src/cost/fit.js';
+import { ask } from '../../src/plan/ask.js';
+import { calibrationSchema } from '../../src/schema/calibration.js';
+import { kernelHash } from '../../src/schedule/kernel-source.js';
+import { TERMS_VERSION, type KernelName } from '../../src/schedule/kernels.js';
+
+const FILE = 'calibrations/mesa-llvmpipe.json';
+const calibration = calibrationSchema.parse(JSON.parse(readFileSync(FILE, 'utf8')));
+
+describe('the carried calibration', () => {
+  it('is a software adapter\'s, and says so', () => expect(calibration.device.software).toBe(true));
+
+  it.each(calibration.kernels.map((k) => [k.kernel, k] as const))('%s belongs to the kernel in use, and its predictors to its samples', (kernel, k) => {
+    expect(k.sourceHash).toBe(kernelHash(kernel as KernelName));
+    expect(Object.keys(k.predictors).sort()).toEqual([...new Set(k.samples.map((s) => s.variant))].sort());
+    for (const [variant, p] of Object.entries(k.predictors)) {
+      expect(p.modelVersion).toBe(TERMS_VERSION);
+      expect(p.samplesDigest).toBe(digestSamples(kernel as KernelName, variant, k.samples));
+    }
+  });
+
+  it('holds no wrong result: every point was checked against float64 before it was timed', () => {
+    for (const k of calibration.kernels) for (const s of k.samples) expect(s.relativeError).toBeLessThan(2e-5);
+  });
+});
+
+describe('a plan priced from it', () => {
+  const scenario = { calibration: FILE, context: 1024, batch: 4, codec: ['full', 'lla'], ratio: [4, 21.33], path: ['full', 'reconstruct', 'block-absorbed', 'absorbed'] };
+
+  it('rests on measurements, with ordered intervals', async () => {
+    const report = await ask(scenario);
+    expect(report.plans.length).toBe(7);
+    for (const p of report.plans) {
+      const s = p.decode.secondsPerStep;
+      expect(['measured', 'interpolated', 'extrapolated'], p.id).toContain(p.decode.evidence);
+      expect(s!.low).toBeLessThan(s!.estimate);
+      expect(s!.estimate).toBeLessThan(s!.high);
+    }
+    expect(report.notes.join(' ')).toContain('say nothing about a GPU');
+    expect(report.device.calibration?.software).toBe(true);
+  });
+
+  it('never prices a GPU', async () => {
+    await expect(ask({ ...scenario, device: 'h200' })).rejects.toThrow('cannot price');
+    const report = await ask({ vram: '141GB' });
+    expect(report.device.calibration).toBeNull();
+    expect(report.plans.every((p) => p.decode.evidence === 'roofline')).toBe(true);
+  });
+});
