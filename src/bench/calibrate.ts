@@ -15,11 +15,11 @@ import type { Clock } from './timing.js';
 
 /** Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of many others. */
 const LONGEST_CALL_SECONDS = 3;
-const LONGEST_CALL_SHARE = 0.002;
+const LONGEST_CALL_SHARE = 0.0007;
 /** Real kernels reach some fraction of the roofline; this one is assumed when a point's cost is estimated. */
 const ASSUMED_EFFICIENCY = 0.1;
 /** A point's raw samples take at most this share of the whole budget. */
-const POINT_SHARE = 0.005;
+const POINT_SHARE = 0.0015;
 const SPREAD_FIRST = 10;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 64;

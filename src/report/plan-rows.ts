@@ -1,7 +1,7 @@
 /** What every printer of a plan shows of a row, as text. */
 import type { Interval } from '../cost/evidence.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
-import { formatCount, formatMilliseconds } from '../units.js';
+import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
 
 /** Decode figures that a table shows: at the time target where one was set. */
 export const shownDecode = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
@@ -10,9 +10,10 @@ export const pathLabel = (p: Plan): string => (p.variant === 'materialised' ? 'm
 
 export const batchLabel = (p: Plan): string => (p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`);
 
-/** `35.1 (18–90)` in milliseconds. */
+/** `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds. */
 export function timeLabel(seconds: Interval | null): string {
   if (!seconds) return '–';
+  if (seconds.high >= 10) return `${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
   return `${formatMilliseconds(seconds.estimate)} (${rangeLabel(seconds)})`;
 }
 

@@ -23,7 +23,8 @@ describe('the carried calibration', () => {
   });
 
   it('holds no wrong result: every point was checked against float64 before it was timed', () => {
-    for (const k of calibration.kernels) for (const s of k.samples) expect(s.relativeError).toBeLessThan(2e-5);
+    // What `rebuild` writes is rounded to halves; everything else is f32.
+    for (const k of calibration.kernels) for (const s of k.samples) expect(s.relativeError, k.kernel).toBeLessThan(k.kernel === 'rebuild' ? 5e-4 : 2e-5);
   });
 });
 
