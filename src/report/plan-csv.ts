@@ -2,7 +2,7 @@
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
-import { batchLabel, LIMIT_LABEL, pathLabel, qualityLabel, rateLabel, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
+import { batchLabel, LIMIT_LABEL, contradictionsAbout, pathLabel, qualityLabel, rateLabel, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
 
 type Cell = string | number | boolean | null | undefined;
 
@@ -64,7 +64,7 @@ export const markdownText = (text: string): string => text.replace(/[\\`*_{}[\]<
 
 export function planMarkdown(report: PlanReport): string {
   const metric = shownMetric(report);
-  const head = ['', 'codec', 'path', 'eviction', 'KV/token', 'KV at 1M', 'max batch (grid)', 'ms/token (90 %)', 'tok/s', metric, 'limit', 'evidence'];
+  const head = ['', 'codec', 'path', 'eviction', 'KV/token', 'KV at 1M', 'max batch (grid)', 'ms/token (interval)', 'tok/s', metric, 'limit', 'evidence'];
   const lines = [
     `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
     '',
@@ -85,7 +85,7 @@ export function planMarkdown(report: PlanReport): string {
     lines.push('', `**Recommended:** ${markdownText(report.recommendation.text)}`);
     if (report.recommendation.alternative) lines.push('', `**Larger:** ${markdownText(report.recommendation.alternative.text)}`);
   }
-  const notes = [...report.notes, ...report.contradictions.map((c) => `published figures disagree on ${c.subject}: ${c.explanation}`)];
+  const notes = [...report.notes, ...contradictionsAbout(report, metric).map((c) => `published figures disagree on ${c.subject}: ${c.explanation}`)];
   if (notes.length > 0) lines.push('', ...notes.map((n) => `- ${markdownText(n)}`));
   return `${lines.join('\n')}\n`;
 }

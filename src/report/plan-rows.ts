@@ -31,6 +31,15 @@ export function shownMetric(report: PlanReport): string {
   return metrics.has('mc-avg') ? 'mc-avg' : ([...metrics][0] as string);
 }
 
+/** Contradictions between published figures of the metric that a report shows. */
+export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] => report.contradictions.filter((c) => c.id.startsWith(metric));
+
+/** `62 % measured, 38 % roofline`: what a step's estimate rests on. */
+export function shareLabel(d: DecodeFigures): string {
+  const parts = Object.entries(d.evidenceShare ?? {}).filter(([, share]) => share >= 0.005);
+  return parts.map(([evidence, share]) => `${Math.round(share * 100)} % ${evidence}`).join(', ');
+}
+
 /** `0.800`, `0.590–0.800` where tables differ, `unknown` where nothing is published. */
 export function qualityLabel(p: Plan, metric: string): string {
   const values = p.quality.filter((q) => q.metric === metric && q.contextTokens === null).map((q) => q.value);

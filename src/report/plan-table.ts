@@ -4,7 +4,7 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { ROOFLINE_NOTE } from '../cost/pricers.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
-import { batchLabel, LIMIT_LABEL, pathLabel, qualityLabel, rateLabel, shortList, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
+import { batchLabel, contradictionsAbout, LIMIT_LABEL, pathLabel, qualityLabel, rateLabel, shareLabel, shortList, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
 
 export const WIDTH = 100;
@@ -117,16 +117,22 @@ function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const notes = [...r.notes];
   const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
   if (r.device.pricing === 'datasheet') notes.push(`times are roofline only, ${ROOFLINE_NOTE}; no kernel was measured on this device: run lla-sim calibrate on it`);
-  else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}`);
+  else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
   if (evidence.has('extrapolated')) notes.push(`extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`);
   const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
   if (full && r.settings.gpus === 1) notes.push(prefillNote(r, shown));
   for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
   const metric = shownMetric(r);
-  const about = r.contradictions.filter((c) => c.id.startsWith(metric) && shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')));
+  const about = shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')) ? contradictionsAbout(r, metric) : [];
   for (const c of about) notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
   if (r.contradictions.length > about.length) notes.push(`the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'} in all: --format json lists them`);
   return notes;
+}
+
+/** What the recommended row's time (or the first's) rests on; a row's word is its weakest part. */
+function sharesNote(r: PlanReport, shown: readonly Plan[]): string {
+  const plan = shown.find((p) => p.id === r.recommendation?.planId && shownDecode(p).evidenceShare) ?? shown.find((p) => shownDecode(p).evidenceShare);
+  return plan ? ` (a row is called by the weakest part that matters; ${plan.id}: ${shareLabel(shownDecode(plan))} of the time)` : '';
 }
 
 function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
