@@ -93,14 +93,13 @@ const partialBytes = (s: Shape, width: number) => queries(s) * field(s, 'splits'
 /** The longest serial walk of one workgroup, in tokens: what is left when every split runs at once. */
 const serialTokens = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'splits'));
 
-const attendTerms = (s: Shape, w: Work) => [
-  1,
-  w.readBytes,
-  w.flops,
-  w.writeBytes,
-  queries(s) * field(s, 'splits'),
-  serialTokens(s),
-];
+/** Attention: launch, bytes read, operations, partials written, workgroups started, and the longest serial walk. */
+const attendTerms = (s: Shape, w: Work) => [1, w.readBytes, w.flops, w.writeBytes, queries(s) * field(s, 'splits'), serialTokens(s)];
+
+/** Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. */
+const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows: 8 };
+const padded = (n: number, tile: number): number => Math.ceil(n / tile) * tile;
+const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
 
 export const KERNELS: Record<KernelName, KernelSpec> = {
   /** Token embedding: rows of the f16 table, gathered to f32. */
@@ -160,7 +159,13 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
     },
     terms: (s, v) => {
       const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
-      return [1, g * k * n * (v === 'f32' ? 4 : 2), g * m * (k + n) * 4, 2 * g * m * k * n, 2 * g * Math.ceil(m / 8) * 8 * k * n, k];
+      const weightBytes = g * k * n * (v === 'f32' ? 4 : 2);
+      const t = MATMUL_TILE;
+      // Few rows go to a kernel that reads each weight once, more to a tiled one: each has terms of its own.
+      const vector = m <= t.mostVectorRows ? 1 : 0;
+      const vectorFlops = 2 * g * m * k * padded(n, t.vectorColumns);
+      const tiledFlops = 2 * g * padded(m, tileRows(m)) * padded(k, t.depth) * padded(n, t.columns);
+      return [1, vector * weightBytes, vector * vectorFlops, (1 - vector) * weightBytes * Math.ceil(m / tileRows(m)), (1 - vector) * tiledFlops, g * m * (k + n) * 4, k];
     },
   },
   /** Writes one token's K, V or latent rows to the cache in its storage type. `width`: scalars over all heads. */
@@ -215,7 +220,12 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
         matrixFlops: product,
       };
     },
-    terms: (s, v) => attendTerms(s, KERNELS.attend_rebuild.work(s, v)),
+    // Latent pairs are staged in powers of two, at least 16 and at most 256 at a time.
+    terms: (s, v) => {
+      const pairs = field(s, 'rankK') / 2;
+      const step = Math.min(256, Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, pairs)))));
+      return latentTerms(s, KERNELS.attend_rebuild.work(s, v), rows(s) * 4 * field(s, 'headDim') * padded(pairs, step));
+    },
   },
   /**
    * Split-KV decode attention with full RoPE straight on latents: block by block, the rotated key up-projection is
@@ -236,7 +246,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
         matrixFlops: score,
       };
     },
-    terms: (s, v) => attendTerms(s, KERNELS.attend_block_absorbed.work(s, v)),
+    terms: (s, v) => latentTerms(s, KERNELS.attend_block_absorbed.work(s, v), rows(s) * field(s, 'group') * 2 * field(s, 'macsPerRank') * field(s, 'rankK')),
   },
   /** Folds the split partials of one query into its output. `rows`: sequences × query heads. */
   attend_merge: {
@@ -248,7 +258,8 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
       flops: field(s, 'rows') * field(s, 'splits') * (field(s, 'width') * 2 + 4),
       matrixFlops: 0,
     }),
-    terms: (s) => [1, field(s, 'rows') * field(s, 'splits') * (field(s, 'width') + 2) * 4, field(s, 'rows'), field(s, 'splits')],
+    // A workgroup of 64 threads a row: widths are worked on in whole steps of 64.
+    terms: (s) => [1, field(s, 'rows') * field(s, 'splits') * (field(s, 'width') + 2) * 4, field(s, 'rows'), field(s, 'rows') * field(s, 'splits'), field(s, 'rows') * field(s, 'splits') * padded(field(s, 'width'), 64), field(s, 'splits')],
   },
   /** Rebuilds K (`rope`: rotated) or V (`plain`) of one layer and loop for the whole context into f16 rows. */
   rebuild: {
@@ -278,8 +289,13 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
   },
 };
 
+/** Attention over latents: the K side's multiply-adds, and what every cached token costs whatever its rank (rotation, softmax). */
+const latentTerms = (s: Shape, w: Work, keyFlops: number) => [
+  1, w.readBytes, keyFlops, rows(s) * field(s, 'group'), w.writeBytes, queries(s) * field(s, 'splits'), serialTokens(s),
+];
+
 /** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
-export const TERMS_VERSION = 1;
+export const TERMS_VERSION = 2;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 
