@@ -22,7 +22,7 @@ export class UserError extends Error {
 
 /** Replaces control and bidirectional characters by their escapes. */
 export function printable(text: string): string {
-  // eslint-disable-next-line no-control-regex
+   
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 

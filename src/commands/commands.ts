@@ -4,6 +4,7 @@ import type { Command } from './command.js';
 export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly load: () => Promise<Command> }>> = {
   plan: { help: 'what fits, how fast it decodes, what to take', load: async () => (await import('./plan.js')).planCommand },
   calibrate: { help: "measure the kernels on this machine's GPU", load: async () => (await import('./calibrate.js')).calibrateCommand },
+  bench: { help: 'how close the kernels come to the ceilings, and whether they became slower', load: async () => (await import('./bench.js')).benchCommand },
   doctor: { help: 'what GPU adapters there are, and what is missing', load: async () => (await import('./doctor.js')).doctorCommand },
   models: { help: 'models and devices that are known by name', load: async () => (await import('./models.js')).modelsCommand },
 };

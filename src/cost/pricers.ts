@@ -142,4 +142,4 @@ export function importedPricer(imported: Predictors, rates: Rates, link: Link | 
 /** What the roofline interval assumes, in a sentence for people. */
 export const ROOFLINE_NOTE =
   `from the datasheet alone: ${ROOFLINE.estimate.bandwidth * 100} % of the bandwidth (interval: 100 % to ${ROOFLINE.high.bandwidth * 100} %), half of the arithmetic rates, ` +
-  `${ROOFLINE.estimate.launchSeconds * 1e6} µs a launch`;
+  `${ROOFLINE.estimate.launchSeconds * 1e6} µs a launch; an eager framework is slower than the slow end`;

@@ -8,9 +8,10 @@
  * - estimate: 70 % of the bandwidth, half of the arithmetic rates, matrix units for projections only, 3 µs a launch;
  * - high (slowest): 25 % of the bandwidth, a quarter of the vector rate, no matrix units, 15 µs a launch.
  *
- * Known points between: tuned decode attention reaches about 90 % of bandwidth (FlashMLA on H800), a plain copy 90 %
- * (4.3 of 4.8 TB/s on an H200), the paper's eager absorbed decoder 41 % (Table absorbed_latency, one layer × four
- * loops), its capacity path about 1 % of the matrix rate (Table memory). Rooflines with *fitted* constants still miss
+ * The bracket is for compiled GPU kernels; an eager framework is slower than its slow end (the paper's full cache takes
+ * 63.6 ms a token at batch 1, its reconstructing path 1 % of the matrix rate). Known points: tuned decode attention reaches about 90 % of bandwidth (FlashMLA on H800), a plain copy 90 %
+ * (4.3 of 4.8 TB/s on an H200), the paper's absorbed kernels 41 % (Table absorbed_latency, one layer × four
+ * loops). Rooflines with *fitted* constants still miss
  * measured H200 kernels by 14–35 % (median) and 41–76 % (90th percentile).
  */
 import { workOf, type KernelCall } from '../schedule/kernels.js';

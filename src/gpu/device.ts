@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
 import { GpuError, type GpuFault } from './errors.js';
 import { packUniforms, type OperationPlan, type Step } from './plan.js';
-import { loadSource } from '../schedule/kernel-source.js';
+import { OWN_SOURCES, type SourceSet } from '../schedule/kernel-source.js';
 
 /** Dawn stages what writeBuffer takes in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
@@ -20,9 +20,13 @@ const WANTED_LIMITS = [
   'maxStorageBuffersPerShaderStage',
   'maxComputeWorkgroupsPerDimension',
 ] as const;
-/** Below this, sleeping is too coarse; of longer waits this share is slept, so that an estimate may be that far too long. */
-const LEAST_SLEEP_SECONDS = 0.004;
-const SLEPT_SHARE = 0.6;
+/**
+ * Below this, sleeping is too coarse. Of a run that is timed by the wall clock only a share is slept, so that the estimate
+ * may be that far too long; with timestamps sleeping too long costs nothing but time, and polling would take a core from
+ * a software adapter and double what it measures.
+ */
+const LEAST_SLEEP_SECONDS = 0.002;
+const SLEPT_SHARE = { wall: 0.6, timestamps: 1.15 };
 const WANTED_FEATURES: readonly GPUFeatureName[] = ['timestamp-query', 'shader-f16', 'subgroups'];
 
 export interface Buffer {
@@ -178,20 +182,20 @@ export class Device {
   }
 
   /** Compiles a step's pipeline, or returns the one compiled before for the same source, constants and bindings. */
-  async pipeline(step: Step): Promise<GPUComputePipeline> {
+  async pipeline(step: Step, sources: SourceSet = OWN_SOURCES): Promise<GPUComputePipeline> {
     const { key: layoutKey, layout } = this.layoutOf(step);
-    const key = JSON.stringify([step.source, step.element, layoutKey, Object.entries(step.constants).sort()]);
+    const key = JSON.stringify([sources.id, step.source, step.element, layoutKey, Object.entries(step.constants).sort()]);
     const known = this.pipelines.get(key);
     if (known) return known;
-    const compiled = this.compile(step, layout);
+    const compiled = this.compile(step, layout, sources);
     this.pipelines.set(key, compiled);
     return compiled;
   }
 
-  private async compile(step: Step, layout: GPUBindGroupLayout): Promise<GPUComputePipeline> {
+  private async compile(step: Step, layout: GPUBindGroupLayout, sources: SourceSet): Promise<GPUComputePipeline> {
     const label = `${step.source}.wgsl (${step.element})`;
     return this.scoped(label, () => {
-      const module = this.raw.createShaderModule({ label, code: loadSource(step.source, step.element) });
+      const module = this.raw.createShaderModule({ label, code: sources.load(step.source, step.element) });
       return this.raw.createComputePipeline({
         label,
         layout: this.raw.createPipelineLayout({ bindGroupLayouts: [layout] }),
@@ -200,11 +204,11 @@ export class Device {
     });
   }
 
-  /** Binds a step to buffers by name. */
-  async bind(step: Step, buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep> {
+  /** Binds a step to buffers by name. `sources`: another version's kernels, for comparing (bench/regression). */
+  async bind(step: Step, buffers: ReadonlyMap<string, Buffer>, sources: SourceSet = OWN_SOURCES): Promise<BoundStep> {
     const limit = this.limits.maxComputeWorkgroupsPerDimension;
     if (step.workgroups.some((n) => n < 1 || n > limit)) throw new GpuError('unsupported', `${step.source}: ${step.workgroups.join(' x ')} workgroups are outside 1 to ${limit}`);
-    const pipeline = await this.pipeline(step);
+    const pipeline = await this.pipeline(step, sources);
     const uniforms = await this.uniformBuffer(`${step.source} uniforms`, packUniforms(step.uniforms));
     const entries: GPUBindGroupEntry[] = [{ binding: 0, resource: { buffer: uniforms.raw } }];
     step.buffers.forEach((use, i) => {
@@ -220,9 +224,9 @@ export class Device {
   }
 
   /** Binds all steps of a plan. */
-  async bindAll(plan: OperationPlan, buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep[]> {
+  async bindAll(plan: OperationPlan, buffers: ReadonlyMap<string, Buffer>, sources: SourceSet = OWN_SOURCES): Promise<BoundStep[]> {
     const bound: BoundStep[] = [];
-    for (const step of plan.steps) bound.push(await this.bind(step, buffers));
+    for (const step of plan.steps) bound.push(await this.bind(step, buffers, sources));
     return bound;
   }
 
@@ -269,7 +273,7 @@ export class Device {
       this.raw.queue.submit([commands]);
       return now;
     });
-    if (expectedSeconds > LEAST_SLEEP_SECONDS) await sleep(SLEPT_SHARE * expectedSeconds * 1000);
+    if (expectedSeconds > LEAST_SLEEP_SECONDS) await sleep(SLEPT_SHARE[this.hasTimestamps ? 'timestamps' : 'wall'] * expectedSeconds * 1000);
     // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
     await this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
     const seconds = Number(process.hrtime.bigint() - started) * 1e-9;

@@ -19,13 +19,17 @@ import type { DeviceChoice, PlanReport } from './types.js';
 export async function ask(scenario: Scenario): Promise<PlanReport> {
   const notes: string[] = [];
   const { geometry, publishedAs } = await readModel(scenario.model ?? 'ouro-1.4b');
-  const question = readQuestion(scenario, geometry);
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
+  const shared = spec?.unifiedMemory === true && scenario.utilization === undefined;
+  if (shared) notes.push(`${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`);
+  const question = readQuestion(shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario, geometry);
   const imported = scenario.import === undefined ? null : (await import('./import-csv.js')).readKernelTimes(scenario.import);
   if (imported && !spec && !loaded) throw new UserError('--import needs a device whose datasheet prices the other kernels', 'name it with --device');
   const pricer = choosePricer(spec, loaded, imported, await staleKernels(loaded, notes), notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
+  if (question.gpus > 1) notes.push(`memory, KV/token and KV at 1M are those of one of the ${question.gpus} GPUs`);
+  if (geometry.preludeLayers + geometry.codaLayers > 0) notes.push(`ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`);
   if (question.contextTokens > geometry.maxPositions) notes.push(`${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`);
   return makePlan({ ...settings, bindingBytes: loaded?.calibration.device.limits['maxStorageBufferBindingSize'] ?? Infinity, scenario: readWords(scenario), geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused);
 }
@@ -65,6 +69,8 @@ async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
   return { device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
 }
 
+/** Share of unified memory that macOS lets the GPU wire by default. */
+const UNIFIED_UTILIZATION = 0.75;
 /** Less than this is a number without its unit, not a GPU. */
 const MIN_VRAM_BYTES = 2 ** 20;
 

@@ -45,6 +45,11 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     }
     for (const choice of paths) {
       for (const eviction of evictions) {
+        // Blocks are runs of consecutive positions: StreamingLLM re-indexes to such, other policies leave gaps.
+        if (choice === 'block-absorbed' && eviction !== null && eviction.policy !== 'streaming') {
+          refused.push({ id: `${codecLabel(g, codec)}/block-absorbed/${evictionLabel(eviction)}`, reason: 'block-absorbed needs consecutive positions, and this policy leaves gaps' });
+          continue;
+        }
         candidates.push({ codec, path: choice === 'materialised' ? 'reconstruct' : choice, materialised: choice === 'materialised', eviction });
       }
     }

@@ -1,5 +1,5 @@
 /** One sentence for the person who signs: which plan, and why. */
-import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
+import { formatCount, formatNumber, formatTokens } from '../units.js';
 import type { DecodeFigures, Plan, PlanRequest, Recommendation } from './types.js';
 
 /** A plan keeps the model's quality when every published accuracy is at least this share of the uncompressed model's. */
@@ -14,12 +14,14 @@ const figures = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
 const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | undefined => plans.reduce<Plan | undefined>((a, b) => (a && value(a) >= value(b) ? a : b), undefined);
 
 /**
- * Recommends the plan with the most tokens per second among those whose quality is known to be kept (or, where the
- * caller set quality targets, among all that meet them), and names the plan with the most capacity beyond it.
+ * Recommends the plan with the most tokens per second (the most sequences, where nothing is known about speed) among those
+ * whose quality is known to be kept, or, where the caller set quality targets, among all that meet them; and names the
+ * plan with the most capacity beyond it. Beyond the positions that a model was trained for no published quality holds.
  */
 export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendation | null {
   const usable = plans.filter((p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit'));
   const byTargets = r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null;
+  if (!byTargets && r.contextTokens > r.geometry.maxPositions) return null;
   // Models for which less is published are judged by what there is.
   const tasks = Math.min(TASKS_WANTED, Math.max(0, ...plans.filter((p) => p.codec.kind !== 'full').map((p) => p.qualityKept?.generationTasks ?? 0)));
   const known = (p: Plan): boolean => p.qualityKept !== null && p.qualityKept.generationTasks >= tasks;
@@ -27,11 +29,13 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
   const choice = best(faithful, speed);
   if (!choice) return null;
   const full = plans.find((p) => p.codec.kind === 'full' && p.eviction === null);
+  // With a batch or a time target capacity is not the question, so no larger plan is named.
+  const capacityAsked = !byTargets && r.batch === null && r.targets.secondsPerToken === null;
   const larger = usable.filter((p) => p.maxBatch.exact > choice.maxBatch.exact && known(p) && (p.qualityKept?.share ?? 0) >= WORTH_NAMING && !p.marks.some((m) => m.code === 'unfaithful-post-hoc'));
-  const alternative = byTargets ? undefined : best(larger, (p) => p.maxBatch.onGrid * 1e9 + speed(p));
+  const alternative = capacityAsked ? best(larger, (p) => p.maxBatch.onGrid * 1e9 + speed(p)) : undefined;
   return {
     planId: choice.id,
-    text: `${describe(choice)}: ${capacity(choice, full)}${pace(choice)}; ${reason(choice, byTargets)}.`,
+    text: `${describe(choice)}: ${capacity(choice, full)}${pace(choice)}; ${reason(choice, { byTargets, priced: r.pricer !== null, tasks })}.`,
     alternative: alternative ? { planId: alternative.id, text: `${describe(alternative)} holds ${alternative.maxBatch.exact} sequences${pace(alternative)}, if this loss is acceptable: ${loss(alternative)}.` } : null,
   };
 }
@@ -51,15 +55,23 @@ function capacity(p: Plan, full: Plan | undefined): string {
 function pace(p: Plan): string {
   const f = figures(p);
   if (!f.secondsPerStep || !f.tokensPerSecond) return '';
-  const range = `${formatMilliseconds(f.secondsPerStep.low)}–${formatMilliseconds(f.secondsPerStep.high)}`;
+  const s = f.secondsPerStep;
+  const unit = s.high >= 10 ? { of: 1, name: 's' } : { of: 1e3, name: 'ms' };
+  const [estimate, low, high] = [s.estimate, s.low, s.high].map((x) => formatNumber(x * unit.of));
   const usd = f.usdPerMillionTokens ? `, $${formatNumber(f.usdPerMillionTokens.estimate)} per million tokens` : '';
-  return `, ${formatCount(f.tokensPerSecond.estimate)} tok/s at ${formatMilliseconds(f.secondsPerStep.estimate)} ms a token (${range}, ${f.evidence})${usd}`;
+  return `, ${formatCount(f.tokensPerSecond.estimate)} tok/s at ${estimate} ${unit.name} a token (${low}–${high}, ${f.evidence})${usd}`;
 }
 
-function reason(p: Plan, byTargets: boolean): string {
-  if (p.codec.kind === 'full') return byTargets ? 'the full cache is the fastest that meets the targets' : 'no compressed cache is faster with its published quality kept';
-  if (byTargets) return 'the most tokens per second among the plans that meet the targets';
-  return `every published accuracy keeps at least ${KEEPS_QUALITY * 100} % of the uncompressed model's (worst: ${loss(p)})`;
+function reason(p: Plan, o: { byTargets: boolean; priced: boolean; tasks: number }): string {
+  const most = o.priced ? `the most tokens per second${figures(p).evidence === 'roofline' ? ' by the estimates, whose brackets overlap,' : ''}` : 'the most sequences';
+  if (o.byTargets) return `${most} among the plans that meet the targets`;
+  if (p.codec.kind === 'full') return `${most} among the plans whose published quality is kept`;
+  const kept = `${most} among the plans whose every published accuracy keeps at least ${KEEPS_QUALITY * 100} % of the uncompressed model's (worst here: ${loss(p)})`;
+  return o.tasks === 0 ? `${kept}; no generation or retrieval task is published for this model` : kept;
 }
 
-const loss = (p: Plan): string => (p.qualityKept ? `${p.qualityKept.metric} ${p.qualityKept.value} against ${p.qualityKept.teacher}, ${p.qualityKept.source}` : 'unknown');
+function loss(p: Plan): string {
+  const q = p.qualityKept;
+  if (!q) return 'unknown';
+  return `${q.metric}${q.contextTokens === null ? '' : ` at ${formatTokens(q.contextTokens)} tokens`} ${q.value} against ${q.teacher}, ${q.source}`;
+}

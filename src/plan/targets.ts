@@ -28,7 +28,7 @@ export const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.t
 function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   const reasons: Reason[] = [];
   for (const m of r.targets.minimums) {
-    const figures = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || isTable(f.source, m.table)));
+    const figures = p.quality.filter((f) => f.metric === m.metric && (f.contextTokens ?? 0) <= r.contextTokens && (m.table === undefined || isTable(f.source, m.table)));
     const label = targetLabel(m);
     if (figures.length === 0) {
       reasons.push([label, 'unknown: no published figure for this combination']);

@@ -125,7 +125,7 @@ export interface Plan {
   readonly quality: readonly QualityFigure[];
   readonly reliableRetrieval: ReliableRetrieval | null;
   /** Smallest published share of the uncompressed model's value over all accuracy metrics; null when unknown. */
-  readonly qualityKept: { readonly share: number; readonly metric: string; readonly value: number; readonly teacher: number; readonly source: string; /** Distinct generation and retrieval tasks among the figures. */ readonly generationTasks: number } | null;
+  readonly qualityKept: { readonly share: number; readonly metric: string; readonly value: number; readonly teacher: number; readonly source: string; /** Context at which the figure was measured, where it has one. */ readonly contextTokens: number | null; /** Distinct generation and retrieval tasks among the figures. */ readonly generationTasks: number } | null;
   readonly marks: readonly Mark[];
   readonly pareto: boolean;
 }

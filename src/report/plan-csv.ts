@@ -76,7 +76,7 @@ export function planMarkdown(report: PlanReport): string {
     const d = shownDecode(p);
     const cells = [
       p.id === report.recommendation?.planId ? '**>**' : p.pareto ? '\\*' : '', p.id.split('/')[0] as string, pathLabel(p), evictionLabel(p.eviction), formatBytes(p.memory.kvBytesPerToken), formatBytes(p.memory.kvBytesAt1M),
-      batchLabel(p), timeLabel(d.secondsPerStep), rateLabel(d), qualityLabel(p, metric), LIMIT_LABEL[p.limitedBy], d.evidence ?? '–',
+      batchLabel(p), timeLabel(d.secondsPerStep), rateLabel(d), qualityLabel(p, metric, report.contextTokens), LIMIT_LABEL[p.limitedBy], d.evidence ?? '–',
     ];
     lines.push(`| ${cells.join(' | ')} |`);
   }

@@ -41,8 +41,8 @@ export function shareLabel(d: DecodeFigures): string {
 }
 
 /** `0.800`, `0.590–0.800` where tables differ, `unknown` where nothing is published. */
-export function qualityLabel(p: Plan, metric: string): string {
-  const values = p.quality.filter((q) => q.metric === metric && q.contextTokens === null).map((q) => q.value);
+export function qualityLabel(p: Plan, metric: string, contextTokens = Infinity): string {
+  const values = p.quality.filter((q) => q.metric === metric && (q.contextTokens ?? 0) <= contextTokens).map((q) => q.value);
   if (values.length === 0) return 'unknown';
   const low = Math.min(...values).toFixed(3);
   const high = Math.max(...values).toFixed(3);

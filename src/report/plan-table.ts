@@ -86,7 +86,7 @@ function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
     { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
     { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
     ...(r.settings.usdPerHour === null ? [] : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),
-    { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric) },
+    { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric, r.contextTokens) },
     { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
   ];
   return list.filter((c) => !squeeze.without.includes(c.title));
@@ -104,11 +104,13 @@ function legend(r: PlanReport, shown: readonly Plan[]): string[] {
     : 'batch: largest that fits (on the grid 2^k, 3·2^k that capacity tests climb).';
   const hidden = r.plans.length - shown.length;
   const rest = hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
-  return wrap(`> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its ${r.device.pricing === 'datasheet' ? 'bracket' : '90 % interval'}.${rest}`, WIDTH);
+  return wrap(`> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its ${shown.every((p) => (shownDecode(p).evidence ?? 'roofline') === 'roofline') ? 'bracket' : '90 % interval'}.${rest}`, WIDTH);
 }
 
 const noRecommendation = (r: PlanReport): string =>
-  r.plans.every((p) => p.maxBatch.exact < 1)
+  r.contextTokens > r.model.maxPositions
+    ? `No recommendation: ${r.model.name} was trained for ${r.model.maxPositions} positions, and no published quality holds beyond them.`
+    : r.plans.every((p) => p.maxBatch.exact < 1)
     ? 'Nothing fits: not one sequence of this length beside the weights.'
     : 'No recommendation: for no plan that fits is the published quality known to be kept. Set a target with --min, or choose from the table.';
 
@@ -120,7 +122,7 @@ function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
   if (evidence.has('extrapolated')) notes.push(`extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`);
   const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
-  if (full && r.settings.gpus === 1) notes.push(prefillNote(r, shown));
+  if (full) notes.push(prefillNote(r, shown));
   for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
   const metric = shownMetric(r);
   const about = shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')) ? contradictionsAbout(r, metric) : [];
@@ -155,6 +157,6 @@ function markNotes(shown: readonly Plan[]): [rows: string, message: string][] {
       byCode.set(m.code, entry);
     }
   }
-  return [...byCode.values()].map(({ message, rows }) => [rows.length === 1 ? '' : ` (and ${rows.length - 1} more)`, `${rows[0]}: ${message}`]);
+  return [...byCode.values()].map(({ message, rows }) => [rows.length <= 3 ? (rows.length === 1 ? '' : ` (also ${rows.slice(1).join(', ')})`) : ` (and ${rows.length - 1} more)`, `${rows[0]}: ${message}`]);
 }
 

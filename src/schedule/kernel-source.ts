@@ -15,7 +15,7 @@ import type { KernelName } from './kernels.js';
 export type Element = 'f16' | 'f32';
 
 /** src/schedule/, dist/schedule/ and the bundle in dist/bin/ all lie two levels below the package root. */
-const KERNEL_DIRECTORY = new URL('../../kernels/', import.meta.url);
+export const KERNEL_DIRECTORY = new URL('../../kernels/', import.meta.url);
 
 export type ReadSource = (file: string) => string;
 
@@ -34,6 +34,30 @@ export function loadSource(name: string, element: Element, read: ReadSource = re
   if (unresolved) throw new Error(`kernels/${name}.wgsl: unresolved directive: ${unresolved[0].trim()}`);
   if (read === readKernelFile) cache.set(key, source);
   return source;
+}
+
+/** The kernel sources of one version of the program. `id` names the version: it enters the key of every compiled pipeline. */
+export interface SourceSet {
+  readonly id: string;
+  /** The complete source of a kernel file (without .wgsl); throws where it does not exist or does not resolve. */
+  load(name: string, element: Element): string;
+}
+
+/** The kernels that this program runs. */
+export const OWN_SOURCES: SourceSet = { id: 'own', load: (name, element) => loadSource(name, element) };
+
+/** Sources of another version, read by `read` and kept. */
+export function sourcesFrom(id: string, read: ReadSource): SourceSet {
+  const known = new Map<string, string>();
+  return {
+    id,
+    load: (name, element) => {
+      const key = `${name}:${element}`;
+      const source = known.get(key) ?? loadSource(name, element, read);
+      known.set(key, source);
+      return source;
+    },
+  };
 }
 
 function resolve(file: string, element: Element, read: ReadSource, included: Set<string>, chain: string[]): string {

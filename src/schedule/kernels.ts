@@ -62,6 +62,9 @@ export interface KernelCall {
   shape: Shape;
 }
 
+/** Operations that turn one stored n-bit scalar into f32: extract, convert, scale, at two an instruction. */
+const UNPACK_FLOPS = 6;
+
 const storages = Object.keys(STORAGE_BITS) as Storage[];
 
 const elementwise = (scalarsRead: (s: Shape, v: string) => number, scalarsWritten: (s: Shape, v: string) => number, flopsPerWrite: number) => ({
@@ -192,12 +195,14 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
       const key = field(s, 'keyWidth');
       const value = field(s, 'valueWidth');
       const branchRows = field(s, 'sequences') * field(s, 'branchHeads') * field(s, 'context');
-      const flops = rows(s) * field(s, 'group') * 2 * (key + branch + value);
+      const product = rows(s) * field(s, 'group') * 2 * (key + branch + value);
+      // Each quantised scalar is extracted, converted and scaled once for all query heads of its row.
+      const unpacking = storage.startsWith('q') ? rows(s) * UNPACK_FLOPS * (key + branch + value) : 0;
       return {
         readBytes: rows(s) * (storedBytes(storage, key) + storedBytes(storage, value)) + (branch > 0 ? branchRows * storedBytes(storage, branch) : 0) + queries(s) * (key + branch) * 4,
         writeBytes: partialBytes(s, value),
-        flops,
-        matrixFlops: flops,
+        flops: product + unpacking,
+        matrixFlops: product,
       };
     },
     terms: (s, v) => attendTerms(s, KERNELS.attend.work(s, v)),

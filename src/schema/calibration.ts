@@ -86,7 +86,8 @@ export const kernelCalibrationSchema = z
 
 /** What does not fit together in a kernel's entry: shapes without their fields, predictors of other sizes. */
 function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Record<string, Predictor> }): string | null {
-  const { dims, variants, terms } = KERNELS[k.kernel as KernelName];
+  const spec = KERNELS[k.kernel as KernelName];
+  const { dims, variants } = spec;
   for (const s of k.samples) {
     if (!variants.includes(s.variant)) return `holds a sample of an unknown variant of ${k.kernel}`;
     const missing = dims.find((d) => s.shape[d] === undefined);
@@ -95,7 +96,7 @@ function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Recor
   for (const [variant, p] of Object.entries(k.predictors)) {
     const sample = k.samples.find((s) => s.variant === variant);
     if (!sample) return `holds a predictor of ${k.kernel} without samples`;
-    const termCount = terms(sample.shape, variant).length;
+    const termCount = spec.terms(sample.shape, variant).length;
     const fits = p.theta.length === p.termIndices.length && p.lengthScales.length === p.axes.length && p.axes.every((a) => dims.includes(a)) && p.termIndices.every((t) => t < termCount);
     if (!fits) return `holds a predictor of ${k.kernel} whose parts do not fit together`;
   }

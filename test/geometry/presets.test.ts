@@ -71,7 +71,7 @@ describe('presets', () => {
     } catch (error) {
       expect(error).toBeInstanceOf(UserError);
       expect((error as UserError).message.length).toBeLessThan(250);
-      // eslint-disable-next-line no-control-regex
+       
       expect((error as UserError).message).not.toMatch(/[\u0000-\u001f]/);
     }
   });

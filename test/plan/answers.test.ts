@@ -11,9 +11,11 @@ import type { Scenario } from '../../src/schema/settings.js';
 import { planOf, row } from './requests.js';
 
 const objectives = (p: Plan): number[] => [p.maxBatch.exact, (p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0, p.qualityKept?.share ?? 0];
+/** Plans that hold nothing, cannot take their prompts in or ruin generation are on no front and beat nobody. */
+const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit');
 /** By the definition: nobody is at least as good everywhere and better somewhere. */
 const dominated = (p: Plan, all: readonly Plan[]): boolean =>
-  all.some((q) => objectives(q).every((v, i) => v >= (objectives(p)[i] as number)) && objectives(q).some((v, i) => v > (objectives(p)[i] as number)));
+  all.some((q) => buyable(q) && objectives(q).every((v, i) => v >= (objectives(p)[i] as number)) && objectives(q).some((v, i) => v > (objectives(p)[i] as number)));
 
 /** What a report promises whatever was asked. */
 function expectConsistent(s: Scenario, report: PlanReport): void {
@@ -36,8 +38,8 @@ function expectConsistent(s: Scenario, report: PlanReport): void {
     }
     if (s.batch !== undefined) expect(p.maxBatch.exact).toBeGreaterThanOrEqual(Number(s.batch));
     expect(p.memory.totalBytes).toBeLessThanOrEqual(report.device.vramBytes + (p.maxBatch.exact < 1 ? Infinity : 1));
-    expect(p.pareto && dominated(p, report.plans)).toBe(false);
-    if (!p.pareto) expect(dominated(p, report.plans) || report.plans.some((q) => q.pareto && String(objectives(q)) === String(objectives(p)))).toBe(true);
+    expect(p.pareto && (dominated(p, report.plans) || !buyable(p))).toBe(false);
+    if (!p.pareto && buyable(p)) expect(dominated(p, report.plans) || report.plans.some((q) => q.pareto && String(objectives(q)) === String(objectives(p)))).toBe(true);
   }
   const choice = report.recommendation && row(report, report.recommendation.planId);
   if (choice) {
@@ -78,12 +80,12 @@ describe('the Pareto front', () => {
   it('agrees with brute force on random plans', () => {
     const value = fc.integer({ min: 0, max: 6 });
     fc.assert(
-      fc.property(fc.array(fc.tuple(value, value, value), { maxLength: 25 }), (triples) => {
-        const plans = triples.map(([exact, speed, share], i) => ({ id: String(i), maxBatch: { exact, onGrid: exact }, atTarget: null, decode: { tokensPerSecond: { estimate: speed, low: speed, high: speed } }, qualityKept: { share } }) as unknown as Plan);
+      fc.property(fc.array(fc.tuple(value, value, value, fc.boolean()), { maxLength: 25 }), (tuples) => {
+        const plans = tuples.map(([exact, speed, share, ruined], i) => ({ id: String(i), maxBatch: { exact, onGrid: exact }, atTarget: null, decode: { tokensPerSecond: { estimate: speed, low: speed, high: speed } }, qualityKept: { share }, marks: ruined ? [{ code: 'destroys-generation', message: '' }] : [] }) as unknown as Plan);
         const marked = markPareto(plans);
         marked.forEach((p, i) => {
-          const twinBefore = marked.slice(0, i).some((q) => String(objectives(q)) === String(objectives(p)));
-          expect(p.pareto).toBe(!dominated(p, plans) && !twinBefore);
+          const twinBefore = marked.slice(0, i).some((q) => buyable(q) && String(objectives(q)) === String(objectives(p)));
+          expect(p.pareto).toBe(buyable(p) && !dominated(p, plans) && !twinBefore);
         });
       }),
       { numRuns: 500 },

@@ -1,0 +1,135 @@
+/** A bench report as a table for terminals and as Markdown for a pull request's comment. */
+import { columns, wrap, type Column } from '../../report/text.js';
+import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../units.js';
+import { shapeText } from './cases.js';
+import { isRegression, type BenchReport, type BenchResult, type PairedResult, type Rates, type SharedResult, type SkippedResult, type TimedResult } from './report.js';
+
+const WIDTH = 100;
+
+type Compared = PairedResult | SharedResult;
+const isCompared = (r: BenchResult): r is Compared => r.state === 'paired' || r.state === 'shares';
+const isSkipped = (r: BenchResult): r is SkippedResult => 'reason' in r;
+
+const percent = (share: number): string => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)} %`;
+const ratio = (x: number): string => (x < 100 ? x.toFixed(3) : formatNumber(x));
+const roofline = (r: Rates): string => `${percent(r.rooflineShare)} ${r.boundBy}`;
+const verdict = (r: Compared): string => (r.verdict === 'slower' ? 'SLOWER' : r.verdict);
+
+const NAME = [
+  { title: 'kernel', align: 'left', cell: (r: BenchResult) => r.kernel },
+  { title: 'variant', align: 'left', cell: (r: BenchResult) => r.variant },
+] as const satisfies readonly Column<BenchResult>[];
+const SHAPE: Column<BenchResult> = { title: 'shape', align: 'left', cell: shapeText };
+
+const TIMED: readonly Column<TimedResult>[] = [
+  ...NAME,
+  { title: 'ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds) },
+  { title: 'GB/s', align: 'right', cell: (r) => formatNumber(r.rates.bytesPerSecond / 1e9) },
+  { title: 'GFLOP/s', align: 'right', cell: (r) => formatNumber(r.rates.flopsPerSecond / 1e9) },
+  { title: '% read', align: 'right', cell: (r) => percent(r.rates.readShare) },
+  { title: '% f32', align: 'right', cell: (r) => percent(r.rates.f32Share) },
+  SHAPE,
+];
+
+const COMPARED: readonly Column<Compared>[] = [
+  ...NAME,
+  { title: 'before ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds.before) },
+  { title: 'now ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds.now) },
+  { title: 'ratio', align: 'right', cell: (r) => ratio(r.ratio.estimate) },
+  { title: '95 %', align: 'left', cell: (r) => `${ratio(r.ratio.low)}–${ratio(r.ratio.high)}` },
+  { title: 'verdict', align: 'left', cell: verdict },
+  { title: 'roofline', align: 'left', cell: (r) => (r.state === 'shares' ? `${percent(r.rooflineShare.before)} → ${percent(r.rooflineShare.now)} ${r.rates.boundBy}` : roofline(r.rates)) },
+  SHAPE,
+];
+
+/** Lines at most WIDTH wide where the shape can go to a line of its own. */
+function table<T extends BenchResult>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
+  const lines = columns(spec, rows);
+  if (lines.every((l) => l.length <= WIDTH)) return lines;
+  const narrow = columns(spec.filter((c) => c.title !== 'shape'), rows);
+  return narrow.flatMap((line, i) => (i === 0 ? [line] : [line, `    ${shapeText(rows[i - 1] as T)}`]));
+}
+
+const title = (r: BenchReport): string[] => [
+  `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}`,
+  `ceilings measured now: read ${formatDecimalBytes(r.ceilings.readBytesPerSecond)}/s, f32 ${formatCount(r.ceilings.f32FlopsPerSecond)}FLOP/s; clock ${r.clock}`,
+];
+
+/** `2 of 14 kernels are slower` and the like: the answer in a line. */
+export function headline(r: BenchReport): string {
+  const compared = r.results.filter(isCompared);
+  const wrong = r.results.filter((x) => x.state === 'wrong').length;
+  const parts: string[] = [];
+  const count = (n: number, text: string): void => void (n > 0 && parts.push(`${n} ${text}`));
+  for (const v of ['slower', 'faster', 'same', 'unclear'] as const) count(compared.filter((x) => x.verdict === v).length, v);
+  count(wrong, 'wrong');
+  count(r.results.filter((x) => x.state === 'timed').length, 'measured');
+  count(r.results.filter((x) => x.state === 'identical').length, 'with identical source');
+  count(r.results.filter((x) => x.state === 'not-comparable').length, 'not comparable');
+  count(r.results.filter((x) => x.state === 'unsupported').length, 'not run on this device');
+  const total = r.results.length;
+  return `${r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done'}: of ${total} call${total === 1 ? '' : 's'} ${parts.join(', ') || 'none'}`;
+}
+
+/** How to read the figures, only where there are such figures. */
+function legend(r: BenchReport): string[] {
+  const compared = r.results.filter(isCompared);
+  if (compared.length === 0) return [];
+  const limit = `${formatNumber(100 * r.threshold)}%`;
+  return [
+    `Ratio: time now over time before, above 1 is slower. Slower: the whole 95 % interval is beyond ${limit}; same: all of it within; unclear: it crosses the limit${compared.some((x) => x.verdict === 'unclear') ? ', give it more --budget' : ''}.`,
+  ];
+}
+
+const skippedLine = (r: SkippedResult): string => `${r.kernel} ${r.variant} (${shapeText(r)}): ${r.state}, ${r.reason}`;
+
+/** Identical sources are one line; every other call that was not measured says why. */
+function skippedLines(r: BenchReport): string[] {
+  const skipped = r.results.filter(isSkipped);
+  const identical = skipped.filter((s) => s.state === 'identical');
+  const names = [...new Set(identical.map((s) => s.kernel))].join(', ');
+  return [...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names}`] : []), ...skipped.filter((s) => s.state !== 'identical').map(skippedLine)];
+}
+
+export function benchTable(r: BenchReport): string {
+  const timed = r.results.filter((x) => x.state === 'timed');
+  const compared = r.results.filter(isCompared);
+  const paragraphs = [...skippedLines(r), ...legend(r), ...r.notes].flatMap((p) => wrap(p, WIDTH, '  '));
+  const lines = [
+    ...title(r),
+    ...(r.against ? [`before: ${r.against.kind} ${r.against.name}; now: this program's kernels`] : []),
+    ...(timed.length > 0 ? ['', ...table(TIMED, timed)] : []),
+    ...(compared.length > 0 ? ['', ...table(COMPARED, compared)] : []),
+    ...(paragraphs.length > 0 ? ['', ...paragraphs] : []),
+    '',
+    headline(r),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+/** Text in a Markdown table's cell. */
+const cell = (text: string): string => text.replace(/[\\`*_[\]<>|&]/g, (c) => (c === '|' ? '\\|' : c === '<' ? '&lt;' : c === '>' ? '&gt;' : c === '&' ? '&amp;' : `\\${c}`));
+
+function markdownTable<T extends BenchResult>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
+  const mark = (r: T, text: string): string => (isRegression(r) && text === 'SLOWER' ? '**slower**' : cell(text));
+  return [
+    `| ${spec.map((c) => c.title).join(' | ')} |`,
+    `|${spec.map((c) => (c.align === 'right' ? ' ---: |' : ' --- |')).join('')}`,
+    ...rows.map((r) => `| ${spec.map((c) => mark(r, c.cell(r))).join(' | ')} |`),
+  ];
+}
+
+export function benchMarkdown(r: BenchReport): string {
+  const timed = r.results.filter((x) => x.state === 'timed');
+  const compared = r.results.filter(isCompared);
+  const lines = [
+    `**lla-sim bench: ${cell(headline(r))}**`,
+    '',
+    cell(title(r).join('; ')),
+    ...(r.against ? ['', `Before: ${r.against.kind} ${cell(r.against.name)}`] : []),
+    ...(timed.length > 0 ? ['', ...markdownTable(TIMED, timed)] : []),
+    ...(compared.length > 0 ? ['', ...markdownTable(COMPARED, compared)] : []),
+    ...[...skippedLines(r), ...legend(r), ...r.notes].flatMap((p) => ['', cell(p)]),
+  ];
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,107 @@
+/** The answer of `bench`, as it is printed with --format json. Seconds, bytes and operations; ratios are plain numbers. */
+import type { KernelCall, Shape } from '../../schedule/kernels.js';
+import type { Calibration } from '../../schema/calibration.js';
+import type { Round } from './rounds.js';
+import type { Interval, Verdict } from './statistics.js';
+
+export const BENCH_SCHEMA_VERSION = 1;
+
+/** What a time means physically: achieved rates, and their share of what the device reaches at best. */
+export interface Rates {
+  readonly bytesPerSecond: number;
+  readonly flopsPerSecond: number;
+  /** Of the measured read bandwidth. Above 1 where operands lie in a cache. */
+  readonly readShare: number;
+  /** Of the measured f32 rate. */
+  readonly f32Share: number;
+  /** The larger of the two: how close the call is to the roofline. */
+  readonly rooflineShare: number;
+  readonly boundBy: 'read' | 'f32';
+}
+
+interface Subject {
+  readonly kernel: KernelCall['kernel'];
+  readonly variant: string;
+  readonly shape: Shape;
+}
+
+/** Without `--against`. */
+export interface TimedResult extends Subject {
+  readonly state: 'timed';
+  /** Seconds a call, one entry a repetition. */
+  readonly seconds: readonly number[];
+  readonly medianSeconds: number;
+  readonly relativeError: number;
+  readonly rates: Rates;
+}
+
+/** Two versions measured in turn. */
+export interface PairedResult extends Subject {
+  readonly state: 'paired';
+  readonly sameSource: boolean;
+  readonly medianSeconds: { readonly before: number; readonly now: number };
+  /** now / before: above 1 is slower. */
+  readonly ratio: Interval;
+  readonly verdict: Verdict;
+  readonly rates: Rates;
+  readonly callsPerBatch: number;
+  readonly rounds: readonly Round[];
+}
+
+/** Now, and in a calibration made earlier. */
+export interface SharedResult extends Subject {
+  readonly state: 'shares';
+  /** False where the kernel's source has changed since. */
+  readonly sameSource: boolean;
+  readonly medianSeconds: { readonly before: number; readonly now: number };
+  readonly rooflineShare: { readonly before: number; readonly now: number };
+  /** Share before / share now: above 1 is slower relative to the ceilings. */
+  readonly ratio: Interval;
+  readonly verdict: Verdict;
+  readonly seconds: readonly number[];
+  readonly rates: Rates;
+}
+
+/**
+ * Not measured. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the other version
+ * does not fit this program or gives wrong results. `wrong`: this version gives wrong results, which counts as a regression.
+ * `unsupported`: the device cannot run the call.
+ */
+export interface SkippedResult extends Subject {
+  readonly state: 'identical' | 'not-comparable' | 'wrong' | 'unsupported';
+  readonly reason: string;
+}
+
+export type BenchResult = TimedResult | PairedResult | SharedResult | SkippedResult;
+
+export interface BenchReport {
+  readonly schema: 'lla-sim/bench';
+  readonly schemaVersion: number;
+  readonly program: Calibration['program'];
+  readonly device: Calibration['device'];
+  readonly host: Calibration['host'];
+  readonly clock: Calibration['clock']['kind'];
+  readonly ceilings: Calibration['ceilings'];
+  /** Null without `--against`. */
+  readonly against: { readonly kind: 'folder' | 'git' | 'calibration'; readonly name: string } | null;
+  readonly threshold: number;
+  readonly budgetSeconds: number;
+  readonly elapsedSeconds: number;
+  readonly seed: number;
+  readonly results: readonly BenchResult[];
+  readonly notes: readonly string[];
+  /** True if any kernel is slower beyond the threshold, or wrong. */
+  readonly regressed: boolean;
+}
+
+/** What makes `bench` end with exit code 4. */
+export const isRegression = (r: BenchResult): boolean => r.state === 'wrong' || ((r.state === 'paired' || r.state === 'shares') && r.verdict === 'slower');
+
+/** Rates of a call that takes `seconds`. */
+export function ratesOf(work: { readBytes: number; writeBytes: number; flops: number }, seconds: number, ceilings: Calibration['ceilings']): Rates {
+  const bytesPerSecond = (work.readBytes + work.writeBytes) / seconds;
+  const flopsPerSecond = work.flops / seconds;
+  const readShare = bytesPerSecond / ceilings.readBytesPerSecond;
+  const f32Share = flopsPerSecond / ceilings.f32FlopsPerSecond;
+  return { bytesPerSecond, flopsPerSecond, readShare, f32Share, rooflineShare: Math.max(readShare, f32Share), boundBy: readShare >= f32Share ? 'read' : 'f32' };
+}

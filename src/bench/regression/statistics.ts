@@ -1,0 +1,87 @@
+/**
+ * Statistics of a paired comparison: pure functions of the logarithms of round ratios (now / before).
+ *
+ * The centre is the midmean (mean of the middle half): a round that was disturbed by another process counts for no more
+ * than its sign, and the centre is more efficient than the median. Its uncertainty is a percentile bootstrap over rounds.
+ */
+
+/** Uniform numbers in [0, 1) from a seed (mulberry32). */
+export function randomFrom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Mean of the middle half of the values; the median of fewer than four. */
+export function midmean(values: ArrayLike<number>): number {
+  const sorted = Float64Array.from(values).sort();
+  const n = sorted.length;
+  if (n === 0) throw new RangeError('midmean of no values');
+  const cut = n < 4 ? (n - 1) >> 1 : n >> 2;
+  let sum = 0;
+  for (let i = cut; i < n - cut; i++) sum += sorted[i] as number;
+  return sum / (n - 2 * cut);
+}
+
+/** An estimate with the ends of its 95 % interval. */
+export interface Interval {
+  readonly estimate: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Ends of the central 95 %. */
+const TAIL = 0.025;
+const RESAMPLES = 1000;
+
+/** Value at a share of the sorted values, between neighbours by their distance. */
+export function quantile(sorted: ArrayLike<number>, share: number): number {
+  const at = share * (sorted.length - 1);
+  const below = Math.floor(at);
+  const low = sorted[below] as number;
+  return low + (at - below) * ((sorted[Math.min(below + 1, sorted.length - 1)] as number) - low);
+}
+
+/** Midmean of the values with its percentile bootstrap interval, drawn from a seed: the same values give the same interval. */
+export function bootstrap(values: readonly number[], seed: number): Interval {
+  const random = randomFrom(seed);
+  const n = values.length;
+  const draw = new Float64Array(n);
+  const centres = Float64Array.from({ length: RESAMPLES }, () => {
+    for (let i = 0; i < n; i++) draw[i] = values[Math.floor(random() * n)] as number;
+    return midmean(draw);
+  }).sort();
+  const estimate = midmean(values);
+  // Of few values the percentiles can miss the estimate itself.
+  return { estimate, low: Math.min(estimate, quantile(centres, TAIL)), high: Math.max(estimate, quantile(centres, 1 - TAIL)) };
+}
+
+/** exp of all three. */
+export const exponential = (logs: Interval): Interval => ({ estimate: Math.exp(logs.estimate), low: Math.exp(logs.low), high: Math.exp(logs.high) });
+
+/**
+ * `slower`: the whole interval lies above 1 + threshold, which is the alarm. `faster`: the whole interval lies below
+ * 1 / (1 + threshold). `same`: it lies between the two. `unclear`: it crosses one of them, so that more rounds are needed
+ * or the true ratio is close to the threshold.
+ *
+ * An unchanged kernel (true ratio 1) alarms only if the interval errs by its own half-width and the threshold together; a
+ * slowdown of 15 % is found at a threshold of 5 % as soon as the half-width is below nine points.
+ */
+export type Verdict = 'slower' | 'faster' | 'same' | 'unclear';
+
+/** @param ratio now / before; @param threshold as a fraction, such as 0.05 */
+export function verdictOf(ratio: Interval, threshold: number): Verdict {
+  const limit = 1 + threshold;
+  if (ratio.low > limit) return 'slower';
+  if (ratio.high < 1 / limit) return 'faster';
+  return ratio.low >= 1 / limit && ratio.high <= limit ? 'same' : 'unclear';
+}
+
+/** True once more rounds would not change the answer: the verdict is clear and the interval narrow (half-width below threshold / 2). */
+export function isSettled(ratio: Interval, threshold: number): boolean {
+  return verdictOf(ratio, threshold) !== 'unclear' && Math.log(ratio.high / ratio.low) / 2 < Math.log1p(threshold) / 2;
+}

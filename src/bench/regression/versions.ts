@@ -1,0 +1,88 @@
+/** What `--against` names: a folder of kernels, a calibration file, or a git revision of this program's kernels. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { UserError, printable, show } from '../../errors.js';
+import { displayPath, readTextFile } from '../../files.js';
+import { KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../schedule/kernel-source.js';
+import type { Step } from '../../gpu/index.js';
+
+export type Against =
+  | { readonly kind: 'folder' | 'git'; readonly name: string; readonly sources: SourceSet }
+  | { readonly kind: 'calibration'; readonly path: string };
+
+/** A kernel file is a few kilobytes. */
+const MAX_SOURCE_BYTES = 2 ** 20;
+const GIT_TIMEOUT_MS = 20_000;
+/** Where this program's kernels lie, and so where git looks for other versions of them. */
+const PACKAGE_ROOT = fileURLToPath(new URL('..', KERNEL_DIRECTORY));
+
+/**
+ * A path that exists is taken as that path; anything else is a git revision.
+ * @throws UserError for what is neither
+ */
+export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Against {
+  if (name.startsWith('-')) throw new UserError(`--against must be a git revision, a folder or a calibration, not ${show(name)}`, 'name a folder that begins with - as ./-name');
+  if (name.includes('\0') || name.length > 1000) throw new UserError(`--against must be a git revision, a folder or a calibration, not ${show(name)}`, 'check the name');
+  if (!existsSync(name)) return revision(name, root);
+  return statSync(name).isDirectory() ? folder(name) : { kind: 'calibration', path: name };
+}
+
+const isKernelFolder = (path: string): boolean => existsSync(path) && statSync(path).isDirectory() && readdirSync(path).some((f) => f.endsWith('.wgsl'));
+
+function folder(name: string): Against {
+  const path = [name, join(name, 'kernels')].find(isKernelFolder);
+  if (path === undefined) throw new UserError(`--against ${show(name)} holds no kernels (*.wgsl), nor does its folder kernels`, 'name a folder of kernels, or a checkout of lla-sim');
+  const sources = sourcesFrom(`folder ${resolve(path)}`, (file) => readTextFile(join(path, file), 'kernel', MAX_SOURCE_BYTES));
+  return { kind: 'folder', name: displayPath(path), sources };
+}
+
+function revision(name: string, root: string): Against {
+  const commit = git(root, ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`]);
+  if (typeof commit !== 'string') {
+    throw commit.missing
+      ? new UserError(`--against ${show(name)} is no file or folder, and git is not installed`, 'name a folder of kernels or a calibration')
+      : new UserError(`--against ${show(name)} is no file, no folder and no git revision of ${displayPath(root) || 'this checkout'}${commit.reason}`, 'name one, such as HEAD~1, ../other/kernels or calibrations/DEVICE.json');
+  }
+  const sha = commit.trim();
+  // ./ makes the path relative to the package, wherever that lies in its repository.
+  const listed = git(root, ['ls-tree', '--name-only', sha, './kernels/']);
+  if (typeof listed !== 'string' || !listed.includes('.wgsl')) throw new UserError(`--against ${show(name)} has no kernels/*.wgsl`, 'name a revision of lla-sim');
+  const read = (file: string): string => {
+    const text = git(root, ['show', `${sha}:./kernels/${file}`]);
+    if (typeof text !== 'string') throw new UserError(`kernel ${show(file)} does not exist at ${show(name)}`, 'compare another kernel');
+    return text;
+  };
+  return { kind: 'git', name: `${printable(name)} (${sha.slice(0, 10)})`, sources: sourcesFrom(`git ${sha}`, read) };
+}
+
+/** Output of git, run without a shell, or why there is none. */
+function git(root: string, args: readonly string[]): string | { readonly missing: boolean; readonly reason: string } {
+  try {
+    return execFileSync('git', ['-C', root, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], timeout: GIT_TIMEOUT_MS, maxBuffer: 16 * MAX_SOURCE_BYTES });
+  } catch (error) {
+    const { code, stderr } = error as { code?: string; stderr?: string };
+    const reason = (stderr ?? '').trim().split('\n')[0] ?? '';
+    return { missing: code === 'ENOENT', reason: reason === '' ? '' : ` (${reason.slice(0, 160)})` };
+  }
+}
+
+/** How the sources of a call's steps relate between this program and another version. */
+export type SourceRelation = { readonly kind: 'identical' | 'changed' } | { readonly kind: 'unreadable'; readonly reason: string };
+
+/** Compares the resolved sources of every step. `now` is this program unless given. */
+export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {
+  let changed = false;
+  for (const { source, element } of steps) {
+    let old: string;
+    try {
+      old = before.load(source, element);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      return { kind: 'unreadable', reason: printable(error.message) };
+    }
+    changed ||= old !== now.load(source, element);
+  }
+  return { kind: changed ? 'changed' : 'identical' };
+}

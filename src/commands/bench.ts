@@ -1,0 +1,101 @@
+/** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
+import { bench, benchMarkdown, benchTable, resolveAgainst, type BenchOptions, type BenchReport } from '../bench/regression/index.js';
+import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { IMPLEMENTED, openDevice } from '../gpu/index.js';
+import { loadCalibration } from '../plan/calibrations.js';
+import type { KernelCall, KernelName } from '../schedule/kernels.js';
+import { parseNumber, parseSeconds } from '../units.js';
+import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { print } from './output.js';
+
+const FORMATS = ['table', 'json', 'markdown'] as const;
+
+export const benchCommand: Command = {
+  options: {
+    against: { type: 'string', help: 'compare with a git revision, a folder of kernels or an earlier calibration' },
+    threshold: { type: 'string', help: 'slowdown that counts: 5%, 0.05 [5%]' },
+    kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
+    all: { type: 'boolean', help: 'measure kernels whose source is identical, too' },
+    roofline: { type: 'boolean', help: 'times and shares of the ceilings, which is what bench prints without --against' },
+    budget: { type: 'string', help: 'time to spend at most: 30s, 2m [2m]' },
+    seed: { type: 'string', help: 'seed of operands, order and intervals [1]' },
+    adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
+    backend: { type: 'string', help: 'Dawn backend: vulkan, metal, d3d12 [the platform\'s own]' },
+    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...OUTPUT,
+  },
+  examples: [
+    ['bench', 'time, achieved rates and share of the ceilings of every kernel'],
+    ['bench --against HEAD~1', 'did the last commit slow a kernel down? exit code 4 if so'],
+    ['bench --against ../other/kernels --kernel attend,matmul --format markdown', 'a comment for a pull request'],
+    ['bench --against calibrations/nvidia-h200.json', 'against what was measured earlier, which is weaker'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '2m', '--budget', true);
+  const seed = parseNumber(textFlag(args, 'seed') ?? '1', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const threshold = readThreshold(textFlag(args, 'threshold') ?? '5%');
+  const kernels = readKernels(args);
+  const against = await readAgainst(args);
+  const quiet = args.flags['quiet'] === true;
+  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
+  const device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+  try {
+    const progress = !quiet && process.stderr.isTTY === true;
+    const options: BenchOptions = { against, kernels, budgetSeconds, threshold, seed, all: args.flags['all'] === true, ...(progress ? { onProgress: showProgress } : {}) };
+    const report = await bench(device, options);
+    if (progress) process.stderr.write('\r\u001b[K');
+    await print(render(report, format), { file: textFlag(args, 'output'), quiet });
+    return report.regressed ? EXIT.regressed : EXIT.ok;
+  } finally {
+    device.close();
+  }
+}
+
+function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
+  switch (format) {
+    case 'json':
+      return `${JSON.stringify(report, null, 1)}\n`;
+    case 'markdown':
+      return benchMarkdown(report);
+    case 'table':
+      return benchTable(report);
+  }
+}
+
+const showProgress = (call: KernelCall, done: number, total: number): void => void process.stderr.write(`\r[${done + 1}/${total}] ${call.kernel} ${call.variant}\u001b[K`);
+
+async function readAgainst(args: Args): Promise<BenchOptions['against']> {
+  const name = textFlag(args, 'against');
+  if (name === null) {
+    if (args.flags['all'] === true) throw new UserError('--all is about identical sources, and there is no --against', 'add --against, or leave --all out');
+    if (textFlag(args, 'threshold') !== null) throw new UserError('--threshold is about a slowdown, and there is no --against', 'add --against, or leave --threshold out');
+    return null;
+  }
+  if (args.flags['roofline'] === true) throw new UserError('--roofline and --against are two questions', 'ask one of them');
+  const against = resolveAgainst(name);
+  if (against.kind !== 'calibration') return against;
+  const { file, calibration } = await loadCalibration(against.path);
+  return { kind: 'calibration', name: file, calibration };
+}
+
+/** `5%`, `7.5 %` or `0.05`, as a fraction. */
+export function readThreshold(text: string): number {
+  const percent = /^([0-9.]+)\s*%$/.exec(text.trim());
+  const value = percent ? Number(percent[1]) / 100 : Number(text);
+  if (!(value >= 0.001 && value <= 1) || (percent === null && !/^[0-9.]+$/.test(text.trim()))) throw new UserError(`--threshold must be from 0.1% to 100%, not ${show(text)}`, 'write for example --threshold 5%');
+  return value;
+}
+
+function readKernels(args: Args): KernelName[] | null {
+  const given = args.flags['kernel'];
+  if (!Array.isArray(given)) return null;
+  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
+    const kernel = IMPLEMENTED.find((k) => k === name.trim());
+    if (kernel === undefined) throw new UserError(`--kernel must be of ${IMPLEMENTED.join(', ')}, not ${show(name)}`, 'correct the name');
+    return kernel;
+  });
+}

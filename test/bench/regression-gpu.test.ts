@@ -1,0 +1,76 @@
+/** End to end on the device at hand: identical kernels, a kernel that became slower, and versions that cannot be compared. */
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { bench, resolveAgainst, type BenchResult } from '../../src/bench/regression/index.js';
+import { compile, ROOT } from '../cli/program.js';
+import { describeGpu } from '../gpu/device.js';
+
+const work = mkdtempSync(join(tmpdir(), 'lla-sim-bench-'));
+afterAll(() => rmSync(work, { recursive: true, force: true }));
+
+/** A folder with copies of the kernels, swiglu's text changed. */
+function kernels(folder: string, change: (text: string) => string): string {
+  for (const file of readdirSync(join(ROOT, 'kernels'))) {
+    const text = readFileSync(join(ROOT, 'kernels', file), 'utf8');
+    writeFileSync(join(folder, file), file === 'swiglu.wgsl' ? change(text) : text);
+  }
+  return folder;
+}
+const folderOf = (change: (text: string) => string): string => kernels(mkdtempSync(join(work, 'kernels-')), change);
+
+/** Some hundred exponentials more an element; no compiler can know that the condition never holds. */
+const heavy = (text: string): string => {
+  const planted = text.replace('    let gate = input[at];\n', '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == 1.2345e30) { gate = again; }\n');
+  if (planted === text) throw new Error('kernels/swiglu.wgsl has changed: write this plant anew');
+  return planted;
+};
+
+const CALL = { kernel: 'swiglu', variant: 'f32', shape: { rows: 8, width: 5632 } } as const;
+
+describeGpu('bench --against', (device) => {
+  const against = async (folder: string): Promise<BenchResult | undefined> => {
+    const version = resolveAgainst(folder);
+    if (version.kind === 'calibration') throw new Error('a folder was taken for a file');
+    const report = await bench(device, { against: version, kernels: ['swiglu'], calls: [CALL], budgetSeconds: 8, threshold: 0.05, seed: 1, all: false });
+    return report.results[0];
+  };
+
+  test('the same text is not measured; a comment is, and does not alarm', async () => {
+    expect(await against(folderOf((t) => t))).toMatchObject({ state: 'identical' });
+    const result = await against(folderOf((t) => `${t}// a comment\n`));
+    expect(result).toMatchObject({ state: 'paired', sameSource: false });
+    expect(result?.state === 'paired' && result.verdict).not.toBe('slower');
+  });
+
+  test('a version that was slower makes this one faster', async () => {
+    const result = await against(folderOf(heavy));
+    expect(result).toMatchObject({ state: 'paired', verdict: 'faster' });
+    expect(result?.state === 'paired' && result.ratio.high).toBeLessThan(0.7);
+  });
+
+  test.each([
+    ['does not compile', (t: string) => t.replace('exp(-gate)', 'no_such_function(gate)'), /does not run with this program.*no_such_function/],
+    ['has another binding', (t: string) => t.replace('@binding(2)', '@binding(7)'), /does not run with this program/],
+    ['is wrong', (t: string) => t.replace('1.0 + exp', '2.0 + exp'), /is wrong: wrong result: relative error/],
+  ])('a version that %s is not comparable, and says why', async (_, change, reason) => {
+    expect(await against(folderOf(change))).toMatchObject({ state: 'not-comparable', reason: expect.stringMatching(reason) as string });
+  });
+
+  test('a kernel that became much slower ends the program with exit code 4', async () => {
+    const program = await compile();
+    try {
+      const home = dirname(dirname(program.cli));
+      // compile() links to the real kernels; the link goes, never what it leads to.
+      rmSync(join(home, 'kernels'));
+      const own = join(home, 'kernels');
+      cpSync(folderOf(heavy), own, { recursive: true });
+      const outcome = program.run(['bench', '--against', join(ROOT, 'kernels'), '--kernel', 'swiglu', '--budget', '8s', '--format', 'markdown', '--quiet']);
+      expect(outcome.code, outcome.err).toBe(4);
+      expect(outcome.out).toContain('**slower**');
+    } finally {
+      program.remove();
+    }
+  });
+});

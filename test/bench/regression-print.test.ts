@@ -1,0 +1,85 @@
+/** What a report prints, and which results are a regression. */
+import { describe, expect, test } from 'vitest';
+import { shareRatio } from '../../src/bench/regression/calibration.js';
+import { representativeCalls, shapeText } from '../../src/bench/regression/cases.js';
+import { benchMarkdown, benchTable, headline } from '../../src/bench/regression/print.js';
+import { isRegression, ratesOf, type BenchReport, type BenchResult } from '../../src/bench/regression/report.js';
+import { readThreshold } from '../../src/commands/bench.js';
+import { IMPLEMENTED, planOperation } from '../../src/gpu/index.js';
+
+const ceilings = { copyBytesPerSecond: 1e9, readBytesPerSecond: 1e9, f32FlopsPerSecond: 1e10, f16FlopsPerSecond: null, matrixFlopsPerSecond: null };
+const subject = { kernel: 'swiglu', variant: 'f32', shape: { rows: 64, width: 5632 } } as const;
+const rates = ratesOf({ readBytes: 3e6, writeBytes: 1e6, flops: 1e7 }, 0.01, ceilings);
+const paired = (verdict: 'slower' | 'same' | 'unclear'): BenchResult => ({
+  ...subject, state: 'paired', sameSource: false, medianSeconds: { before: 0.01, now: 0.0115 }, ratio: { estimate: 1.15, low: 1.1, high: 1.2 }, verdict, rates, callsPerBatch: 2, rounds: [{ before: 0.01, now: 0.0115 }],
+});
+const report = (results: readonly BenchResult[]): BenchReport => ({
+  schema: 'lla-sim/bench', schemaVersion: 1, program: { name: 'lla-sim', version: '0' },
+  device: { vendor: 'v', architecture: 'a', device: 'd', description: 'A | <b>GPU</b>', driver: 'x', backend: 'vulkan', software: false, features: [], limits: {}, memoryBytes: null },
+  host: { os: 'o', arch: 'a', cpu: 'c', cores: 2, memoryBytes: 2 ** 30, node: 'v20' }, clock: 'gpu-timestamp', ceilings,
+  against: { kind: 'git', name: 'HEAD~1 (0123456789)' }, threshold: 0.05, budgetSeconds: 120, elapsedSeconds: 9, seed: 1, results, notes: [], regressed: results.some(isRegression),
+});
+
+test('rates are work over time, and the roofline is the larger share', () => {
+  expect(rates).toEqual({ bytesPerSecond: 4e8, flopsPerSecond: 1e9, readShare: 0.4, f32Share: 0.1, rooflineShare: 0.4, boundBy: 'read' });
+});
+
+test('slower and wrong are regressions; unclear, identical and not comparable are none', () => {
+  const skipped = (state: 'wrong' | 'identical' | 'not-comparable'): BenchResult => ({ ...subject, state, reason: 'because' });
+  expect([paired('slower'), paired('same'), paired('unclear'), skipped('wrong'), skipped('identical'), skipped('not-comparable')].map(isRegression)).toEqual([true, false, false, true, false, false]);
+});
+
+describe('printing', () => {
+  const full = report([paired('slower'), { ...subject, state: 'not-comparable', reason: 'the other version does not run with this program: no binding 3' }, { ...subject, kernel: 'rope', state: 'identical', reason: 'the sources are identical' }]);
+
+  test('the headline counts every call', () => {
+    expect(headline(full)).toBe('regressed: of 3 calls 1 slower, 1 with identical source, 1 not comparable');
+    expect(headline(report([paired('same')]))).toBe('no regression found: of 1 call 1 same');
+  });
+
+  test('the table has ratio, interval, verdict, roofline share, and the reason of what was not measured, in 100 columns', () => {
+    const text = benchTable(full);
+    expect(text).toMatch(/swiglu f32 +10 +11\.5 +1\.150 +1\.100–1\.200 +SLOWER +40 % read/);
+    expect(text.replace(/\s+/g, ' ')).toContain('swiglu f32 (rows64 w5632): not-comparable, the other version does not run with this program: no binding 3');
+    expect(text).toContain('(--all measures them): rope');
+    for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
+  });
+
+  test('Markdown marks the slower kernel, and nothing from outside becomes markup', () => {
+    const text = benchMarkdown(full);
+    expect(text).toMatch(/^\*\*lla-sim bench: regressed/);
+    expect(text).toContain('| swiglu | f32 | 10 | 11.5 | 1.150 | 1.100–1.200 | **slower** |');
+    expect(text).toContain('A \\| &lt;b&gt;GPU');
+  });
+});
+
+describe('against a calibration', () => {
+  const call = { ...subject, shape: { rows: 1000, width: 1000 } };
+  const input = { call, then: [0.01, 0.01, 0.01], now: [0.02, 0.02, 0.02], ceilingsThen: ceilings, seed: 1 };
+
+  test('a machine that is slower as a whole cancels', () => {
+    const half = { ...ceilings, readBytesPerSecond: 5e8 };
+    expect(shareRatio({ ...input, ceilingsNow: [half, half] }).ratio).toEqual({ estimate: 1, low: 1, high: 1 });
+    expect(shareRatio({ ...input, ceilingsNow: [ceilings, ceilings] }).ratio.estimate).toBeCloseTo(2, 12);
+  });
+
+  test('ceilings that moved widen the interval', () => {
+    const { ratio } = shareRatio({ ...input, ceilingsNow: [ceilings, { ...ceilings, readBytesPerSecond: 5e8 }] });
+    expect(ratio.low).toBeCloseTo(1, 12);
+    expect(ratio.high).toBeCloseTo(2, 12);
+  });
+});
+
+test.each([true, false])('every kernel has representative calls that can be planned (software: %s)', (software) => {
+  const calls = representativeCalls(software);
+  for (const call of calls) expect(planOperation(call).steps.length).toBeGreaterThan(0);
+  expect([...new Set(calls.map((c) => c.kernel))].sort()).toEqual([...IMPLEMENTED].sort());
+});
+
+test('a shape leaves out what is usual', () => {
+  expect(shapeText({ shape: { groups: 1, m: 2, k: 2048, n: 64 } })).toBe('m2 k2048 n64');
+  expect(shapeText({ shape: { sequences: 3, kvHeads: 4, latentHeads: 4, group: 1, context: 9, macsPerRank: 27.5 } })).toBe('seq3 kv4 ctx9');
+});
+
+test.each([['5%', 0.05], ['7.5 %', 0.075], ['0.05', 0.05]])('threshold %s', (text, value) => expect(readThreshold(text)).toBeCloseTo(value, 12));
+test.each(['5', '0', '-1%', '1e-2', 'five', '%', '200%', ''])('threshold %j is refused', (text) => expect(() => readThreshold(text)).toThrow(/--threshold must be/));

@@ -1,0 +1,90 @@
+/** What `--against` names, in a repository made for the test; and how sources relate. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { relate, resolveAgainst, type Against } from '../../src/bench/regression/versions.js';
+import { sourcesFrom } from '../../src/schedule/kernel-source.js';
+import type { Step } from '../../src/gpu/index.js';
+
+const root = mkdtempSync(join(tmpdir(), 'lla-sim-against-'));
+const git = (...args: string[]): void => void execFileSync('git', ['-C', root, '-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { stdio: 'ignore' });
+const commit = (text: string): void => {
+  writeFileSync(join(root, 'program/kernels/a.wgsl'), text);
+  git('add', '.');
+  git('commit', '-m', text);
+};
+const program = join(root, 'program');
+mkdirSync(join(program, 'kernels'), { recursive: true });
+git('init', '-b', 'main');
+commit('first');
+commit('second');
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+const sourceOf = (a: Against): string => (a.kind === 'calibration' ? '' : a.sources.load('a', 'f16'));
+
+describe('--against', () => {
+  test('a revision is read from git, below the program\'s folder of the repository', () => {
+    expect(sourceOf(resolveAgainst('HEAD', program))).toBe('second');
+    const before = resolveAgainst('HEAD~1', program);
+    expect(sourceOf(before)).toBe('first');
+    expect(before).toMatchObject({ kind: 'git', name: expect.stringMatching(/^HEAD~1 \([0-9a-f]{10}\)$/) as string });
+  });
+
+  test('two revisions have ids of their own, as pipelines are kept by them', () => {
+    const [a, b] = [resolveAgainst('HEAD', program), resolveAgainst('HEAD~1', program)];
+    if (a.kind === 'calibration' || b.kind === 'calibration') throw new Error('a revision was taken for a file');
+    expect(a.sources.id).not.toBe(b.sources.id);
+    expect(a.sources.id).not.toBe('own');
+  });
+
+  test('a folder is taken as it lies, or its folder kernels', () => {
+    writeFileSync(join(program, 'kernels/a.wgsl'), 'third');
+    expect(sourceOf(resolveAgainst(join(program, 'kernels'), program))).toBe('third');
+    expect(sourceOf(resolveAgainst(program, program))).toBe('third');
+  });
+
+  test('a file is a calibration', () => {
+    const path = join(root, 'c.json');
+    writeFileSync(path, '{}');
+    expect(resolveAgainst(path, program)).toEqual({ kind: 'calibration', path });
+  });
+
+  test.each([
+    ['--help', /must be a git revision/],
+    ['no-such-ref', /no git revision/],
+    ['HEAD; touch /tmp/x', /no git revision/],
+    ['HEAD:program/kernels/a.wgsl', /no git revision/],
+    ['a\0b', /must be a git revision/],
+  ])('%j is refused as wrong input', (name, message) => {
+    expect(() => resolveAgainst(name, program)).toThrow(expect.objectContaining({ name: 'UserError', exitCode: 2, message: expect.stringMatching(message) as string }) as Error);
+  });
+
+  test('a folder and a revision without kernels are refused', () => {
+    expect(() => resolveAgainst(tmpdir(), program)).toThrow(/holds no kernels/);
+    expect(() => resolveAgainst('HEAD', root)).toThrow(/has no kernels/);
+  });
+});
+
+describe('sources', () => {
+  const step = (source: string): Step => ({ source, element: 'f16', constants: {}, uniforms: [], buffers: [], workgroups: [1, 1, 1] });
+  const of = (id: string, files: Record<string, string>) =>
+    sourcesFrom(id, (file) => {
+      const text = files[file];
+      if (text === undefined) throw new Error(`kernel ${file} does not exist`);
+      return text;
+    });
+  const now = of('now', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' });
+
+  test('are compared with their includes', () => {
+    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' }), now)).toEqual({ kind: 'identical' });
+    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'B' }), now)).toEqual({ kind: 'changed' });
+    expect(relate([step('b'), step('a')], of('x', { 'a.wgsl': 'other', 'b.wgsl': 'b' }), now)).toEqual({ kind: 'changed' });
+  });
+
+  test('that are missing or do not resolve say so', () => {
+    expect(relate([step('a')], of('x', {}), now)).toEqual({ kind: 'unreadable', reason: 'kernel a.wgsl does not exist' });
+    expect(relate([step('a')], of('x', { 'a.wgsl': '#define X' }), now)).toMatchObject({ kind: 'unreadable', reason: expect.stringMatching(/unresolved/) as string });
+  });
+});
