@@ -1,5 +1,6 @@
 /** Which plans meet what was asked, and what removed the others. */
 import { formatMilliseconds, formatTokens } from '../units.js';
+import type { QualityFigure } from '../quality/figure.js';
 import { isTable } from '../quality/quality.js';
 import type { MinimumTarget, Plan, PlanRequest, Removed } from './types.js';
 
@@ -23,15 +24,25 @@ function capacityReasons(r: PlanRequest, p: Plan): Reason[] {
   return [];
 }
 
+/**
+ * Figures that speak for a context: those without one, and cells up to the first that is at least as long. Where every
+ * cell is shorter nothing is known.
+ */
+export function atContext(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
+  const enough = Math.min(...figures.map((f) => f.contextTokens ?? 0).filter((t) => t === 0 || t >= contextTokens));
+  return figures.filter((f) => (f.contextTokens ?? 0) <= enough && enough < Infinity);
+}
+
 export const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.table ? `@${m.table}` : ''}=${m.value}`;
 
 function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   const reasons: Reason[] = [];
   for (const m of r.targets.minimums) {
-    const figures = p.quality.filter((f) => f.metric === m.metric && (f.contextTokens ?? 0) <= r.contextTokens && (m.table === undefined || isTable(f.source, m.table)));
+    const published = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || isTable(f.source, m.table)));
+    const figures = atContext(published, r.contextTokens);
     const label = targetLabel(m);
     if (figures.length === 0) {
-      reasons.push([label, 'unknown: no published figure for this combination']);
+      reasons.push([label, published.length > 0 ? `unknown: nothing is published for ${formatTokens(r.contextTokens)} tokens` : 'unknown: no published figure for this combination']);
       continue;
     }
     const missed = figures.filter((f) => (f.higherIsBetter ? f.value < m.value : f.value > m.value));
