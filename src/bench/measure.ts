@@ -62,7 +62,7 @@ export async function measureCall(device: Device, call: KernelCall, rules: Measu
     const first = await bind(operands.buffers);
     await device.run(first);
     const error = await relativeError(device, call, plan, operands, options, rules.seed);
-    const tolerance = plan.buffers.some((b) => b.role === 'output' && b.content === 'f16') ? HALF_TOLERANCE : TOLERANCE;
+    const tolerance = toleranceOf(plan);
     if (!(error <= tolerance)) throw new GpuError('internal', `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`);
     const copies = [first];
     for (let i = 1; i < copyCount(device, plan); i++) {
@@ -85,8 +85,11 @@ export async function measureCall(device: Device, call: KernelCall, rules: Measu
   }
 }
 
+/** Largest relative error against float64 that an operation's results may have. */
+export const toleranceOf = (plan: OperationPlan): number => (plan.buffers.some((b) => b.role === 'output' && b.content === 'f16') ? HALF_TOLERANCE : TOLERANCE);
+
 /** Copies of the streamed operands, so that a whole rotation exceeds the last-level cache. */
-function copyCount(device: Device, plan: OperationPlan): number {
+export function copyCount(device: Device, plan: OperationPlan): number {
   const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
   if (streamed === 0) return 1;
   const room = Math.floor(MOST_BYTES[kind(device)] / streamed);

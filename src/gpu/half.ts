@@ -31,6 +31,3 @@ export function halfValue(bits: number): number {
   if (exponent === 31) return mantissa ? NaN : sign * Infinity;
   return sign * (1 + mantissa / 1024) * 2 ** (exponent - 15);
 }
-
-/** Two halves in a word, the first in the low bits, as WGSL's pack2x16float has them. */
-export const packHalves = (low: number, high: number): number => (halfBits(low) | (halfBits(high) << 16)) >>> 0;

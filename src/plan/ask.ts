@@ -1,7 +1,7 @@
 /** From a scenario to a report: reads the model, the device and the measurements that it names, then plans. */
 import { printable, UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { findPreset, PRESETS } from '../geometry/presets.js';
+import { findPreset } from '../geometry/presets.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
 import { calibrationPricer, datasheetPricer, importedPricer, type Predictors } from '../cost/pricers.js';
@@ -132,6 +132,3 @@ function choosePricer(spec: DeviceSpec | null, loaded: LoadedCalibration | null,
   if (imported) return importedPricer(imported.predictors, rates, link, imported.source);
   return datasheetPricer(rates, link);
 }
-
-/** Names of the models that need no file. */
-export const presetNames = (): string[] => PRESETS.map((p) => p.name);

@@ -3,16 +3,9 @@ import { GpuError, planOperation, type BoundStep, type Buffer, type Device, type
 import type { SourceSet } from '../../schedule/kernel-source.js';
 import type { KernelCall } from '../../schedule/kernels.js';
 import { makeOperands } from '../inputs.js';
+import { copyCount, toleranceOf } from '../measure.js';
 import { relativeError } from '../verify.js';
 import type { Pair } from './rounds.js';
-
-const MIB = 2 ** 20;
-/** Streamed operands of all copies together exceed a last-level cache (GPU: 50 MiB of an H200, and some). */
-const ROTATION_BYTES = { software: 64 * MIB, hardware: 256 * MIB };
-const MOST_COPIES = 64;
-/** As in bench/measure.ts: f32 sums, and results that are stored as halves. */
-const TOLERANCE = 2e-5;
-const HALF_TOLERANCE = 5e-4;
 
 /** One version of the program's kernels cannot be measured at a call. */
 export class VersionError extends Error {
@@ -52,7 +45,7 @@ export async function verifyVersion(device: Device, call: KernelCall, sources: S
       if (!(problem instanceof GpuError) || (problem.fault !== 'validation' && problem.fault !== 'internal')) throw problem;
       throw new VersionError('does not run', problem.message);
     }
-    const tolerance = plan.buffers.some((b) => b.role === 'output' && b.content === 'f16') ? HALF_TOLERANCE : TOLERANCE;
+    const tolerance = toleranceOf(plan);
     if (!(error <= tolerance)) throw new VersionError('wrong result', `wrong result: relative error ${error.toPrecision(2)} against float64, at most ${tolerance} is allowed`);
     return error;
   } finally {
@@ -95,9 +88,4 @@ async function copyStreams(device: Device, plan: OperationPlan, first: ReadonlyM
     buffers.set(b.name, copy);
   }
   return buffers;
-}
-
-function copyCount(device: Device, plan: OperationPlan): number {
-  const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
-  return streamed === 0 ? 1 : Math.max(1, Math.min(MOST_COPIES, Math.ceil(ROTATION_BYTES[device.description.software ? 'software' : 'hardware'] / streamed)));
 }
