@@ -91,8 +91,8 @@ const CONTRACTS: readonly Contract[] = [
     edges: [{ sequences: 1, kvHeads: 1, latentHeads: 1, context: 1, rank: 2, headDim: 4 }, { sequences: 2, kvHeads: 3, latentHeads: 1, context: 300, rank: 96, headDim: 128 }],
     shape: (r) => ({ ...latent(r.whole(1, 3), r.pick([true, false]), {}), sequences: r.whole(1, 2), context: r.pick(CONTEXTS.slice(0, 8)), rank: r.even(2, 120), headDim: r.pick([12, 64, 96]) }),
     randomShapes: FEW_SHAPES,
-    // Results are stored as halves.
-    tolerance: 3e-4,
+    // Results are stored as halves: one result alone may be off by half a unit of its last place, 2^-11.
+    tolerance: 5e-4,
   },
   {
     kernel: 'attend_merge',
