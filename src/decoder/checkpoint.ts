@@ -1,0 +1,150 @@
+/**
+ * A published model on disk: a folder with config.json and model.safetensors, or the shards that model.safetensors.index.json
+ * names. Tensors are matched against the geometry by Ouro's names (Llama's, where there is no loop).
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { UserError, show } from '../errors.js';
+import { displayPath, readTextFile } from '../files.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { readModelFile } from '../geometry/hf-config.js';
+import { repeatedKey } from './json-keys.js';
+import { SafetensorsFile } from './safetensors.js';
+import { HEAD, modelTensors, refuseOthers, requireTensors } from './tensors.js';
+import type { TensorSource } from './weights.js';
+
+const MAX_INDEX_BYTES = 64 * 2 ** 20;
+const MAX_CONFIG_BYTES = 2 ** 20;
+/** Open files at once; published models have a few dozen. */
+const MAX_SHARDS = 512;
+/** ε of RMSNorm where a config.json does not say, as in the classes of the models that the decoder runs. */
+const DEFAULT_EPSILON = 1e-6;
+
+/** Tensors of one or several files. Close it when done. */
+export interface OpenTensors extends TensorSource {
+  close(): void;
+}
+
+export interface Checkpoint {
+  readonly geometry: Geometry;
+  readonly normEpsilon: number;
+  readonly tensors: OpenTensors;
+  /** tokenizer.json, where the folder has one. */
+  readonly tokenizerFile?: string;
+}
+
+/** A JSON object from outside. */
+function readObject(path: string, subject: string, maxBytes: number): Record<string, unknown> {
+  const text = readTextFile(path, subject, maxBytes).replace(/^\ufeff/, '');
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    throw new UserError(`${subject} ${displayPath(path)} is not valid JSON`, 'download it again');
+  }
+  if (typeof json !== 'object' || json === null || Array.isArray(json)) throw new UserError(`${subject} ${displayPath(path)} must be a JSON object`, 'download it again');
+  const repeated = repeatedKey(text);
+  if (repeated !== undefined) throw new UserError(`${subject} ${displayPath(path)} names ${show(repeated)} twice`, 'download it again');
+  return json as Record<string, unknown>;
+}
+
+/**
+ * Opens the shards that an index names. They must lie beside it, and hold exactly the tensors that the index says.
+ * @throws UserError naming the file and the tensor
+ */
+export function openSharded(indexPath: string): OpenTensors {
+  const index = displayPath(indexPath);
+  const map = readObject(indexPath, 'weights index', MAX_INDEX_BYTES)['weight_map'];
+  if (typeof map !== 'object' || map === null || Array.isArray(map)) throw new UserError(`weights index ${index} has no weight_map`, 'download it again');
+  const shardOf = new Map<string, string>();
+  for (const [tensor, file] of Object.entries(map)) {
+    // A plain name only: a path could lead anywhere on the machine.
+    if (typeof file !== 'string' || !/^[A-Za-z0-9_][A-Za-z0-9._-]*\.safetensors$/.test(file)) {
+      throw new UserError(`weights index ${index} says that ${show(tensor)} lies in ${show(file)}, which is not a plain name of a .safetensors file`, 'correct the index or download it again');
+    }
+    shardOf.set(tensor, file);
+  }
+  const names = [...new Set(shardOf.values())];
+  if (names.length === 0) throw new UserError(`weights index ${index} names no tensor`, 'download it again');
+  if (names.length > MAX_SHARDS) throw new UserError(`weights index ${index} names ${names.length} files, more than ${MAX_SHARDS}`, 'merge the files');
+  const shards = new Map<string, SafetensorsFile>();
+  const close = (): void => {
+    for (const shard of shards.values()) shard.close();
+  };
+  const shapes = new Map<string, readonly number[]>();
+  try {
+    for (const name of names) {
+      const shard = new SafetensorsFile(join(indexPath, '..', name));
+      shards.set(name, shard);
+      const stranger = [...shard.shapes.keys()].find((tensor) => shardOf.get(tensor) !== name);
+      if (stranger !== undefined) throw new UserError(`${shard.file} holds ${show(stranger)}, which weights index ${index} places ${shardOf.has(stranger) ? `in ${show(shardOf.get(stranger))}` : 'nowhere'}`, 'download both again');
+    }
+    for (const [tensor, name] of shardOf) {
+      const shape = shards.get(name)?.shapes.get(tensor);
+      if (!shape) throw new UserError(`${shards.get(name)?.file} lacks ${show(tensor)}, which weights index ${index} places there`, 'download both again');
+      shapes.set(tensor, shape);
+    }
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return {
+    shapes,
+    read(name, from, count) {
+      const shard = shards.get(shardOf.get(name) ?? '');
+      if (!shard) throw new RangeError(`no tensor ${name}`);
+      return shard.read(name, from, count);
+    },
+    close,
+  };
+}
+
+/** Buffers that old checkpoints carry along; and the head, where it is tied to the embedding. */
+const isIgnored = (g: Geometry, name: string): boolean => name.endsWith('.rotary_emb.inv_freq') || (g.tiedEmbeddings && name === HEAD);
+
+/**
+ * Checks that tensors are those of the geometry, neither more nor less.
+ * @throws UserError naming what is missing, of another shape, or unknown
+ */
+export function checkTensors(g: Geometry, shapes: TensorSource['shapes'], where: string): void {
+  const specs = modelTensors(g);
+  requireTensors(specs, shapes, where);
+  refuseOthers(specs, new Map([...shapes].filter(([name]) => !isIgnored(g, name))), where);
+}
+
+/** What decoding needs of a config.json beyond the geometry. */
+function decodingFacts(path: string): { normEpsilon: number } {
+  const config = readObject(path, 'model file', MAX_CONFIG_BYTES);
+  const where = displayPath(path);
+  const epsilon = config['rms_norm_eps'] ?? DEFAULT_EPSILON;
+  if (typeof epsilon !== 'number' || !(epsilon > 0 && epsilon < 1)) throw new UserError(`${where}: rms_norm_eps must be a number between 0 and 1, not ${show(epsilon)}`, 'correct rms_norm_eps');
+  const scaling = config['rope_scaling'] ?? config['rope_parameters'];
+  const kind = typeof scaling === 'object' && scaling !== null ? ((scaling as Record<string, unknown>)['rope_type'] ?? (scaling as Record<string, unknown>)['type'] ?? 'default') : (scaling ?? 'default');
+  if (kind !== 'default') throw new UserError(`${where}: rotary scaling of type ${show(kind)} is not decoded`, 'choose a model without rope_scaling');
+  if ((config['hidden_act'] ?? 'silu') !== 'silu') throw new UserError(`${where}: hidden_act must be silu, not ${show(config['hidden_act'])}`, 'choose a model with SwiGLU');
+  return { normEpsilon: epsilon };
+}
+
+/**
+ * Opens a model folder: geometry from config.json, weights beside it, checked against each other.
+ * @throws UserError when a file is missing, damaged or of another model, and for models that the decoder cannot run
+ */
+export function openCheckpoint(folder: string): Checkpoint {
+  const config = join(folder, 'config.json');
+  const geometry = readModelFile(config);
+  if (geometry.adapter || geometry.preludeLayers + geometry.codaLayers > 0) {
+    throw new UserError(`${geometry.name} has a prelude, coda or adapter; weights of such models cannot be read yet`, 'decode it with fabricated weights, or choose an Ouro model');
+  }
+  const { normEpsilon } = decodingFacts(config);
+  const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map((name) => join(folder, name)) as [string, string, string];
+  // As Hugging Face: shards only where there is no single file.
+  const sharded = !existsSync(single) && existsSync(index);
+  const tensors = sharded ? openSharded(index) : new SafetensorsFile(single);
+  try {
+    checkTensors(geometry, tensors.shapes, displayPath(sharded ? index : single));
+  } catch (error) {
+    tensors.close();
+    throw error;
+  }
+  return { geometry, normEpsilon, tensors, ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}) };
+}

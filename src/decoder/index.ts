@@ -1,0 +1,7 @@
+/** The room's public side. */
+export { openCheckpoint, openSharded, type Checkpoint, type OpenTensors } from './checkpoint.js';
+export { SafetensorsFile } from './safetensors.js';
+export { checkSampling, GREEDY, sample, type Sampling } from './sampler.js';
+export { codecTensors, latentGroups, modelTensors, type TensorSpec } from './tensors.js';
+export { readTokenizer, type Tokenizer } from './tokenizer.js';
+export { combined, fabricate, storedAs, type TensorSource, type WeightStorage } from './weights.js';

@@ -1,0 +1,83 @@
+/** The few operations of a transformer in float64, as their definitions have them. */
+import type { Geometry } from '../../geometry/geometry.js';
+
+/** W of y = W x: `rows` outputs by `columns` inputs, row-major. */
+export interface Matrix {
+  readonly rows: number;
+  readonly columns: number;
+  readonly data: Float64Array;
+}
+
+export type Vector = Float64Array;
+
+/** Σ a_i b_i over the length of `a`. */
+export function dot(a: Vector, b: Vector): number {
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += (a[i] as number) * (b[i] as number);
+  return sum;
+}
+
+/** y = W x (+ bias). */
+export function product(w: Matrix, x: Vector, bias?: Vector): Vector {
+  const y = new Float64Array(w.rows);
+  for (let row = 0; row < w.rows; row++) y[row] = dot(x, w.data.subarray(row * w.columns, (row + 1) * w.columns)) + (bias ? (bias[row] as number) : 0);
+  return y;
+}
+
+/** y += factor · x, in place. */
+export function accumulate(y: Vector, x: Vector, factor = 1): void {
+  for (let i = 0; i < y.length; i++) y[i] = (y[i] as number) + factor * (x[i] as number);
+}
+
+export function sum(a: Vector, b: Vector): Vector {
+  const y = a.slice();
+  accumulate(y, b);
+  return y;
+}
+
+/** RMSNorm: x / √(mean x² + ε) · weight (Zhang and Sennrich, eq. 4). */
+export function rmsNorm(x: Vector, weight: Vector, epsilon: number): Vector {
+  const factor = 1 / Math.sqrt(dot(x, x) / x.length + epsilon);
+  return x.map((value, i) => value * factor * (weight[i] as number));
+}
+
+/** SwiGLU: silu(gate) · up. */
+export const swiglu = (gate: Vector, up: Vector): Vector => gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number));
+
+/**
+ * Rotary position embedding (Su et al., eq. 34): turns pair m of a vector by position · base^(−2m/width). Pairs are (m, m + width/2)
+ * for `half-split` and (2m, 2m + 1) for `adjacent`. Turning by p and then by q is turning by p + q.
+ */
+export function rotate(x: Vector, position: number, rope: Geometry['rope']): Vector {
+  const y = new Float64Array(x.length);
+  const half = x.length / 2;
+  for (let m = 0; m < half; m++) {
+    const angle = position * rope.theta ** ((-2 * m) / x.length);
+    const [a, b] = rope.pairing === 'adjacent' ? [2 * m, 2 * m + 1] : [m, m + half];
+    y[a] = (x[a] as number) * Math.cos(angle) - (x[b] as number) * Math.sin(angle);
+    y[b] = (x[a] as number) * Math.sin(angle) + (x[b] as number) * Math.cos(angle);
+  }
+  return y;
+}
+
+/** softmax: positive, summing to 1. */
+export function softmax(scores: readonly number[]): number[] {
+  const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  const weights = scores.map((s) => Math.exp(s - top));
+  const total = weights.reduce((a, b) => a + b, 0);
+  return weights.map((w) => w / total);
+}
+
+/** A vector cut into equal parts: one a head. */
+export const split = (x: Vector, width: number): Vector[] => Array.from({ length: x.length / width }, (_, i) => x.slice(i * width, (i + 1) * width));
+
+/** Vectors end to end. */
+export function joined(parts: readonly Vector[]): Vector {
+  const out = new Float64Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}

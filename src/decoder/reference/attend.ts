@@ -1,0 +1,98 @@
+/**
+ * Attention of one query head over cached tokens and exact ones, on every path.
+ *
+ *   full, fast            k is the cached row; turned to its place in the cache where that is not its position (StreamingLLM)
+ *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed kernels compute
+ *   block-absorbed        the same sums in another order
+ *   absorbed              s = ((W_up,tᵀ q)ᵀ c + q·mu_t + RoPE(q_b)·RoPE(k_b)) (d + d_rope)^−½, content without RoPE;
+ *                         output = W_up,t (Σ p c_v) + mu_t Σ p
+ *
+ * The exact token is scored as the path scores cached ones, with its own key and value in place of the decoded ones.
+ */
+import type { Path } from '../../codecs/codec.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import { accumulate, dot, rotate, softmax, type Vector } from './arithmetic.js';
+import type { SequenceCache } from './cache.js';
+import { absorb, decode, expand, meanOf, type LayerCodec } from './codec.js';
+import type { Projection, Site } from './network.js';
+
+/** What one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and values. */
+export interface Visible {
+  readonly cached: readonly number[];
+  readonly exact: readonly Projection[];
+}
+
+export interface AttendContext {
+  readonly geometry: Geometry;
+  readonly path: Path;
+  readonly cache: SequenceCache;
+  readonly site: Site;
+  readonly kvHead: number;
+  /** Keys stand at their rank among the visible tokens instead of at their position. */
+  readonly reindexed: boolean;
+  /** Of the site's layer; undefined where rows are of full width. */
+  readonly codec: LayerCodec | undefined;
+  /** Rotary branch of the absorbed path: the query's vector, and an exact token's key (neither rotated). */
+  readonly branch?: { readonly query: Vector; key(token: Projection): Vector };
+}
+
+/**
+ * @param query of one head, not rotated
+ * @returns the head's output, and the attention weights: cached tokens first, then exact ones
+ */
+export function attendHead(c: AttendContext, query: Vector, position: number, visible: Visible): { output: Vector; weights: number[] } {
+  const positions = [...visible.cached, ...visible.exact.map((t) => t.position)];
+  /** Where a token's key stands: the query is the last of all. */
+  const place = (i: number): number => (c.reindexed ? i : (positions[i] as number));
+  const queryPlace = c.reindexed ? positions.length - 1 : position;
+  return c.codec && c.path === 'absorbed' ? absorbed(c, c.codec, query, queryPlace, place, visible) : withRotaryKeys(c, query, queryPlace, place, visible);
+}
+
+function withRotaryKeys(c: AttendContext, query: Vector, queryPlace: number, place: (i: number) => number, visible: Visible): { output: Vector; weights: number[] } {
+  const { rope, headDim } = c.geometry;
+  const { site, kvHead, cache } = c;
+  const latent = c.codec !== undefined && cache.has('key-latent', site) ? c.codec : undefined;
+  const keyOf = (position: number, i: number): Vector =>
+    latent
+      ? rotate(decode(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)), place(i), rope)
+      : rotate(cache.read('key', site, kvHead, position), place(i) - position, rope);
+  const valueOf = (position: number): Vector =>
+    latent ? decode(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)) : cache.read('value', site, kvHead, position);
+  const keys = [
+    ...visible.cached.map(keyOf),
+    ...visible.exact.map((token, j) => rotate(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),
+  ];
+  const values = [...visible.cached.map(valueOf), ...visible.exact.map((token) => token.values[kvHead] as Vector)];
+  const rotated = rotate(query, queryPlace, rope);
+  const weights = softmax(keys.map((key) => dot(rotated, key) / Math.sqrt(headDim)));
+  const output = new Float64Array(headDim);
+  values.forEach((value, i) => accumulate(output, value, weights[i]));
+  return { output, weights };
+}
+
+function absorbed(c: AttendContext, codec: LayerCodec, query: Vector, queryPlace: number, place: (i: number) => number, visible: Visible): { output: Vector; weights: number[] } {
+  const { rope, headDim } = c.geometry;
+  const { site, kvHead, cache } = c;
+  const branch = c.branch as NonNullable<AttendContext['branch']>;
+  const branchQuery = rotate(branch.query, queryPlace, rope);
+  const latentQuery = absorb(codec.key, site.loop, kvHead, query);
+  const offset = dot(query, meanOf(codec.key, site.loop, kvHead));
+  const scale = (headDim + branchQuery.length) ** -0.5;
+  const cachedScore = (position: number, i: number): number =>
+    dot(latentQuery, cache.read('key-latent', site, kvHead, position)) +
+    offset +
+    dot(branchQuery, rotate(cache.read('rotary-key', site, kvHead, position), place(i) - position, rope));
+  const exactScore = (token: Projection, j: number): number =>
+    dot(query, token.keys[kvHead] as Vector) + dot(branchQuery, rotate(branch.key(token), place(visible.cached.length + j), rope));
+  const weights = softmax([...visible.cached.map(cachedScore), ...visible.exact.map(exactScore)].map((score) => scale * score));
+  const latent = new Float64Array(codec.value.rank);
+  let cachedWeight = 0;
+  visible.cached.forEach((position, i) => {
+    accumulate(latent, cache.read('value-latent', site, kvHead, position), weights[i]);
+    cachedWeight += weights[i] as number;
+  });
+  const output = expand(codec.value, site.loop, kvHead, latent);
+  accumulate(output, meanOf(codec.value, site.loop, kvHead), cachedWeight);
+  visible.exact.forEach((token, j) => accumulate(output, token.values[kvHead] as Vector, weights[visible.cached.length + j]));
+  return { output, weights };
+}

@@ -1,0 +1,166 @@
+/**
+ * The cache of one sequence: rows where the codec's layout (codecs/layout.ts) says that they lie, and which tokens are in it.
+ *
+ * Full-width keys and the rotary branch's keys are cached rotated by their own position; latents are of keys before rotation.
+ * A *unit* is what loses tokens together: as many slots as share a row in any of the block's tensors. So H2O keeps one mass
+ * where loops share a latent (lla), loops and heads (lla-2d), heads (mla-head) or layers (cla), and pools over all heads where
+ * they share a rotary branch.
+ */
+import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
+import type { Eviction } from '../../eviction/policy.js';
+import { blocksOf, type Geometry, type LayerBlock } from '../../geometry/geometry.js';
+import { rotate, type Vector } from './arithmetic.js';
+import type { Site } from './network.js';
+import { stored, type CacheType } from './storage.js';
+
+export interface Unit {
+  /** Tokens in the cache, ascending. */
+  positions: number[];
+  /** H2O: attention weight that each cached token has received from later ones, summed over steps, query heads, and all that share the unit. */
+  readonly mass: Map<number, number>;
+}
+
+type Role = CacheTensor['role'];
+
+/** Slot `index` of `total` when only `slots` are stored. */
+const share = (index: number, total: number, slots: number): number => Math.floor((index * slots) / total);
+
+class BlockCache {
+  readonly units: Unit[] = [];
+  private readonly rows = new Map<string, Map<number, Vector>>();
+  private readonly unitCounts: { layers: number; loops: number; heads: number };
+
+  constructor(
+    readonly block: LayerBlock,
+    private readonly kvHeads: number,
+    private readonly tensors: readonly CacheTensor[],
+    private readonly exact: boolean,
+  ) {
+    const fewest = (dimension: 'layers' | 'loops' | 'heads'): number => Math.min(...tensors.map((t) => t[dimension]));
+    this.unitCounts = { layers: fewest('layers'), loops: fewest('loops'), heads: fewest('heads') };
+    const { layers, loops, heads } = this.unitCounts;
+    for (let i = 0; i < layers * loops * heads; i++) this.units.push({ positions: [], mass: new Map() });
+  }
+
+  tensor(role: Role): CacheTensor | undefined {
+    return this.tensors.find((t) => t.role === role);
+  }
+
+  /** The slot that serves a site and KV head: sharing makes several ask for the same. */
+  slot(role: Role, site: Site, kvHead: number): Map<number, Vector> {
+    const t = this.tensor(role) as CacheTensor;
+    const key = [role, share(site.layer, this.block.layers, t.layers), share(site.loop, this.block.loops, t.loops), share(kvHead, this.kvHeads, t.heads)].join();
+    const slot = this.rows.get(key) ?? new Map<number, Vector>();
+    this.rows.set(key, slot);
+    return slot;
+  }
+
+  type(role: Role): CacheType {
+    return this.exact ? 'f64' : (this.tensor(role) as CacheTensor).storage;
+  }
+
+  unit(site: Site, kvHead: number): Unit {
+    const { layers, loops, heads } = this.unitCounts;
+    const at = (share(site.layer, this.block.layers, layers) * loops + share(site.loop, this.block.loops, loops)) * heads + share(kvHead, this.kvHeads, heads);
+    return this.units[at] as Unit;
+  }
+
+  get scalars(): number {
+    return [...this.rows.values()].flatMap((slot) => [...slot.values()]).reduce((sum, row) => sum + row.length, 0);
+  }
+
+  /** Forgets rows of tokens that their unit has lost. */
+  prune(): void {
+    for (const [key, slot] of this.rows) {
+      const role = key.split(',', 1)[0] as Role;
+      const t = this.tensor(role) as CacheTensor;
+      const [layer, loop, head] = key.split(',').slice(1).map(Number) as [number, number, number];
+      const site: Site = { block: this.block.name, layer: (layer * this.block.layers) / t.layers, loop: (loop * this.block.loops) / t.loops };
+      const kept = new Set(this.unit(site, (head * this.kvHeads) / t.heads).positions);
+      for (const position of slot.keys()) if (!kept.has(position)) slot.delete(position);
+    }
+  }
+}
+
+export class SequenceCache {
+  private readonly blocks = new Map<LayerBlock['name'], BlockCache>();
+  private readonly rope: Geometry['rope'];
+
+  /** @param exact rows are kept in float64 instead of the layout's storage type */
+  constructor(
+    g: Geometry,
+    layout: CacheLayout,
+    private readonly eviction: Eviction | null,
+    exact: boolean,
+  ) {
+    this.rope = g.rope;
+    for (const block of blocksOf(g)) this.blocks.set(block.name, new BlockCache(block, g.kvHeads, layout.filter((t) => t.block === block.name), exact));
+  }
+
+  private block(site: Site): BlockCache {
+    return this.blocks.get(site.block) as BlockCache;
+  }
+
+  has(role: Role, site: Site): boolean {
+    return this.block(site).tensor(role) !== undefined;
+  }
+
+  /** Loops and layers that share a row of this role at a site's block. */
+  shared(role: Role, site: Site): { layers: number; loops: number } {
+    const { block } = this.block(site);
+    const t = this.block(site).tensor(role) as CacheTensor;
+    return { layers: block.layers / t.layers, loops: block.loops / t.loops };
+  }
+
+  write(role: Role, site: Site, kvHead: number, position: number, row: Vector): void {
+    const block = this.block(site);
+    block.slot(role, site, kvHead).set(position, stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize));
+  }
+
+  /** A key, rotated by its own position before it is stored. */
+  writeRotated(role: Role, site: Site, kvHead: number, position: number, key: Vector): void {
+    this.write(role, site, kvHead, position, rotate(key, position, this.rope));
+  }
+
+  /** The row of a cached token, as storage left it. */
+  read(role: Role, site: Site, kvHead: number, position: number): Vector {
+    const row = this.block(site).slot(role, site, kvHead).get(position);
+    if (!row) throw new Error(`no ${role} of position ${position} in ${site.block} layer ${site.layer}, loop ${site.loop}`);
+    return row;
+  }
+
+  unit(site: Site, kvHead: number): Unit {
+    return this.block(site).unit(site, kvHead);
+  }
+
+  /** After a step or a chunk: its tokens join the cache, then every unit keeps what the policy keeps. */
+  join(positions: readonly number[]): void {
+    for (const block of this.blocks.values()) {
+      for (const unit of block.units) {
+        unit.positions = keptPositions([...unit.positions, ...positions], unit.mass, this.eviction);
+        const kept = new Set(unit.positions);
+        for (const position of unit.mass.keys()) if (!kept.has(position)) unit.mass.delete(position);
+      }
+      block.prune();
+    }
+  }
+
+  /** Scalars that the cache holds: tokens kept times the layout's scalars a token. */
+  get scalars(): number {
+    return [...this.blocks.values()].reduce((sum, block) => sum + block.scalars, 0);
+  }
+}
+
+/**
+ * Which of the tokens stay (ascending in, ascending out).
+ * StreamingLLM: the first `sink` and the last `window`. H2O: the last `recent`, and of the older ones the `heavy` with the
+ * largest mass, the older token on a tie. A bare budget: the last tokens.
+ */
+export function keptPositions(positions: readonly number[], mass: ReadonlyMap<number, number>, eviction: Eviction | null): number[] {
+  if (!eviction || positions.length <= eviction.budgetTokens) return [...positions];
+  if (eviction.policy === 'budget') return positions.slice(-eviction.budgetTokens);
+  if (eviction.policy === 'streaming') return [...positions.slice(0, eviction.sinkTokens), ...positions.slice(positions.length - eviction.windowTokens)];
+  const older = positions.slice(0, positions.length - eviction.recentTokens);
+  const heavy = [...older].sort((a, b) => (mass.get(b) ?? 0) - (mass.get(a) ?? 0) || a - b).slice(0, eviction.heavyTokens);
+  return [...heavy.sort((a, b) => a - b), ...positions.slice(positions.length - eviction.recentTokens)];
+}

@@ -1,0 +1,193 @@
+/**
+ * The latent-cache decoder in float64: one sequence, any codec, path and eviction. The specification of the GPU decoder.
+ *
+ * **A step.** Token n attends, at every (layer, loop), to what the cache holds of the tokens before it and to its own exact key
+ * and value of that layer and loop (a loop-axis latent is complete after the last loop only); under cla, to those of the layer
+ * that owns the cache, since the layers that share it project queries only. Then it joins the cache, and the eviction policy runs.
+ *
+ * **Prefill** (paper, Sec. "Decoding and caching"). "Pass 1 captures the teacher's pre-RoPE per-loop K/V, the codec reconstructs
+ * them, and pass 2 re-forwards forcing the reconstruction so the model's own RoPE and cache store the post-RoPE reconstruction."
+ * So in pass 1 tokens attend to exact keys and values of their own chunk; in pass 2 every key and value, **each token's own
+ * included**, is what the cache holds: storage rounding of what was encoded from *pass 1's* keys and values. The cache is not
+ * encoded again from pass 2. One-shot, by-layer and accumulated prefill take the prompt as one chunk and differ in when they
+ * encode, not in what. Chunked prefill does both passes chunk by chunk; tokens of a chunk attend, in both passes, to the cache
+ * for the chunks before it, so from the second chunk on the result is another one. Codecs without latents have nothing to
+ * reconstruct: one pass, whose tokens see exact keys and values of their chunk. Eviction runs after each chunk. H2O's mass of a
+ * token is the attention weight that later tokens give it, in the last pass; a token's weight on itself does not count.
+ */
+import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
+import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';
+import { UserError } from '../../errors.js';
+import { evictionLabel, type Eviction } from '../../eviction/policy.js';
+import type { TensorSource } from '../weights.js';
+import { joined, product, split, type Vector } from './arithmetic.js';
+import { attendHead } from './attend.js';
+import { SequenceCache } from './cache.js';
+import { loadCodec, type LayerCodec } from './codec.js';
+import type { Model } from './model.js';
+import { run, type Attention, type Projection, type Site } from './network.js';
+import { CacheWriter, type Encoding } from './writer.js';
+
+export interface DecoderOptions {
+  readonly codec: Codec;
+  readonly path: Path;
+  readonly eviction: Eviction | null;
+  readonly choice: StorageChoice;
+  readonly branch: Branch;
+  /** Cached rows stay in float64, whatever `choice` says. */
+  readonly exactStorage?: boolean;
+}
+
+export type PrefillKind = Encoding | 'chunked';
+
+/** Whether a pass reads its own tokens' keys and values from the cache (pass 2) or exactly. */
+type OwnTokens = 'exact' | 'cached';
+
+export class ReferenceDecoder {
+  private readonly cache: SequenceCache;
+  private readonly codecs: readonly LayerCodec[];
+  /** Keys of the rotary branch of the tokens of this pass: made in the first loop that shares them. */
+  private readonly branchKeys = new Map<string, readonly Vector[]>();
+  private tokens = 0;
+
+  /**
+   * @param codecWeights tensors of `codecTensors`; not read for codecs without parameters
+   * @throws UserError for a combination that the codec refuses or cannot be read by the path
+   */
+  constructor(
+    private readonly model: Model,
+    codecWeights: TensorSource,
+    private readonly options: DecoderOptions,
+  ) {
+    const { codec, path, eviction, branch } = options;
+    const g = model.geometry;
+    const spec = codecSpec(codec);
+    const reason = spec.refuse(g, codec);
+    if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
+    if (!spec.paths.includes(path)) throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
+    if (eviction && eviction.budgetTokens < 1) throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
+    if (path === 'absorbed' && !(branch.width > 0 && branch.width % 2 === 0)) throw new UserError(`a rotary branch has an even width, not ${branch.width}`, 'give a width such as 64');
+    this.codecs = loadCodec(g, codec, path, branch, codecWeights);
+    this.cache = new SequenceCache(g, layoutOf(g, codec, path, options.choice, branch), eviction, options.exactStorage ?? false);
+  }
+
+  /** Tokens decoded so far, evicted ones included: the position of the next. */
+  get length(): number {
+    return this.tokens;
+  }
+
+  /** Scalars in the cache, of all blocks. */
+  get cachedScalars(): number {
+    return this.cache.scalars;
+  }
+
+  /** Positions that a KV head has in its cache, ascending. */
+  keptPositions(site: Site, kvHead: number): readonly number[] {
+    return this.cache.unit(site, kvHead).positions;
+  }
+
+  /** H2O's mass of a cached token. */
+  massOf(site: Site, kvHead: number, position: number): number {
+    return this.cache.unit(site, kvHead).mass.get(position) ?? 0;
+  }
+
+  /** Decodes one token. @returns its logits */
+  step(token: number): Vector {
+    return this.chunk([token], 'accumulated', 1)[0] as Vector;
+  }
+
+  /**
+   * Takes in a prompt of at least one token.
+   * @param chunkTokens size of a chunk, for `chunked` only
+   * @returns logits of every token, of the last pass
+   */
+  prefill(prompt: readonly number[], kind: PrefillKind, chunkTokens?: number): Vector[] {
+    if (prompt.length === 0) throw new UserError('the prompt has no tokens', 'give at least one');
+    if (kind === 'chunked' && !(chunkTokens !== undefined && Number.isInteger(chunkTokens) && chunkTokens > 0)) {
+      throw new UserError(`chunked prefill takes a whole number of tokens a chunk, not ${chunkTokens}`, 'give at least 1');
+    }
+    const passes = isLatent(this.options.codec) ? 2 : 1;
+    const size = kind === 'chunked' ? (chunkTokens as number) : prompt.length;
+    const logits: Vector[] = [];
+    for (let start = 0; start < prompt.length; start += size) {
+      logits.push(...this.chunk(prompt.slice(start, start + size), kind === 'chunked' ? 'accumulated' : kind, passes));
+    }
+    return logits;
+  }
+
+  /** One or two passes over consecutive tokens, which then join the cache. */
+  private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2): Vector[] {
+    const positions = tokens.map((_, i) => this.tokens + i);
+    const writer = new CacheWriter(this.options.path, this.codecs, this.cache, encoding);
+    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, writer));
+    writer.finish();
+    if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true));
+    this.branchKeys.clear();
+    this.cache.join(positions);
+    this.tokens += tokens.length;
+    return logits;
+  }
+
+  /**
+   * @param own how a token of the pass reads keys and values of the pass
+   * @param counts whether H2O counts the attention weights
+   * @param writer takes the exact keys and values, in the pass that captures them
+   */
+  private attention(own: OwnTokens, counts: boolean, writer?: CacheWriter): Attention {
+    const { geometry } = this.model;
+    const group = geometry.heads / geometry.kvHeads;
+    /** cla: tokens of the pass as the last owning layer had them. */
+    let owners: readonly Projection[] = [];
+    return (site, projections) => {
+      if (this.ownsCache(site)) owners = projections;
+      const tokens = projections.map((token, n) => ({ ...token, keys: (owners[n] as Projection).keys, values: (owners[n] as Projection).values }));
+      const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
+      if (codec?.branch) this.projectBranchKeys(codec, site, tokens, writer !== undefined);
+      const outputs = tokens.map((token, n) => {
+        const branchQueries = codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
+        const upToHere = tokens.slice(0, n + 1);
+        return joined(
+          token.queries.map((query, head) => {
+            const kvHead = Math.floor(head / group);
+            const unit = this.cache.unit(site, kvHead);
+            const visible = own === 'exact' ? { cached: unit.positions, exact: upToHere } : { cached: [...unit.positions, ...upToHere.map((t) => t.position)], exact: [] };
+            const branch = branchQueries && { query: branchQueries[head] as Vector, key: (t: Projection) => this.branchKey(site, kvHead, t.position) };
+            const context = { geometry, path: this.options.path, cache: this.cache, site, kvHead, reindexed: this.options.eviction?.policy === 'streaming', codec };
+            const { output, weights } = attendHead(branch ? { ...context, branch } : context, query, token.position, visible);
+            if (counts) {
+              const before = [...visible.cached, ...visible.exact.map((t) => t.position)].slice(0, -1);
+              before.forEach((p, i) => unit.mass.set(p, (unit.mass.get(p) ?? 0) + (weights[i] as number)));
+            }
+            return output;
+          }),
+        );
+      });
+      if (writer) for (const token of tokens) writer.capture(site, token);
+      return outputs;
+    };
+  }
+
+  /** False for layers that share the cache of a layer before them (cla). */
+  private ownsCache(site: Site): boolean {
+    return site.block !== 'core' || site.layer % (this.options.codec.shareLayers ?? 1) === 0;
+  }
+
+  /**
+   * The rotary branch's keys of a pass's tokens, one a KV head or one for all. A token has one key for all loops that share its
+   * latent, made from its state in the first of them, so that all of them can use it. Pass 1's are cached, rotated.
+   */
+  private projectBranchKeys(codec: LayerCodec, site: Site, tokens: readonly Projection[], write: boolean): void {
+    const { loops } = this.cache.shared('rotary-key', site);
+    if (site.loop % loops !== 0 || !codec.branch || !write) return;
+    for (const token of tokens) {
+      const keys = split(product(codec.branch.key, token.input), this.options.branch.width);
+      this.branchKeys.set([site.layer, token.position].join(), keys);
+      keys.forEach((key, head) => this.cache.writeRotated('rotary-key', site, head, token.position, key));
+    }
+  }
+
+  private branchKey(site: Site, kvHead: number, position: number): Vector {
+    const keys = this.branchKeys.get([site.layer, position].join()) as readonly Vector[];
+    return keys[keys.length === 1 ? 0 : kvHead] as Vector;
+  }
+}

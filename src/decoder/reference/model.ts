@@ -1,0 +1,84 @@
+/** A model's weights in float64, gathered from named tensors. */
+import type { Geometry } from '../../geometry/geometry.js';
+import { ADAPTER, biasedProjections, EMBEDDING, FINAL_NORM, HEAD, layerTensor, modelTensors, requireTensors, storedLayers } from '../tensors.js';
+import type { TensorSource } from '../weights.js';
+import type { Matrix, Vector } from './arithmetic.js';
+
+export interface LayerWeights {
+  /** n1 and n3, before attention and MLP; n2 and n4 after them, in sandwich layers only. */
+  readonly attentionNorm: Vector;
+  readonly attentionOutNorm?: Vector;
+  readonly mlpNorm: Vector;
+  readonly mlpOutNorm?: Vector;
+  readonly query: Matrix;
+  readonly key: Matrix;
+  readonly value: Matrix;
+  readonly queryBias?: Vector;
+  readonly keyBias?: Vector;
+  readonly valueBias?: Vector;
+  readonly output: Matrix;
+  readonly gate: Matrix;
+  readonly up: Matrix;
+  readonly down: Matrix;
+}
+
+export interface Model {
+  readonly geometry: Geometry;
+  /** ε of every RMSNorm. */
+  readonly normEpsilon: number;
+  readonly embedding: Matrix;
+  /** Prelude, core and coda, each layer once. */
+  readonly layers: readonly LayerWeights[];
+  readonly norm: Vector;
+  readonly adapter?: Matrix;
+  /** The embedding itself where the two are tied. */
+  readonly head: Matrix;
+}
+
+/** A tensor in float64. */
+export const vectorOf = (source: TensorSource, name: string): Vector => Float64Array.from(source.read(name));
+
+/** A tensor of two dimensions in float64. */
+export function matrixOf(source: TensorSource, name: string): Matrix {
+  const [rows, columns] = source.shapes.get(name) as [number, number];
+  return { rows, columns, data: vectorOf(source, name) };
+}
+
+/**
+ * Gathers a model. The exit gate is left out: it never fires at its default threshold, and changes nothing else.
+ * @throws UserError for a tensor that is missing or of another shape, and as `biasedProjections`
+ */
+export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6): Model {
+  const biased = biasedProjections(g);
+  requireTensors(modelTensors(g), source.shapes, `the weights of ${g.name}`);
+  const vector = (name: string): Vector => vectorOf(source, name);
+  const matrix = (name: string): Matrix => matrixOf(source, name);
+  const embedding = matrix(EMBEDDING);
+  const layers = Array.from({ length: storedLayers(g) }, (_, i): LayerWeights => {
+    const at = (part: string): string => layerTensor(i, part);
+    return {
+      attentionNorm: vector(at('input_layernorm.weight')),
+      mlpNorm: vector(at('post_attention_layernorm.weight')),
+      ...(g.normsPerLayer === 4 ? { attentionOutNorm: vector(at('input_layernorm_2.weight')), mlpOutNorm: vector(at('post_attention_layernorm_2.weight')) } : {}),
+      query: matrix(at('self_attn.q_proj.weight')),
+      key: matrix(at('self_attn.k_proj.weight')),
+      value: matrix(at('self_attn.v_proj.weight')),
+      ...(biased.includes('q') ? { queryBias: vector(at('self_attn.q_proj.bias')) } : {}),
+      ...(biased.includes('k') ? { keyBias: vector(at('self_attn.k_proj.bias')) } : {}),
+      ...(biased.includes('v') ? { valueBias: vector(at('self_attn.v_proj.bias')) } : {}),
+      output: matrix(at('self_attn.o_proj.weight')),
+      gate: matrix(at('mlp.gate_proj.weight')),
+      up: matrix(at('mlp.up_proj.weight')),
+      down: matrix(at('mlp.down_proj.weight')),
+    };
+  });
+  return {
+    geometry: g,
+    normEpsilon,
+    embedding,
+    layers,
+    norm: vector(FINAL_NORM),
+    ...(g.adapter ? { adapter: matrix(ADAPTER) } : {}),
+    head: g.tiedEmbeddings ? embedding : matrix(HEAD),
+  };
+}

@@ -1,0 +1,86 @@
+/**
+ * The looped transformer in float64, with attention left open: `run` asks for it at every (layer, loop), so that the same
+ * network serves the exact forward pass, decoding from any cache and both passes of prefill.
+ *
+ *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
+ *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry says so)
+ *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output] · coda · norm · head
+ *
+ * The state of a model with an adapter starts at zero. Huginn itself draws it at random, scales its embedding, norms the sum
+ * (n2(x + attention(n1(x)))) and its state twice at the end; a Huginn geometry here has its shapes and operations, not its checkpoint.
+ */
+import { UserError } from '../../errors.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { accumulate, joined, product, rmsNorm, split, swiglu, type Vector } from './arithmetic.js';
+import type { LayerWeights, Model } from './model.js';
+
+/** Where attention happens. */
+export interface Site {
+  readonly block: LayerBlock['name'];
+  /** Within its block. */
+  readonly layer: number;
+  readonly loop: number;
+}
+
+/** What one token brings to attention at a site; nothing is rotated yet. */
+export interface Projection {
+  readonly position: number;
+  /** n1(x), hidden wide: the input of every projection. */
+  readonly input: Vector;
+  /** One vector of head width a query head, KV head and KV head. */
+  readonly queries: readonly Vector[];
+  readonly keys: readonly Vector[];
+  readonly values: readonly Vector[];
+}
+
+/** Attention's output, the query heads end to end, for every token of a pass. */
+export type Attention = (site: Site, tokens: readonly Projection[]) => Vector[];
+
+function project(model: Model, layer: LayerWeights, x: Vector, position: number): Projection {
+  const { headDim } = model.geometry;
+  const input = rmsNorm(x, layer.attentionNorm, model.normEpsilon);
+  return {
+    position,
+    input,
+    queries: split(product(layer.query, input, layer.queryBias), headDim),
+    keys: split(product(layer.key, input, layer.keyBias), headDim),
+    values: split(product(layer.value, input, layer.valueBias), headDim),
+  };
+}
+
+/**
+ * Runs the network on consecutive tokens, all of them through one layer before the next.
+ * @param positions of the tokens
+ * @returns logits, vocabulary wide, one vector a token
+ * @throws UserError for a token outside the vocabulary
+ */
+export function run(model: Model, tokens: readonly number[], positions: readonly number[], attention: Attention): Vector[] {
+  const { geometry: g, normEpsilon } = model;
+  const normed = (x: Vector, weight: Vector | undefined): Vector => (weight ? rmsNorm(x, weight, normEpsilon) : x);
+  const hidden = tokens.map((token) => {
+    if (!Number.isInteger(token) || token < 0 || token >= g.vocab) throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
+    return model.embedding.data.slice(token * g.hidden, (token + 1) * g.hidden);
+  });
+  let firstLayer = 0;
+  for (const block of blocksOf(g)) {
+    const core = block.name === 'core';
+    const preludeOutput = hidden.map((x) => x.slice());
+    if (core && model.adapter) for (const x of hidden) x.fill(0);
+    for (let loop = 0; loop < block.loops; loop++) {
+      if (core && model.adapter) hidden.forEach((x, n) => x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))));
+      for (let i = 0; i < block.layers; i++) {
+        const layer = model.layers[firstLayer + i] as LayerWeights;
+        const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
+        attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
+          const x = hidden[n] as Vector;
+          accumulate(x, normed(product(layer.output, heads), layer.attentionOutNorm));
+          const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
+          accumulate(x, normed(product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))), layer.mlpOutNorm));
+        });
+      }
+      if (core && g.normAfterEachLoop) for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));
+    }
+    firstLayer += block.layers;
+  }
+  return hidden.map((x) => product(model.head, g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon)));
+}

@@ -1,0 +1,25 @@
+/** What rounding in the cache leaves of a row. */
+import { quantisationScale, quantise } from '../../codecs/quantise.js';
+import { halfBits, halfValue } from '../../gpu/half.js';
+import { STORAGE_BITS, type Storage } from '../../schedule/kernels.js';
+import type { Vector } from './arithmetic.js';
+
+/** Element type of cached rows; `f64` keeps them exact, for the equivalences that rounding would blur. */
+export type CacheType = Storage | 'f64';
+
+const roundToHalf = (value: number): number => halfValue(halfBits(value));
+
+/** A row as it is read back from the cache. `groupSize`: scalars that share a scale, in quantised storage. */
+export function stored(row: Vector, type: CacheType, groupSize: number): Vector {
+  if (type === 'f64') return row.slice();
+  if (type === 'f32') return row.map(Math.fround);
+  if (type === 'f16') return row.map(roundToHalf);
+  const bits = STORAGE_BITS[type];
+  const out = new Float64Array(row.length);
+  for (let start = 0; start < row.length; start += groupSize) {
+    const group = [...row.subarray(start, start + groupSize)];
+    const scale = quantisationScale(group, bits, roundToHalf);
+    group.forEach((x, i) => (out[start + i] = scale * (quantise(x, scale, bits) - (2 ** bits - 1) / 2)));
+  }
+  return out;
+}

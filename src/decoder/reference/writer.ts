@@ -1,0 +1,107 @@
+/** Turns a token's exact keys and values into cached rows, as each codec has it. */
+import type { Path } from '../../codecs/codec.js';
+import type { CodecAxis } from '../tensors.js';
+import type { Vector } from './arithmetic.js';
+import type { SequenceCache } from './cache.js';
+import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type LayerCodec } from './codec.js';
+import type { Projection, Site } from './network.js';
+
+/**
+ * When a stack of loops is encoded: as its parts come (an accumulator a latent), when its last loop has passed (captures of a
+ * layer alive until then), or when the whole pass is over (all captures alive). The latents are the same.
+ */
+export type Encoding = 'accumulated' | 'by-layer' | 'one-shot';
+
+const AXES = [
+  { axis: 'key', latent: 'key-latent', vectors: 'keys' },
+  { axis: 'value', latent: 'value-latent', vectors: 'values' },
+] as const satisfies readonly { axis: CodecAxis; latent: string; vectors: 'keys' | 'values' }[];
+
+/** A latent that is being made: of one token, layer, axis and group. */
+interface Pending {
+  readonly codec: AxisCodec;
+  readonly site: Site;
+  readonly axis: CodecAxis;
+  readonly group: number;
+  readonly position: number;
+  /** The accumulator c, or the captured stack x. */
+  readonly data: Vector;
+}
+
+export class CacheWriter {
+  private readonly pending = new Map<string, Pending>();
+
+  constructor(
+    private readonly path: Path,
+    private readonly codecs: readonly LayerCodec[],
+    private readonly cache: SequenceCache,
+    private readonly encoding: Encoding,
+  ) {}
+
+  /** Takes a token's exact keys and values at a site: writes what is complete, keeps what is not. */
+  capture(site: Site, token: Projection): void {
+    const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
+    if (codec) this.captureLatents(codec, site, token);
+    else this.writeFullWidth(site, token);
+  }
+
+  /** The pass is over: encodes what is left. */
+  finish(): void {
+    for (const latent of this.pending.values()) this.complete(latent);
+    this.pending.clear();
+  }
+
+  /** cla: the first of the layers that share; final-loop: the last loop. Keys are rotated by their position. */
+  private writeFullWidth(site: Site, token: Projection): void {
+    const { layers, loops } = this.cache.shared('key', site);
+    if (site.layer % layers !== 0 || (site.loop + 1) % loops !== 0) return;
+    token.keys.forEach((key, head) => this.cache.writeRotated('key', site, head, token.position, key));
+    token.values.forEach((value, head) => this.cache.write('value', site, head, token.position, value));
+  }
+
+  private captureLatents(codec: LayerCodec, site: Site, token: Projection): void {
+    for (const { axis, vectors } of AXES) {
+      const parts = codec[axis];
+      token[vectors].forEach((x, head) => {
+        const latent = this.pendingLatent(parts, axis, site, head, token.position);
+        if (this.encoding === 'accumulated') encodeShare(parts, latent.data, site.loop, head, x);
+        else latent.data.set(x, offsetOf(parts, site.loop, head));
+      });
+      if (this.encoding === 'one-shot' || (site.loop + 1) % parts.groups.loops !== 0) continue;
+      for (const [key, latent] of this.pending) {
+        if (latent.axis !== axis || latent.site.layer !== site.layer || latent.position !== token.position) continue;
+        this.complete(latent);
+        this.pending.delete(key);
+      }
+    }
+  }
+
+  private pendingLatent(codec: AxisCodec, axis: CodecAxis, site: Site, kvHead: number, position: number): Pending {
+    const group = groupOf(codec, site.loop, kvHead);
+    const key = [axis, site.layer, group, position].join();
+    const width = this.encoding === 'accumulated' ? codec.rank : codec.groups.width;
+    const latent = this.pending.get(key) ?? { codec, axis, site, group, position, data: new Float64Array(width) };
+    this.pending.set(key, latent);
+    return latent;
+  }
+
+  /** Stores a latent, or on the `fast` path the keys (rotated) and values that it decodes to, for all its loops and heads. */
+  private complete({ codec, axis, site, group, position, data }: Pending): void {
+    const latent = this.encoding === 'accumulated' ? data : encode(codec, group, data);
+    const { groups, kvHeads } = codec;
+    const headGroups = kvHeads / groups.heads;
+    const firstLoop = Math.floor(group / headGroups) * groups.loops;
+    const firstHead = (group % headGroups) * groups.heads;
+    if (this.path !== 'fast') {
+      this.cache.write(axis === 'key' ? 'key-latent' : 'value-latent', { ...site, loop: firstLoop }, firstHead, position, latent);
+      return;
+    }
+    for (let loop = firstLoop; loop < firstLoop + groups.loops; loop++) {
+      for (let head = firstHead; head < firstHead + groups.heads; head++) {
+        const row = decode(codec, loop, head, latent);
+        if (axis === 'key') this.cache.writeRotated('key', { ...site, loop }, head, position, row);
+        else this.cache.write('value', { ...site, loop }, head, position, row);
+      }
+    }
+  }
+}

@@ -1,0 +1,202 @@
+/**
+ * Reads one safetensors file: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape, data_offsets}}, the
+ * data (github.com/huggingface/safetensors, "Format"). The file is not trusted: every length, offset and name is checked before a
+ * byte of data is read, and data is read in bounded pieces.
+ */
+import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { UserError, show } from '../errors.js';
+import { displayPath } from '../files.js';
+import { halfValue } from '../gpu/half.js';
+import { formatBytes } from '../units.js';
+import { repeatedKey } from './json-keys.js';
+import { checkedLength, type TensorSource } from './weights.js';
+
+/** The format's own limit. */
+const MAX_HEADER_BYTES = 100_000_000;
+/** More dimensions than any weight has. */
+const MAX_DIMENSIONS = 8;
+/** Bytes read at once. */
+const PIECE_BYTES = 2 ** 20;
+const ELEMENT_BYTES = { BF16: 2, F16: 2, F32: 4 } as const;
+type Dtype = keyof typeof ELEMENT_BYTES;
+
+interface Entry {
+  readonly name: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly elements: number;
+  /** From the start of the data. */
+  readonly begin: number;
+  readonly end: number;
+}
+
+const WHOLE = 'download it again';
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isSize = (value: unknown): value is number => typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+
+/** One tensor of the header. */
+function entryOf(file: string, name: string, value: unknown): Entry {
+  const refuse = (what: string, hint = WHOLE): never => {
+    throw new UserError(`${file}: tensor ${show(name)} ${what}`, hint);
+  };
+  if (!isObject(value)) return refuse(`must be an object with dtype, shape and data_offsets, not ${show(value)}`);
+  const { dtype, shape, data_offsets: offsets } = value;
+  const unknown = Object.keys(value).find((key) => !['dtype', 'shape', 'data_offsets'].includes(key));
+  if (unknown !== undefined) return refuse(`has a field ${show(unknown)}, which the format does not know`);
+  if (typeof dtype !== 'string' || !Object.hasOwn(ELEMENT_BYTES, dtype)) return refuse(`has dtype ${show(dtype)}; only BF16, F16 and F32 are read`, 'convert the file to one of them');
+  if (!Array.isArray(shape) || shape.length > MAX_DIMENSIONS || !shape.every(isSize)) return refuse(`has shape ${show(shape)}, which is not a list of at most ${MAX_DIMENSIONS} sizes`);
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) return refuse(`has data_offsets ${show(offsets)}, which are not two offsets`);
+  const elements = shape.reduce((product: number, n: number) => product * n, 1);
+  const bytes = elements * ELEMENT_BYTES[dtype as Dtype];
+  // A product that is not exact is far beyond any file. Zero sizes make the product 0 whatever the rest.
+  if (!Number.isSafeInteger(bytes)) return refuse(`has shape ${show(shape)}, more elements than a file can hold`);
+  const [begin, end] = offsets as [number, number];
+  if (end - begin !== bytes) return refuse(`takes ${end - begin} bytes (data_offsets ${show(offsets)}), but its shape ${show(shape)} of ${dtype} takes ${bytes}`);
+  return { name, dtype: dtype as Dtype, shape: shape as number[], elements, begin, end };
+}
+
+/** The header's tensors, which must cover the data without gap or overlap. */
+function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
+  let header: unknown;
+  try {
+    header = JSON.parse(text);
+  } catch {
+    throw new UserError(`${file}: the header is not valid JSON`, WHOLE);
+  }
+  if (!isObject(header)) throw new UserError(`${file}: the header is not a JSON object`, WHOLE);
+  const repeated = repeatedKey(text);
+  if (repeated !== undefined) throw new UserError(`${file}: the header names ${show(repeated)} twice`, WHOLE);
+  const entries: Entry[] = [];
+  for (const [name, value] of Object.entries(header)) {
+    if (name !== '__metadata__') entries.push(entryOf(file, name, value));
+    else if (!isObject(value) || !Object.values(value).every((v) => typeof v === 'string')) throw new UserError(`${file}: __metadata__ must map names to texts`, WHOLE);
+  }
+  const byOffset = [...entries].sort((a, b) => a.begin - b.begin || a.end - b.end);
+  let covered = 0;
+  for (const { name, begin, end } of byOffset) {
+    if (begin < covered) throw new UserError(`${file}: tensor ${show(name)} begins at byte ${begin} of the data, inside the tensor before it, which ends at ${covered}`, WHOLE);
+    if (begin > covered) throw new UserError(`${file}: bytes ${covered} to ${begin} of the data belong to no tensor`, WHOLE);
+    covered = end;
+  }
+  if (covered > dataBytes) throw new UserError(`${file} is cut short: it has ${dataBytes} bytes of data, its header describes ${covered}`, WHOLE);
+  if (covered < dataBytes) throw new UserError(`${file} is too long: it has ${dataBytes} bytes of data, its header describes ${covered}`, WHOLE);
+  return entries;
+}
+
+/** A system error as one line. */
+function fileError(file: string, error: unknown): UserError {
+  if (error instanceof UserError) return error;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
+  return new UserError(`weights file ${file} ${code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`}`, 'check the path');
+}
+
+/** Fills `target` from an offset of the file. */
+function readFully(fd: number, file: string, target: Uint8Array, position: number): void {
+  let done = 0;
+  try {
+    while (done < target.length) {
+      const count = readSync(fd, target, done, target.length - done, position + done);
+      if (count === 0) throw new UserError(`${file} ended at byte ${position + done} while it was read`, 'leave the file alone while it is in use');
+      done += count;
+    }
+  } catch (error) {
+    throw fileError(file, error);
+  }
+}
+
+/** The value of every half, so that a file is read by table. */
+let halves: Float32Array | undefined;
+
+/**
+ * Elements as f32 values; f32 holds all three types without loss. Typed arrays have the machine's byte order, which is the
+ * file's (little-endian) wherever Dawn runs.
+ */
+function decodeElements(dtype: Dtype, bytes: Uint8Array, out: Float32Array, from: number): void {
+  if (dtype === 'F32') {
+    out.set(new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4), from);
+    return;
+  }
+  const words = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2);
+  if (dtype === 'BF16') {
+    const bits = new Uint32Array(out.buffer, out.byteOffset, out.length);
+    for (let i = 0; i < words.length; i++) bits[from + i] = (words[i] as number) << 16;
+    return;
+  }
+  halves ??= Float32Array.from({ length: 65536 }, (_, word) => halfValue(word));
+  for (let i = 0; i < words.length; i++) out[from + i] = halves[words[i] as number] as number;
+}
+
+/** Index of the first NaN or infinity, or -1. */
+function firstNotFinite(values: Float32Array): number {
+  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i])) return i;
+  return -1;
+}
+
+/** An open safetensors file. Close it when done. */
+export class SafetensorsFile implements TensorSource {
+  readonly shapes: ReadonlyMap<string, readonly number[]>;
+  /** As shown in messages. */
+  readonly file: string;
+  private readonly entries: ReadonlyMap<string, Entry>;
+  private readonly fd: number;
+  private readonly dataStart: number;
+
+  /** @throws UserError, one line with file, place and remedy, for anything that is not a whole, valid file of BF16, F16 or F32 tensors */
+  constructor(path: string) {
+    this.file = displayPath(path);
+    const { file } = this;
+    try {
+      if (!statSync(path).isFile()) throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
+      // Without O_NONBLOCK, opening a pipe that took the file's place would wait for ever.
+      this.fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    } catch (error) {
+      throw fileError(file, error);
+    }
+    try {
+      const stats = fstatSync(this.fd);
+      if (!stats.isFile()) throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
+      if (stats.size < 10) throw new UserError(`${file} has ${stats.size} bytes, fewer than the smallest safetensors file`, WHOLE);
+      const prefix = new Uint8Array(8);
+      readFully(this.fd, file, prefix, 0);
+      const headerBytes = new DataView(prefix.buffer).getBigUint64(0, true);
+      if (headerBytes > BigInt(MAX_HEADER_BYTES)) throw new UserError(`${file}: a header of ${headerBytes} bytes is beyond the format's limit of ${formatBytes(MAX_HEADER_BYTES)}`, 'check that it is a .safetensors file');
+      if (headerBytes > BigInt(stats.size - 8)) throw new UserError(`${file} is cut short: its header takes ${headerBytes} bytes, and the file has ${stats.size}`, WHOLE);
+      this.dataStart = 8 + Number(headerBytes);
+      const header = new Uint8Array(Number(headerBytes));
+      readFully(this.fd, file, header, 8);
+      let text: string;
+      try {
+        text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(header);
+      } catch {
+        throw new UserError(`${file}: the header is not UTF-8`, 'check that it is a .safetensors file');
+      }
+      if (!text.startsWith('{')) throw new UserError(`${file}: the header does not begin with {`, 'check that it is a .safetensors file');
+      this.entries = new Map(entriesOf(file, text, stats.size - this.dataStart).map((entry) => [entry.name, entry]));
+      this.shapes = new Map([...this.entries].map(([name, entry]) => [name, entry.shape]));
+    } catch (error) {
+      closeSync(this.fd);
+      throw error;
+    }
+  }
+
+  read(name: string, from = 0, count?: number): Float32Array {
+    const entry = this.entries.get(name);
+    if (!entry) throw new RangeError(`no tensor ${name}`);
+    const length = checkedLength(name, entry.elements, from, count);
+    const bytesEach = ELEMENT_BYTES[entry.dtype];
+    const values = new Float32Array(length);
+    const piece = new Uint8Array(Math.min(PIECE_BYTES, length * bytesEach));
+    for (let done = 0; done < length; done += PIECE_BYTES / bytesEach) {
+      const bytes = piece.subarray(0, Math.min(piece.length, (length - done) * bytesEach));
+      readFully(this.fd, this.file, bytes, this.dataStart + entry.begin + (from + done) * bytesEach);
+      decodeElements(entry.dtype, bytes, values, done);
+    }
+    const bad = firstNotFinite(values);
+    if (bad >= 0) throw new UserError(`${this.file}: tensor ${show(name)} holds ${values[bad]} at element ${from + bad}`, 'use weights without NaN and infinity');
+    return values;
+  }
+
+  close(): void {
+    closeSync(this.fd);
+  }
+}

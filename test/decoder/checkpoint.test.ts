@@ -1,0 +1,156 @@
+/** Model folders: shards, names and shapes against config.json. */
+import { symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { checkTensors, openCheckpoint, openSharded } from '../../src/decoder/checkpoint.js';
+import { forward } from '../../src/decoder/reference/forward.js';
+import { loadModel } from '../../src/decoder/reference/model.js';
+import { elementsOf, modelTensors, type TensorSpec } from '../../src/decoder/tensors.js';
+import { fabricate } from '../../src/decoder/weights.js';
+import { UserError } from '../../src/errors.js';
+import { geometryFromConfig } from '../../src/geometry/hf-config.js';
+import { SEED } from '../gpu/random.js';
+import { safetensors, temporaryFolder, type PlainTensor } from './files.js';
+import { distance } from './models.js';
+
+const OURO = {
+  model_type: 'ouro',
+  architectures: ['OuroForCausalLM'],
+  hidden_size: 16,
+  intermediate_size: 24,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 4,
+  total_ut_steps: 3,
+  vocab_size: 19,
+  max_position_embeddings: 64,
+  rope_theta: 1e6,
+  rms_norm_eps: 1e-5,
+  tie_word_embeddings: false,
+  torch_dtype: 'bfloat16',
+};
+const LLAMA = { ...OURO, model_type: 'llama', architectures: ['LlamaForCausalLM'], total_ut_steps: undefined, tie_word_embeddings: true };
+
+/** A folder with fabricated weights of a config, in as many shards as wanted. */
+function folderOf(config: object, { shards = 1, dtype = 'F16' as PlainTensor['dtype'], edit = (specs: TensorSpec[]): TensorSpec[] => specs } = {}): string {
+  const folder = temporaryFolder();
+  const g = geometryFromConfig(JSON.parse(JSON.stringify(config)), 'small');
+  const specs = edit(modelTensors(g));
+  const source = fabricate(specs, { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+  const tensorsOf = (part: TensorSpec[]): Record<string, PlainTensor> => Object.fromEntries(part.map(({ name, shape }) => [name, { dtype, shape: [...shape], values: [...source.read(name)] }]));
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  if (shards === 1) writeFileSync(join(folder, 'model.safetensors'), safetensors(tensorsOf(specs), { format: 'pt' }));
+  else {
+    const weightMap: Record<string, string> = {};
+    for (let i = 0; i < shards; i++) {
+      const part = specs.filter((_, n) => n % shards === i);
+      const name = `model-0000${i + 1}-of-0000${shards}.safetensors`;
+      for (const spec of part) weightMap[spec.name] = name;
+      writeFileSync(join(folder, name), safetensors(tensorsOf(part)));
+    }
+    writeFileSync(join(folder, 'model.safetensors.index.json'), JSON.stringify({ metadata: { total_size: 1 }, weight_map: weightMap }));
+  }
+  return folder;
+}
+
+const indexOf = (weightMap: unknown): string => {
+  const path = join(temporaryFolder(), 'model.safetensors.index.json');
+  writeFileSync(path, typeof weightMap === 'string' ? weightMap : JSON.stringify({ weight_map: weightMap }));
+  return path;
+};
+
+describe('checkpoint', () => {
+  it.each([['Ouro, one file', OURO, 1], ['Ouro, three shards', OURO, 3], ['Llama, tied, one file', LLAMA, 1]] as const)('opens %s and decodes from it', (_, config, shards) => {
+    const opened = openCheckpoint(folderOf(config, { shards }));
+    const g = opened.geometry;
+    expect(opened.normEpsilon).toBe(1e-5);
+    const fabricated = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+    const tokens = [1, 5, 18, 0];
+    expect(distance(forward(loadModel(g, opened.tensors, 1e-5), tokens), forward(loadModel(g, fabricated, 1e-5), tokens))).toBe(0);
+    opened.tensors.close();
+  });
+
+  it('reads bf16 as it is stored', () => {
+    const [f32, bf16] = (['F32', 'BF16'] as const).map((dtype) => openCheckpoint(folderOf(OURO, { dtype })).tensors);
+    for (const name of f32?.shapes.keys() ?? []) bf16?.read(name).forEach((x, i) => expect(Math.abs(x - (f32?.read(name, i, 1)[0] as number))).toBeLessThanOrEqual(Math.abs(x) / 64));
+  });
+
+  it('names what is missing, of another shape, or unknown', () => {
+    const dropped = (name: string) => ({ edit: (specs: TensorSpec[]) => specs.filter((s) => s.name !== name) });
+    expect(() => openCheckpoint(folderOf(OURO, dropped('model.layers.1.mlp.up_proj.weight')))).toThrow('"model.layers.1.mlp.up_proj.weight" is missing');
+    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => specs.filter((s) => !s.name.includes('layers.1')) }))).toThrow(/and 8 more are missing/);
+    const added: TensorSpec = { name: 'model.layers.0.self_attn.q_norm.weight', shape: [4], role: 'norm' };
+    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => [...specs, added] }))).toThrow(/has "model.layers.0.self_attn.q_norm.weight", which the model has not/);
+    const turned = (specs: TensorSpec[]) => specs.map((s) => (s.name.includes('0.mlp.down') ? { ...s, shape: [...s.shape].reverse() } : s));
+    expect(() => openCheckpoint(folderOf(OURO, { edit: turned }))).toThrow('model.layers.0.mlp.down_proj.weight has shape [24,16], where [16,24] is needed');
+    const flat = (specs: TensorSpec[]) => specs.map((s) => (s.name === 'lm_head.weight' ? { ...s, shape: [1, elementsOf(s.shape)] } : s));
+    expect(() => openCheckpoint(folderOf(OURO, { edit: flat }))).toThrow('lm_head.weight has shape [1,304]');
+  });
+
+  it('leaves out old rotary buffers and a tied head', () => {
+    const extras: TensorSpec[] = [{ name: 'model.layers.0.self_attn.rotary_emb.inv_freq', shape: [2], role: 'norm' }, { name: 'lm_head.weight', shape: [19, 16], role: 'matrix' }];
+    expect(openCheckpoint(folderOf(LLAMA, { edit: (specs) => [...specs, ...extras] })).geometry.tiedEmbeddings).toBe(true);
+    const g = geometryFromConfig(OURO, 'm');
+    const shapes = new Map(modelTensors(g).map((s) => [s.name, s.shape]));
+    expect(() => checkTensors(g, shapes, 'here')).not.toThrow();
+    expect(() => checkTensors(g, new Map([...shapes, ['x', [1]]]), 'here')).toThrow('here has "x", which the model has not');
+  });
+
+  it('refuses what it would decode wrongly', () => {
+    expect(() => openCheckpoint(folderOf({ ...LLAMA, rope_scaling: { rope_type: 'llama3', factor: 8 } }))).toThrow('rotary scaling of type "llama3" is not decoded');
+    expect(() => openCheckpoint(folderOf({ ...OURO, rms_norm_eps: 0 }))).toThrow('rms_norm_eps');
+    expect(() => openCheckpoint(folderOf({ ...OURO, hidden_act: 'gelu' }))).toThrow('hidden_act must be silu');
+    expect(() => openCheckpoint(temporaryFolder())).toThrow('does not exist');
+    expect(openCheckpoint(folderOf({ ...OURO, rope_scaling: null, hidden_act: 'silu' })).geometry.loops).toBe(3);
+  });
+});
+
+describe('index of shards', () => {
+  it.each(['../x.safetensors', '/etc/x.safetensors', 'a/b.safetensors', 'a\\b.safetensors', '..', '.hidden.safetensors', 'x.bin', '', 'x.safetensors\n', 7, null])('refuses the file name %j', (name) => {
+    expect(() => openSharded(indexOf({ t: name }))).toThrow(/which is not a plain name/);
+  });
+
+  it('refuses maps that are none, or disagree with the files', () => {
+    for (const [map, why] of [
+      [[], 'no weight_map'],
+      [{}, 'names no tensor'],
+      ['{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}', 'names "a" twice'],
+      ['{"weight_map"', 'not valid JSON'],
+      ['[]', 'must be a JSON object'],
+      [{ a: 'absent.safetensors' }, 'does not exist'],
+      [Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`t${i}`, `s${i}.safetensors`])), 'names 600 files'],
+    ] as const) {
+      expect(() => openSharded(indexOf(map)), JSON.stringify(map).slice(0, 80)).toThrow(why);
+    }
+    const one: PlainTensor = { dtype: 'F32', shape: [1], values: [1] };
+    const shard = (path: string, name: string, tensors: Record<string, PlainTensor>): void => writeFileSync(join(path, '..', name), safetensors(tensors));
+    const lacking = indexOf({ a: 'x.safetensors', b: 'x.safetensors' });
+    shard(lacking, 'x.safetensors', { a: one });
+    expect(() => openSharded(lacking)).toThrow('lacks "b"');
+    const more = indexOf({ a: 'x.safetensors' });
+    shard(more, 'x.safetensors', { a: one, b: one });
+    expect(() => openSharded(more)).toThrow('holds "b", which weights index');
+    const twice = indexOf({ a: 'x.safetensors', b: 'y.safetensors' });
+    shard(twice, 'x.safetensors', { a: one });
+    shard(twice, 'y.safetensors', { a: one, b: one });
+    expect(() => openSharded(twice)).toThrow('places in "x.safetensors"');
+    const endless = indexOf({ a: 'x.safetensors' });
+    symlinkSync('/dev/zero', join(endless, '..', 'x.safetensors'));
+    expect(() => openSharded(endless)).toThrow('not a regular file');
+  });
+
+  it('of any content is read or refused, never anything else', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.json(), fc.jsonValue().map((v) => JSON.stringify({ weight_map: v }))), (text) => {
+        try {
+          openSharded(indexOf(text)).close();
+        } catch (error) {
+          if (!(error instanceof UserError)) throw error;
+        }
+      }),
+      { seed: SEED, numRuns: 200 },
+    );
+  });
+});
