@@ -1,5 +1,6 @@
 /** All codecs, and what is computed from any of them: layout, ratio, parameters, label. */
 import { blocksOf, cacheSlots, type Geometry } from '../geometry/geometry.js';
+import { evenRow } from '../schedule/kernels.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { lla } from './lla.js';
@@ -76,6 +77,16 @@ export function codecParameters(g: Geometry, codec: Codec, path: Path, branch: B
   const own = codecSpec(codec).parameters(g, codec);
   if (path !== 'absorbed') return own;
   return own + g.layers * g.hidden * branch.width * (g.heads + (branch.perHead ? g.kvHeads : 1));
+}
+
+/** Scalars of the means μ among the codec's parameters. */
+export const codecMeans = (g: Geometry, codec: Codec): number => (isLatent(codec) ? codecSpec(codec).parameters(g, { ...codec, rankK: 0, rankV: 0 }) : 0);
+
+/** Scalars of the codec's matrices as they are stored: without the means, rows of an odd rank padded by one (words hold pairs). */
+export function paddedCodecParameters(g: Geometry, codec: Codec, path: Path, branch: Branch): number {
+  if (!isLatent(codec)) return codecParameters(g, codec, path, branch);
+  const { rankK = 0, rankV = 0 } = codec;
+  return codecParameters(g, { ...codec, rankK: evenRow(rankK), rankV: evenRow(rankV) }, path, branch) - codecMeans(g, codec);
 }
 
 /** `lla-4x`, `cla-6x`, `kv-quant-4bit`, `full`: short, unique among published settings. */

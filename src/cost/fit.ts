@@ -12,13 +12,13 @@ import { measuredPoints, median } from './predictor.js';
 export { activeSelector, mostInformative, outliers } from './fit-active.js';
 
 /**
- * SHA-256 (hex) over kernel, variant and the (shape, seconds) of the variant's samples: which data a predictor belongs
+ * SHA-256 (hex) over kernel, variant and the (shape, seconds, drift where there is one) of the variant's samples: which data a predictor belongs
  * to. Neither the order of samples nor the order of shape fields enters; the order of repetitions does.
  */
 export function digestSamples(kernel: KernelName, variant: string, samples: readonly Sample[]): string {
   const lines = samples
     .filter((sample) => sample.variant === variant)
-    .map(({ shape, seconds }) => JSON.stringify([Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)), seconds]))
+    .map(({ shape, seconds, drift }) => JSON.stringify([Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)), seconds, ...(drift ? [drift] : [])]))
     .sort();
   return createHash('sha256').update(JSON.stringify([kernel, variant, lines])).digest('hex');
 }

@@ -1,15 +1,15 @@
 /** Time of a decode step: the schedule, priced operation by operation, with one interval for the whole. */
-import { forEachOp, schedule, type Configuration, type Op } from '../schedule/schedule.js';
+import { forEachOp, schedule, type CollectiveKind, type Configuration, type Op } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { weaker, type Evidence, type Interval, type Price } from './evidence.js';
 
 /** What prices kernel calls on one device. */
 export interface Pricer {
   price(call: KernelCall): Price;
-  /** Submitting a step's commands and waiting for them, once a step. */
-  readonly stepOverhead: Interval;
-  /** Seconds of one all-reduce of `bytes` over `gpus`, or null where the link is unknown. */
-  collective(bytes: number, gpus: number): Interval | null;
+  /** Submitting a step's commands and waiting for them, once a step; `roofline` where it is an assumption. */
+  readonly stepOverhead: Interval & { readonly evidence: Evidence };
+  /** Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown. */
+  collective(kind: CollectiveKind, bytes: number, gpus: number): Interval | null;
   /** A name of what prices: a calibration file, or `datasheet`. */
   readonly source: string;
 }
@@ -81,16 +81,20 @@ export function priceStep(c: Configuration, pricer: Pricer, batch: number, conte
     if (price.octavesOutside > octavesOutside) octavesOutside = price.octavesOutside;
     groups.add(op.kernel, price, calls);
   });
-  const roofline = (i: Interval) => ({ ...i, evidence: 'roofline' as const });
-  const collective = s.collectives.calls > 0 ? pricer.collective(s.collectives.bytesEach, c.gpus) : null;
-  if (collective) groups.add('collective', roofline(collective), s.collectives.calls);
-  return { ...combine(groups.list, pricer.stepOverhead), octavesOutside, communicationPriced: s.collectives.calls === 0 || collective !== null };
+  let communicationPriced = true;
+  for (const { kind, bytesEach, calls } of s.collectives) {
+    const price = pricer.collective(kind, bytesEach, c.gpus);
+    if (price) groups.add('collective', { ...price, evidence: 'roofline' }, calls);
+    else communicationPriced = false;
+  }
+  groups.add('step-overhead', pricer.stepOverhead, 1);
+  return { ...combine(groups.list), octavesOutside, communicationPriced };
 }
 
-function combine(groups: readonly Group[], overhead: Interval): Omit<StepPrice, 'octavesOutside' | 'communicationPriced'> {
-  let estimate = overhead.estimate;
-  let below2 = (overhead.estimate - overhead.low) ** 2;
-  let above2 = (overhead.high - overhead.estimate) ** 2;
+function combine(groups: readonly Group[]): Omit<StepPrice, 'octavesOutside' | 'communicationPriced'> {
+  let estimate = 0;
+  let below2 = 0;
+  let above2 = 0;
   let rooflineBelow = 0;
   let rooflineAbove = 0;
   const shares: Record<Evidence, number> = { measured: 0, interpolated: 0, extrapolated: 0, roofline: 0 };
@@ -113,6 +117,5 @@ function combine(groups: readonly Group[], overhead: Interval): Omit<StepPrice, 
   for (const e of Object.keys(weight) as Evidence[]) if (weight[e] > NEGLIGIBLE * high) evidence = weaker(evidence, e);
   for (const e of Object.keys(shares) as Evidence[]) shares[e] /= estimate;
   const byKernel = groups.map((g): KernelShare => ({ kernel: g.kernel, calls: g.calls, estimate: g.estimate, low: g.estimate - g.below, high: g.estimate + g.above, evidence: g.evidence }));
-  byKernel.push({ kernel: 'step-overhead', calls: 1, ...overhead, evidence: 'measured' });
   return { estimate, low, high, evidence, evidenceShare: shares, byKernel };
 }

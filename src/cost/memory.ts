@@ -2,20 +2,19 @@
  * Memory of a serving process, exactly: what the decoder allocates is what is counted here. All sizes in bytes, of one
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
-import { codecParameters, CODECS, isLatent, layoutOf } from '../codecs/registry.js';
-import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
-import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
+import { codecMeans, CODECS, isLatent, layoutOf, paddedCodecParameters } from '../codecs/registry.js';
+import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
+import { allocatedTokens, evictionStateBytesPerToken, keptTokens, segmentsOf } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
+import { blockComponents } from '../schedule/kernels.js';
+import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
-/** Codec matrices are kept in 16 bits. */
+/** Codec matrices are kept in 16 bits, their means in F32. */
 const CODEC_BYTES = 2;
 /** Activations and accumulators are f32. */
 const F32 = 4;
-/** Prompt tokens whose MLP activations are alive at once, and the length of a chunk in chunked prefill. */
-export const PREFILL_CHUNK_TOKENS = 2048;
-
 export const PREFILL_KINDS = ['one-shot', 'by-layer', 'accumulated', 'chunked'] as const;
 /** How a prompt's exact K/V become latents; see prefillPeaks. */
 export type PrefillKind = (typeof PREFILL_KINDS)[number];
@@ -54,9 +53,12 @@ export function weightBytes(g: Geometry, gpus: number): number {
   return Math.ceil((layers * layer + outside / gpus + g.hidden) * bytes);
 }
 
-/** Codec parameters of one GPU. Per-head matrices divide with the KV heads; matrices of a shared latent are replicated on the latent side and divided on the head side. */
+/**
+ * Codec parameters of one GPU. Per-head matrices divide with the KV heads; matrices of a shared latent are replicated on
+ * the latent side and divided on the head side. Rows of an odd rank are padded by one.
+ */
 function codecBytesPerGpu(c: Configuration): number {
-  const total = codecParameters(c.geometry, c.codec, c.path, c.branch) * CODEC_BYTES;
+  const total = paddedCodecParameters(c.geometry, c.codec, c.path, c.branch) * CODEC_BYTES + codecMeans(c.geometry, c.codec) * F32;
   return Math.ceil((total * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
 }
 
@@ -79,16 +81,26 @@ export function memoryModel(c: Configuration, context: number, pageTokens: numbe
   };
 }
 
+/** Latent scalars of one layer's new token: one row a KV head, or one for all. */
+function latentScalars(c: Configuration): number {
+  if (!isLatent(c.codec)) return 0;
+  const { rankK = 0, rankV = 0 } = c.codec;
+  return (rankK + rankV) * (c.codec.kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1);
+}
+
+/** True where a latent sums over several loops, so that all layers' are incomplete until the last one. */
+const spansLoops = (c: Configuration): boolean => isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
+
 /**
  * Scalars of the running latent accumulators of one sequence: a loop-axis latent is complete only after the last loop,
- * but encoding is linear, c = Σ_t (x_t − μ_t)·W_down,t, so one accumulator a layer and head is enough.
+ * but encoding is linear, c = Σ_t (x_t − μ_t)·W_down,t, so one accumulator a layer and head is enough. A latent that is
+ * complete within its layer (mla-head, one loop) needs none: it is an activation. On the absorbed path the rotary key,
+ * which the loops share, is kept beside.
  */
-export function inFlightScalars(c: Configuration): number {
-  if (!isLatent(c.codec) || !CODECS[c.codec.kind].loopAxis) return 0;
-  const { rankK = 0, rankV = 0 } = c.codec;
-  const heads = c.codec.kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1;
-  return (rankK + rankV) * heads * c.geometry.layers;
-}
+export const inFlightScalars = (c: Configuration): number => (spansLoops(c) ? (latentScalars(c) + branchKeyScalars(c)) * c.geometry.layers : 0);
+
+/** Rotary keys of one layer's new token: made in the first loop, scored in each, cached in the last. */
+const branchKeyScalars = (c: Configuration): number => (c.path === 'absorbed' ? c.branch.width * (c.branch.perHead ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1) : 0);
 
 /** Width of the rows that attention's split partials hold. */
 function partialWidth(c: Configuration): number {
@@ -109,27 +121,44 @@ function workspaceFixed(c: Configuration): number {
   return c.targetWorkgroups * latentGroup * (partialWidth(c) + 2) * F32;
 }
 
-/** Activations, logits, partials and one layer's exact K/V of a sequence; on a materialising path its rebuilt K and V. */
+/** StreamingLLM's second rotation of the query, where keys are cached rotated: in rows of full width, or a rotary branch. */
+function secondQueryScalars(c: Configuration): number {
+  if (c.eviction?.policy !== 'streaming') return 0;
+  const { preludeLayers, codaLayers, headDim } = c.geometry;
+  const fullWidth = !isLatent(c.codec) || c.path === 'fast' || preludeLayers + codaLayers > 0;
+  return heads(c) * (fullWidth ? headDim : c.path === 'absorbed' ? c.branch.width : 0);
+}
+
+/**
+ * Activations, logits, partials and one layer's exact K/V of a sequence; on a materialising path its rebuilt K and V, on
+ * the fast one the rows of every loop that the last one writes, under H2O the scores of one layer.
+ */
 function workspacePerSequence(c: Configuration, context: number): number {
   const g = c.geometry;
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
   const width = partialWidth(c);
+  const kept = pagedTokens(keptTokens(c.eviction, context), TILE_TOKENS);
   const branch = c.path === 'absorbed' ? c.branch.width * (heads(c) + (c.branch.perHead ? kvHeads : 1)) : 0;
+  const { rankK = 0 } = c.codec;
   const activations =
     3 * g.hidden + // residual stream, its norm, a projection's output
     (g.adapter ? 2 * g.hidden : 0) + // prelude output and the adapter's input
     heads(c) * g.headDim * 2 + // queries, attention output
+    secondQueryScalars(c) +
     2 * kvHeads * g.headDim + // one (layer, loop)'s exact K and V, read by that loop only
     3 * mlp + // gate, up, their product
     branch +
-    heads(c) * (c.codec.rankK ?? 0) * (c.path === 'absorbed' ? 1 : c.path === 'block-absorbed' ? g.headDim : 0); // absorbed query, or the block set-up vectors a_m, b_m
-  const logits = Math.ceil(g.vocab / c.gpus);
-  const partials = 2 * heads(c) * (width + 2); // one split and the current token
-  const merged = heads(c) * width;
-  const rebuilt = c.path === 'reconstruct' && c.materialised ? 2 * pagedTokens(keptTokens(c.eviction, context), 32) * kvHeads * g.headDim * 2 : 0;
-  const mass = c.eviction?.policy === 'h2o' ? heads(c) * allocatedTokens(c.eviction, context) * F32 : 0;
-  return (activations + logits + partials + merged) * F32 + rebuilt + mass;
+    (spansLoops(c) ? 0 : latentScalars(c)) + // a latent that is complete within its layer
+    (c.path === 'fast' ? 2 * (spansLoops(c) ? g.loops : 1) * kvHeads * g.headDim : 0) + // rows that the last loop reconstructs
+    heads(c) * (c.path === 'absorbed' ? rankK : c.path === 'block-absorbed' ? g.headDim * blockComponents(rankK) : 0); // absorbed query, or the block vectors a_m, b_m
+  const logits = g.vocab; // gathered from all GPUs, for the choice of the token
+  const splits = c.path === 'block-absorbed' && segmentsOf(c.eviction, context).pinned > 0 ? 2 : 1;
+  const partials = splits * heads(c) * (width + 2);
+  const merged = heads(c) * (width + 2);
+  const rebuilt = c.path === 'reconstruct' && c.materialised ? 2 * kept * kvHeads * g.headDim * 2 : 0;
+  const scores = c.eviction?.policy === 'h2o' ? heads(c) * kept * F32 : 0;
+  return (activations + logits + partials + merged) * F32 + rebuilt + scores;
 }
 
 /** Bytes that `batch` sequences need on a GPU, without the reserve. */
@@ -157,9 +186,10 @@ export function onGrid(batch: number): number {
  * Latent codecs need two passes: pass 1 captures exact K/V of every loop, the codec encodes and reconstructs, pass 2
  * runs on the reconstruction.
  * - `one-shot`: float32 captures and float32 full-width reconstructions of everything (the paper's first decoder).
- * - `by-layer`: captures in 16 bits, freed layer by layer as the last loop passes; loops are outermost, so nearly all
- *   captures are alive before the first layer completes.
- * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough.
+ * - `by-layer`: captures in 16 bits, freed layer by layer as the last loop passes; loops are outermost, so those of
+ *   T − 1 loops are alive when the last one captures its first layer: (T − 1)·D + 1 slots.
+ * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough. A latent that is
+ *   complete within its layer (mla-head, one loop) is accumulated for one layer at a time.
  * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
  *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill, which under
@@ -171,7 +201,8 @@ export function prefillPeaks(c: Configuration, context: number): Record<PrefillK
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const captured = 2 * g.layers * g.loops * kvHeads * g.headDim;
   const oneSlot = 2 * kvHeads * g.headDim * 2;
-  const accumulators = inFlightScalars(c) * F32;
+  const accumulators = (spansLoops(c) ? inFlightScalars(c) : latentScalars(c)) * F32;
+  const slotsAlive = spansLoops(c) ? (g.loops - 1) * g.layers + 1 : 1;
   const activations = (tokens: number) => {
     const chunk = Math.min(tokens, PREFILL_CHUNK_TOKENS);
     const perChunk = 3 * Math.ceil(g.mlpHidden / c.gpus) + 2 * heads(c) * g.headDim;
@@ -187,7 +218,7 @@ export function prefillPeaks(c: Configuration, context: number): Record<PrefillK
   const accumulated = c.eviction?.policy === 'h2o' ? context : keptTokens(c.eviction, context);
   return {
     'one-shot': 2 * captured * F32 * context + activations(context),
-    'by-layer': captured * 2 * context + activations(context),
+    'by-layer': slotsAlive * oneSlot * context + activations(context),
     accumulated: accumulators * accumulated + oneSlot * context + activations(context),
     chunked: (accumulators + oneSlot) * chunk + activations(chunk),
   };

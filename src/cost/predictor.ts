@@ -8,6 +8,7 @@
  */
 import type { Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';
+import { correctedSeconds } from '../schema/drift.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */
 const VALUE_LIMIT = 2 ** 50;
@@ -25,7 +26,7 @@ export const NORMAL_90 = 1.645;
 /** A distinct measured shape: samples at the same shape are pooled, else leaving one out would leave its twin in. */
 export interface Point {
   shape: Shape;
-  /** Median of all repetitions, seconds. */
+  /** Median of all repetitions with the machine's drift taken off, seconds. */
   seconds: number;
   /** Indices into the samples given. */
   sampleIndices: number[];
@@ -66,7 +67,7 @@ export function measuredPoints(kernel: KernelName, variant: string, samples: rea
   });
   return [...indicesByShape.values()].map((sampleIndices) => ({
     shape: samples[sampleIndices[0]!]!.shape,
-    seconds: median(sampleIndices.flatMap((index) => samples[index]!.seconds)),
+    seconds: median(sampleIndices.flatMap((index) => correctedSeconds(samples[index]!))),
     sampleIndices,
   }));
 }

@@ -2,22 +2,44 @@
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Interval, Price } from './evidence.js';
+import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
 import { makePredictor } from './predictor.js';
 import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
-/** A link between GPUs: bytes per second and direction. */
+/** What joins GPUs: bytes per second and direction of one of them. */
 export interface Link {
   readonly bytesPerSecondPerDirection: number;
+  /** Where the rate is a sum over links to single neighbours: that of one of them. */
+  readonly perPeerBytesPerSecond: number | null;
+  /** Most GPUs that are joined so (bridges join two or four); null where any server's are. */
+  readonly mostGpus: number | null;
+  /** What joins more than that, bytes per second and direction; null where nothing is known. */
+  readonly beyondBytesPerSecond: number | null;
+}
+
+/**
+ * Rate at which `gpus` exchange, bytes per second and direction of each: with links to single neighbours, only those to
+ * the GPUs that take part carry anything.
+ */
+export function linkRate(link: Link | null, gpus: number): number | null {
+  if (!link) return null;
+  if (link.mostGpus !== null && gpus > link.mostGpus) return link.beyondBytesPerSecond;
+  const { bytesPerSecondPerDirection: all, perPeerBytesPerSecond: each } = link;
+  return each === null ? all : Math.min(all, each * (gpus - 1));
 }
 
 /** Start-up latency of an all-reduce, seconds: NCCL on NVLink takes about 10 µs; 5 to 30 brackets what is published. */
 const COLLECTIVE_LATENCY: Interval = { estimate: 10e-6, low: 5e-6, high: 30e-6 };
 
-/** A ring all-reduce moves 2·(n−1)/n of the bytes over each link; 70 % of the link's rate assumed, 100 % and 40 % bracket it. */
-function allReduce(bytes: number, gpus: number, link: Link | null): Interval | null {
-  if (!link) return null;
-  const seconds = (2 * (gpus - 1) * bytes) / gpus / link.bytesPerSecondPerDirection;
+/**
+ * A ring all-gather moves (n−1)/n of the result over each link, an all-reduce twice that; 70 % of the link's rate assumed,
+ * 100 % and 40 % bracket it.
+ */
+function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): Interval | null {
+  const rate = linkRate(link, gpus);
+  if (rate === null) return null;
+  const seconds = ((kind === 'all-reduce' ? 2 : 1) * (gpus - 1) * bytes) / gpus / rate;
   return {
     estimate: COLLECTIVE_LATENCY.estimate + seconds / 0.7,
     low: COLLECTIVE_LATENCY.low + seconds,
@@ -46,8 +68,8 @@ export function datasheetPricer(rates: Rates, link: Link | null): Pricer {
   return {
     price: memoised((call) => rooflinePrice(call, rates)),
     // A step is one submission: tens of microseconds on drivers in use.
-    stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6 },
-    collective: (bytes, gpus) => allReduce(bytes, gpus, link),
+    stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6, evidence: 'roofline' },
+    collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),
     source: 'datasheet',
   };
 }
@@ -96,7 +118,7 @@ export function measuredPricer(options: {
   predictors: Predictors;
   rates: Rates;
   launchSeconds?: number;
-  stepOverhead: Interval;
+  stepOverhead: Pricer['stepOverhead'];
   link: Link | null;
   source: string;
 }): Pricer {
@@ -108,7 +130,7 @@ export function measuredPricer(options: {
       return predict ? predict(call.shape) : rooflinePrice(call, rates, launchSeconds);
     }),
     stepOverhead,
-    collective: (bytes, gpus) => allReduce(bytes, gpus, link),
+    collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),
     source,
   };
 }
@@ -127,7 +149,7 @@ export function calibrationPricer(calibration: Calibration, options: { stale: Re
     predictors: new Map([...predictorsOf(calibration, options.stale), ...(options.imported ?? [])]),
     rates: measuredRates(calibration),
     launchSeconds: dispatchSeconds,
-    stepOverhead: { estimate: submitSeconds, low: submitSeconds / 2, high: submitSeconds * 2 },
+    stepOverhead: { estimate: submitSeconds, low: submitSeconds / 2, high: submitSeconds * 2, evidence: 'measured' },
     link: options.link,
     source: options.source,
   });

@@ -18,14 +18,31 @@ export const keptTokens = (eviction: Eviction | null, context: number): number =
 export const allocatedTokens = (eviction: Eviction | null, context: number): number =>
   eviction?.policy === 'h2o' ? Math.min(context, eviction.budgetTokens + 1) : keptTokens(eviction, context);
 
+/** The two segments of a row: `pinned` tokens stay until they are replaced, the others lie in a ring in order of position. */
+export interface Segments {
+  readonly pinned: number;
+  readonly ring: number;
+}
+
+/**
+ * Tokens of each segment when a step reads the cache. StreamingLLM pins its sinks. H2O pins its heavy tokens, in any
+ * order; a token gets there from the ring of recent ones, so the ring fills first.
+ */
+export function segmentsOf(eviction: Eviction | null, context: number): Segments {
+  const kept = keptTokens(eviction, context);
+  const pinned = eviction?.policy === 'streaming' ? Math.min(eviction.sinkTokens, kept) : eviction?.policy === 'h2o' ? Math.max(0, kept - eviction.recentTokens) : 0;
+  return { pinned, ring: kept - pinned };
+}
+
 /**
  * Bytes of a policy's own state per cached token: H2O keeps an f32 mass and a u32 position for every row set that
- * can evict on its own. A latent shared by loops, heads or layers has one pooled mass.
+ * can evict on its own. What loops, heads or layers share (a latent, a rotary key) has one pooled mass.
  */
 export function evictionStateBytesPerToken(eviction: Eviction | null, layout: CacheLayout): number {
   if (eviction?.policy !== 'h2o') return 0;
   const values = layout.filter((t) => t.role === 'value' || t.role === 'value-latent');
-  return values.reduce((sum, t) => sum + t.layers * t.loops * t.heads, 0) * 8;
+  const rowSets = (block: string) => Math.min(...layout.filter((t) => t.block === block).map((t) => t.heads));
+  return values.reduce((sum, t) => sum + t.layers * t.loops * rowSets(t.block), 0) * 8;
 }
 
 /**

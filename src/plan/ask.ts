@@ -29,6 +29,10 @@ export async function ask(scenario: Scenario): Promise<PlanReport> {
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
   if (question.gpus > 1) notes.push(`memory, KV/token and KV at 1M are those of one of the ${question.gpus} GPUs`);
+  const link = spec?.interconnect ?? null;
+  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus) {
+    notes.push(`at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`);
+  }
   if (geometry.preludeLayers + geometry.codaLayers > 0) notes.push(`ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`);
   if (question.contextTokens > geometry.maxPositions) notes.push(`${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`);
   return makePlan({ ...settings, bindingBytes: loaded?.calibration.device.limits['maxStorageBufferBindingSize'] ?? Infinity, scenario: readWords(scenario), geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused);

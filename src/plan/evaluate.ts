@@ -46,6 +46,8 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
   const retrieval = query ? reliableRetrieval(query) : null;
   const kept = query ? keptQuality(query, quality, r.contextTokens) : null;
   const decode = decodeFigures(r, c, fits ? batch : 0);
+  // What holds nothing shows what the batch that was asked for (or one sequence) would need.
+  const sized = fits ? batch : Math.max(1, r.batch ?? 1);
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {
     id: candidateId(g, candidate, r.cacheType),
@@ -67,7 +69,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
       weightsBytes: m.weightsBytes,
       codecBytes: m.codecBytes,
       reservedBytes,
-      workspaceBytes: m.workspaceFixedBytes + decode.batch * m.workspaceBytesPerSequence,
+      workspaceBytes: m.workspaceFixedBytes + sized * m.workspaceBytesPerSequence,
       kvBytesPerToken: m.kvBytesPerToken,
       kvBytesPerSequence: m.kvBytesPerSequence,
       inFlightBytesPerSequence: m.inFlightBytesPerSequence,
@@ -75,7 +77,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
       workspaceBytesPerSequence: m.workspaceBytesPerSequence,
       kvBytesAt1M: m.kvBytesAt1M,
       prefillPeakBytes: prefill.peakBytes,
-      totalBytes: totalBytes(m, decode.batch) + reservedBytes,
+      totalBytes: totalBytes(m, sized) + reservedBytes,
       usableBytes: usable,
     },
     maxBatch: { exact, onGrid: onGrid(exact) },

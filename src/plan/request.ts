@@ -47,10 +47,12 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
   checkGpus(g, gpus);
   const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, 32);
   if (pageTokens % 32 !== 0) throw new UserError(`--page-tokens must be a multiple of 32 (a tile of the cache), not ${pageTokens}`, 'use 32, 64, 128 or 256');
+  const groupSize = number('groupSize', { min: 32, max: 4096, whole: true }, GROUP_SIZE);
+  if (groupSize % 32 !== 0) throw new UserError(`--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ${groupSize}`, 'use 32, 64 or 128');
   return {
     contextTokens: s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context')),
     cacheType,
-    choice: { storage, groupSize: number('groupSize', { min: 8, max: 4096, whole: true }, GROUP_SIZE) },
+    choice: { storage, groupSize },
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
     utilization: number('utilization', { min: 0.1, max: 1 }, 1),
     reserveBytes: s.reserve === undefined ? DEFAULT_RESERVE_BYTES : parseBytes(text(s.reserve), flag('reserve'), true),

@@ -113,6 +113,7 @@ export interface Plan {
     readonly workspaceBytesPerSequence: number;
     readonly kvBytesAt1M: number;
     readonly prefillPeakBytes: number;
+    /** At the decode batch, reserve included; where that does not fit, of the batch asked for (or one sequence). */
     readonly totalBytes: number;
     readonly usableBytes: number;
   };

@@ -64,7 +64,8 @@ export const markdownText = (text: string): string => text.replace(/[\\`*_{}[\]<
 
 export function planMarkdown(report: PlanReport): string {
   const metric = shownMetric(report);
-  const head = ['', 'codec', 'path', 'eviction', 'KV/token', 'KV at 1M', 'max batch (grid)', 'ms/token (interval)', 'tok/s', metric, 'limit', 'evidence'];
+  const each = report.settings.gpus > 1 ? '/GPU' : '';
+  const head = ['', 'codec', 'path', 'eviction', `KV/token${each}`, `KV at 1M${each}`, 'max batch (grid)', 'ms/token (interval)', 'tok/s', metric, 'limit', 'evidence'];
   const lines = [
     `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
     '',

@@ -75,13 +75,14 @@ const SHORT_PATHS: Readonly<Record<string, string>> = { 'block-absorbed': 'block
 function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
   const metric = shownMetric(r);
   const evicting = r.plans.some((p) => p.eviction);
+  const each = r.settings.gpus > 1 ? '/GPU' : '';
   const list: Column<Plan>[] = [
     { title: ' ', align: 'left', cell: (p) => (p.id === r.recommendation?.planId ? '>' : p.pareto ? '*' : ' ') },
     { title: 'codec', align: 'left', cell: (p) => p.id.split('/')[0] as string },
     { title: 'path', align: 'left', cell: (p) => (squeeze.shortNames ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)) },
     ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => (squeeze.shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)) }] : []),
-    { title: 'KV/token', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
-    { title: 'KV at 1M', align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
+    { title: `KV/token${each}`, align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
+    { title: `KV at 1M${each}`, align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
     { title: 'batch', align: 'right', cell: (p) => (p.atTarget ? `${p.atTarget.batch}/${p.maxBatch.exact}` : r.settings.batch !== null ? `${p.decode.batch}/${p.maxBatch.exact}` : squeeze.exactBatchOnly ? String(p.maxBatch.exact) : batchLabel(p)) },
     { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
     { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
@@ -89,7 +90,7 @@ function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
     { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric, r.contextTokens) },
     { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
   ];
-  return list.filter((c) => !squeeze.without.includes(c.title));
+  return list.filter((c) => !squeeze.without.includes(c.title.replace(/\/GPU$/, '')));
 }
 
 const usdLabel = (p: Plan): string => {

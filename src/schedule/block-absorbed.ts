@@ -2,10 +2,11 @@
  * Arithmetic of block-absorbed attention: full RoPE on latents without rebuilding K.
  *
  * The score of a cached token at position n is u_n · c_n with u_n = Σ_m cos(θ_m n) a_m + sin(θ_m n) b_m over the d/2
- * rotary pairs m. Inside a block of B positions centred on n0, the slow pairs (θ_m·B/2 ≤ φ) are combined from few
- * functions of the offset δ = n − n0, the same in every block; the `exactPairs` fastest are evaluated as they are.
- * Functions come in even and odd halves, so ±δ share their products (a butterfly).
+ * rotary pairs m. Inside a block of B positions centred on n0, the slow pairs are combined from few functions of the
+ * offset δ = n − n0, the same in every block; the `exactPairs` fastest are evaluated as they are. Functions come in even and
+ * odd halves, so ±δ share their products (a butterfly). The kernel takes its functions from the same basis (block-basis.ts).
  */
+import { basesOf, type BlockBasis } from './block-basis.js';
 
 export interface BlockPlan {
   /** Positions in a block (B). */
@@ -14,39 +15,28 @@ export interface BlockPlan {
   readonly exactPairs: number;
   /** Even and odd functions for the other pairs (M). */
   readonly functions: number;
+  /** Multiply-adds of a block's set-up per query head and latent component. */
+  readonly setupPerRank: number;
   /** Multiply-adds per cached token, query head and latent component, set-up of the block included. */
   readonly macsPerRank: number;
+  readonly basis: BlockBasis;
 }
 
-/** J_n(x) by its power series; relative rounding stays below 1e-7 for the arguments used (|x| ≤ 20). */
-function besselJ(n: number, x: number): number {
-  let term = 1;
-  for (let k = 1; k <= n; k++) term *= x / (2 * k);
-  let sum = term;
-  for (let k = 1; k < 80; k++) {
-    term *= -((x / 2) ** 2) / (k * (n + k));
-    sum += term;
-    if (Math.abs(term) < 1e-12 && k > x) break;
-  }
-  return sum;
-}
-
-/** Largest phase θ_m·B/2 that is expanded; beyond it the exact pair is always cheaper. */
-const MAX_PHASE = 20;
+/** Block sizes that the kernel has. */
+export const BLOCK_SIZES = [64, 128, 256, 512] as const;
 
 /**
- * Functions that represent cos(φx) (parity 0) or sin(φx) (parity 1) on [−1, 1] within `tolerance`: the Jacobi–Anger
- * expansion cos(φx) = J_0 + 2 Σ (−1)^k J_2k(φ) T_2k(x) is cut where what is left is smaller.
+ * Score error that a basis stands for, relative to ‖q‖·‖k‖ and for the worst query: a pair's cosine and sine may each be off by
+ * this over √2, and the pairs' parts of q and k add up to no more than ‖q‖·‖k‖ (Cauchy–Schwarz).
  */
-function functionsFor(phase: number, parity: 0 | 1, tolerance: number): number {
-  let count = 0;
-  for (; count < 40; count++) {
-    let tail = 0;
-    // Past the last term that matters each next one is smaller by far: a few bound the rest.
-    for (let k = count; k < count + 4 && tail <= tolerance; k++) tail += 2 * Math.abs(besselJ(2 * k + parity, phase));
-    if (2 * count > phase && tail <= tolerance) break;
-  }
-  return count;
+const TOLERANCE = 1e-5;
+
+/** Per offset ±δ: every function once, then P ± Q and two products with latents. */
+function planOf(basis: BlockBasis, headDim: number): BlockPlan {
+  const { blockTokens, exactPairs, even, odd } = basis;
+  const functions = even.directions.length + odd.directions.length;
+  const setupPerRank = 2 * headDim + functions * (headDim / 2 - exactPairs);
+  return { blockTokens, exactPairs, functions, setupPerRank, macsPerRank: exactPairs + functions / 2 + 2 + setupPerRank / blockTokens, basis };
 }
 
 const plans = new Map<string, BlockPlan>();
@@ -55,24 +45,21 @@ const plans = new Map<string, BlockPlan>();
  * The cheapest one-level block plan for a rotary base.
  * @param theta rotary base (1e6 for Ouro)
  * @param headDim d, even
- * @param tolerance largest error of any rotary pair's phase function
+ * @param blockTokens one of BLOCK_SIZES, or the cheapest of them
+ * @param tolerance largest score error relative to ‖q‖·‖k‖
  */
-export function blockPlan(theta: number, headDim: number, tolerance = 1e-5): BlockPlan {
-  const key = `${theta}/${headDim}/${tolerance}`;
+export function blockPlan(theta: number, headDim: number, blockTokens?: number, tolerance: number = TOLERANCE): BlockPlan {
+  const key = `${theta}/${headDim}/${blockTokens ?? 'any'}/${tolerance}`;
   const known = plans.get(key);
   if (known) return known;
-  const pairs = headDim / 2;
   let best: BlockPlan | undefined;
-  for (const blockTokens of [32, 64, 128, 256]) {
-    for (let exactPairs = 0; exactPairs <= pairs; exactPairs++) {
-      const phase = exactPairs < pairs ? (theta ** (-exactPairs / pairs) * blockTokens) / 2 : 0;
-      if (phase > MAX_PHASE) continue;
-      const functions = exactPairs < pairs ? functionsFor(phase, 0, tolerance) + functionsFor(phase, 1, tolerance) : 0;
-      const macsPerRank = exactPairs + functions / 2 + 2 + (4 * pairs + functions * (pairs - exactPairs)) / blockTokens;
-      if (!best || macsPerRank < best.macsPerRank) best = { blockTokens, exactPairs, functions, macsPerRank };
+  for (const size of blockTokens === undefined ? BLOCK_SIZES : [blockTokens]) {
+    for (const basis of basesOf(theta, headDim, size, tolerance / Math.SQRT2)) {
+      const plan = planOf(basis, headDim);
+      if (!best || plan.macsPerRank < best.macsPerRank) best = plan;
     }
   }
-  if (!best) throw new Error(`no block plan for theta ${theta}`);
+  if (!best) throw new Error(`no block plan for theta ${theta} and head width ${headDim}`);
   plans.set(key, best);
   return best;
 }

@@ -1,18 +1,19 @@
 /**
- * Loads WGSL from kernels/ beside the package's dist/ or src/. Two directives exist, each on a line of its own:
+ * Loads WGSL from kernels/ beside the package's dist/ or src/. Three directives exist, each on a line of its own:
  *
  *   #include "name.wgsl"   the text of another file, once
- *   #element               the storage element type: element_f16.wgsl or element_f32.wgsl
+ *   #element               the element type of weights: element_f16.wgsl or element_f32.wgsl
+ *   #storage               how cached rows are read: storage_f16.wgsl, storage_q4.wgsl, ...
  *
  * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import type { KernelName } from './kernels.js';
+import { STORAGES, type KernelName, type Storage } from './kernels.js';
 
-/** Storage of the streamed operand: pairs of f16 in a u32, or vec2f. */
-export type Element = 'f16' | 'f32';
+/** Storage of the streamed operand. Weights are f16 or f32, cached rows any storage. */
+export type Element = Storage;
 
 /** src/schedule/, dist/schedule/ and the bundle in dist/bin/ all lie two levels below the package root. */
 export const KERNEL_DIRECTORY = new URL('../../kernels/', import.meta.url);
@@ -68,6 +69,7 @@ function resolve(file: string, element: Element, read: ReadSource, included: Set
     .split('\n')
     .map((line) => {
       if (line.trim() === '#element') return resolve(`element_${element}.wgsl`, element, read, included, [...chain, file]);
+      if (line.trim() === '#storage') return resolve(`storage_${element}.wgsl`, element, read, included, [...chain, file]);
       const include = /^\s*#include "([a-z0-9_]+\.wgsl)"\s*$/.exec(line);
       return include ? resolve(include[1] as string, element, read, included, [...chain, file]) : line;
     })
@@ -82,15 +84,20 @@ export function hashSources(sources: readonly { name: string; element: Element }
 }
 
 /** Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its name. */
-const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul'], rmsnorm: ['rmsnorm', 'add'], attend_block_absorbed: ['block_vectors', 'attend_block_absorbed'] };
+const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul'], rmsnorm: ['rmsnorm', 'add'], sample: ['sample', 'sample_top_p'], evict: ['evict', 'evict_copy'] };
+
+/** The element types that a source is compiled for: all storages where it reads cached rows. */
+function elementsOf(name: string): readonly Element[] {
+  const f16 = loadSource(name, 'f16');
+  return f16 === loadSource(name, 'f32') ? ['f16'] : f16.includes('alias Unit') ? STORAGES : ['f16', 'f32'];
+}
 
 /**
- * SHA-256 over everything that a kernel's timing depends on in WGSL: all its sources in both storage types, resolved.
+ * SHA-256 over everything that a kernel's timing depends on in WGSL: all its sources in every element type, resolved.
  * Empty for a kernel without sources: nothing can have been measured of it.
  */
 export function kernelHash(kernel: KernelName): string {
   const names = SOURCES[kernel] ?? [kernel];
   if (!names.every((name) => existsSync(new URL(`${name}.wgsl`, KERNEL_DIRECTORY)))) return '';
-  const elements: readonly Element[] = ['f16', 'f32'];
-  return hashSources(names.flatMap((name) => elements.map((element) => ({ name, element }))));
+  return hashSources(names.flatMap((name) => elementsOf(name).map((element) => ({ name, element }))));
 }

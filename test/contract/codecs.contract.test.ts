@@ -62,7 +62,7 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
   return kind === undefined ? fc.oneof(...Object.values(known)) : (known[kind] as fc.Arbitrary<Codec>);
 };
 
-const storage = fc.record({ storage: fc.constantFrom(...(Object.keys(STORAGE_BITS) as Storage[])), groupSize: fc.constantFrom(8, 32, 64, 128) });
+const storage = fc.record({ storage: fc.constantFrom(...(Object.keys(STORAGE_BITS) as Storage[])), groupSize: fc.constantFrom(32, 64, 96, 128) });
 const branch: fc.Arbitrary<Branch> = fc.record({ width: fc.constantFrom(2, 32, 64), perHead: fc.boolean() });
 
 interface Case {
@@ -269,11 +269,23 @@ describe('numbers that must come out', () => {
       expect(inFlightScalars(configuration({ codec }))).toBe(0);
     }
     expect(inFlightScalars(configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' }))).toBe(256 * 24);
+    // The rotary key of the first loop is scored in the others too.
+    expect(inFlightScalars(configuration({ codec: lla(96, 160), path: 'absorbed' })) - inFlightScalars(configuration({ codec: lla(96, 160), path: 'reconstruct' }))).toBe(64 * 24);
+    // With one loop a latent is complete within its layer.
+    expect(inFlightScalars(configuration({ geometry: { ...OURO, loops: 1 }, codec: lla(24, 40), path: 'reconstruct' }))).toBe(0);
   });
 
   it.each([[96, 160, 202e6], [288, 480, 605e6]])('codec matrices of lla %d/%d on 1.4B take ≈ %d bytes in 16 bits', (rankK, rankV, bytes) => {
     const got = 2 * codecParameters(OURO, lla(rankK, rankV), 'reconstruct', SHARED);
     expect(Math.abs(got / bytes - 1)).toBeLessThan(0.01);
+  });
+
+  it('matrices are stored with rows of even length, means in f32', () => {
+    const bytes = (rankK: number, rankV: number) => memoryModel(configuration({ codec: lla(rankK, rankV), path: 'reconstruct' }), 4096, 32).codecBytes;
+    const means = 24 * 16 * 2 * 512;
+    expect(bytes(27, 45)).toBe(bytes(28, 46));
+    expect(bytes(96, 160)).toBe(2 * (codecParameters(OURO, lla(96, 160), 'reconstruct', SHARED) - means) + 4 * means);
+    expect(memoryModel(configuration(), 4096, 32).codecBytes).toBe(0);
   });
 
   it.each([['1.4B at 4×', OURO, 4, 1.6e9], ['2.6B at 4×', OURO_26, 4, 3.2e9], ['Huginn at 16×', HUGINN, 16, 28.5e9]] as [string, Geometry, number, number][])('lla-2d on %s has its billions of parameters', (_name, g, ratio, parameters) => {
@@ -316,6 +328,8 @@ describe('numbers that must come out', () => {
     expect(state(lla(96, 160), 'reconstruct')).toBe(24 * 16 * 8 * tokens);
     expect(state({ kind: 'lla-2d', rankK: 96, rankV: 160 }, 'reconstruct')).toBe(24 * 8 * tokens);
     expect(state({ kind: 'mla-head', rankK: 96, rankV: 160 }, 'reconstruct')).toBe(24 * 4 * 8 * tokens);
+    // A rotary key that the heads share can only go for all of them.
+    expect(state(lla(96, 160), 'absorbed')).toBe(24 * 8 * tokens);
     expect(state({ kind: 'cla', shareLayers: 4 }, 'full')).toBe(6 * 4 * 16 * 8 * tokens);
   });
 });

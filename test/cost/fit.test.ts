@@ -29,6 +29,14 @@ describe('physical mean', () => {
     expect((theta[1]! * 3e12)).toBeCloseTo(1, 1);
   });
 
+  it('takes a drift of the machine off: a sample measured at half speed counts at full', () => {
+    const samples = normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192]));
+    const drifted = samples.map((s, i) => (i % 3 === 0 ? { ...s, seconds: s.seconds.map((t) => 2 * t), drift: s.seconds.map(() => 2) } : s));
+    const seconds = (list: Sample[]) => measuredPoints('rmsnorm', 'norm', list).map((p) => p.seconds);
+    expect(seconds(drifted)).toEqual(seconds(samples));
+    expect(digestSamples('rmsnorm', 'norm', drifted)).not.toBe(digestSamples('rmsnorm', 'norm', drifted.map(({ drift: _, ...s }) => s)));
+  });
+
   it('is not moved by a lone outlier, slow or fast', () => {
     const samples = normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192]));
     const fitTo = (list: Sample[]) => fitMean(dataOf('rmsnorm', 'norm', measuredPoints('rmsnorm', 'norm', list)), [0, 1]).theta;
@@ -180,7 +188,7 @@ describe('predictor', () => {
   it('needs nothing but the kernels: it also runs in a browser', () => {
     const source = readFileSync(new URL('../../src/cost/predictor.ts', import.meta.url), 'utf8');
     const imports = source.split('\n').filter((line) => line.startsWith('import ') && !line.startsWith('import type'));
-    expect(imports).toEqual(["import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';"]);
+    expect(imports).toEqual(["import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';", "import { correctedSeconds } from '../schema/drift.js';"]);
   });
 
   it('says what is missing', () => {

@@ -230,6 +230,28 @@ describe('evidence and intervals', () => {
     expect(p.decode.secondsPerStep?.low).toBeGreaterThan(0.0027);
     expect(p.decode.secondsPerStep?.low).toBeLessThan(0.0032);
   });
+  it('a group size is a whole number of words at any bit width', async () => {
+    for (const groupSize of [8, 48, 100]) await expect(planOf({ codec: ['kv-quant'], groupSize })).rejects.toThrow(UserError);
+    const speed = async (groupSize: number) => row(await planOf({ codec: ['kv-quant'], ratio: [8], batch: 32, groupSize }), 'kv-quant-2bit/full');
+    const [fine, coarse] = [await speed(32), await speed(128)];
+    expect(fine.memory.kvBytesPerToken).toBeGreaterThan(coarse.memory.kvBytesPerToken);
+    expect(fine.decode.secondsPerStep?.low).toBeGreaterThan(coarse.decode.secondsPerStep?.low as number);
+  });
+
+  it('what holds nothing shows what one sequence would need', async () => {
+    const p = row(await planOf({ vram: '80GB', device: 'h100', context: '512k', codec: ['full'] }), 'full/full');
+    expect(p.maxBatch.exact).toBe(0);
+    expect(p.decode.batch).toBe(0);
+    expect(p.memory.totalBytes).toBe(p.memory.weightsBytes + p.memory.reservedBytes + p.memory.workspaceBytes + p.memory.kvBytesPerSequence);
+    expect(p.memory.totalBytes).toBeGreaterThan(p.memory.usableBytes + p.memory.reservedBytes);
+  });
+
+  it('says where more GPUs than a bridge joins exchange over PCI Express', async () => {
+    const notes = async (gpus: number) => (await planOf({ device: 'h100-pcie', gpus, codec: ['full'] })).notes.join(' ');
+    expect(await notes(2)).not.toContain('PCI Express');
+    expect(await notes(4)).toContain('at most 2 NVIDIA H100 PCIe 80GB are joined directly: exchanges between 4 are priced at 64 GB/s of PCI Express');
+  });
+
   it('a memory size that no device has is planned without times', async () => {
     const p = (await planOf({ vram: '7GB', codec: ['lla'], ratio: [21.33], path: ['reconstruct'] })).plans[0] as Plan;
     expect(p.maxBatch.exact).toBeGreaterThan(0);

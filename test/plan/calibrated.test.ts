@@ -13,13 +13,9 @@ const calibration = calibrationSchema.parse(JSON.parse(readFileSync(FILE, 'utf8'
 describe('the carried calibration', () => {
   it('is a software adapter\'s, and says so', () => expect(calibration.device.software).toBe(true));
 
-  it.each(calibration.kernels.map((k) => [k.kernel, k] as const))('%s belongs to the kernel in use, and its predictors to its samples', (kernel, k) => {
-    expect(k.sourceHash).toBe(kernelHash(kernel as KernelName));
+  it.each(calibration.kernels.map((k) => [k.kernel, k] as const))('%s has predictors that belong to its samples', (kernel, k) => {
     expect(Object.keys(k.predictors).sort()).toEqual([...new Set(k.samples.map((s) => s.variant))].sort());
-    for (const [variant, p] of Object.entries(k.predictors)) {
-      expect(p.modelVersion).toBe(TERMS_VERSION);
-      expect(p.samplesDigest).toBe(digestSamples(kernel as KernelName, variant, k.samples));
-    }
+    for (const [variant, p] of Object.entries(k.predictors)) expect(p.samplesDigest).toBe(digestSamples(kernel as KernelName, variant, k.samples));
   });
 
   it('holds no wrong result: every point was checked against float64 before it was timed', () => {
@@ -28,15 +24,23 @@ describe('the carried calibration', () => {
   });
 });
 
+/** Kernels whose source or terms have changed since they were measured. */
+const stale = calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)).map((k) => k.kernel);
+
 describe('a plan priced from it', () => {
   const scenario = { calibration: FILE, context: 1024, batch: 4, codec: ['full', 'lla'], ratio: [4, 21.33], path: ['full', 'reconstruct', 'block-absorbed', 'absorbed'] };
 
-  it('rests on measurements, with ordered intervals', async () => {
+  it('rests on measurements, or says which kernels have changed since, with ordered intervals', async () => {
     const report = await ask(scenario);
+    const notes = report.notes.join(' ');
+    if (stale.length > 0) expect(notes).toContain(`stale for ${stale.join(', ')}`);
+    else expect(notes).not.toContain('stale');
     expect(report.plans.length).toBe(7);
     for (const p of report.plans) {
       const s = p.decode.secondsPerStep;
-      expect(['measured', 'interpolated', 'extrapolated'], p.id).toContain(p.decode.evidence);
+      expect(stale.length > 0 ? ['roofline'] : ['measured', 'interpolated', 'extrapolated'], p.id).toContain(p.decode.evidence);
+      // What is left of the calibration still counts: its submission cost, and kernels that have not changed.
+      expect(p.decode.evidenceShare?.measured).toBeGreaterThan(0);
       expect(s!.low).toBeLessThan(s!.estimate);
       expect(s!.estimate).toBeLessThan(s!.high);
     }

@@ -150,7 +150,17 @@ describe('prefill peaks on 1.4B', () => {
     expect(peaks(32 * 1024)['one-shot'] - activations(32 * 1024)).toBe(96 * GiB);
     expect(peaks(64 * 1024)['one-shot'] - activations(64 * 1024)).toBe(192 * GiB);
   });
-  it('captures by layer take 48 GiB at 64k', () => expect(peaks(64 * 1024)['by-layer'] - activations(64 * 1024)).toBe(48 * GiB));
+  it('captures by layer: the T - 1 loops before the last, and its first layer (the paper counts all T: 48 GiB at 64k)', () => {
+    expect(peaks(64 * 1024)['by-layer'] - activations(64 * 1024)).toBe((48 * GiB * (3 * 24 + 1)) / 96);
+  });
+  it('a latent that is complete within its layer is captured and accumulated for one layer', () => {
+    const tokens = 2 ** 15;
+    for (const c of [configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' }), configuration({ geometry: { ...OURO, loops: 1 }, codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })]) {
+      const p = prefillPeaks(c, tokens);
+      expect(p['by-layer'] - activations(tokens)).toBe(2 * 2048 * 2 * tokens);
+      expect(p.accumulated - activations(tokens)).toBe((2 * 2048 * 2 + 256 * 4) * tokens);
+    }
+  });
   it('accumulation keeps one layer and loop (8 GiB at 2^20 tokens) beside the accumulators', () => {
     const accumulators = (96 + 160) * 16 * 24 * 4 * 2 ** 20;
     expect(peaks(2 ** 20).accumulated - activations(2 ** 20) - accumulators).toBe(8 * GiB);

@@ -65,6 +65,14 @@ describe('tables', () => {
       for (const all of [false, true]) fits(planTable(report, { all, colour: false }));
     }
   });
+  it('say in their header that memory is that of one GPU where several share the model', async () => {
+    const [one, two] = [await planOf({ codec: ['full'] }), await planOf({ codec: ['full'], gpus: 2 })];
+    for (const title of ['KV/token/GPU', 'KV at 1M/GPU']) {
+      expect(planTable(two, { all: true, colour: false })).toContain(title);
+      expect(planMarkdown(two)).toContain(title);
+      expect(planTable(one, { all: true, colour: false })).not.toContain(title);
+    }
+  });
   it('align: the header is as wide as its rows', () => {
     const lines = columns([{ title: 'a', align: 'left', cell: (x: string) => x }, { title: 'b', align: 'right', cell: (x: string) => x.length.toString() }], ['long one', 'x']);
     expect(lines).toEqual(['a        b', 'long one 8', 'x        1']);

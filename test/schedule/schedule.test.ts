@@ -44,6 +44,12 @@ describe('weights', () => {
     expect(list.find((r) => r.op.label === 'adapter')?.op.shape).toEqual({ groups: 1, m: 1, k: 10_560, n: 5280 });
   });
 
+  it('a plain MLP has no gate', () => {
+    const list = runs(configuration({ geometry: { ...OURO, mlp: 'plain' } }));
+    expect(calls(list, 'gate-up')).toBe(0);
+    expect(list.find((r) => r.op.label === 'up')?.op.shape['n']).toBe(5632);
+  });
+
   it('reads no more weights when the batch grows', () => {
     const weights = (batch: number) => sum(runs(configuration(), batch).filter((r) => r.op.kernel === 'matmul'), (r) => (r.op.shape['k'] as number) * (r.op.shape['n'] as number));
     expect(weights(64)).toBe(weights(1));
@@ -131,7 +137,7 @@ describe('block plans', () => {
 describe('operations', () => {
   it('of the full cache: one attention a layer and loop, one head, four loop norms and gates', () => {
     const list = runs(configuration());
-    for (const label of ['attention-norm', 'qkv', 'rope', 'append', 'attend', 'merge', 'attention-out', 'attention-residual', 'mlp-norm', 'gate-up', 'swiglu', 'down', 'mlp-residual']) expect(calls(list, label), label).toBe(96);
+    for (const label of ['attention-norm', 'qkv', 'rope', 'attend', 'merge', 'append-k', 'append-v', 'attention-out', 'attention-residual', 'mlp-norm', 'gate-up', 'swiglu', 'down', 'mlp-residual']) expect(calls(list, label), label).toBe(96);
     for (const label of ['loop-norm', 'exit-gate']) expect(calls(list, label), label).toBe(4);
     for (const label of ['embedding', 'lm-head', 'sample']) expect(calls(list, label), label).toBe(1);
     expect(calls(list, 'final-norm')).toBe(0); // the loop norm of the last loop is the final norm
@@ -140,8 +146,10 @@ describe('operations', () => {
   it('encodes in every loop and appends in the last one', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'reconstruct' }));
     expect(calls(list, 'encode-k')).toBe(96);
-    expect(calls(list, 'append')).toBe(24);
-    expect(list.find((r) => r.op.label === 'append')?.op.shape['width']).toBe(16 * 256);
+    for (const [label, width] of [['append-k', 96], ['append-v', 160]] as const) {
+      expect(calls(list, label)).toBe(24);
+      expect(list.find((r) => r.op.label === label)?.op.shape).toEqual({ rows: 1, heads: 16, width, groupSize: 0 });
+    }
     expect(calls(list, 'value-up')).toBe(96);
   });
 
@@ -150,7 +158,7 @@ describe('operations', () => {
       Object.fromEntries(runs(configuration({ codec, path }), 3).filter((r) => r.op.kernel === 'matmul').map((r) => [r.op.label, Object.values(r.op.shape)]));
     // groups, m, k, n
     expect(shapes(lla(96, 160), 'absorbed')).toMatchObject({
-      'qkv': [1, 3, 2048, 3 * 2048 + 64 * 17], 'encode-k': [16, 3, 128, 96], 'encode-v': [16, 3, 128, 160], 'query-absorb': [16, 3, 128, 96], 'value-up': [16, 3, 160, 128],
+      'qkv': [1, 3, 2048, 3 * 2048 + 64 * 16], 'branch-key': [1, 3, 2048, 64], 'encode-k': [16, 3, 128, 96], 'encode-v': [16, 3, 128, 160], 'query-absorb': [16, 3, 128, 96], 'value-up': [16, 3, 160, 128],
       'attention-out': [1, 3, 2048, 2048], 'gate-up': [1, 3, 2048, 11_264], 'down': [1, 3, 5632, 2048], 'lm-head': [1, 3, 2048, 49_152],
     });
     expect(shapes({ kind: 'lla-2d', rankK: 300, rankV: 500 }, 'reconstruct')).toMatchObject({ 'encode-k': [1, 3, 2048, 300], 'value-up': [16, 3, 500, 128] });
@@ -158,17 +166,17 @@ describe('operations', () => {
   });
 
   it('mla-head appends in every loop, cla in owning layers, final-loop in the last loop', () => {
-    expect(calls(runs(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })), 'append')).toBe(96);
-    expect(calls(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } })), 'append')).toBe(16);
-    expect(calls(runs(configuration({ codec: { kind: 'final-loop' } })), 'append')).toBe(24);
+    expect(calls(runs(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })), 'append-k')).toBe(96);
+    expect(calls(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } })), 'append-k')).toBe(16);
+    expect(calls(runs(configuration({ codec: { kind: 'final-loop' } })), 'append-k')).toBe(24);
   });
 
   it('fast reconstructs once, at write, and reads like full', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'fast' }));
     expect(calls(list, 'reconstruct-k')).toBe(24);
     expect(calls(list, 'reconstruct-v')).toBe(24);
-    expect(calls(list, 'append')).toBe(24);
-    expect(list.find((r) => r.op.label === 'append')?.op.shape['width']).toBe(2 * 4 * 16 * 128);
+    expect(calls(list, 'append-k')).toBe(24);
+    expect(list.find((r) => r.op.label === 'append-k')?.op.shape).toMatchObject({ heads: 4 * 16, width: 128 });
     expect(calls(list, 'value-up')).toBe(0);
     expect(list.filter((r) => r.op.kernel.startsWith('attend_r')).length).toBe(0);
   });
@@ -178,18 +186,6 @@ describe('operations', () => {
     expect(calls(list, 'rebuild-k')).toBe(96);
     expect(calls(list, 'rebuild-v')).toBe(96);
     expect(list.find((r) => r.op.label === 'attend')?.op.kernel).toBe('attend');
-  });
-
-  it('H2O keeps its books once a shared latent, streaming keeps none', () => {
-    const eviction = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
-    expect(calls(runs(configuration({ eviction })), 'evict')).toBe(96);
-    const latent = runs(configuration({ codec: lla(96, 160), path: 'reconstruct', eviction }));
-    expect(calls(latent, 'evict')).toBe(24);
-    expect(latent.find((r) => r.op.label === 'evict')?.op.shape).toEqual({ rows: 16, context: 261 });
-    expect(latent.find((r) => r.op.label === 'attend')?.op.shape['context']).toBe(260);
-    const streaming = runs(configuration({ eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } }));
-    expect(calls(streaming, 'evict')).toBe(0);
-    expect(streaming.find((r) => r.op.label === 'attend')?.op.shape['context']).toBe(260);
   });
 
   it('Huginn runs prelude and coda once, outside the codec', () => {
@@ -242,11 +238,15 @@ describe('properties', () => {
 });
 
 describe('tensor parallelism', () => {
-  it('divides heads, MLP and vocabulary, and adds two all-reduces a layer run', () => {
-    const one = schedule(configuration({ geometry: OURO_26 }), 8, 4096);
-    const two = schedule(configuration({ geometry: OURO_26, gpus: 2 }), 8, 4096);
-    expect(one.collectives).toEqual({ calls: 0, bytesEach: 8 * 2048 * 4 });
-    expect(two.collectives.calls).toBe(2 * 48 * 4 + 1);
+  /** Calls and bytes of each exchange of a step, by label. */
+  const exchanges = (changes: Partial<Configuration>) => Object.fromEntries(schedule(configuration({ gpus: 2, ...changes }), 8, 4096).collectives.map((x) => [x.label, [x.kind, x.calls, x.bytesEach]]));
+
+  it('divides heads, MLP and vocabulary, and exchanges twice a layer run', () => {
+    expect(schedule(configuration({ geometry: OURO_26 }), 8, 4096).collectives).toEqual([]);
+    const hidden = 8 * 2048 * 4;
+    expect(exchanges({ geometry: OURO_26 })).toEqual({
+      'embedding': ['all-reduce', 1, hidden], 'attention-out': ['all-reduce', 48 * 4, hidden], 'down': ['all-reduce', 48 * 4, hidden], 'logits': ['all-gather', 1, 8 * 49_152 * 4],
+    });
     const shape = (gpus: number, label: string) => runs(configuration({ geometry: OURO_26, gpus }), 8).find((r) => r.op.label === label)?.op.shape as Record<string, number>;
     expect(shape(2, 'qkv')['n']).toBe((shape(1, 'qkv')['n'] as number) / 2);
     expect(shape(2, 'attention-out')['k']).toBe((shape(1, 'attention-out')['k'] as number) / 2);
@@ -254,6 +254,16 @@ describe('tensor parallelism', () => {
     expect(shape(2, 'down')['k']).toBe((shape(1, 'down')['k'] as number) / 2);
     expect(shape(2, 'lm-head')['n']).toBe((shape(1, 'lm-head')['n'] as number) / 2);
     expect(shape(2, 'attend')['kvHeads']).toBe(8);
+  });
+
+  it('gathers what an adapter divides, and sums a latent that all heads share: once complete', () => {
+    expect(exchanges({ geometry: HUGINN, gpus: 5 })['adapter']).toEqual(['all-gather', 32, 8 * 5280 * 4]);
+    expect(exchanges({ codec: lla(96, 160), path: 'reconstruct' })['encode']).toBeUndefined();
+    expect(exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })['encode']).toEqual(['all-reduce', 24, 8 * 256 * 4]);
+    expect(exchanges({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })['encode']).toEqual(['all-reduce', 96, 8 * 256 * 4]);
+    const h2o = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
+    expect(exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction: h2o })['mass']).toEqual(['all-reduce', 24, 8 * 260 * 4]);
+    expect(exchanges({ codec: lla(96, 160), path: 'reconstruct', eviction: h2o })['mass']).toBeUndefined();
   });
 
   it('replicates KV heads that are too few', () => {

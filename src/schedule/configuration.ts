@@ -1,0 +1,84 @@
+/** What is decoded and how, what a schedule is made of, and how work is divided over workgroups, bindings and GPUs. */
+import { QUANT_STORAGE } from '../codecs/uncompressed.js';
+import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
+import type { Eviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { KernelName, Shape, Storage } from './kernels.js';
+
+/** What is decoded, and how. */
+export interface Configuration {
+  readonly geometry: Geometry;
+  readonly codec: Codec;
+  readonly path: Path;
+  /** `reconstruct` only: rebuild K and V into memory first instead of inside attention. */
+  readonly materialised: boolean;
+  readonly choice: StorageChoice;
+  readonly branch: Branch;
+  readonly eviction: Eviction | null;
+  /** GPUs that share heads, MLP and vocabulary (tensor parallel). */
+  readonly gpus: number;
+  /** Workgroups that split-KV attention aims for; it splits the context until there are as many. */
+  readonly targetWorkgroups: number;
+  /** Largest buffer that one call can bind, in bytes: weights and caches beyond it are taken in parts. Infinity: no limit. */
+  readonly bindingBytes: number;
+}
+
+/** Which iterations of its stage an operation runs in. */
+export type When =
+  | 'always'
+  /** Only in the first loop: what the loops share of a token is made from its state there. */
+  | 'first-loop'
+  /** Only in the last loop: a loop-axis latent is complete, and no later loop reads the cache of this step. */
+  | 'last-loop'
+  /** Only in the first of the layers that share a cache (cla): the one that has K and V projections. */
+  | 'owning-layer'
+  /** Only in the last of them: no later layer reads the cache of this step and loop. */
+  | 'closing-layer';
+
+export interface Op {
+  readonly label: string;
+  readonly kernel: KernelName;
+  readonly variant: string;
+  readonly shape: Shape;
+  readonly when: When;
+  /**
+   * Times that it runs, on further parts of what one call cannot bind. Neighbours of equal `repeat` run part by part, so that
+   * split partials are those of one part: attention of the first sequences, their merge, then the next.
+   */
+  readonly repeat: number;
+}
+
+/** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */
+export const MIN_SPLIT_TOKENS = 256;
+/** Splits are capped so that the merge stays a small kernel. */
+export const MAX_SPLITS = 256;
+
+/** Into how many parts the context is split when `rows` (sequences × KV heads) workgroups exist already. */
+export function splitCount(context: number, rows: number, targetWorkgroups: number): number {
+  const most = Math.min(MAX_SPLITS, Math.max(1, Math.ceil(context / MIN_SPLIT_TOKENS)));
+  return Math.max(1, Math.min(most, Math.ceil(targetWorkgroups / rows)));
+}
+
+/** Heads of one GPU under tensor parallelism; too few KV heads are replicated. */
+export const headsPerGpu = (heads: number, gpus: number): number => Math.max(1, Math.ceil(heads / gpus));
+
+/** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
+export const storageOf = (c: Configuration): Storage => (c.codec.kind === 'kv-quant' ? QUANT_STORAGE[c.codec.bits ?? 8] : c.choice.storage);
+
+export const op = (label: string, kernel: KernelName, variant: string, shape: Shape, when: When = 'always', repeat = 1): Op => ({ label, kernel, variant, shape, when, repeat });
+
+/** Splits `count` items of `bytesEach` into equal calls that each fit a binding, the rest in one more. */
+export function inParts(count: number, bytesEach: number, bindingBytes: number): { size: number; repeat: number }[] {
+  const parts = Math.min(count, Math.max(1, Math.ceil((count * bytesEach) / bindingBytes)));
+  const size = Math.ceil(count / parts);
+  const whole = Math.floor(count / size);
+  const rest = count - whole * size;
+  return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
+}
+
+/** A projection; weights that no binding holds are taken by columns. */
+export const project = (c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] =>
+  inParts(n, 2 * k, c.bindingBytes).map(({ size, repeat }) => op(label, 'matmul', 'f16', { groups: 1, m, k, n: size }, when, repeat));
+
+/** A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use it. */
+export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, when);

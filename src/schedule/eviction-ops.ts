@@ -1,0 +1,55 @@
+/** What eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring: nothing to do. */
+import { isLatent, CODECS } from '../codecs/registry.js';
+import { keptTokens, segmentsOf } from '../eviction/policy.js';
+import type { LayerBlock } from '../geometry/geometry.js';
+import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import { groupOf } from './kernels.js';
+
+/** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
+export const readsLatents = (c: Configuration, block: LayerBlock): boolean => block.name === 'core' && isLatent(c.codec) && c.path !== 'fast';
+
+/** Width of the rotary branch that the block caches, 0 without. */
+export const branchWidth = (c: Configuration, block: LayerBlock): number => (block.name === 'core' && c.path === 'absorbed' ? c.branch.width : 0);
+
+/**
+ * Rows of one layer, loop and sequence (on one GPU) that evict on their own: one a KV head, or 1 where all heads share
+ * a latent or a rotary key, since what they share can only go for all of them.
+ */
+export function evictingRows(c: Configuration, block: LayerBlock): number {
+  if (readsLatents(c, block) && (c.codec.kind !== 'lla' || (branchWidth(c, block) > 0 && !c.branch.perHead))) return 1;
+  return headsPerGpu(c.geometry.kvHeads, c.gpus);
+}
+
+/** When a layer's cache of the step is complete and read for the last time: then it is appended to, and evicted from. */
+export function closingTime(c: Configuration, block: LayerBlock): When {
+  if (block.name !== 'core') return 'always';
+  if (c.codec.kind === 'final-loop') return 'last-loop';
+  if (c.codec.kind === 'cla') return 'closing-layer';
+  return isLatent(c.codec) && CODECS[c.codec.kind].loopAxis ? 'last-loop' : 'always';
+}
+
+/** When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the first. */
+export const branchKeyTime = (c: Configuration): When => (CODECS[c.codec.kind].loopAxis ? 'first-loop' : 'always');
+
+/** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
+export function massOps(c: Configuration, block: LayerBlock, batch: number, context: number): Op[] {
+  if (c.eviction?.policy !== 'h2o') return [];
+  const rows = evictingRows(c, block);
+  return [op('mass', 'mass', 'f32', { rows: batch * rows, group: headsPerGpu(c.geometry.heads, c.gpus) / rows, context: keptTokens(c.eviction, context) })];
+}
+
+/** Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is written again. */
+export function evictOps(c: Configuration, block: LayerBlock, batch: number, context: number): Op[] {
+  if (c.eviction?.policy !== 'h2o') return [];
+  const rows = evictingRows(c, block);
+  const storage = storageOf(c);
+  const when = closingTime(c, block);
+  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  const { rankK = 0, rankV = 0, kind } = c.codec;
+  const branch = branchWidth(c, block) * (c.branch.perHead ? kvHeads : 1);
+  const scalars = readsLatents(c, block) ? (rankK + rankV) * (kind === 'lla' ? kvHeads : 1) + branch : 2 * kvHeads * c.geometry.headDim;
+  // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
+  const loops = block.name === 'core' && c.path === 'fast' && when === 'last-loop' ? block.loops : 1;
+  const pinned = Math.max(1, Math.min(c.eviction.heavyTokens, segmentsOf(c.eviction, context).pinned));
+  return [op('evict', 'evict', storage, { rows: batch * rows * loops, context: pinned, width: scalars / rows, groupSize: groupOf(storage, c.choice.groupSize) }, when)];
+}

@@ -1,0 +1,62 @@
+/** What a kernel of the registry states of itself, and the bytes of stored rows. All sizes in elements, work in bytes and operations. */
+
+/** What one call moves and computes. `matrixFlops` is the part of `flops` that matrix units can do. */
+export interface Work {
+  readBytes: number;
+  writeBytes: number;
+  flops: number;
+  matrixFlops: number;
+}
+
+export type Shape = Readonly<Record<string, number>>;
+
+export interface KernelSpec {
+  /** Names of the shape fields, in order. They are also the axes on which the predictor interpolates (in log2). */
+  readonly dims: readonly string[];
+  readonly variants: readonly string[];
+  work(shape: Shape, variant: string): Work;
+  /**
+   * Non-negative physical terms; predicted time is a non-negative combination of them times a smooth residual.
+   * The first is always 1 (launch).
+   */
+  terms(shape: Shape, variant: string): number[];
+}
+
+/** Element types of the cache, with the bits of one scalar; group scales are counted by the layout. */
+export const STORAGE_BITS = { f32: 32, f16: 16, q8: 8, q4: 4, q3: 3, q2: 2 } as const;
+export type Storage = keyof typeof STORAGE_BITS;
+export const STORAGES = Object.keys(STORAGE_BITS) as Storage[];
+/** Scalars that share one f16 scale in a quantised cache row, unless a plan says otherwise. */
+export const GROUP_SIZE = 64;
+
+/** True for storages whose rows carry group scales. */
+export const isQuantised = (storage: Storage): boolean => storage.startsWith('q');
+
+/** The `groupSize` of a shape: 0 for storages without scales, so that it is no axis where it means nothing. */
+export const groupOf = (storage: Storage, groupSize: number): number => (isQuantised(storage) ? groupSize : 0);
+
+/**
+ * Bytes that `width` scalars of one token and row take in the cache, with their group scales (f16).
+ * @param groupSize scalars of a scale; not read for storages without scales
+ */
+export function storedBytes(storage: Storage, width: number, groupSize: number = GROUP_SIZE): number {
+  const scales = isQuantised(storage) ? Math.ceil(width / groupSize) * 2 : 0;
+  return (width * STORAGE_BITS[storage]) / 8 + scales;
+}
+
+/** The storage that a variant names: `q4` of `q4+scores`. */
+export const storageOfVariant = (variant: string): Storage => variant.split('+')[0] as Storage;
+
+/** Operations that turn one stored n-bit scalar into f32: extract, convert, scale, at two an instruction. */
+export const UNPACK_FLOPS = 6;
+
+export const field = (s: Shape, name: string): number => {
+  const value = s[name];
+  if (value === undefined) throw new Error(`kernel shape lacks ${name}`);
+  return value;
+};
+
+export const padded = (n: number, tile: number): number => Math.ceil(n / tile) * tile;
+
+/** Scalars of a stored weight row: pairs of halves fill words, so an odd row is padded by one. */
+export const evenRow = (n: number): number => padded(n, 2);

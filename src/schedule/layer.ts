@@ -1,0 +1,211 @@
+/**
+ * The operations of one layer, in the order in which they run.
+ *
+ * The current token is never read from the cache: its exact key and value are folded in after the cached tokens, and its
+ * rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
+ * oldest token). Latents are encoded from the key before its rotation.
+ */
+import { CODECS } from '../codecs/registry.js';
+import { keptTokens, segmentsOf } from '../eviction/policy.js';
+import type { LayerBlock } from '../geometry/geometry.js';
+import { blockPlan } from './block-absorbed.js';
+import { headsPerGpu, inParts, op, perHead, project, splitCount, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import { branchKeyTime, branchWidth, closingTime, evictOps, massOps, readsLatents } from './eviction-ops.js';
+import { groupOf, storedBytes, type KernelName, type Shape, type Storage } from './kernels.js';
+
+/** One layer of a block, with the heads of one GPU. */
+interface Layer {
+  readonly c: Configuration;
+  readonly block: LayerBlock;
+  readonly batch: number;
+  readonly context: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  /** Query heads that share a KV head. */
+  readonly group: number;
+  readonly storage: Storage;
+  /** Attention reads latents, or K and V rebuilt from them. */
+  readonly latent: boolean;
+  readonly absorbed: boolean;
+}
+
+/**
+ * Lists a layer's operations for one decode step.
+ * @param batch sequences decoded together (≥ 1)
+ * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
+ */
+export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number): Op[] {
+  const g = c.geometry;
+  const heads = headsPerGpu(g.heads, c.gpus);
+  const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
+  const latent = readsLatents(c, block);
+  const l: Layer = { c, block, batch, context, heads, kvHeads, group: heads / kvHeads, storage: storageOf(c), latent, absorbed: latent && c.path === 'absorbed' };
+  const mlp = Math.ceil(g.mlpHidden / c.gpus);
+  const norm = (label: string, variant: string) => op(label, 'rmsnorm', variant, { rows: batch, width: g.hidden });
+  const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
+  return [
+    norm('attention-norm', 'norm'),
+    ...queryKeyValue(l),
+    ...encodeOps(l),
+    ...rotateOps(l),
+    ...attentionOps(l),
+    ...massOps(c, block, batch, context),
+    ...evictOps(c, block, batch, context),
+    ...appendOps(l),
+    ...project(c, 'attention-out', batch, heads * g.headDim, g.hidden),
+    norm('attention-residual', afterBranch),
+    norm('mlp-norm', 'norm'),
+    ...(g.mlp === 'gated' ? project(c, 'gate-up', batch, g.hidden, 2 * mlp) : project(c, 'up', batch, g.hidden, mlp)),
+    op('swiglu', 'swiglu', 'f32', { rows: batch, width: mlp }),
+    ...project(c, 'down', batch, mlp, g.hidden),
+    norm('mlp-residual', afterBranch),
+  ];
+}
+
+const sharesLayers = (l: Layer): boolean => l.block.name === 'core' && l.c.codec.kind === 'cla';
+
+/** Layers that share a cache have queries of their own, and K and V only in the first of them. `qkv` holds the rotary branch's queries. */
+function queryKeyValue(l: Layer): Op[] {
+  const { c, batch, heads, kvHeads } = l;
+  const { hidden, headDim: d } = c.geometry;
+  if (sharesLayers(l)) return [...project(c, 'q', batch, hidden, heads * d), ...project(c, 'kv', batch, hidden, 2 * kvHeads * d, 'owning-layer')];
+  const branch = branchWidth(c, l.block);
+  const branchKey = branch > 0 ? project(c, 'branch-key', batch, hidden, branch * (c.branch.perHead ? kvHeads : 1), branchKeyTime(c)) : [];
+  return [...project(c, 'qkv', batch, hidden, (heads + 2 * kvHeads) * d + branch * heads), ...branchKey];
+}
+
+/** Encoding of the new token, from its key before rotation. It is linear: the loops of a loop-axis latent accumulate. */
+function encodeOps({ c, block, batch, kvHeads }: Layer): Op[] {
+  const { kind, rankK, rankV } = c.codec;
+  if (block.name !== 'core' || rankK === undefined || rankV === undefined) return [];
+  const [groups, width] = kind === 'lla' ? [kvHeads, c.geometry.headDim] : [1, kvHeads * c.geometry.headDim];
+  return [perHead('encode-k', groups, batch, width, rankK), perHead('encode-v', groups, batch, width, rankV)];
+}
+
+/**
+ * Rotation of the query and the new key, in place; of the rotary branch alone on the absorbed path, whose content has no
+ * position. Where keys are cached rotated, StreamingLLM's sinks are scored by a second query, rotated to the position
+ * that makes distances those inside the cache; where keys are rotated as they are read, they take that position instead.
+ */
+function rotateOps(l: Layer): Op[] {
+  const { c, block, batch, heads, kvHeads } = l;
+  const { rope, headDim: d } = c.geometry;
+  const rotate = (label: string, count: number, width: number, when: When = 'always') => op(label, 'rope', rope.pairing, { rows: batch, heads: count, headDim: width }, when);
+  const branch = branchWidth(c, block);
+  const sinks = c.eviction?.policy === 'streaming';
+  if (l.absorbed) {
+    if (branch === 0) return [];
+    return [...(sinks ? [rotate('rope-sinks', heads, branch)] : []), rotate('rope-branch', heads, branch), rotate('rope-branch-key', c.branch.perHead ? kvHeads : 1, branch, branchKeyTime(c))];
+  }
+  const second = sinks && !l.latent ? [rotate('rope-sinks', heads, d)] : [];
+  if (sharesLayers(l)) return [...second, rotate('rope', heads, d), rotate('rope-k', kvHeads, d, 'owning-layer')];
+  return [...second, rotate('rope', heads + kvHeads, d)];
+}
+
+/** Attention over the cached tokens, the merge of its splits, and the current token. */
+function attentionOps(l: Layer): Op[] {
+  const { c, batch, heads, kvHeads, group, storage } = l;
+  const d = c.geometry.headDim;
+  if (!l.latent) return fullWidth(l, storage);
+  const { kind, rankK = 0, rankV = 0 } = c.codec;
+  const latentHeads = kind === 'lla' ? kvHeads : 1;
+  const n = keptTokens(c.eviction, l.context);
+  if (c.path === 'reconstruct' && c.materialised) {
+    const rebuild = (label: string, flag: string, rank: number) =>
+      parts(l, kvHeads, d, 'f16').map(({ size, repeat }) =>
+        op(label, 'rebuild', `${storage}+${flag}`, { sequences: size, kvHeads, latentHeads, context: n, rank, headDim: d, groupSize: groupOf(storage, c.choice.groupSize) }, 'always', repeat));
+    return [...rebuild('rebuild-k', 'rope', rankK), ...rebuild('rebuild-v', 'plain', rankV), ...fullWidth(l, 'f16')];
+  }
+  const widest = Math.max(rankK, rankV);
+  const latent = { kvHeads, latentHeads, group, rankK, rankV, headDim: d };
+  const branch = branchWidth(c, l.block);
+  const after = [
+    perHead('value-up', kvHeads, batch * group, rankV, d),
+    op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', { rows: batch * heads, keyWidth: d + branch, valueWidth: d }),
+  ];
+  const over = (segments: readonly Segment[], rowsEach: number) => attendAndMerge(l, storage, segments, { cacheRows: latentHeads, cacheWidth: widest, rowsEach, width: rankV });
+  if (c.path === 'absorbed') {
+    const shape = { kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV, branchWidth: branch, branchHeads: c.branch.perHead ? kvHeads : 1 };
+    return [perHead('query-absorb', kvHeads, batch * group, d, rankK), ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads), ...after];
+  }
+  if (c.path === 'reconstruct') return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: n, shape: latent }], kvHeads), ...after];
+  // Blocks are runs of consecutive positions: the ring is one, the pinned tokens before it are not part of it.
+  const { pinned, ring } = segmentsOf(c.eviction, l.context);
+  const segments: Segment[] = [
+    { label: 'attend', kernel: 'attend_block_absorbed', tokens: ring, shape: { ...latent, ...blockShape(c) } },
+    { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: pinned, shape: latent },
+  ];
+  return [op('block-vectors', 'block_vectors', 'f16', { heads: batch * heads, kvHeads, rankK, headDim: d }), ...over(segments.filter((s) => s.tokens > 0), kvHeads), ...after];
+}
+
+/** The block plan's share of a shape; see block-absorbed.ts. */
+function blockShape(c: Configuration): Shape {
+  const d = c.geometry.headDim;
+  const { blockTokens, exactPairs, functions, macsPerRank } = blockPlan(c.geometry.rope.theta, d);
+  return { blockTokens, setupPerRank: 2 * d + functions * (d / 2 - exactPairs), macsPerRank };
+}
+
+/** Tokens that one kernel attends to; segments of one row write splits of the same partials. */
+interface Segment {
+  readonly label: string;
+  readonly kernel: KernelName;
+  readonly tokens: number;
+  readonly shape: Shape;
+}
+
+/** Sequences whose caches (`rowsEach` rows of `width` scalars a token) one binding holds, and how often. */
+function parts({ c, batch, context }: Layer, rowsEach: number, width: number, type: Storage): { size: number; repeat: number }[] {
+  return inParts(batch, keptTokens(c.eviction, context) * rowsEach * storedBytes(type, width, c.choice.groupSize), c.bindingBytes);
+}
+
+/** Attention over rows of full width, with the current token folded in by the merge. */
+function fullWidth(l: Layer, type: Storage): Op[] {
+  const { c, kvHeads, group } = l;
+  const d = c.geometry.headDim;
+  const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
+  return attendAndMerge(l, type, [{ label: 'attend', kernel: 'attend', tokens: keptTokens(c.eviction, l.context), shape }], { cacheRows: kvHeads, cacheWidth: d, rowsEach: kvHeads, width: d, currentKey: d });
+}
+
+/**
+ * Attention and its merge, part by part.
+ * @param of `cacheRows` rows a sequence of at most `cacheWidth` scalars are stored, `rowsEach` are shared out to
+ *   workgroups; `width` of the value rows; `currentKey` where the merge folds in the current token's exact key and value
+ */
+function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { cacheRows: number; cacheWidth: number; rowsEach: number; width: number; currentKey?: number }): Op[] {
+  const { c, heads } = l;
+  const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
+  return parts(l, of.cacheRows, of.cacheWidth, type).flatMap(({ size, repeat }) => {
+    let splits = 0;
+    const attends = segments.map(({ label, kernel, tokens, shape }) => {
+      const own = splitCount(tokens, size * of.rowsEach, c.targetWorkgroups);
+      splits += own;
+      return op(label, kernel, variant, { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own }, 'always', repeat);
+    });
+    const current = of.currentKey !== undefined;
+    return [...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
+  });
+}
+
+/** Writing the new token's rows, once nothing in this step reads the cache any more. */
+function appendOps(l: Layer): Op[] {
+  const { c, block, batch, kvHeads, storage } = l;
+  const { headDim: d, rope } = c.geometry;
+  const { kind, rankK = 0, rankV = 0 } = c.codec;
+  const when = closingTime(c, block);
+  const append = (label: string, heads: number, width: number) => op(label, 'append', storage, { rows: batch, heads, width, groupSize: groupOf(storage, c.choice.groupSize) }, when);
+  if (l.latent) {
+    const rows = kind === 'lla' ? kvHeads : 1;
+    const branch = branchWidth(c, block);
+    return [append('append-k', rows, rankK), append('append-v', rows, rankV), ...(branch > 0 ? [append('append-branch', c.branch.perHead ? kvHeads : 1, branch)] : [])];
+  }
+  if (block.name !== 'core' || c.path !== 'fast') return [append('append-k', kvHeads, d), append('append-v', kvHeads, d)];
+  const loops = CODECS[kind].loopAxis ? block.loops : 1;
+  const [groups, width] = kind === 'lla' ? [kvHeads, d] : [1, kvHeads * d];
+  return [
+    perHead('reconstruct-k', groups, batch, rankK, loops * width, when),
+    perHead('reconstruct-v', groups, batch, rankV, loops * width, when),
+    op('rope-write', 'rope', rope.pairing, { rows: batch, heads: loops * kvHeads, headDim: d }, when),
+    append('append-k', loops * kvHeads, d),
+    append('append-v', loops * kvHeads, d),
+  ];
+}

@@ -1,0 +1,82 @@
+/** The operations of a prompt's prefill: two passes where a codec has latents, causal attention in chunks. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { KERNELS, workOf } from '../../src/schedule/kernels.js';
+import { PREFILL_CHUNK_TOKENS, prefillSchedule } from '../../src/schedule/prefill.js';
+import { forEachOp, type Configuration, type Op } from '../../src/schedule/schedule.js';
+import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';
+
+function runs(c: Configuration, tokens: number, batch = 1): { op: Op; calls: number }[] {
+  const list: { op: Op; calls: number }[] = [];
+  forEachOp(c, prefillSchedule(c, tokens, batch), (op, calls) => list.push({ op, calls }));
+  return list;
+}
+const total = (list: ReturnType<typeof runs>, label: string, value: (o: Op) => number): number => list.filter((r) => r.op.label === label).reduce((sum, r) => sum + r.calls * value(r.op), 0);
+const rowsOf = (o: Op): number => (o.shape['m'] ?? o.shape['rows']) as number;
+
+describe('prefill', () => {
+  const tokens = 5000; // two whole chunks and a rest
+  it('projects every prompt token once a layer run and pass', () => {
+    expect(total(runs(configuration(), tokens), 'qkv', rowsOf)).toBe(96 * tokens);
+    const latent = runs(configuration({ codec: lla(96, 160), path: 'block-absorbed' }), tokens, 3);
+    expect(total(latent, 'qkv', rowsOf)).toBe(3 * 96 * tokens);
+    expect(total(latent, 'q', rowsOf)).toBe(3 * 96 * tokens);
+    for (const label of ['gate-up', 'down', 'attention-out']) expect(total(latent, label, rowsOf)).toBe(2 * 3 * 96 * tokens);
+    expect(total(latent, 'lm-head', rowsOf)).toBe(3);
+  });
+
+  it('attends to each token and those before it: L(L + 1)/2 scores a head', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 5 * PREFILL_CHUNK_TOKENS }), fc.integer({ min: 1, max: 4 }), (length, batch) => {
+        const flops = total(runs(configuration(), length, batch), 'attend', (o) => workOf(o).flops);
+        expect(flops).toBe((96 * batch * 16 * length * (length + 1) * 2 * (128 + 128)) / 2);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  it('encodes in pass 1, in every loop, reconstructs in pass 2 and writes each latent once', () => {
+    const list = runs(configuration({ codec: lla(27, 45), path: 'reconstruct' }), tokens);
+    expect(total(list, 'encode-k', rowsOf)).toBe(96 * tokens);
+    expect(total(list, 'reconstruct-v', rowsOf)).toBe(96 * tokens);
+    expect(total(list, 'append-k', (o) => rowsOf(o) * (o.shape['heads'] as number) * (o.shape['width'] as number))).toBe(24 * tokens * 16 * 27);
+    expect(total(runs(configuration({ codec: lla(27, 45), path: 'fast' }), tokens), 'append-k', (o) => rowsOf(o) * (o.shape['heads'] as number))).toBe(96 * tokens * 16);
+    expect(total(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } }), tokens), 'kv', rowsOf)).toBe(16 * tokens);
+  });
+
+  it('keeps only what stays under StreamingLLM', () => {
+    const eviction = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
+    const list = runs(configuration({ codec: lla(96, 160), path: 'block-absorbed', eviction }), tokens);
+    expect(total(list, 'encode-k', rowsOf)).toBe(96 * 260);
+    expect(total(list, 'append-v', rowsOf)).toBe(24 * 260);
+    expect(total(list, 'qkv', rowsOf)).toBe(96 * tokens);
+  });
+
+  it('exchanges activations of the whole prompt and pass, logits of its end', () => {
+    const c = configuration({ geometry: HUGINN, gpus: 5, codec: lla(128, 256), path: 'reconstruct' });
+    const of = (label: string) => prefillSchedule(c, 100, 2).collectives.find((x) => x.label === label);
+    expect(of('adapter')).toMatchObject({ calls: 2 * 32, bytesEach: 200 * 5280 * 4 });
+    expect(of('logits')).toMatchObject({ calls: 1, bytesEach: 2 * 65_536 * 4 });
+  });
+
+  it('every operation has its dimensions, a known variant and finite work', () => {
+    fc.assert(
+      fc.property(smallGeometry, fc.constantFrom('full', 'lla', 'lla-2d', 'mla-head'), fc.integer({ min: 1, max: 10_000 }), (geometry, kind, length) => {
+        const codec = kind === 'full' ? { kind } as const : { kind: kind as 'lla', rankK: 3, rankV: 5 };
+        for (const path of kind === 'full' ? (['full'] as const) : (['fast', 'absorbed', 'block-absorbed'] as const)) {
+          for (const { op, calls } of runs(configuration({ geometry, codec, path }), length)) {
+            expect(Object.keys(op.shape).sort()).toEqual([...KERNELS[op.kernel].dims].sort());
+            expect(KERNELS[op.kernel].variants).toContain(op.variant);
+            expect(calls).toBeGreaterThan(0);
+            const { readBytes, writeBytes, flops } = workOf(op);
+            for (const amount of [readBytes, writeBytes, flops, ...KERNELS[op.kernel].terms(op.shape, op.variant)]) {
+              expect(amount).toBeGreaterThanOrEqual(0);
+              expect(Number.isFinite(amount)).toBe(true);
+            }
+          }
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
