@@ -33,14 +33,14 @@ const PLANTS = {
   attend_merge: {
     share: 0.28,
     file: 'attend_merge.wgsl',
-    text: '  for (var j = l; j < params.width; j += WG) {\n',
+    text: '  for (var j0 = 0u; j0 < params.width; j0 += WG) {\n',
     planted: `  // A share of the workgroups again.
   var again = 0.0;
-  if (f32(group_id.x % 64u) < 64.0 * SHARE) {
+  if (f32(row % 64u) < 64.0 * SHARE) {
     for (var j = l; j < params.width; j += WG) {
       for (var s = 0u; s < params.splits; s++) {
         let at = base + s * stride;
-        again += partials[at + j] * exp2(max(partials[at + params.width] - peak, -200.0));
+        again += partials[at + j] * fade(partials[at + params.width], peak);
       }
     }
   }

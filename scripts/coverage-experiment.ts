@@ -49,7 +49,7 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
     title: 'attend, roofline max()',
     kernel: 'attend',
     variant: 'f16',
-    grid: { sequences: powers(0, 6), kvHeads: [2, 8, 16], group: [1, 4, 8], context: [128, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192, 16384, 32768], keyWidth: [64, 128], valueWidth: [64, 128], branchWidth: [0], branchHeads: [1], splits: [1, 4, 16] },
+    grid: { sequences: powers(0, 6), kvHeads: [2, 8, 16], group: [1, 4, 8], context: [128, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192, 16384, 32768], keyWidth: [64, 128], valueWidth: [64, 128], branchWidth: [0], branchHeads: [1], splits: [1, 4, 16], groupSize: [0] },
     seconds(s) {
       const work = KERNELS.attend.work(s, 'f16');
       const workgroups = s.sequences! * s.kvHeads! * s.splits!;
@@ -60,7 +60,7 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
     title: 'attend_rebuild, waves',
     kernel: 'attend_rebuild',
     variant: 'q4',
-    grid: { sequences: powers(0, 5), kvHeads: [4, 8], group: [1, 2, 4], context: powers(7, 15), rankK: [16, 32, 64, 128], rankV: [32, 64], latentHeads: [4], headDim: [128], splits: [1, 2, 8, 32] },
+    grid: { sequences: powers(0, 5), kvHeads: [4, 8], group: [1, 2, 4], context: powers(7, 15), rankK: [16, 32, 64, 128], rankV: [32, 64], latentHeads: [4], headDim: [128], splits: [1, 2, 8, 32], groupSize: [64] },
     seconds(s) {
       const workgroups = s.sequences! * s.kvHeads! * s.splits!;
       const tokens = Math.ceil(s.context! / s.splits! / 64) * 64;

@@ -2,16 +2,21 @@
  * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every point is saved as soon as it
  * exists; what cannot be measured is kept as a gap with its reason.
  */
-import { GpuError, IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
+import type { Tuning } from '../gpu/operations/tuning.js';
 import { kernelHash } from '../schedule/kernel-source.js';
 import { workOf, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type KernelCalibration, type Sample } from '../schema/calibration.js';
 import { defaultCalls } from './candidates.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { describeDevice, describeHost, describeProgram } from './host.js';
-import { measureCall, obstacle } from './measure.js';
+import { measureVisit, obstacle, tuningOptions } from './measure.js';
+import { Drift, openProbe } from './probe.js';
 import { farthest } from './spread.js';
 import type { Clock } from './timing.js';
+import { samplesOf, Visits, type Track } from './visits.js';
 
 /** Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of many others. */
 const LONGEST_CALL_SECONDS = 3;
@@ -20,6 +25,11 @@ const LONGEST_CALL_SHARE = 0.0007;
 const ASSUMED_EFFICIENCY = 0.1;
 /** A point's raw samples take at most this share of the whole budget. */
 const POINT_SHARE = 0.0015;
+/** Each point is visited at least twice; a visit takes this part of the time of a point. */
+const VISITS = 2;
+const SAMPLES_PER_PROBE = 3;
+/** Runs of the probe before the first point: enough for a first reference. */
+const FIRST_PROBES = 7;
 const SPREAD_FIRST = 10;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 64;
@@ -35,6 +45,8 @@ export interface CalibrationProgress {
   left: number;
   elapsedSeconds: number;
   budgetSeconds: number;
+  /** Until the end. */
+  secondsLeft: number;
   /** Why the last point became a gap, or null. */
   gap: string | null;
 }
@@ -49,6 +61,8 @@ export interface CalibrateOptions {
   adapter?: AdapterOptions;
   /** A device that is open already; stays open. Otherwise one is opened and closed. */
   device?: Device;
+  /** Values of tunable constants by kernel (bench/tune.ts); the planner's own for the others. */
+  tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   /** Samples are kept where device and kernel source are the same. */
   resumeFrom?: Calibration;
   onProgress?: (progress: CalibrationProgress) => void;
@@ -58,15 +72,6 @@ export interface CalibrateOptions {
   nextPoint?: (kernel: KernelName, variant: string, samples: readonly Sample[], candidates: readonly Shape[]) => number;
   /** Indices of samples that look wrong and are measured again before the end (cost/fit-active.ts). */
   outliers?: (kernel: KernelName, variant: string, samples: readonly Sample[]) => readonly number[];
-}
-
-/** One kernel and variant with what is left to measure of it. */
-interface Track {
-  kernel: KernelName;
-  variant: string;
-  entry: KernelCalibration;
-  candidates: { shape: Shape; preferred: boolean }[];
-  spentSeconds: number;
 }
 
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
@@ -100,83 +105,50 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
   const tracks = planTracks(device, calibration, options);
   await options.save?.(calibration);
 
-  const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed, secondsPerPoint: options.budgetSeconds * POINT_SHARE };
-  const running = (): boolean => !options.signal?.aborted && now() - started < options.budgetSeconds;
-  const point = async (track: Track, shape: Shape): Promise<Sample | null> => {
-    const begun = now();
-    let gap: string | null = null;
-    let sample: Sample | null = null;
-    try {
-      sample = await measureCall(device, { kernel: track.kernel, variant: track.variant, shape }, rules);
-    } catch (error) {
-      if (!(error instanceof GpuError)) throw error;
-      gap = error.message;
-      track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason: `${error.fault}: ${error.message}` });
-    }
-    track.spentSeconds += now() - begun;
-    if (sample) options.onProgress?.(progressOf(track, null));
-    else options.onProgress?.(progressOf(track, gap));
-    return sample;
+  const probe = await openProbe(device, { clock, submitSeconds: overheads.submitSeconds });
+  const drift = new Drift();
+  const runProbe = async (): Promise<number> => {
+    const seconds = await probe.run();
+    drift.record(seconds);
+    return seconds;
   };
-  const progressOf = (track: Track, gap: string | null): CalibrationProgress => ({
-    kernel: track.kernel,
-    variant: track.variant,
-    samples: samplesOf(track).length,
-    left: track.candidates.length,
-    elapsedSeconds: now() - started,
+  const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed, secondsPerVisit: (options.budgetSeconds * POINT_SHARE) / VISITS, probe: { every: SAMPLES_PER_PROBE, run: runProbe } };
+  const visits = new Visits(tracks, drift, {
+    now: () => now() - started,
     budgetSeconds: options.budgetSeconds,
-    gap,
-  });
-
-  while (running()) {
-    const track = leastServed(tracks);
-    if (!track) break;
-    const [chosen] = track.candidates.splice(choose(track, options), 1);
-    const sample = await point(track, (chosen as Track['candidates'][number]).shape);
-    if (sample) track.entry.samples.push(sample);
-    await options.save?.(calibration);
-    // A lost device fails every further call; what was measured is kept.
-    if (lost(track)) break;
-  }
-  // Time that is left makes the least certain points surer: noise on a shared machine comes in phases, so a second visit
-  // tells more than more repetitions of the first.
-  while (running()) {
-    const worst = leastCertain(tracks);
-    if (!worst || lost(worst.track)) break;
-    const again = await point(worst.track, worst.sample.shape);
-    if (!again) break;
-    worst.sample.seconds.push(...again.seconds);
-    await options.save?.(calibration);
-  }
-  for (const track of tracks) {
-    const own = samplesOf(track);
-    for (const index of own.length > 0 ? (options.outliers?.(track.kernel, track.variant, own) ?? []) : []) {
-      const old = own[index];
-      if (!old || options.signal?.aborted || lost(track)) continue;
-      const again = await point(track, old.shape);
-      if (again) track.entry.samples[track.entry.samples.indexOf(old)] = again;
+    stopped: () => options.signal?.aborted ?? false,
+    measure: (track, shape, known) => measureVisit(device, { kernel: track.kernel, variant: track.variant, shape }, rules, known, tuningOptions(track.entry.tuning)),
+    probe: runProbe,
+    pause: (seconds) => sleep(1000 * seconds),
+    chooseTrack: leastServed,
+    chooseCandidate: (track) => choose(track, options),
+    visited: async (track, gap) => {
+      const corrected = drift.describe();
+      if (corrected) calibration.probe = corrected;
+      options.onProgress?.({
+        kernel: track.kernel, variant: track.variant, samples: samplesOf(track).length, left: track.candidates.length,
+        elapsedSeconds: now() - started, budgetSeconds: options.budgetSeconds, secondsLeft: secondsLeft(now() - started, options.budgetSeconds, tracks), gap,
+      });
       await options.save?.(calibration);
-    }
+    },
+    outliers: (track, samples) => options.outliers?.(track.kernel, track.variant, samples) ?? [],
+  });
+  try {
+    for (let i = 0; i < FIRST_PROBES; i++) await runProbe();
+    await visits.run();
+  } finally {
+    probe.free();
   }
   return calibration;
 }
 
-const samplesOf = (track: Track): Sample[] => track.entry.samples.filter((s) => s.variant === track.variant);
-const lost = (track: Track): boolean => track.entry.gaps.at(-1)?.reason.startsWith('lost:') ?? false;
-
-/** The sample whose median is least certain: spread of its repetitions over the root of their number. */
-function leastCertain(tracks: readonly Track[]): { track: Track; sample: Sample } | undefined {
-  let worst: { track: Track; sample: Sample } | undefined;
-  let worstDoubt = 0;
-  for (const track of tracks) {
-    for (const sample of samplesOf(track)) {
-      const sorted = [...sample.seconds].sort((x, y) => x - y);
-      const at = (share: number): number => sorted[Math.floor(share * (sorted.length - 1))] as number;
-      const doubt = (at(0.75) - at(0.25)) / at(0.5) / Math.sqrt(sorted.length);
-      if (doubt > worstDoubt) [worst, worstDoubt] = [{ track, sample }, doubt];
-    }
-  }
-  return worst;
+/**
+ * Seconds until the calibration ends: what is left of the budget, or less where few candidates are left and nothing else is
+ * to be done. The budget's end is certain, as time that is left goes to the least certain points.
+ */
+export function secondsLeft(elapsed: number, budget: number, tracks: readonly Pick<Track, 'candidates' | 'entry'>[]): number {
+  const nothing = tracks.every((t) => t.candidates.length === 0 && t.entry.samples.length === 0);
+  return nothing ? 0 : Math.max(0, budget - elapsed);
 }
 
 /** The track that has had the least of its share, among those with candidates. */
@@ -206,7 +178,10 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const sourceHash = kernelHash(kernel);
     const old = resumed.find((k) => k.kernel === kernel && k.sourceHash === sourceHash);
     // Gaps are tried again: the driver or the limits may have changed.
-    const entry: KernelCalibration = { kernel, sourceHash, samples: [...(old?.samples ?? [])], gaps: [], predictors: { ...old?.predictors } };
+    const tuning = options.tuning?.[kernel] ?? old?.tuning;
+    // Times of another tuning are another kernel's.
+    const samples = (old?.samples ?? []).filter(() => isDeepStrictEqual(tuning, old?.tuning));
+    const entry: KernelCalibration = { kernel, sourceHash, samples: [...samples], gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
     for (const sample of entry.samples) seen.add(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`);
     entries.set(kernel, entry);
     calibration.kernels.push(entry);
@@ -217,7 +192,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
     if (!entry || seen.has(key)) return;
     seen.add(key);
-    const reason = obstacle(device, call) ?? tooLong(call, calibration.ceilings, longest);
+    const reason = obstacle(device, call, tuningOptions(entry.tuning)) ?? tooLong(call, calibration.ceilings, longest);
     if (reason !== null) {
       // Only what a schedule asks for is missed; default shapes that do not fit are no gap.
       if (preferred) missed.add(entry, call, reason);

@@ -15,6 +15,12 @@ const ROPE_BASE = 1e6;
 /** Splits that fill the target of the schedule, and none. */
 const splitsOf = (context: number, rows: number, target: number): number[] => [...new Set([1, splitCount(context, rows, target)])];
 
+/** The block plan's share of a block-absorbed call's shape (schedule/block-absorbed.ts). */
+export function blockDims(ropeBase: number, headDim: number): Shape {
+  const { blockTokens, exactPairs, functions, macsPerRank } = blockPlan(ropeBase, headDim);
+  return { blockTokens, setupPerRank: 2 * headDim + functions * (headDim / 2 - exactPairs), macsPerRank };
+}
+
 function attention(target: number): KernelCall[] {
   const calls: KernelCall[] = [];
   for (const context of CONTEXTS) {
@@ -22,12 +28,13 @@ function attention(target: number): KernelCall[] {
       for (const { kvHeads, group, headDim } of HEADS) {
         for (const splits of splitsOf(context, sequences * kvHeads, target)) {
           const common = { sequences, kvHeads, group, context, splits };
-          calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0 } });
+          calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0, groupSize: 0 } });
           for (const [rankK, rankV] of RANKS) {
-            if (group === 1) calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: rankK, valueWidth: rankV, branchWidth: 64, branchHeads: 1 } });
-            const latent = { ...common, latentHeads: kvHeads, rankK, rankV, headDim };
+            if (group === 1) calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: rankK, valueWidth: rankV, branchWidth: 64, branchHeads: 1, groupSize: 0 } });
+            const latent = { ...common, latentHeads: kvHeads, rankK, rankV, headDim, groupSize: 0 };
             calls.push({ kernel: 'attend_rebuild', variant: 'f16', shape: latent });
-            calls.push({ kernel: 'attend_block_absorbed', variant: 'f16', shape: { ...latent, macsPerRank: blockPlan(ROPE_BASE, headDim).macsPerRank } });
+            calls.push({ kernel: 'attend_block_absorbed', variant: 'f16', shape: { ...latent, ...blockDims(ROPE_BASE, headDim) } });
+            calls.push({ kernel: 'block_vectors', variant: 'f16', shape: { heads: sequences * kvHeads * group, kvHeads, rankK, headDim } });
           }
         }
       }
@@ -40,10 +47,10 @@ function rebuilding(): KernelCall[] {
   return CONTEXTS.flatMap((context) =>
     RANKS.flatMap(([rankK, rankV]) =>
       SEQUENCES.flatMap((sequences) => {
-        const common = { sequences, kvHeads: 16, latentHeads: 16, context, headDim: 128 };
+        const common = { sequences, kvHeads: 16, latentHeads: 16, context, headDim: 128, groupSize: 0 };
         const calls: KernelCall[] = [
-          { kernel: 'rebuild', variant: 'rope', shape: { ...common, rank: rankK } },
-          { kernel: 'rebuild', variant: 'plain', shape: { ...common, rank: rankV } },
+          { kernel: 'rebuild', variant: 'f16+rope', shape: { ...common, rank: rankK } },
+          { kernel: 'rebuild', variant: 'f16+plain', shape: { ...common, rank: rankV } },
         ];
         return calls;
       }),
@@ -69,8 +76,11 @@ function small(): KernelCall[] {
     ...over('swiglu', 'f32', by((r) => [{ rows: r, width: 5632 }, { rows: r, width: 10752 }])),
     ...over('embed', 'f16', by((r) => [{ rows: r, width: 2048 }])),
     ...over('sample', 'greedy', by((r) => [{ rows: r, vocab: 49152 }, { rows: r, vocab: 16384 }])),
-    ...over('append', 'f16', by((r) => [{ rows: r, width: 4096 }, { rows: r, width: 768 }])),
-    ...over('attend_merge', 'f32', rows.flatMap((r) => [2, 5, 17, 65, 257].flatMap((splits) => [{ rows: 16 * r, splits, width: 128 }, { rows: 16 * r, splits, width: 160 }, { rows: 16 * r, splits, width: 30 }]))),
+    ...over('append', 'f16', by((r) => [{ rows: r, heads: 16, width: 128, groupSize: 0 }, { rows: r, heads: 16, width: 96, groupSize: 0 }])),
+    ...over('attend_merge', 'current', rows.flatMap((r) => [2, 17].map((splits) => ({ rows: 16 * r, splits, width: 128, keyWidth: 128 })))),
+    ...over('attend_current', 'f32', by((r) => [{ rows: 16 * r, keyWidth: 128, valueWidth: 128 }])),
+    ...over('attend_current', 'absorbed', by((r) => [{ rows: 16 * r, keyWidth: 192, valueWidth: 128 }])),
+    ...over('attend_merge', 'f32', rows.flatMap((r) => [2, 5, 17, 65, 257].flatMap((splits) => [{ rows: 16 * r, splits, width: 128, keyWidth: 0 }, { rows: 16 * r, splits, width: 160, keyWidth: 0 }, { rows: 16 * r, splits, width: 30, keyWidth: 0 }]))),
   ];
 }
 

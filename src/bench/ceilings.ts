@@ -2,17 +2,26 @@
 import type { Buffer, Device } from '../gpu/device.js';
 import { read, u32, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
+import { GpuError } from '../gpu/errors.js';
+import { MATRIX_FEATURE } from '../gpu/device.js';
 import { fill } from './inputs.js';
 import { median } from './timing.js';
 
 const MIB = 2 ** 20;
 /** Larger than any last-level cache, small enough for the memory of a shared machine. */
 const STREAM_BYTES = { software: 128 * MIB, hardware: 1024 * MIB };
-const REPEATS = 7;
+const REPEATS = 5;
 const WORKGROUP = 256;
+const GROUPS = 4096;
 /** 8 chains of vec4 multiply-adds. */
 const FLOPS_PER_ROUND = 64;
 const DISPATCHES = 256;
+/** Transfers: small enough to cost only what every transfer costs, and large enough for the rate. */
+const TRANSFER_BYTES = { small: 16, large: 32 * MIB };
+/** What kernels/ceiling_matrix.wgsl multiplies, four of them a round and subgroup, and its workgroup. */
+const MATRIX = { side: 16, chains: 4, workgroup: 128 };
+/** Rounds of the arithmetic ceilings' loops. */
+const ROUNDS = { f32: { software: 16, hardware: 16384 }, f16: { software: 8, hardware: 16384 }, matrix: { software: 8, hardware: 4096 } };
 
 type Overheads = Calibration['overheads'];
 type Ceilings = Calibration['ceilings'];
@@ -41,36 +50,155 @@ export async function measureOverheads(device: Device): Promise<Overheads> {
   const buffers = new Map([['target', target]]);
   const [one, many] = [await medianRun(device, plan, buffers, 1, REPEATS), await medianRun(device, plan, buffers, DISPATCHES, REPEATS)];
   device.free(target);
+  const transfers = await measureTransfers(device);
   // Noise can make one dispatch as slow as many on a busy machine; the cost is never nothing.
-  return { submitSeconds: median(submits), dispatchSeconds: Math.max(1e-9, (many - one) / (DISPATCHES - 1)) };
+  return { submitSeconds: median(submits), dispatchSeconds: Math.max(1e-9, (many - one) / (DISPATCHES - 1)), ...transfers };
 }
 
-export async function measureCeilings(device: Device, submitSeconds: number): Promise<Ceilings> {
-  const bytes = Math.min(STREAM_BYTES[device.description.software ? 'software' : 'hardware'], Math.floor(device.limits.maxStorageBufferBindingSize / 16) * 16);
-  const source = await device.buffer('stream', bytes);
-  const other = await device.buffer('stream copy', bytes);
-  const rate = (work: number, seconds: number): number => work / Math.max(1e-9, seconds - (device.description.software ? submitSeconds : 0));
+/** Upload and read-back, each as a fixed cost and a rate, by the wall clock of the host; sizes and directions take turns. */
+async function measureTransfers(device: Device): Promise<Required<Pick<Overheads, 'upload' | 'readback'>>> {
+  const buffer = await device.buffer('transfer', TRANSFER_BYTES.large);
+  const data = { small: new Uint32Array(TRANSFER_BYTES.small / 4).fill(1), large: new Uint32Array(TRANSFER_BYTES.large / 4).fill(1) };
+  const times = { upload: { small: [] as number[], large: [] as number[] }, readback: { small: [] as number[], large: [] as number[] } };
+  const timed = async (list: number[], act: () => Promise<unknown>): Promise<void> => {
+    // What the transfer before left behind is not this one's cost.
+    await device.submitEmpty();
+    const started = process.hrtime.bigint();
+    await act();
+    list.push(Number(process.hrtime.bigint() - started) * 1e-9);
+  };
   try {
+    for (let i = 0; i <= REPEATS; i++) {
+      for (const size of ['small', 'large'] as const) {
+        // An upload is done when the queue is: the empty submission waits for it.
+        await timed(times.upload[size], async () => {
+          await device.write(buffer, data[size]);
+          await device.submitEmpty();
+        });
+        await timed(times.readback[size], () => device.read(buffer, TRANSFER_BYTES[size]));
+      }
+    }
+  } finally {
+    device.free(buffer);
+  }
+  return { upload: transferOf(times.upload), readback: transferOf(times.readback) };
+}
+
+/** Fixed cost and rate from times of the small and the large transfer; the first of each warmed up and does not count. */
+export function transferOf(times: { readonly small: readonly number[]; readonly large: readonly number[] }): { seconds: number; bytesPerSecond: number } {
+  const [small, large] = [median(times.small.slice(1)), median(times.large.slice(1))];
+  return { seconds: Math.max(1e-9, small), bytesPerSecond: (TRANSFER_BYTES.large - TRANSFER_BYTES.small) / Math.max(1e-9, large - small) };
+}
+
+/** Yardsticks bound to their buffers, so that they can be run again beside other measurements. */
+export interface Yardsticks {
+  /** Each kind that the device can run: its steps, and the work of one run in bytes or operations. */
+  readonly kinds: ReadonlyMap<CeilingKind, { readonly run: () => Promise<number>; readonly work: number }>;
+  /** Why a kind is not there. */
+  readonly reasons: Readonly<Record<string, string>>;
+  free(): void;
+}
+
+export type CeilingKind = 'copy' | 'read' | 'f32' | 'f16' | 'matrix';
+
+/**
+ * Makes the streams and kernels of all ceilings. A run returns seconds: of the GPU's clock on a GPU, of the host's on a
+ * software adapter, whose timestamps leave out part of the work.
+ * @param scale share of the usual work of a run: less for yardsticks that are run many times
+ */
+export async function openYardsticks(device: Device, submitSeconds: number, scale = 1): Promise<Yardsticks> {
+  const { software } = device.description;
+  const size = software ? 'software' : 'hardware';
+  const bytes = Math.min(Math.ceil((scale * STREAM_BYTES[size]) / MIB) * MIB, Math.floor(device.limits.maxStorageBufferBindingSize / 16) * 16);
+  const owned: Buffer[] = [];
+  const free = (): void => device.free(...owned);
+  const kinds = new Map<CeilingKind, { run: () => Promise<number>; work: number }>();
+  const reasons: Record<string, string> = {};
+  try {
+    const [source, other] = [await device.buffer('stream', bytes), await device.buffer('stream copy', Math.max(bytes, GROUPS * WORKGROUP * 4))];
+    owned.push(source, other);
     // Pages that were never written share one page of zeros, which fits any cache.
     await fill(device, source, 1);
     await fill(device, other, 2);
-    const copies: number[] = [];
-    for (let i = 0; i <= REPEATS; i++) copies.push(await device.copy(source, other, bytes));
-    const groups = 4096;
-    const readPlan = single({ source: 'ceiling_read', uniforms: [u32(bytes / 16)], buffers: [...read('source'), ...write('sums')], workgroups: [groups, 1, 1] });
-    const reading = await medianRun(device, readPlan, new Map([['source', source], ['sums', other]]), 1, REPEATS);
-    const rounds = device.description.software ? 256 : 16384;
-    const fmaPlan = single({ source: 'ceiling_fma', uniforms: [u32(rounds)], buffers: write('sums'), workgroups: [groups, 1, 1] });
-    const fma = await medianRun(device, fmaPlan, new Map([['sums', other]]), 1, 3);
-    return {
-      // Read and written: a copy moves each byte twice.
-      copyBytesPerSecond: (2 * bytes) / Math.max(1e-9, median(copies.slice(1)) - submitSeconds),
-      readBytesPerSecond: rate(bytes, reading),
-      f32FlopsPerSecond: rate(groups * WORKGROUP * rounds * FLOPS_PER_ROUND, fma),
-      f16FlopsPerSecond: null,
-      matrixFlopsPerSecond: null,
+    // Read and written: a copy moves each byte twice.
+    kinds.set('copy', { work: 2 * bytes, run: async () => Math.max(1e-9, (await device.copy(source, other, bytes)) - submitSeconds) });
+    const roundsOf = (kind: keyof typeof ROUNDS): number => Math.max(8, Math.round(scale * ROUNDS[kind][size]));
+    const flops = (kind: keyof typeof ROUNDS): number => GROUPS * WORKGROUP * roundsOf(kind) * FLOPS_PER_ROUND;
+    const add = async (kind: CeilingKind, work: number, step: Omit<Step, 'element' | 'constants'>): Promise<void> => {
+      const bound = await device.bind({ element: 'f32', constants: {}, ...step }, new Map([['source', source], ['sums', other]]));
+      owned.push(bound.uniforms);
+      kinds.set(kind, { work, run: async () => {
+        const time = await device.run([bound]);
+        return Math.max(1e-9, software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds);
+      } });
     };
-  } finally {
-    device.free(source, other);
+    await add('read', bytes, { source: 'ceiling_read', uniforms: [u32(bytes / 16)], buffers: [...read('source'), ...write('sums')], workgroups: [GROUPS, 1, 1] });
+    await add('f32', flops('f32'), { source: 'ceiling_fma', uniforms: [u32(roundsOf('f32'))], buffers: write('sums'), workgroups: [GROUPS, 1, 1] });
+    const optional = async (kind: CeilingKind, obstacle: string | null, make: () => Promise<void>): Promise<void> => {
+      if (obstacle !== null) {
+        reasons[kind] = obstacle;
+        return;
+      }
+      try {
+        await make();
+      } catch (error) {
+        // What a driver announces and then refuses is a reason, too; a lost device is none.
+        if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
+        reasons[kind] = oneLine(error.message);
+      }
+    };
+    await optional('f16', device.has('shader-f16') ? null : 'the adapter has no shader-f16', () => add('f16', flops('f16'), { source: 'ceiling_fma_f16', uniforms: [u32(roundsOf('f16'))], buffers: write('sums'), workgroups: [GROUPS, 1, 1] }));
+    const matrixFlops = MATRIX.chains * 2 * MATRIX.side ** 3;
+    const subgroups = MATRIX.workgroup / (device.units.subgroupSizes[0] || 1);
+    const groups = Math.min(GROUPS, Math.floor(other.bytes / (subgroups * MATRIX.chains * MATRIX.side ** 2 * 4)));
+    await optional('matrix', matrixObstacle(device), () => add('matrix', groups * subgroups * roundsOf('matrix') * matrixFlops, { source: 'ceiling_matrix', uniforms: [u32(roundsOf('matrix'))], buffers: write('sums'), workgroups: [groups, 1, 1] }));
+    return { kinds, reasons, free };
+  } catch (error) {
+    free();
+    throw error;
   }
+}
+
+/** Why kernels/ceiling_matrix.wgsl cannot run on a device, or null. */
+export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | null {
+  const { matrixConfigs, subgroupSizes: [least, most] } = device.units;
+  if (!device.has(MATRIX_FEATURE)) return `the adapter has no ${MATRIX_FEATURE}`;
+  if (!device.has('shader-f16') || !device.has('subgroups')) return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
+  if (!matrixConfigs.some((c) => c.componentType === 'f16' && c.resultComponentType === 'f32' && c.M === MATRIX.side && c.N === MATRIX.side && c.K === MATRIX.side)) {
+    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${matrixConfigs.length === 1 ? 'is' : 'are'} ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`.slice(0, 400);
+  }
+  if (least !== most || MATRIX.workgroup % most !== 0) return `subgroups have ${least} to ${most} threads; the kernel wants one size of which ${MATRIX.workgroup} is a multiple`;
+  return null;
+}
+
+const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]+/g, ' ').slice(0, 300);
+
+export async function measureCeilings(device: Device, submitSeconds: number): Promise<Ceilings> {
+  const yardsticks = await openYardsticks(device, submitSeconds);
+  try {
+    const times = new Map<CeilingKind, number[]>();
+    // In turn, so that a phase of noise does not fall on one of them alone; the first round warms up.
+    for (let i = 0; i <= REPEATS; i++) {
+      for (const [kind, { run }] of yardsticks.kinds) {
+        const seconds = await run();
+        if (i > 0) times.set(kind, [...(times.get(kind) ?? []), seconds]);
+      }
+    }
+    return ceilingsOf(yardsticks, (kind) => median(times.get(kind) as number[]));
+  } finally {
+    yardsticks.free();
+  }
+}
+
+const NAMES = { copy: 'copyBytesPerSecond', read: 'readBytesPerSecond', f32: 'f32FlopsPerSecond', f16: 'f16FlopsPerSecond', matrix: 'matrixFlopsPerSecond' } as const satisfies Record<CeilingKind, keyof Ceilings>;
+
+/** Rates from seconds a run. */
+export function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: (kind: CeilingKind) => number): Ceilings {
+  const rate = (kind: CeilingKind): number => (kinds.get(kind) as { work: number }).work / seconds(kind);
+  const optional = (kind: CeilingKind): number | null => (kinds.has(kind) ? rate(kind) : null);
+  const named = Object.fromEntries(Object.entries(reasons).map(([kind, reason]) => [NAMES[kind as CeilingKind], reason]));
+  return {
+    copyBytesPerSecond: rate('copy'), readBytesPerSecond: rate('read'), f32FlopsPerSecond: rate('f32'), f16FlopsPerSecond: optional('f16'), matrixFlopsPerSecond: optional('matrix'),
+    ...(Object.keys(named).length > 0 ? { reasons: named } : {}),
+  };
 }

@@ -32,6 +32,13 @@ export const singleAt = (seed: number, index: number): number => (wordAt(seed, i
 /** Scalar `index` of a positive f32 buffer: in [2^-24, 1]. */
 export const positiveAt = (seed: number, index: number): number => ((wordAt(seed, index) >>> 8) + 1) * 2 ** -24;
 
+const single = new Float32Array(1);
+const singleWord = new Uint32Array(single.buffer);
+function singleBits(value: number): number {
+  single[0] = value;
+  return singleWord[0] as number;
+}
+
 /** Word `index` of a u32 buffer below `modulus`. */
 export const integerAt = (seed: number, index: number, modulus: number): number => wordAt(seed, index) % modulus;
 
@@ -89,6 +96,8 @@ export interface Operands {
   readonly buffers: ReadonlyMap<string, Buffer>;
   /** Scalar `index` of a buffer as it was filled. */
   scalar(name: string): Scalars;
+  /** Word `index` of a buffer as it was filled: of caches, whose codes are no numbers. */
+  words(name: string): Scalars;
 }
 
 /**
@@ -118,5 +127,11 @@ export async function makeOperands(device: Device, plan: OperationPlan, seed: nu
     if (b.content === 'f32') return (i) => singleAt(from, i);
     return sequential ? (i) => i % (b.below ?? 1) : (i) => integerAt(from, i, b.below ?? 1);
   };
-  return { buffers, scalar };
+  const words = (name: string): Scalars => {
+    const b = bufferOf(plan, name);
+    if (b.content === 'f16') return (i) => ((wordAt(seedOf(name), i) & 0x87ff87ff) + 0x34003400) >>> 0;
+    const value = scalar(name);
+    return b.content === 'f32' ? (i) => singleBits(value(i)) : value;
+  };
+  return { buffers, scalar, words };
 }

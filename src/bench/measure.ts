@@ -4,7 +4,9 @@ import { workOf, type KernelCall } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
-import { timeCalls, type Clock } from './timing.js';
+import { timeProbed, timeCalls, type Clock, type ProbeRule } from './timing.js';
+import type { Visit } from './visits.js';
+import type { Tuning } from '../gpu/operations/tuning.js';
 
 const MIB = 2 ** 20;
 /** In a decode step a layer's operands come from memory, not from a cache: copies of them fill this much before one is used again. */
@@ -16,6 +18,9 @@ const MOST_COPIES = 64;
 const TOLERANCE = 2e-5;
 /** Results that are stored as halves are rounded by up to 2^-11 of their size. */
 const HALF_TOLERANCE = 5e-4;
+
+/** A submission's length. */
+export const BATCH_SECONDS = { software: 0.02, hardware: 0.005 };
 
 export interface MeasureRules {
   clock: Clock;
@@ -43,16 +48,64 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   return null;
 }
 
+/** Options of a call whose kernel is tuned. */
+export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { tuning?: Tuning } => (tuning ? { tuning } : {});
+
 /**
+ * Checks and times a call.
  * @throws GpuError when the call cannot run or gives wrong results
  */
 export async function measureCall(device: Device, call: KernelCall, rules: MeasureRules, options: OperationOptions = {}): Promise<Sample> {
+  const prepared = await prepareCall(device, call, rules.seed, options);
+  try {
+    const seconds = await timeCalls(device, prepared.copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds: BATCH_SECONDS[kind(device)], minSamples: 5, maxSamples: 15, seconds: rules.secondsPerPoint });
+    return sampleOf(call, prepared, seconds);
+  } finally {
+    prepared.free();
+  }
+}
+
+export interface VisitRules extends Omit<MeasureRules, 'secondsPerPoint'> {
+  /** Time to spend on raw samples of one visit, beyond the first three. */
+  secondsPerVisit: number;
+  probe: ProbeRule;
+}
+
+/**
+ * One visit of a calibration's point: timed with the probe run in between. A point that is known was checked at its first visit.
+ * @throws GpuError when the call cannot run or gives wrong results
+ */
+export async function measureVisit(device: Device, call: KernelCall, rules: VisitRules, known: Sample | null, options: OperationOptions = {}): Promise<Visit> {
+  const prepared = await prepareCall(device, call, rules.seed, options, known?.relativeError);
+  try {
+    const times = await timeProbed(device, prepared.copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds: BATCH_SECONDS[kind(device)], minSamples: 3, maxSamples: 9, seconds: rules.secondsPerVisit }, rules.probe);
+    return { sample: sampleOf(call, prepared, times.seconds), probes: times.probes };
+  } finally {
+    prepared.free();
+  }
+}
+
+/** A call on the device: checked, and bound to several sets of operands. */
+export interface PreparedCall {
+  readonly plan: OperationPlan;
+  readonly copies: readonly (readonly BoundStep[])[];
+  readonly relativeError: number;
+  free(): void;
+}
+
+/**
+ * Makes operands and copies of them, and checks the results once.
+ * @param knownError relative error from an earlier check, which is then not made again
+ * @throws GpuError when the call cannot run or gives wrong results
+ */
+export async function prepareCall(device: Device, call: KernelCall, seed: number, options: OperationOptions = {}, knownError?: number): Promise<PreparedCall> {
   const reason = obstacle(device, call, options);
   if (reason !== null) throw new GpuError('unsupported', reason);
   const plan = planOperation(call, options);
   const owned: Buffer[] = [];
+  const free = (): void => device.free(...owned);
   try {
-    const operands = await makeOperands(device, plan, rules.seed, true);
+    const operands = await makeOperands(device, plan, seed, true);
     owned.push(...operands.buffers.values());
     const bind = async (buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep[]> => {
       const steps = await device.bindAll(plan, buffers);
@@ -61,7 +114,7 @@ export async function measureCall(device: Device, call: KernelCall, rules: Measu
     };
     const first = await bind(operands.buffers);
     await device.run(first);
-    const error = await relativeError(device, call, plan, operands, options, rules.seed);
+    const error = knownError ?? (await relativeError(device, call, plan, operands, options, seed));
     const tolerance = toleranceOf(plan);
     if (!(error <= tolerance)) throw new GpuError('internal', `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`);
     const copies = [first];
@@ -76,13 +129,16 @@ export async function measureCall(device: Device, call: KernelCall, rules: Measu
       }
       copies.push(await bind(buffers));
     }
-    const batchSeconds = device.description.software ? 0.02 : 0.005;
-    const seconds = await timeCalls(device, copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds, minSamples: 5, maxSamples: 15, seconds: rules.secondsPerPoint });
-    const { readBytes, writeBytes, flops } = workOf(call);
-    return { variant: call.variant, shape: { ...call.shape }, tuning: { ...plan.tuning }, readBytes, writeBytes, flops, seconds, relativeError: error };
-  } finally {
-    device.free(...owned);
+    return { plan, copies, relativeError: error, free };
+  } catch (error) {
+    free();
+    throw error;
   }
+}
+
+function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall, seconds: number[]): Sample {
+  const { readBytes, writeBytes, flops } = workOf(call);
+  return { variant: call.variant, shape: { ...call.shape }, tuning: { ...plan.tuning }, readBytes, writeBytes, flops, seconds, relativeError: error };
 }
 
 /** Largest relative error against float64 that an operation's results may have. */

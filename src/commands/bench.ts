@@ -1,10 +1,12 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
-import { bench, benchMarkdown, benchTable, resolveAgainst, type BenchOptions, type BenchReport } from '../bench/regression/index.js';
+import { bench, benchMarkdown, benchTable, CASE_GROUPS, resolveAgainst, type BenchOptions, type BenchReport, type CaseGroup } from '../bench/regression/index.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { tuningOf } from '../bench/tune.js';
 import { IMPLEMENTED, openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { parseNumber, parseSeconds } from '../units.js';
+import { formatDuration } from './progress.js';
 import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
@@ -15,8 +17,10 @@ export const benchCommand: Command = {
     against: { type: 'string', help: 'compare with a git revision, a folder of kernels or an earlier calibration' },
     threshold: { type: 'string', help: 'slowdown that counts: 5%, 0.05 [5%]' },
     kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
+    shapes: { type: 'string', multiple: true, help: `only these groups of shapes: ${CASE_GROUPS.join(', ')} [all]` },
     all: { type: 'boolean', help: 'measure kernels whose source is identical, too' },
-    roofline: { type: 'boolean', help: 'times and shares of the ceilings, which is what bench prints without --against' },
+    roofline: { type: 'boolean', help: 'share of the ceilings that each kernel reaches, which is what bench prints without --against' },
+    calibration: { type: 'string', help: 'take the tuning of this calibration' },
     budget: { type: 'string', help: 'time to spend at most: 30s, 2m [2m]' },
     seed: { type: 'string', help: 'seed of operands, order and intervals [1]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
@@ -39,13 +43,15 @@ async function run(args: Args): Promise<ExitCode> {
   const seed = parseNumber(textFlag(args, 'seed') ?? '1', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
   const threshold = readThreshold(textFlag(args, 'threshold') ?? '5%');
   const kernels = readKernels(args);
+  const shapes = readShapes(args);
+  const tuning = await readTuning(args);
   const against = await readAgainst(args);
   const quiet = args.flags['quiet'] === true;
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
   try {
     const progress = !quiet && process.stderr.isTTY === true;
-    const options: BenchOptions = { against, kernels, budgetSeconds, threshold, seed, all: args.flags['all'] === true, ...(progress ? { onProgress: showProgress } : {}) };
+    const options: BenchOptions = { against, kernels, budgetSeconds, threshold, seed, all: args.flags['all'] === true, ...(shapes ? { shapes } : {}), ...(tuning ? { tuning } : {}), ...(progress ? { onProgress: showProgress, onRound: showRound } : {}) };
     const report = await bench(device, options);
     if (progress) process.stderr.write('\r\u001b[K');
     await print(render(report, format), { file: textFlag(args, 'output'), quiet });
@@ -67,6 +73,28 @@ function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
 }
 
 const showProgress = (call: KernelCall, done: number, total: number): void => void process.stderr.write(`\r[${done + 1}/${total}] ${call.kernel} ${call.variant}\u001b[K`);
+
+/** Percent of the time and what is left of it. */
+const showRound = (rounds: number, elapsed: number, total: number): void =>
+  void process.stderr.write(`\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`);
+
+function readShapes(args: Args): CaseGroup[] | null {
+  const given = args.flags['shapes'];
+  if (!Array.isArray(given)) return null;
+  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
+    const group = CASE_GROUPS.find((g) => g === name.trim());
+    if (group === undefined) throw new UserError(`--shapes must be of ${CASE_GROUPS.join(', ')}, not ${show(name)}`, 'correct the name');
+    return group;
+  });
+}
+
+/** Tuning by kernel out of a calibration, or null. */
+async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
+  const file = textFlag(args, 'calibration');
+  if (file === null) return null;
+  if (textFlag(args, 'against') !== null) throw new UserError('--calibration and --against are two questions', 'ask one of them');
+  return tuningOf((await loadCalibration(file)).calibration);
+}
 
 async function readAgainst(args: Args): Promise<BenchOptions['against']> {
   const name = textFlag(args, 'against');

@@ -3,20 +3,25 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { anchorCalls } from '../bench/anchors.js';
-import { calibrate, saveTo, type CalibrationProgress } from '../bench/index.js';
+import { calibrate, measureOverheads, saveTo, type CalibrationProgress } from '../bench/index.js';
+import { representativeCalls } from '../bench/regression/index.js';
+import { tune, type Trial } from '../bench/tune.js';
+import type { Tuning } from '../gpu/operations/tuning.js';
 import { activeSelector, fitPredictor, outliers } from '../cost/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
-import { openDevice, type Device } from '../gpu/index.js';
+import { IMPLEMENTED, openDevice, type Device } from '../gpu/index.js';
 import { displayPath } from '../files.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
+import { DRIFT_CORRECTED } from '../schema/drift.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
+import { progressLine } from './progress.js';
 
 export const calibrateCommand: Command = {
   options: {
@@ -25,6 +30,7 @@ export const calibrateCommand: Command = {
     kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: 'Dawn backend: vulkan, metal, d3d12 [the platform\'s own]' },
+    tune: { type: 'boolean', help: 'first search faster workgroup sizes and the like, in a third of the time' },
     resume: { type: 'boolean', help: 'keep the points that the output file has already' },
     seed: { type: 'string', help: 'seed of the random operands [from the clock]' },
     output: { type: 'string', short: 'o', help: 'calibration file [calibrations/<device>.json]', group: 'Output' },
@@ -32,6 +38,7 @@ export const calibrateCommand: Command = {
   examples: [
     ['calibrate', 'measure for five minutes'],
     ['calibrate --budget 30m --resume', 'go on with what was measured before'],
+    ['calibrate --tune --budget 15m', 'tune the kernels to this device, then measure them so'],
   ],
   run,
 };
@@ -56,7 +63,9 @@ async function run(args: Args): Promise<ExitCode> {
     }
     await mkdir(dirname(file), { recursive: true });
     if (!quiet) process.stderr.write(`measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`);
-    const calibration = await measure(device, { budgetSeconds, seed, kernels, earlier, file, quiet, calls: anchorCalls(geometry, { contexts: CONTEXTS, batches: BATCHES, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize }) });
+    const tuning = args.flags['tune'] === true ? await tuneKernels(device, TUNE_SHARE * budgetSeconds, seed, kernels, quiet) : null;
+    const measuring = tuning ? (1 - TUNE_SHARE) * budgetSeconds : budgetSeconds;
+    const calibration = await measure(device, { budgetSeconds: measuring, seed, kernels, earlier, file, quiet, tuning, calls: anchorCalls(geometry, { contexts: CONTEXTS, batches: BATCHES, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize }) });
     fit(calibration, quiet);
     await saveTo(file)(calibration);
     await print(summary(calibration, file), { file: null, quiet });
@@ -66,7 +75,33 @@ async function run(args: Args): Promise<ExitCode> {
   }
 }
 
+/** Share of the budget that --tune may take. */
+const TUNE_SHARE = 1 / 3;
+
+/** Values of tunable constants that are faster here, at the shapes that `bench` compares versions at. */
+async function tuneKernels(device: Device, budgetSeconds: number, seed: number, kernels: readonly KernelName[] | null, quiet: boolean): Promise<Partial<Record<KernelName, Tuning>>> {
+  const { submitSeconds } = await measureOverheads(device);
+  const calls = representativeCalls(device.description.software).filter((c) => IMPLEMENTED.includes(c.kernel) && (kernels?.includes(c.kernel) ?? true));
+  const progress = !quiet && process.stderr.isTTY === true;
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.once('SIGINT', stop);
+  try {
+    const onTrial = (t: Trial, elapsed: number): void => {
+      const values = Object.entries(t.tuning).map(([name, value]) => `${name} ${value}`).join(', ');
+      if (t.kept && !quiet) process.stderr.write(`${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`);
+      if (progress) process.stderr.write(progressLine(elapsed, Math.max(0, budgetSeconds - elapsed), `tuning ${t.kernel}: ${values}`));
+    };
+    const tuning = await tune(device, { calls, clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds, budgetSeconds, seed, signal: abort.signal, onTrial });
+    if (progress) process.stderr.write('\r\u001b[K');
+    return tuning;
+  } finally {
+    process.removeListener('SIGINT', stop);
+  }
+}
+
 interface Measuring {
+  tuning: Partial<Record<KernelName, Tuning>> | null;
   budgetSeconds: number;
   seed: number;
   kernels: KernelName[] | null;
@@ -95,6 +130,7 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
       seed: m.seed,
       calls: m.calls,
       ...(m.kernels ? { kernels: m.kernels } : {}),
+      ...(m.tuning ? { tuning: m.tuning } : {}),
       ...(m.earlier ? { resumeFrom: m.earlier } : {}),
       signal: abort.signal,
       save: saveTo(m.file),
@@ -108,12 +144,8 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
   }
 }
 
-function showProgress(p: CalibrationProgress): void {
-  const share = Math.min(1, p.elapsedSeconds / p.budgetSeconds);
-  const bar = '#'.repeat(Math.round(share * 30)).padEnd(30, '.');
-  const left = Math.max(0, Math.round(p.budgetSeconds - p.elapsedSeconds));
-  process.stderr.write(`\r[${bar}] ${left} s left  ${p.kernel} ${p.variant}: ${p.samples} points\u001b[K`);
-}
+const showProgress = (p: CalibrationProgress): void =>
+  void process.stderr.write(progressLine(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${p.samples} points`));
 
 /** Fits a predictor for every kernel and variant that has samples. */
 function fit(calibration: Calibration, quiet: boolean): void {
@@ -160,17 +192,49 @@ const FIT_COLUMNS: readonly Column<FitRow>[] = [
   { title: 'covered', align: 'right', cell: (r) => percent(r.fitted?.looCoverage) },
 ];
 
+function optionalRate(c: Calibration, name: 'f16' | 'matrix'): string {
+  const key = `${name}FlopsPerSecond` as const;
+  const value = c.ceilings[key];
+  return value === null ? `no ${name} ceiling (${c.ceilings.reasons?.[key] ?? 'not measured'})` : `${name} ${formatCount(value)}FLOP/s`;
+}
+
+function transfers(c: Calibration): string {
+  const { upload, readback } = c.overheads;
+  const text = (name: string, t: typeof upload): string => (t ? `, ${name} ${(t.seconds * 1e6).toFixed(0)} µs and ${formatDecimalBytes(t.bytesPerSecond)}/s` : '');
+  return text('upload', upload) + text('read-back', readback);
+}
+
+/** How far the machine drifted, and what was done about it. */
+function driftLines(c: Calibration): string[] {
+  if (!c.probe) return [];
+  const samples = c.kernels.flatMap((k) => k.samples);
+  const drifts = samples.flatMap((s) => s.drift ?? []);
+  const corrected = drifts.filter((d) => Math.abs(d - 1) > DRIFT_CORRECTED).length;
+  const flagged = samples.filter((s) => s.flag !== undefined).length;
+  const range = `${c.probe.lowDrift.toFixed(2)} to ${c.probe.highDrift.toFixed(2)} times its reference over ${c.probe.runs} runs`;
+  return [
+    `The probe took ${range}. ${corrected} of ${drifts.length} times drifted by more than ${100 * DRIFT_CORRECTED} % and are corrected for it when a predictor is fitted; the file keeps them raw.`,
+    ...(flagged > 0 ? [`${flagged} of ${samples.length} points were measured while the machine did not come to rest; they carry a flag.`] : []),
+  ];
+}
+
+const tuningLines = (c: Calibration): string[] =>
+  c.kernels.flatMap((k) => (k.tuning ? [`${k.kernel} is tuned: ${Object.entries(k.tuning).map(([name, value]) => `${name} ${value}`).join(', ')}`] : []));
+
 /** What was measured, and how well each kernel is predicted where it was left out. */
 function summary(c: Calibration, file: string): string {
   const rows = c.kernels.flatMap((k) => [...new Set(k.samples.map((s) => s.variant))].map((variant): FitRow => ({ kernel: k.kernel, variant, points: k.samples.filter((s) => s.variant === variant).length, fitted: k.predictors[variant] })));
   const gaps = c.kernels.reduce((sum, k) => sum + k.gaps.length, 0);
   const errors = rows.map((r) => r.fitted?.looMedianError).filter((e) => e !== undefined).sort((a, b) => a - b);
   return [
-    `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s, f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s;`,
-    `submit ${(c.overheads.submitSeconds * 1e6).toFixed(0)} µs, dispatch ${(c.overheads.dispatchSeconds * 1e6).toFixed(1)} µs; clock ${c.clock.kind}`,
+    `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s,`,
+    `f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s, ${(['f16', 'matrix'] as const).map((name) => optionalRate(c, name)).join(', ')};`,
+    `submit ${(c.overheads.submitSeconds * 1e6).toFixed(0)} µs, dispatch ${(c.overheads.dispatchSeconds * 1e6).toFixed(1)} µs${transfers(c)}; clock ${c.clock.kind}`,
     '',
     ...columns(FIT_COLUMNS, rows),
     '',
+    ...driftLines(c),
+    ...tuningLines(c),
     `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(errors[Math.floor(errors.length / 2)])}.`,
     ...(gaps > 0 ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`] : []),
     `Written to ${displayPath(file)}`,

@@ -27,7 +27,18 @@ const WANTED_LIMITS = [
  */
 const LEAST_SLEEP_SECONDS = 0.002;
 const SLEPT_SHARE = { wall: 0.6, timestamps: 1.15 };
-const WANTED_FEATURES: readonly GPUFeatureName[] = ['timestamp-query', 'shader-f16', 'subgroups'];
+/** Feature of Dawn that the standard's types do not name. */
+export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
+const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
+
+/** A product that the matrix units do: left is rows × depth, right depth × columns. */
+export interface MatrixConfig {
+  readonly componentType: string;
+  readonly resultComponentType: string;
+  readonly M: number;
+  readonly N: number;
+  readonly K: number;
+}
 
 export interface Buffer {
   readonly label: string;
@@ -58,7 +69,10 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
   for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
   const raw = await adapter.requestDevice({ requiredFeatures: features, requiredLimits });
   const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as Record<(typeof WANTED_LIMITS)[number], number>;
-  return new Device(gpu, raw, description, [...adapter.features].sort(), limits);
+  const info = adapter.info as GPUAdapterInfo & { readonly subgroupMatrixConfigs?: readonly MatrixConfig[] };
+  // Copied out: what Dawn hands over is not plain data.
+  const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map(({ componentType, resultComponentType, M, N, K }) => ({ componentType, resultComponentType, M, N, K }));
+  return new Device(gpu, raw, description, [...adapter.features].sort(), limits, { matrixConfigs, subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0] });
 }
 
 export class Device {
@@ -75,6 +89,8 @@ export class Device {
     readonly description: AdapterDescription,
     readonly features: readonly string[],
     readonly limits: Readonly<Record<(typeof WANTED_LIMITS)[number], number>>,
+    /** Shapes of the matrix units, none where there are no such units; least and most threads of a subgroup. */
+    readonly units: { readonly matrixConfigs: readonly MatrixConfig[]; readonly subgroupSizes: readonly [number, number] },
   ) {
     raw.addEventListener('uncapturederror', (event) => {
       event.preventDefault();
@@ -86,7 +102,12 @@ export class Device {
   }
 
   get hasTimestamps(): boolean {
-    return this.raw.features.has('timestamp-query');
+    return this.has('timestamp-query');
+  }
+
+  /** Whether kernels may use a feature: the adapter has it and the device was opened with it. */
+  has(feature: string): boolean {
+    return this.raw.features.has(feature as GPUFeatureName);
   }
 
   /** Throws what Dawn reported since the last call, if anything. */

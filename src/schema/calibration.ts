@@ -3,7 +3,7 @@
  * the planner side (cost, plan) share. All times are in seconds, sizes in bytes, rates per second.
  */
 import { z } from 'zod';
-import { KERNEL_NAMES, KERNELS, type KernelName } from '../schedule/kernels.js';
+import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
 
 export const CALIBRATION_SCHEMA_VERSION = 1;
 
@@ -20,6 +20,8 @@ const memory = z.int().refine((x) => x >= 2 ** 20 && x <= 2 ** 50, 'must be from
 const label = z.string().max(400).regex(/^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$/, 'must not hold control characters');
 const shape = z.record(z.string(), within(0, 2 ** 50));
 
+const transfer = z.object({ seconds, bytesPerSecond: rate });
+
 /** One measured point: a kernel at a shape, with every repetition's time (seconds per call). */
 export const sampleSchema = z.object({
   variant: z.string(),
@@ -31,9 +33,13 @@ export const sampleSchema = z.object({
   flops: finite,
   /** Seconds per call, one entry a repetition, in the order measured. */
   seconds: z.array(seconds).min(1),
+  /** For each repetition the time of the probe kernel beside it, over the session's reference (schema/drift.ts); times stay raw. */
+  drift: z.array(within(1e-3, 1e3)).optional(),
+  /** Why this sample deserves less trust, where it does: the machine did not come to rest while it was measured. */
+  flag: label.optional(),
   /** Relative RMS error against the float64 reference, measured before timing. */
   relativeError: finite,
-});
+}).refine((s) => s.drift === undefined || s.drift.length === s.seconds.length, 'must hold one drift a repetition');
 export type Sample = z.infer<typeof sampleSchema>;
 
 /** A point that was planned and could not be measured. */
@@ -78,6 +84,8 @@ export const kernelCalibrationSchema = z
     gaps: z.array(gapSchema).default([]),
     /** One predictor a variant. */
     predictors: z.record(z.string(), predictorSchema).default({}),
+    /** Values of tunable constants that `calibrate --tune` found better than the planner's own. */
+    tuning: z.record(label, finite).optional(),
   })
   .superRefine((k, context) => {
     const problem = inconsistency(k);
@@ -86,6 +94,8 @@ export const kernelCalibrationSchema = z
 
 /** What does not fit together in a kernel's entry: shapes without their fields, predictors of other sizes. */
 function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Record<string, Predictor> }): string | null {
+  // Fitted to other terms and dimensions: such an entry counts as stale and is never priced from.
+  if (Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)) return null;
   const spec = KERNELS[k.kernel as KernelName];
   const { dims, variants } = spec;
   for (const s of k.samples) {
@@ -128,13 +138,21 @@ export const calibrationSchema = z.object({
     submitSeconds: seconds,
     /** One more dispatch of a kernel that does nothing, inside a pass. */
     dispatchSeconds: seconds,
+    /** Host to device: what an upload costs whatever its size, and the rate beyond. Older files have neither. */
+    upload: transfer.optional(),
+    /** Device to host, likewise. */
+    readback: transfer.optional(),
   }),
+  /** The probe kernel that was run throughout: the time to which drift refers, and how far the machine drifted. */
+  probe: z.object({ referenceSeconds: seconds, runs: z.int().positive(), lowDrift: positive, highDrift: positive }).optional(),
   ceilings: z.object({
     copyBytesPerSecond: rate,
     readBytesPerSecond: rate,
     f32FlopsPerSecond: rate,
     f16FlopsPerSecond: rate.nullable(),
     matrixFlopsPerSecond: rate.nullable(),
+    /** Why a rate above is null, by its name. */
+    reasons: z.record(label, label).optional(),
   }),
   kernels: z.array(kernelCalibrationSchema),
 });

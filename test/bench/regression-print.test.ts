@@ -1,7 +1,6 @@
 /** What a report prints, and which results are a regression. */
 import { describe, expect, test } from 'vitest';
-import { shareRatio } from '../../src/bench/regression/calibration.js';
-import { representativeCalls, shapeText } from '../../src/bench/regression/cases.js';
+import { representativeCalls, rooflineCases, shapeText } from '../../src/bench/regression/cases.js';
 import { benchMarkdown, benchTable, headline } from '../../src/bench/regression/print.js';
 import { isRegression, ratesOf, type BenchReport, type BenchResult } from '../../src/bench/regression/report.js';
 import { readThreshold } from '../../src/commands/bench.js';
@@ -17,7 +16,7 @@ const report = (results: readonly BenchResult[]): BenchReport => ({
   schema: 'lla-sim/bench', schemaVersion: 1, program: { name: 'lla-sim', version: '0' },
   device: { vendor: 'v', architecture: 'a', device: 'd', description: 'A | <b>GPU</b>', driver: 'x', backend: 'vulkan', software: false, features: [], limits: {}, memoryBytes: null },
   host: { os: 'o', arch: 'a', cpu: 'c', cores: 2, memoryBytes: 2 ** 30, node: 'v20' }, clock: 'gpu-timestamp', ceilings,
-  against: { kind: 'git', name: 'HEAD~1 (0123456789)' }, threshold: 0.05, budgetSeconds: 120, elapsedSeconds: 9, seed: 1, results, notes: [], regressed: results.some(isRegression),
+  against: { kind: 'git', name: 'HEAD~1 (0123456789)' }, threshold: 0.05, budgetSeconds: 120, elapsedSeconds: 9, seed: 1, results, paths: [], notes: [], regressed: results.some(isRegression),
 });
 
 test('rates are work over time, and the roofline is the larger share', () => {
@@ -45,6 +44,18 @@ describe('printing', () => {
     for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
   });
 
+  test('shares of the ceilings have their interval, matrix units their column where there are any, paths their ratio', () => {
+    const share = (estimate: number) => ({ estimate, low: estimate - 0.02, high: estimate + 0.02 });
+    const timed: BenchResult = { ...subject, state: 'timed', seconds: [0.01], medianSeconds: 0.01, relativeError: 0, rates, shares: { read: share(0.4), copy: share(0.2), f32: share(0.1), f16: null, matrix: null } };
+    const path = { ranks: '96/160', context: 16384, above: 'block-absorbed', below: 'fused rebuild', ratio: { estimate: 0.5, low: 0.45, high: 0.55 } };
+    const plain = { ...report([timed]), against: null, paths: [path] };
+    expect(benchTable(plain)).toMatch(/swiglu f32 +10 +0\.4 +1 +40 %±2\.0 +20 %±2\.0 +10 %±2\.0/);
+    expect(benchTable(plain)).toContain('96/160 at 16384 tokens, time of block-absorbed : fused rebuild = 0.500 (0.450–0.550)');
+    expect(benchTable(plain)).not.toContain('% matrix');
+    expect(benchMarkdown({ ...plain, ceilings: { ...ceilings, matrixFlopsPerSecond: 1e12 } })).toContain('% matrix');
+    expect(benchMarkdown(plain)).toContain('fused rebuild = 0.500');
+  });
+
   test('Markdown marks the slower kernel, and nothing from outside becomes markup', () => {
     const text = benchMarkdown(full);
     expect(text).toMatch(/^\*\*lla-sim bench: regressed/);
@@ -53,27 +64,12 @@ describe('printing', () => {
   });
 });
 
-describe('against a calibration', () => {
-  const call = { ...subject, shape: { rows: 1000, width: 1000 } };
-  const input = { call, then: [0.01, 0.01, 0.01], now: [0.02, 0.02, 0.02], ceilingsThen: ceilings, seed: 1 };
-
-  test('a machine that is slower as a whole cancels', () => {
-    const half = { ...ceilings, readBytesPerSecond: 5e8 };
-    expect(shareRatio({ ...input, ceilingsNow: [half, half] }).ratio).toEqual({ estimate: 1, low: 1, high: 1 });
-    expect(shareRatio({ ...input, ceilingsNow: [ceilings, ceilings] }).ratio.estimate).toBeCloseTo(2, 12);
-  });
-
-  test('ceilings that moved widen the interval', () => {
-    const { ratio } = shareRatio({ ...input, ceilingsNow: [ceilings, { ...ceilings, readBytesPerSecond: 5e8 }] });
-    expect(ratio.low).toBeCloseTo(1, 12);
-    expect(ratio.high).toBeCloseTo(2, 12);
-  });
-});
-
 test.each([true, false])('every kernel has representative calls that can be planned (software: %s)', (software) => {
-  const calls = representativeCalls(software);
-  for (const call of calls) expect(planOperation(call).steps.length).toBeGreaterThan(0);
-  expect([...new Set(calls.map((c) => c.kernel))].sort()).toEqual([...IMPLEMENTED].sort());
+  for (const all of [representativeCalls(software), rooflineCases(software).calls]) {
+    const calls = all.filter((c) => IMPLEMENTED.includes(c.kernel));
+    for (const call of calls) expect(planOperation(call).steps.length).toBeGreaterThan(0);
+  }
+  expect([...new Set(representativeCalls(software).map((c) => c.kernel))]).toEqual(expect.arrayContaining([...IMPLEMENTED]));
 });
 
 test('a shape leaves out what is usual', () => {

@@ -1,6 +1,6 @@
 /** The statistics of a paired comparison: exact where they can be, and calibrated where they are random. */
 import { describe, expect, test } from 'vitest';
-import { bootstrap, exponential, isSettled, midmean, quantile, randomFrom, verdictOf, type Interval } from '../../src/bench/regression/statistics.js';
+import { bootstrap, correlationFactor, exponential, isSettled, midmean, quantile, randomFrom, type Interval, verdictOf } from '../../src/bench/regression/statistics.js';
 
 const around = (estimate: number, low: number, high: number): Interval => ({ estimate, low, high });
 
@@ -68,4 +68,35 @@ describe('verdict', () => {
 
 test('logarithms come back as ratios', () => {
   expect(exponential(around(0, Math.log(0.5), Math.log(2)))).toEqual(around(1, 0.5, 2));
+});
+
+describe('noise that lasts for several rounds', () => {
+  /** Normal values of which each resembles the one before by `rho`. */
+  const series = (rho: number, count: number, seed: number): number[] => {
+    const random = randomFrom(seed);
+    const normal = (): number => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+    let value = normal();
+    return Array.from({ length: count }, () => (value = rho * value + Math.sqrt(1 - rho ** 2) * normal()));
+  };
+
+  test('widens the interval by √((1 + ρ) / (1 − ρ)), and never narrows it', () => {
+    expect(Math.abs(correlationFactor(series(0.5, 5000, 1)) - Math.sqrt(3))).toBeLessThan(0.15);
+    expect(correlationFactor(series(0, 5000, 2))).toBeLessThan(1.05);
+    expect(correlationFactor(series(-0.5, 5000, 3))).toBe(1);
+    expect(correlationFactor([1, 1, 1, 1, 1, 1, 1, 1])).toBe(1);
+    expect(correlationFactor([1, 2, 3])).toBe(1);
+  });
+
+  test('the truth lies outside far less often than with rounds taken as independent', () => {
+    let [outside, without] = [0, 0];
+    for (let seed = 1; seed <= 300; seed++) {
+      const values = series(0.5, 24, seed);
+      const { estimate, low, high } = bootstrap(values, seed);
+      const factor = correlationFactor(values);
+      if (low > 0 || high < 0) outside++;
+      if (estimate - (estimate - low) / factor > 0 || estimate + (high - estimate) / factor < 0) without++;
+    }
+    expect(without).toBeGreaterThan(0.15 * 300);
+    expect(outside).toBeLessThan(0.75 * without);
+  });
 });

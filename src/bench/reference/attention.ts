@@ -2,15 +2,15 @@
  * Attention of one new token in float64, as the definition has it: scores over all cached tokens, softmax, weighted sum. It
  * reads the stored (rounded) values. The specification of the attend kernels.
  */
-import { capacityOf } from '../../gpu/cache-layout.js';
-import { rotaryFrequencies } from '../../gpu/rotary.js';
-import type { Shape } from '../../schedule/kernels.js';
-import { keyRow, valueRow, type Scalars } from '../inputs.js';
+import { rotaryFrequencies, type Pairing } from '../../gpu/rotary.js';
+import type { Span } from '../../gpu/operations/fold.js';
+import { evenRow, type Shape } from '../../schedule/kernels.js';
+import type { Scalars } from '../inputs.js';
 
 type Dims = Readonly<Record<string, number>>;
 
 /** softmax(scores) · rows. */
-function weightedSum(scores: Float64Array, width: number, row: (token: number, i: number) => number): number[] {
+export function weightedSum(scores: Float64Array, width: number, row: (token: number, i: number) => number): number[] {
   const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
   const weights = scores.map((s) => Math.exp(s - top));
   const total = weights.reduce((a, b) => a + b, 0);
@@ -21,89 +21,129 @@ function weightedSum(scores: Float64Array, width: number, row: (token: number, i
   return out;
 }
 
-/** Output of one query head (counted over all sequences) of `attend`. */
-export function attendRow(shape: Shape, scale: number, input: (name: string) => Scalars, head: number): number[] {
-  const { kvHeads, group, context, keyWidth, valueWidth, branchWidth, branchHeads } = shape as Dims as Record<'kvHeads' | 'group' | 'context' | 'keyWidth' | 'valueWidth' | 'branchWidth' | 'branchHeads', number>;
-  const capacity = capacityOf(context);
+/** Slots of the tokens that a sequence's span holds, with their positions: the pinned ones (their position is their slot here), then the ring. */
+export function tokensOf(span: Span, pinned: number, capacity: number): { slot: number; position: number; pinned: boolean }[] {
+  const ring = capacity - pinned;
+  return [
+    ...Array.from({ length: span.pinned }, (_, slot) => ({ slot, position: slot, pinned: true })),
+    ...Array.from({ length: span.ring }, (_, i) => ({ slot: pinned + ((span.firstPosition + i) % ring), position: span.firstPosition + i, pinned: false })),
+  ];
+}
+
+/** Which tokens of a row an attention call reads: the span of every sequence, the pinned slots and all slots of a row. */
+export interface Run {
+  readonly span: (sequence: number) => Span;
+  readonly pinned: number;
+  readonly capacity: number;
+  /** Queries of the first set, where pinned tokens meet a second one. */
+  readonly querySet: number;
+}
+
+/** A cache as stored: component `i` of a row's slot. */
+export type CachedRows = (row: number, slot: number, i: number) => number;
+
+/** Output of one query head (counted over all sequences) of `attend`, and its scaled scores (natural logarithm) by slot. */
+export function attendRow(shape: Shape, scale: number, query: Scalars, caches: Record<'keys' | 'values' | 'branch', CachedRows>, run: Run, head: number): { output: number[]; scores: Map<number, number> } {
+  const { kvHeads, group, keyWidth, valueWidth, branchWidth, branchHeads } = shape as Dims as Record<'kvHeads' | 'group' | 'keyWidth' | 'valueWidth' | 'branchWidth' | 'branchHeads', number>;
   const row = Math.floor(head / group);
-  const branchRow = branchHeads === 1 ? Math.floor(row / kvHeads) : row;
-  const query = input('queries');
-  const key = keyRow(input('keys'), capacity, keyWidth);
-  const branch = branchWidth > 0 ? keyRow(input('branch'), capacity, branchWidth) : () => 0;
-  const value = valueRow(input('values'), capacity, valueWidth);
-  const q = Float64Array.from({ length: keyWidth + branchWidth }, (_, i) => query(head * (keyWidth + branchWidth) + i));
-  const scores = new Float64Array(context);
-  for (let t = 0; t < context; t++) {
+  const sequence = Math.floor(row / kvHeads);
+  const branchRow = branchHeads === 1 ? sequence : row;
+  const tokens = tokensOf(run.span(sequence), run.pinned, run.capacity);
+  const width = keyWidth + branchWidth;
+  const q = (set: number): Float64Array => Float64Array.from({ length: width }, (_, i) => query((set + head) * width + i));
+  const [ringQuery, pinnedQuery] = [q(0), q(run.querySet)];
+  const scores = Float64Array.from(tokens, (t) => {
+    const own = t.pinned ? pinnedQuery : ringQuery;
     let dot = 0;
-    for (let i = 0; i < keyWidth; i++) dot += (q[i] as number) * key(row, t, i);
-    for (let i = 0; i < branchWidth; i++) dot += (q[keyWidth + i] as number) * branch(branchRow, t, i);
-    scores[t] = scale * dot;
-  }
-  return weightedSum(scores, valueWidth, (t, i) => value(row, t, i));
+    for (let i = 0; i < keyWidth; i++) dot += (own[i] as number) * caches.keys(row, t.slot, i);
+    for (let i = 0; i < branchWidth; i++) dot += (own[keyWidth + i] as number) * caches.branch(branchRow, t.slot, i);
+    return scale * dot;
+  });
+  const output = weightedSum(scores, valueWidth, (t, i) => caches.values(row, (tokens[t] as { slot: number }).slot, i));
+  return { output, scores: new Map(tokens.map((t, i) => [t.slot, scores[i] as number])) };
 }
 
-/**
- * Output of one query head of attention over latents: k_t = W c_t + mu, rotated half-split by the token's position, against a
- * query that comes rotated; the value latents are summed as they are.
- */
-export function attendLatentRow(shape: Shape, scale: number, ropeBase: number, input: (name: string) => Scalars, head: number, positionOf: (kvRow: number, token: number) => number): number[] {
-  const { kvHeads, latentHeads, group, context, rankK, rankV, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'group' | 'context' | 'rankK' | 'rankV' | 'headDim', number>;
-  const capacity = capacityOf(context);
-  const kvRow = Math.floor(head / group);
-  const kvHead = kvRow % kvHeads;
-  const row = latentHeads === 1 ? Math.floor(kvRow / kvHeads) : kvRow;
-  const half = headDim / 2;
-  const theta = rotaryFrequencies(ropeBase, headDim);
-  const query = input('queries');
-  const weight = input('weights');
-  const mean = input('means');
-  const key = keyRow(input('keys'), capacity, rankK);
-  const value = valueRow(input('values'), capacity, rankV);
-  const q = Float64Array.from({ length: headDim }, (_, i) => query(head * headDim + i));
-  const w = Float64Array.from({ length: headDim * rankK }, (_, i) => weight(kvHead * headDim * rankK + i));
-  const mu = Float64Array.from({ length: headDim }, (_, i) => mean(kvHead * headDim + i));
-  const c = new Float64Array(rankK);
-  const component = (i: number): number => {
-    let k = mu[i] as number;
-    for (let r = 0; r < rankK; r++) k += (w[i * rankK + r] as number) * (c[r] as number);
-    return k;
+/** How keys are rebuilt and rotated: base of the frequencies, which components form a pair, and the up-projection with its mean. */
+export interface Rebuilding {
+  readonly ropeBase: number;
+  readonly pairing: Pairing;
+  /** [KV head][head width][rank, padded to even] */
+  readonly weights: Scalars;
+  /** [KV head][head width] */
+  readonly means: Scalars;
+}
+
+/** W and mu of one KV head. */
+function headOf({ weights, means }: Rebuilding, kvHead: number, headDim: number, rank: number): { w: Float64Array; mu: Float64Array } {
+  const stride = evenRow(rank);
+  return {
+    w: Float64Array.from({ length: headDim * rank }, (_, i) => weights((kvHead * headDim + Math.floor(i / rank)) * stride + (i % rank))),
+    mu: Float64Array.from({ length: headDim }, (_, i) => means(kvHead * headDim + i)),
   };
-  const scores = new Float64Array(context);
-  for (let t = 0; t < context; t++) {
-    for (let r = 0; r < rankK; r++) c[r] = key(row, t, r);
-    const position = positionOf(kvRow, t);
-    let dot = 0;
-    for (let m = 0; m < half; m++) {
-      const angle = position * (theta[m] as number);
-      const [x, y] = [component(m), component(m + half)];
-      dot += (q[m] as number) * (x * Math.cos(angle) - y * Math.sin(angle)) + (q[m + half] as number) * (x * Math.sin(angle) + y * Math.cos(angle));
-    }
-    scores[t] = scale * dot;
+}
+
+/** k = W c + mu into `k`. */
+function rebuildInto(k: Float64Array, w: Float64Array, mu: Float64Array, c: Float64Array): void {
+  const rank = c.length;
+  for (let i = 0; i < k.length; i++) {
+    let sum = mu[i] as number;
+    for (let r = 0; r < rank; r++) sum += (w[i * rank + r] as number) * (c[r] as number);
+    k[i] = sum;
   }
-  return weightedSum(scores, rankV, (t, i) => value(row, t, i));
+}
+
+/** Rotates a head's components in place by theta_m * position. */
+function rotate(x: Float64Array, theta: Float64Array, pairing: Pairing, position: number): void {
+  for (let m = 0; m < theta.length; m++) {
+    const [a, b] = pairing === 'adjacent' ? [2 * m, 2 * m + 1] : [m, m + theta.length];
+    const [cos, sin] = [Math.cos(position * (theta[m] as number)), Math.sin(position * (theta[m] as number))];
+    const [u, v] = [x[a] as number, x[b] as number];
+    x[a] = u * cos - v * sin;
+    x[b] = u * sin + v * cos;
+  }
 }
 
 /**
- * The rebuilt row of one token: W c + mu, rotated half-split by `position`, or as it is where that is null.
+ * Output of one query head (counted over all sequences) of attention over latents, and its scaled scores (natural logarithm) by
+ * slot: k_t = W c_t + mu, rotated by the token's position, against a query that comes rotated; the value latents are summed as
+ * they are.
+ * @param pinnedPosition position of a pinned slot, for a KV head counted over all sequences
+ */
+export function attendLatentRow(shape: Shape, scale: number, query: Scalars, rebuilding: Rebuilding, caches: Record<'keys' | 'values', CachedRows>, run: Run, head: number, pinnedPosition: (kvRow: number, slot: number) => number): { output: number[]; scores: Map<number, number> } {
+  const { kvHeads, latentHeads, group, rankK, rankV, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'group' | 'rankK' | 'rankV' | 'headDim', number>;
+  const kvRow = Math.floor(head / group);
+  const sequence = Math.floor(kvRow / kvHeads);
+  const row = latentHeads === 1 ? sequence : kvRow;
+  const tokens = tokensOf(run.span(sequence), run.pinned, run.capacity);
+  const theta = rotaryFrequencies(rebuilding.ropeBase, headDim);
+  const { w, mu } = headOf(rebuilding, kvRow % kvHeads, headDim, rankK);
+  const q = Float64Array.from({ length: headDim }, (_, i) => query(head * headDim + i));
+  const c = new Float64Array(rankK);
+  const k = new Float64Array(headDim);
+  const scores = Float64Array.from(tokens, (t) => {
+    for (let r = 0; r < rankK; r++) c[r] = caches.keys(row, t.slot, r);
+    rebuildInto(k, w, mu, c);
+    rotate(k, theta, rebuilding.pairing, t.pinned ? pinnedPosition(kvRow, t.slot) : t.position);
+    let dot = 0;
+    for (let i = 0; i < headDim; i++) dot += (q[i] as number) * (k[i] as number);
+    return scale * dot;
+  });
+  const output = weightedSum(scores, rankV, (t, i) => caches.values(row, (tokens[t] as { slot: number }).slot, i));
+  return { output, scores: new Map(tokens.map((t, i) => [t.slot, scores[i] as number])) };
+}
+
+/**
+ * The rebuilt row of the token in a slot: W c + mu, rotated by `position`, or as it is where that is null.
  * @param row KV head, counted over all sequences
  */
-export function rebuiltRow(shape: Shape, ropeBase: number, input: (name: string) => Scalars, row: number, token: number, position: number | null): number[] {
-  const { kvHeads, latentHeads, context, rank, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'context' | 'rank' | 'headDim', number>;
+export function rebuiltRow(shape: Shape, rebuilding: Rebuilding, keys: CachedRows, row: number, slot: number, position: number | null): number[] {
+  const { kvHeads, latentHeads, rank, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'rank' | 'headDim', number>;
+  const { w, mu } = headOf(rebuilding, row % kvHeads, headDim, rank);
   const latentRow = latentHeads === 1 ? Math.floor(row / kvHeads) : row;
-  const key = keyRow(input('keys'), capacityOf(context), rank);
-  const head = (row % kvHeads) * headDim;
-  const x = Array.from({ length: headDim }, (_, i) => {
-    let sum = input('means')(head + i);
-    for (let r = 0; r < rank; r++) sum += input('weights')((head + i) * rank + r) * key(latentRow, token, r);
-    return sum;
-  });
-  if (position === null) return x;
-  const half = headDim / 2;
-  const theta = rotaryFrequencies(ropeBase, headDim);
-  return x.map((value, i) => {
-    const angle = position * (theta[i % half] as number);
-    return i < half ? value * Math.cos(angle) - (x[i + half] as number) * Math.sin(angle) : value * Math.cos(angle) + (x[i - half] as number) * Math.sin(angle);
-  });
+  const x = new Float64Array(headDim);
+  rebuildInto(x, w, mu, Float64Array.from({ length: rank }, (_, r) => keys(latentRow, slot, r)));
+  if (position !== null) rotate(x, rotaryFrequencies(rebuilding.ropeBase, headDim), rebuilding.pairing, position);
+  return [...x];
 }
 
 /** Folds split partials [o, m, l] (m to base 2) of one row into its output. */

@@ -1,6 +1,4 @@
 /** Everything between attention calls in float64: the specification of the products, norms, rotary embedding and so on. */
-import { capacityOf, keyIndex } from '../../gpu/cache-layout.js';
-import { halfBits, halfValue } from '../../gpu/half.js';
 import { pairsOf } from '../../gpu/operations/matmul.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import type { Shape } from '../../schedule/kernels.js';
@@ -79,19 +77,4 @@ export function sampleRow(shape: Shape, input: Input, row: number): number[] {
   let best = 0;
   for (let i = 1; i < vocab; i++) if (logits(row * vocab + i) > logits(row * vocab + best)) best = i;
   return [best];
-}
-
-/**
- * The cache's words after an append of one row a sequence, key side, one head: scalar by scalar, for one tile of 32 tokens.
- * Words that no new row covers keep their contents.
- */
-export function appendedTile(shape: Shape, variant: string, input: Input, row: number): number[] {
-  const width = dim(shape, 'width');
-  const capacity = capacityOf(1);
-  const token = input('tokens')(row);
-  const round = variant === 'f16' ? (x: number) => halfValue(halfBits(x)) : (x: number) => x;
-  const first = 2 * keyIndex(row, 0, 0, capacity, width / 2);
-  const out = Array.from({ length: capacity * width }, (_, i) => input('cache')(first + i));
-  for (let i = 0; i < width; i++) out[2 * keyIndex(row, token, i >> 1, capacity, width / 2) + (i & 1) - first] = round(input('rows')(row * width + i));
-  return out;
 }

@@ -1,21 +1,26 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
-import type { Device } from '../../gpu/index.js';
+import { IMPLEMENTED, type Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../schedule/kernels.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeHost, describeProgram } from '../host.js';
 import type { Clock } from '../timing.js';
 import { compareShares, earlierCalls, requireSameDevice, WEAKER } from './calibration.js';
-import { representativeCalls } from './cases.js';
+import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 import { compareVersions } from './compare.js';
-import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult } from './report.js';
-import { timeKernels } from './roofline.js';
+import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
+import { measureRoofline } from './roofline.js';
+import type { Tuning } from '../../gpu/operations/tuning.js';
 import type { Against } from './versions.js';
 
 export interface BenchOptions {
   readonly against: Exclude<Against, { kind: 'calibration' }> | { readonly kind: 'calibration'; readonly name: string; readonly calibration: Calibration } | null;
   /** Only these; all unless given. */
   readonly kernels: readonly KernelName[] | null;
+  /** Only these groups of shapes; all unless given. */
+  readonly shapes?: readonly CaseGroup[];
+  /** Values of tunable constants; the planner's own for kernels without. */
+  readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   /** Measured calls; the representative ones unless given. Against a calibration they are the file's. */
   readonly calls?: readonly KernelCall[];
   readonly budgetSeconds: number;
@@ -23,6 +28,7 @@ export interface BenchOptions {
   readonly seed: number;
   readonly all: boolean;
   readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
+  readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
 
 export async function bench(device: Device, options: BenchOptions): Promise<BenchReport> {
@@ -33,15 +39,23 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const clock: Clock = device.hasTimestamps ? 'gpu-timestamp' : 'wall';
   const { submitSeconds } = await measureOverheads(device);
   const ceilings = await measureCeilings(device, submitSeconds);
-  const calls = (options.calls ?? representativeCalls(device.description.software)).filter((c) => options.kernels?.includes(c.kernel) ?? true);
-  const rules = { calls, clock, submitSeconds, ceilings, seed: options.seed, threshold: options.threshold, seconds: Math.max(0, options.budgetSeconds - elapsed()), ...(options.onProgress ? { onProgress: options.onProgress } : {}) };
+  const roofline = rooflineCases(device.description.software);
+  const wanted = (c: KernelCall): boolean => (options.kernels?.includes(c.kernel) ?? true) && (options.shapes?.includes(groupOf(c.kernel)) ?? true);
+  const calls = (options.calls ?? (against === null ? roofline.calls : representativeCalls(device.description.software)).filter((c) => IMPLEMENTED.includes(c.kernel))).filter(wanted);
+  const rules = { calls, ...(options.tuning ? { tuning: options.tuning } : {}), ...(options.onRound ? { onRound: options.onRound } : {}), clock, submitSeconds, ceilings, seed: options.seed, threshold: options.threshold, seconds: Math.max(0, options.budgetSeconds - elapsed()), ...(options.onProgress ? { onProgress: options.onProgress } : {}) };
   const notes: string[] = [];
   let results: BenchResult[];
-  if (against === null) results = await timeKernels(device, rules);
+  let paths: PathRatio[] = [];
+  if (against === null) {
+    const answer = await measureRoofline(device, { ...rules, paths: roofline.paths });
+    ({ results, paths } = answer);
+    notes.push(`${answer.rounds} rounds in turn, ceilings included`);
+    for (const [name, reason] of Object.entries(ceilings.reasons ?? {})) notes.push(`no ${name.replace(/FlopsPerSecond$/, '')} ceiling: ${reason}`);
+  }
   else if (against.kind === 'calibration') {
     const { calibration } = against;
     const earlier = earlierCalls(device, calibration, options.kernels);
-    results = await compareShares(device, calibration, { ...rules, calls: earlier }, () => measureCeilings(device, submitSeconds));
+    results = await compareShares(device, calibration, { ...rules, calls: earlier });
     notes.push(WEAKER);
     const changed = [...new Set(earlier.filter((c) => !c.sameSource).map((c) => c.kernel))];
     if (changed.length > 0) notes.push(`source changed since that calibration: ${changed.join(', ')}`);
@@ -51,6 +65,6 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   return {
     schema: 'lla-sim/bench', schemaVersion: BENCH_SCHEMA_VERSION, program: describeProgram(), device: describeDevice(device), host: describeHost(), clock, ceilings,
     against: against && { kind: against.kind, name: against.name },
-    threshold: options.threshold, budgetSeconds: options.budgetSeconds, elapsedSeconds: elapsed(), seed: options.seed, results, notes, regressed: results.some(isRegression),
+    threshold: options.threshold, budgetSeconds: options.budgetSeconds, elapsedSeconds: elapsed(), seed: options.seed, results, paths, notes, regressed: results.some(isRegression),
   };
 }

@@ -6,13 +6,16 @@
 import { UserError, show } from '../../errors.js';
 import type { Device } from '../../gpu/index.js';
 import { kernelHash } from '../../schedule/kernel-source.js';
-import { workOf, type KernelCall, type KernelName } from '../../schedule/kernels.js';
+import { KERNELS, workOf, type KernelCall, type KernelName } from '../../schedule/kernels.js';
 import type { Calibration, Sample } from '../../schema/calibration.js';
 import { obstacle } from '../measure.js';
 import { median } from '../timing.js';
 import { ratesOf, type BenchResult } from './report.js';
-import { timeCall, type TimeOptions } from './roofline.js';
-import { quantile, randomFrom, verdictOf, type Interval } from './statistics.js';
+import { prepareTimed, type TimeOptions } from './roofline.js';
+import { openYardsticks, type Yardsticks } from '../ceilings.js';
+import { interleave } from '../interleave.js';
+import { correctedSeconds } from '../../schema/drift.js';
+import { midmean, quantile, randomFrom, verdictOf, type Interval } from './statistics.js';
 
 type Ceilings = Calibration['ceilings'];
 
@@ -23,6 +26,8 @@ const LONGEST_SECONDS = 0.1;
 /** Samples of a kernel and variant that are measured again: these shares of them, by time. */
 const PICKED = [1 / 3, 5 / 6];
 const RESAMPLES = 1000;
+/** Compiling, filling and checking take about as long as the repetitions. */
+const SAMPLING_SHARE = 0.5;
 
 export interface EarlierCall extends KernelCall {
   readonly earlier: Sample;
@@ -38,7 +43,7 @@ export function earlierCalls(device: Device, calibration: Calibration, kernels: 
     const variants = [...new Set(samples.map((s) => s.variant))];
     return variants.flatMap((variant) => {
       const fit = samples
-        .filter((s) => s.variant === variant && median(s.seconds) <= LONGEST_SECONDS && obstacle(device, { kernel, variant, shape: s.shape }) === null)
+        .filter((s) => s.variant === variant && KERNELS[kernel].variants.includes(variant) && KERNELS[kernel].dims.every((d) => s.shape[d] !== undefined) && median(s.seconds) <= LONGEST_SECONDS && obstacle(device, { kernel, variant, shape: s.shape }) === null)
         .sort((a, b) => median(a.seconds) - median(b.seconds));
       const picked = new Set(PICKED.map((share) => fit[Math.round(share * (fit.length - 1))]));
       return [...picked].filter((s) => s !== undefined).map((earlier) => ({ kernel, variant, shape: earlier.shape, earlier, sameSource }));
@@ -54,62 +59,82 @@ export function requireSameDevice(device: Device, calibration: Calibration, file
   }
 }
 
-/** Measures the calls again. `after`: ceilings measured once more when all is done; what they moved widens the intervals. */
-export async function compareShares(device: Device, calibration: Calibration, options: Omit<TimeOptions, 'calls'> & { readonly calls: readonly EarlierCall[]; readonly threshold: number }, after: () => Promise<Ceilings>): Promise<BenchResult[]> {
-  const samples: { call: EarlierCall; sample: Awaited<ReturnType<typeof timeCall>> }[] = [];
-  for (const [done, call] of options.calls.entries()) {
-    options.onProgress?.(call, done, options.calls.length);
-    samples.push({ call, sample: await timeCall(device, call, options) });
+/** Rounds of a call and its ceilings; the interval of fewer says little. */
+const LEAST_ROUNDS = 12;
+const MOST_ROUNDS = 60;
+/** A ceiling beside one call is only the yardstick of a moment: a fraction of the work of a ceiling by itself. */
+const YARDSTICK_SCALE = 0.05;
+
+const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
+
+/** Measures the calls again, each in turn with the ceiling that bounds it, so that both see the machine in the same state. */
+export async function compareShares(device: Device, calibration: Calibration, options: Omit<TimeOptions, 'calls'> & { readonly calls: readonly EarlierCall[]; readonly threshold: number }): Promise<BenchResult[]> {
+  const yardsticks = await openYardsticks(device, options.submitSeconds, YARDSTICK_SCALE);
+  const started = clockNow();
+  const results: BenchResult[] = [];
+  try {
+    for (const [done, call] of options.calls.entries()) {
+      options.onProgress?.(call, done, options.calls.length);
+      const left = options.seconds - (clockNow() - started);
+      results.push(await compareCall(device, calibration, yardsticks, call, { ...options, seconds: Math.max(0, left / (options.calls.length - done)) }));
+    }
+  } finally {
+    yardsticks.free();
   }
-  const ends = [options.ceilings, await after()];
-  return samples.map(({ call, sample }): BenchResult => {
-    if ('state' in sample) return sample;
-    const comparison = shareRatio({ call, then: call.earlier.seconds, now: sample.seconds, ceilingsThen: calibration.ceilings, ceilingsNow: ends, seed: options.seed });
+  return results;
+}
+
+async function compareCall(device: Device, calibration: Calibration, yardsticks: Yardsticks, call: EarlierCall, options: Omit<TimeOptions, 'calls'> & { readonly threshold: number }): Promise<BenchResult> {
+  const tuning = calibration.kernels.find((k) => k.kernel === call.kernel)?.tuning;
+  const ready = await prepareTimed(device, call, { ...options, ...(tuning ? { tuning: { [call.kernel]: tuning } } : {}) });
+  if ('state' in ready) return ready;
+  try {
+    const begun = correctedSeconds(call.earlier);
+    const { boundBy } = ratesOf(workOf(call), median(begun), calibration.ceilings);
+    const { run, work } = yardsticks.kinds.get(boundBy) as { run: () => Promise<number>; work: number };
+    const [ceiling = [], now = []] = await interleave([run, ready.measure], { seconds: SAMPLING_SHARE * options.seconds, leastRounds: LEAST_ROUNDS, mostRounds: MOST_ROUNDS, seed: options.seed, clockNow });
+    const comparison = shareRatio({ call, then: begun, now, ceilingsThen: calibration.ceilings, ratesNow: ceiling.map((s) => work / s), seed: options.seed });
     const { kernel, variant, shape, sameSource } = call;
     return {
       kernel, variant, shape, state: 'shares', sameSource, ...comparison,
-      verdict: verdictOf(comparison.ratio, options.threshold), seconds: sample.seconds, rates: ratesOf(workOf(call), comparison.medianSeconds.now, options.ceilings),
+      verdict: verdictOf(comparison.ratio, options.threshold), seconds: now, rates: ratesOf(workOf(call), comparison.medianSeconds.now, options.ceilings),
     };
-  });
+  } finally {
+    ready.prepared.free();
+  }
 }
 
 interface ShareInput {
   readonly call: KernelCall;
   /** Seconds a call, each repetition. */
   readonly then: readonly number[];
+  /** The same now, each round. */
   readonly now: readonly number[];
   readonly ceilingsThen: Ceilings;
-  /** Measured before and after. */
-  readonly ceilingsNow: readonly Ceilings[];
+  /** Rate of the ceiling that bounded the call then, in the rounds of `now`: bytes or operations a second. */
+  readonly ratesNow: readonly number[];
   readonly seed: number;
 }
 
 /**
- * Share of the ceiling then over the share now, by medians. The interval resamples both lists of times independently and
- * spans what the ceilings moved in the meantime.
+ * Share of the ceiling then over the share now. Times of now are taken relative to the ceiling of the same round before any
+ * statistics, so that a slow phase shows in neither; the interval resamples rounds of now and repetitions of then independently.
  */
 export function shareRatio(input: ShareInput): { medianSeconds: { before: number; now: number }; rooflineShare: { before: number; now: number }; ratio: Interval } {
   const work = workOf(input.call);
   const medianSeconds = { before: median(input.then), now: median(input.now) };
   const before = ratesOf(work, medianSeconds.before, input.ceilingsThen);
   // The roofline that bound the call then is the yardstick at both times.
-  const share = (c: Ceilings): number => {
-    const r = ratesOf(work, medianSeconds.now, c);
-    return before.boundBy === 'read' ? r.readShare : r.f32Share;
-  };
-  const shares = input.ceilingsNow.map(share);
-  const centre = Math.exp(shares.reduce((sum, s) => sum + Math.log(s), 0) / shares.length);
+  const amount = before.boundBy === 'read' ? work.readBytes + work.writeBytes : work.flops;
+  const logShares = input.now.map((seconds, i) => Math.log(amount / seconds / (input.ratesNow[i] as number)));
   const random = randomFrom(input.seed);
-  const resampled = (values: readonly number[]): number => median(values.map(() => values[Math.floor(random() * values.length)] as number));
-  const factors = Float64Array.from({ length: RESAMPLES }, () => resampled(input.now) / medianSeconds.now / (resampled(input.then) / medianSeconds.before)).sort();
-  const estimate = before.rooflineShare / centre;
+  const draw = (values: readonly number[]): number[] => values.map(() => values[Math.floor(random() * values.length)] as number);
+  const centre = midmean(logShares);
+  const estimate = before.rooflineShare / Math.exp(centre);
+  const factors = Float64Array.from({ length: RESAMPLES }, () => Math.exp(centre - midmean(draw(logShares))) / (median(draw(input.then)) / medianSeconds.before)).sort();
   return {
     medianSeconds,
-    rooflineShare: { before: before.rooflineShare, now: centre },
-    ratio: {
-      estimate,
-      low: Math.min(estimate, (before.rooflineShare / Math.max(...shares)) * quantile(factors, 0.025)),
-      high: Math.max(estimate, (before.rooflineShare / Math.min(...shares)) * quantile(factors, 0.975)),
-    },
+    rooflineShare: { before: before.rooflineShare, now: Math.exp(centre) },
+    ratio: { estimate, low: Math.min(estimate, estimate * quantile(factors, 0.025)), high: Math.max(estimate, estimate * quantile(factors, 0.975)) },
   };
 }

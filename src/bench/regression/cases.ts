@@ -1,15 +1,17 @@
 /**
- * The calls that `bench` measures unless told otherwise: for every kernel, what a decode step of Ouro-1.4B asks of it, long
- * enough to be its own cost and not a launch's, short enough for dozens of repetitions.
+ * The calls that `bench` measures unless told otherwise: for every kernel, what a decode step of Ouro-1.4B asks of it.
  */
-import { blockPlan } from '../../schedule/block-absorbed.js';
+import { RANKS, blockDims } from '../candidates.js';
 import type { KernelCall, Shape } from '../../schedule/kernels.js';
 
 /** Rotary base and head width of Ouro. */
 const ROPE_BASE = 1e6;
 const HEAD_DIM = 128;
-/** Ranks of LLA at a ratio of four. */
+/** Width of the rotary branch of absorbed attention. */
+const BRANCH = 64;
+/** Ranks of LLA at a ratio of four, and at the largest published one whose ranks are even. */
 const [RANK_K, RANK_V] = [96, 160];
+const RANK_PAIRS = [[RANK_K, RANK_V], RANKS.at(-1) as readonly [number, number]] as const;
 
 /** A software adapter computes about a thousandth of what a GPU does. */
 interface Scale {
@@ -23,29 +25,70 @@ interface Scale {
   readonly tiledRows: number;
 }
 
+/** For two versions in turn: long enough to be a call's own cost and not a launch's, short enough for dozens of repetitions. */
 const SCALES = {
   software: { heads: 4, sequences: 1, context: 1024, splits: 4, rows: 64, tiledRows: 16 },
   hardware: { heads: 16, sequences: 8, context: 8192, splits: 8, rows: 1024, tiledRows: 64 },
 } as const satisfies Record<string, Scale>;
 
+/** For shares of the ceilings: bound by memory or arithmetic, at a context at which attention is most of a step. */
+const ROOFLINE_SCALES = {
+  software: { heads: 2, sequences: 1, context: 16384, splits: 8, rows: 256, tiledRows: 64 },
+  hardware: { heads: 16, sequences: 8, context: 16384, splits: 8, rows: 1024, tiledRows: 64 },
+} as const satisfies Record<string, Scale>;
+
+export const CASE_GROUPS = ['attention', 'products', 'small'] as const;
+export type CaseGroup = (typeof CASE_GROUPS)[number];
+
+/** Which of the groups a kernel belongs to. */
+export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
+  if (kernel === 'matmul') return 'products';
+  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'rebuild', 'attend_prefill'].includes(kernel) ? 'attention' : 'small';
+}
+
 const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): KernelCall => ({ kernel, variant, shape });
 
-/** Every implemented kernel with its main variants, at shapes for a software adapter or a GPU. */
-export function representativeCalls(software: boolean): KernelCall[] {
-  const s = SCALES[software ? 'software' : 'hardware'];
-  const rows = { sequences: s.sequences, kvHeads: s.heads, group: 1, context: s.context, splits: s.splits };
-  const latent = { ...rows, latentHeads: s.heads, rankK: RANK_K, rankV: RANK_V, headDim: HEAD_DIM };
-  const rebuilt = { sequences: s.sequences, kvHeads: s.heads, latentHeads: s.heads, context: s.context / (software ? 2 : 1), headDim: HEAD_DIM };
+/** The kernels of one way of attending to the same cached tokens. */
+interface Way {
+  readonly full: KernelCall;
+  readonly absorbed: KernelCall;
+  readonly rebuild: KernelCall;
+  readonly blockVectors: KernelCall;
+  readonly block: KernelCall;
+  readonly rebuildKeys: KernelCall;
+  readonly rebuildValues: KernelCall;
+}
+
+function waysOf(s: Scale, rankK: number, rankV: number): Way {
+  const rows = { sequences: s.sequences, kvHeads: s.heads, group: 1, context: s.context, groupSize: 0, splits: s.splits };
+  const latent = { ...rows, latentHeads: s.heads, rankK, rankV, headDim: HEAD_DIM };
+  const rebuilt = { sequences: s.sequences, kvHeads: s.heads, latentHeads: s.heads, context: s.context, headDim: HEAD_DIM, groupSize: 0 };
+  return {
+    full: call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
+    absorbed: call('attend', 'f16', { ...rows, keyWidth: rankK, valueWidth: rankV, branchWidth: BRANCH, branchHeads: 1 }),
+    rebuild: call('attend_rebuild', 'f16', latent),
+    blockVectors: call('block_vectors', 'f16', { heads: s.sequences * s.heads, kvHeads: s.heads, rankK, headDim: HEAD_DIM }),
+    block: call('attend_block_absorbed', 'f16', { ...latent, ...blockDims(ROPE_BASE, HEAD_DIM) }),
+    rebuildKeys: call('rebuild', 'f16+rope', { ...rebuilt, rank: rankK }),
+    rebuildValues: call('rebuild', 'f16+plain', { ...rebuilt, rank: rankV }),
+  };
+}
+
+function products(s: Scale, software: boolean): KernelCall[] {
   return [
-    call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
-    call('attend', 'f16', { ...rows, keyWidth: RANK_K, valueWidth: RANK_V, branchWidth: 64, branchHeads: 1 }),
-    call('attend_rebuild', 'f16', latent),
-    call('attend_block_absorbed', 'f16', { ...latent, macsPerRank: blockPlan(ROPE_BASE, HEAD_DIM).macsPerRank }),
-    call('rebuild', 'rope', { ...rebuilt, rank: RANK_K }),
-    call('rebuild', 'plain', { ...rebuilt, rank: RANK_V }),
-    call('attend_merge', 'f32', { rows: s.rows * 4, splits: 16, width: HEAD_DIM }),
     call('matmul', 'f16', { groups: 1, m: 1, k: 2048, n: software ? 2048 : 11264 }),
     call('matmul', 'f16', { groups: 1, m: s.tiledRows, k: 2048, n: software ? 1024 : 6144 }),
+  ];
+}
+
+function small(s: Scale): KernelCall[] {
+  return [
+    call('attend_merge', 'f32', { rows: s.rows * 4, splits: 16, width: HEAD_DIM, keyWidth: 0 }),
+    call('attend_merge', 'current', { rows: s.rows * 4, splits: 16, width: HEAD_DIM, keyWidth: HEAD_DIM }),
+    call('attend_current', 'f32', { rows: s.rows * 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM }),
+    call('attend_current', 'absorbed', { rows: s.rows * 4, keyWidth: HEAD_DIM + BRANCH, valueWidth: HEAD_DIM }),
+    call('mass', 'f32', { rows: s.rows, group: 1, context: 1024 }),
+    call('evict', 'f16', { rows: s.rows, context: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
     call('rmsnorm', 'norm', { rows: s.rows, width: 2048 }),
     call('rmsnorm', 'norm-add', { rows: s.rows, width: 2048 }),
     call('rmsnorm', 'add', { rows: s.rows, width: 2048 }),
@@ -54,13 +97,43 @@ export function representativeCalls(software: boolean): KernelCall[] {
     call('swiglu', 'f32', { rows: s.rows, width: 5632 }),
     call('embed', 'f16', { rows: s.rows * 4, width: 2048 }),
     call('sample', 'greedy', { rows: s.rows / 4, vocab: 49152 }),
-    call('append', 'f16', { rows: s.rows, width: 4096 }),
+    call('append', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
   ];
+}
+
+/** Every kernel with its main variants, at shapes for a software adapter or a GPU. Some may have no implementation. */
+export function representativeCalls(software: boolean): KernelCall[] {
+  const s = SCALES[software ? 'software' : 'hardware'];
+  const w = waysOf(s, RANK_K, RANK_V);
+  const prefill = call('attend_prefill', 'f32', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM });
+  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.block, w.rebuildKeys, w.rebuildValues, prefill, ...products(s, software), ...small(s)];
+}
+
+/** The calls that one step of attention makes over the same cache, one way or the other. */
+export interface PathSet {
+  readonly ranks: string;
+  readonly context: number;
+  readonly paths: Readonly<Record<'block-absorbed' | 'absorbed' | 'fused rebuild' | 'materialised rebuild', readonly KernelCall[]>>;
+}
+
+/** What `bench` measures against the ceilings: the calls, and which of them belong to which path of attention. */
+export function rooflineCases(software: boolean): { readonly calls: KernelCall[]; readonly paths: PathSet[] } {
+  const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
+  const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
+  const full = (ways[0] as { way: Way }).way.full;
+  const attention = ways.flatMap(({ way: w }) => [w.absorbed, w.rebuild, w.blockVectors, w.block, w.rebuildKeys, w.rebuildValues]);
+  return {
+    calls: [full, ...attention, ...products(s, software), ...small(s)],
+    paths: ways.map(({ ranks, way: w }) => ({
+      ranks, context: s.context,
+      paths: { 'block-absorbed': [w.blockVectors, w.block], absorbed: [w.absorbed], 'fused rebuild': [w.rebuild], 'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full] },
+    })),
+  };
 }
 
 const SHORT: Readonly<Record<string, string>> = {
   sequences: 'seq', kvHeads: 'kv', latentHeads: 'latent', group: 'group', context: 'ctx', keyWidth: 'k', valueWidth: 'v', branchWidth: 'branch', branchHeads: 'branchheads',
-  splits: 'split', rankK: 'rk', rankV: 'rv', headDim: 'd', macsPerRank: '', groups: 'g', m: 'm', k: 'k', n: 'n', rows: 'rows', width: 'w', vocab: 'vocab', heads: 'heads', rank: 'r',
+  splits: 'split', rankK: 'rk', rankV: 'rv', headDim: 'd', macsPerRank: '', setupPerRank: '', blockTokens: '', groups: 'g', m: 'm', k: 'k', n: 'n', rows: 'rows', width: 'w', vocab: 'vocab', heads: 'heads', rank: 'r',
 };
 
 /** A shape in few characters: `seq1 kv4 ctx1024 k128 v128 split4`; what is 0 or usual is left out. */

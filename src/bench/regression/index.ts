@@ -1,6 +1,6 @@
 /** `lla-sim bench`: the kernels against the ceilings, against another version of themselves, against an earlier calibration. */
 export { bench, type BenchOptions } from './bench.js';
 export { resolveAgainst, type Against } from './versions.js';
-export { representativeCalls } from './cases.js';
+export { CASE_GROUPS, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 export { benchMarkdown, benchTable, headline } from './print.js';
 export type { BenchReport, BenchResult } from './report.js';

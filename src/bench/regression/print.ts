@@ -2,6 +2,7 @@
 import { columns, wrap, type Column } from '../../report/text.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../units.js';
 import { shapeText } from './cases.js';
+import type { Interval } from './statistics.js';
 import { isRegression, type BenchReport, type BenchResult, type PairedResult, type Rates, type SharedResult, type SkippedResult, type TimedResult } from './report.js';
 
 const WIDTH = 100;
@@ -11,6 +12,8 @@ const isCompared = (r: BenchResult): r is Compared => r.state === 'paired' || r.
 const isSkipped = (r: BenchResult): r is SkippedResult => 'reason' in r;
 
 const percent = (share: number): string => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)} %`;
+/** `58 %±2`: a share and half the width of its interval, in points. */
+const share = (x: Interval | null): string => (x === null ? '–' : `${percent(x.estimate)}±${(50 * (x.high - x.low)).toFixed(x.high - x.low >= 0.1 ? 0 : 1)}`);
 const ratio = (x: number): string => (x < 100 ? x.toFixed(3) : formatNumber(x));
 const roofline = (r: Rates): string => `${percent(r.rooflineShare)} ${r.boundBy}`;
 const verdict = (r: Compared): string => (r.verdict === 'slower' ? 'SLOWER' : r.verdict);
@@ -26,10 +29,14 @@ const TIMED: readonly Column<TimedResult>[] = [
   { title: 'ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds) },
   { title: 'GB/s', align: 'right', cell: (r) => formatNumber(r.rates.bytesPerSecond / 1e9) },
   { title: 'GFLOP/s', align: 'right', cell: (r) => formatNumber(r.rates.flopsPerSecond / 1e9) },
-  { title: '% read', align: 'right', cell: (r) => percent(r.rates.readShare) },
-  { title: '% f32', align: 'right', cell: (r) => percent(r.rates.f32Share) },
+  { title: '% read', align: 'right', cell: (r) => share(r.shares.read) },
+  { title: '% copy', align: 'right', cell: (r) => share(r.shares.copy) },
+  { title: '% f32', align: 'right', cell: (r) => share(r.shares.f32) },
+  { title: '% matrix', align: 'right', cell: (r) => share(r.shares.matrix) },
   SHAPE,
 ];
+/** The column of matrix units only where there are such units. */
+const timedColumns = (r: BenchReport): readonly Column<TimedResult>[] => (r.ceilings.matrixFlopsPerSecond === null ? TIMED.filter((c) => c.title !== '% matrix') : TIMED);
 
 const COMPARED: readonly Column<Compared>[] = [
   ...NAME,
@@ -52,8 +59,15 @@ function table<T extends BenchResult>(spec: readonly Column<T>[], rows: readonly
 
 const title = (r: BenchReport): string[] => [
   `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}`,
-  `ceilings measured now: read ${formatDecimalBytes(r.ceilings.readBytesPerSecond)}/s, f32 ${formatCount(r.ceilings.f32FlopsPerSecond)}FLOP/s; clock ${r.clock}`,
+  `ceilings measured now: read ${formatDecimalBytes(r.ceilings.readBytesPerSecond)}/s, copy ${formatDecimalBytes(r.ceilings.copyBytesPerSecond)}/s, ${flopCeilings(r.ceilings).join(', ')}; clock ${r.clock}`,
 ];
+
+const flopCeilings = (c: BenchReport['ceilings']): string[] =>
+  ([['f32', c.f32FlopsPerSecond], ['f16', c.f16FlopsPerSecond], ['matrix', c.matrixFlopsPerSecond]] as const).flatMap(([name, rate]) => (rate === null ? [] : [`${name} ${formatCount(rate)}FLOP/s`]));
+
+/** Which path of attention is faster, by how much. */
+const pathLines = (r: BenchReport): string[] =>
+  r.paths.map((p) => `${p.ranks} at ${p.context} tokens, time of ${p.above} : ${p.below} = ${ratio(p.ratio.estimate)} (${ratio(p.ratio.low)}–${ratio(p.ratio.high)})`);
 
 /** `2 of 14 kernels are slower` and the like: the answer in a line. */
 export function headline(r: BenchReport): string {
@@ -74,6 +88,9 @@ export function headline(r: BenchReport): string {
 /** How to read the figures, only where there are such figures. */
 function legend(r: BenchReport): string[] {
   const compared = r.results.filter(isCompared);
+  if (r.results.some((x) => x.state === 'timed')) {
+    return ['Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 %: operands came from a cache.'];
+  }
   if (compared.length === 0) return [];
   const limit = `${formatNumber(100 * r.threshold)}%`;
   return [
@@ -98,7 +115,8 @@ export function benchTable(r: BenchReport): string {
   const lines = [
     ...title(r),
     ...(r.against ? [`before: ${r.against.kind} ${r.against.name}; now: this program's kernels`] : []),
-    ...(timed.length > 0 ? ['', ...table(TIMED, timed)] : []),
+    ...(timed.length > 0 ? ['', ...table(timedColumns(r), timed)] : []),
+    ...(r.paths.length > 0 ? ['', ...pathLines(r)] : []),
     ...(compared.length > 0 ? ['', ...table(COMPARED, compared)] : []),
     ...(paragraphs.length > 0 ? ['', ...paragraphs] : []),
     '',
@@ -127,7 +145,8 @@ export function benchMarkdown(r: BenchReport): string {
     '',
     cell(title(r).join('; ')),
     ...(r.against ? ['', `Before: ${r.against.kind} ${cell(r.against.name)}`] : []),
-    ...(timed.length > 0 ? ['', ...markdownTable(TIMED, timed)] : []),
+    ...(timed.length > 0 ? ['', ...markdownTable(timedColumns(r), timed)] : []),
+    ...pathLines(r).flatMap((line) => ['', cell(line)]),
     ...(compared.length > 0 ? ['', ...markdownTable(COMPARED, compared)] : []),
     ...[...skippedLines(r), ...legend(r), ...r.notes].flatMap((p) => ['', cell(p)]),
   ];

@@ -14,7 +14,7 @@ export interface Rates {
   readonly readShare: number;
   /** Of the measured f32 rate. */
   readonly f32Share: number;
-  /** The larger of the two: how close the call is to the roofline. */
+  /** The larger of the two: how close the call is to the roofline of a kernel without matrix units. */
   readonly rooflineShare: number;
   readonly boundBy: 'read' | 'f32';
 }
@@ -25,6 +25,26 @@ interface Subject {
   readonly shape: Shape;
 }
 
+/** Shares of what the device reaches at best in the same rounds, with 95 % intervals; null where there is no such ceiling or work. */
+export interface Shares {
+  readonly read: Interval | null;
+  readonly copy: Interval | null;
+  readonly f32: Interval | null;
+  readonly f16: Interval | null;
+  readonly matrix: Interval | null;
+}
+
+/** One path of attention over another at the same cache: the sums of their kernels' times in the same rounds. */
+export interface PathRatio {
+  /** Key and value rank, such as `96/160`. */
+  readonly ranks: string;
+  readonly context: number;
+  readonly above: string;
+  readonly below: string;
+  /** Below 1: the first path is faster. */
+  readonly ratio: Interval;
+}
+
 /** Without `--against`. */
 export interface TimedResult extends Subject {
   readonly state: 'timed';
@@ -33,6 +53,7 @@ export interface TimedResult extends Subject {
   readonly medianSeconds: number;
   readonly relativeError: number;
   readonly rates: Rates;
+  readonly shares: Shares;
 }
 
 /** Two versions measured in turn. */
@@ -89,6 +110,8 @@ export interface BenchReport {
   readonly elapsedSeconds: number;
   readonly seed: number;
   readonly results: readonly BenchResult[];
+  /** Only without `--against`. */
+  readonly paths: readonly PathRatio[];
   readonly notes: readonly string[];
   /** True if any kernel is slower beyond the threshold, or wrong. */
   readonly regressed: boolean;

@@ -1,11 +1,19 @@
-/** Times this program's kernels and says what share of the device's ceilings they reach. */
-import { GpuError, type Device } from '../../gpu/index.js';
-import type { KernelCall } from '../../schedule/kernels.js';
-import type { Calibration, Sample } from '../../schema/calibration.js';
-import { measureCall, obstacle } from '../measure.js';
-import { median, type Clock } from '../timing.js';
+/**
+ * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches compares two
+ * times of the same round, so that a machine that is slower for a while shows in neither.
+ */
+import { GpuError, IMPLEMENTED, type Device } from '../../gpu/index.js';
+import { workOf, type KernelCall, type KernelName } from '../../schedule/kernels.js';
+import type { Calibration } from '../../schema/calibration.js';
+import type { Tuning } from '../../gpu/operations/tuning.js';
+import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
+import { interleave, ratioOf, sumOf, type Measure } from '../interleave.js';
+import { BATCH_SECONDS, obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';
+import { batchTimer, median, type Clock } from '../timing.js';
+import type { PathSet } from './cases.js';
 import { skip } from './compare.js';
-import { ratesOf, type BenchResult, type SkippedResult } from './report.js';
+import { ratesOf, type BenchResult, type PathRatio, type SkippedResult, type TimedResult } from './report.js';
+import { midmean, type Interval } from './statistics.js';
 
 export interface TimeOptions {
   readonly calls: readonly KernelCall[];
@@ -15,35 +23,107 @@ export interface TimeOptions {
   /** Time for all calls. */
   readonly seconds: number;
   readonly seed: number;
+  readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
+  /** After each round: the share of the time that is spent. */
+  readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
 
-/** Compiling, filling and checking take about as long as the repetitions. */
-const SAMPLING_SHARE = 0.5;
+/** Part of a ceiling's usual work that is done each round. */
+export const YARDSTICK_SCALE = 0.25;
+/** An interval of fewer rounds says little; more rounds than this add nothing. */
+const LEAST_ROUNDS = 4;
+const MOST_ROUNDS = 400;
 
-export async function timeKernels(device: Device, options: TimeOptions): Promise<BenchResult[]> {
-  const results: BenchResult[] = [];
-  for (const [done, call] of options.calls.entries()) {
-    options.onProgress?.(call, done, options.calls.length);
-    const sample = await timeCall(device, call, options);
-    if ('state' in sample) {
-      results.push(sample);
-      continue;
-    }
-    const medianSeconds = median(sample.seconds);
-    results.push({ kernel: call.kernel, variant: call.variant, shape: call.shape, state: 'timed', seconds: sample.seconds, medianSeconds, relativeError: sample.relativeError, rates: ratesOf(sample, medianSeconds, options.ceilings) });
-  }
-  return results;
-}
+const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
+const keyOf = (call: KernelCall): string => `${call.kernel} ${call.variant} ${JSON.stringify(call.shape)}`;
 
-/** One call, checked and timed as a calibration does it; or why not. */
-export async function timeCall(device: Device, call: KernelCall, options: TimeOptions): Promise<Sample | SkippedResult> {
-  const reason = obstacle(device, call);
+/** A call that is checked, bound and warm; or why not. */
+export async function prepareTimed(device: Device, call: KernelCall, options: Pick<TimeOptions, 'clock' | 'submitSeconds' | 'seed' | 'tuning'>): Promise<{ readonly prepared: PreparedCall; readonly measure: Measure } | SkippedResult> {
+  const extra = tuningOptions(options.tuning?.[call.kernel]);
+  const reason = IMPLEMENTED.includes(call.kernel) ? obstacle(device, call, extra) : 'no kernel of this program does it yet';
   if (reason !== null) return skip(call, 'unsupported', reason);
+  let prepared: PreparedCall | undefined;
   try {
-    return await measureCall(device, call, { clock: options.clock, submitSeconds: options.submitSeconds, seed: options.seed, secondsPerPoint: (SAMPLING_SHARE * options.seconds) / options.calls.length });
+    prepared = await prepareCall(device, call, options.seed, extra);
+    const time = await batchTimer(device, prepared.copies, { clock: options.clock, submitSeconds: options.submitSeconds, batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'] });
+    return { prepared, measure: async () => (await time()).each };
   } catch (error) {
+    prepared?.free();
     if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
     return skip(call, error.fault === 'internal' || error.fault === 'validation' ? 'wrong' : 'unsupported', error.message);
   }
+}
+
+export interface RooflineAnswer {
+  readonly results: BenchResult[];
+  readonly paths: PathRatio[];
+  readonly rounds: number;
+}
+
+/** Times calls and ceilings in turn, and the paths of attention against each other. */
+export async function measureRoofline(device: Device, options: TimeOptions & { readonly paths: readonly PathSet[] }): Promise<RooflineAnswer> {
+  const started = clockNow();
+  const open: { call: KernelCall; prepared: PreparedCall; measure: Measure; index: number }[] = [];
+  const results: (BenchResult | null)[] = [];
+  let yardsticks: Yardsticks | undefined;
+  try {
+    for (const [index, call] of options.calls.entries()) {
+      options.onProgress?.(call, index, options.calls.length);
+      const ready = await prepareTimed(device, call, options);
+      results.push('state' in ready ? ready : null);
+      if (!('state' in ready)) open.push({ call, index, ...ready });
+    }
+    yardsticks = await openYardsticks(device, options.submitSeconds, YARDSTICK_SCALE);
+    const kinds = [...yardsticks.kinds];
+    for (const [, { run }] of kinds) await run();
+    const total = Math.max(0, options.seconds - (clockNow() - started));
+    const times = await interleave([...kinds.map(([, { run }]) => run), ...open.map((o) => o.measure)], {
+      seconds: total, leastRounds: LEAST_ROUNDS, mostRounds: open.length === 0 ? 0 : MOST_ROUNDS, seed: options.seed, clockNow,
+      onRound: (rounds, elapsed) => options.onRound?.(rounds, elapsed, total),
+    });
+    // Seconds a byte or an operation, round by round.
+    const unit = new Map(kinds.map(([kind, { work }], i) => [kind, (times[i] as number[]).map((s) => s / work)]));
+    const series = new Map(open.map(({ call }, i) => [keyOf(call), times[kinds.length + i] as number[]]));
+    for (const { call, index, prepared } of open) results[index] = timed(call, prepared, series.get(keyOf(call)) as number[], unit, options);
+    return { results: results.filter((r) => r !== null), paths: options.paths.flatMap((p) => pathRatios(p, series, options.seed)), rounds: times[0]?.length ?? 0 };
+  } finally {
+    yardsticks?.free();
+    for (const { prepared } of open) prepared.free();
+  }
+}
+
+function timed(call: KernelCall, prepared: PreparedCall, seconds: readonly number[], unit: ReadonlyMap<CeilingKind, readonly number[]>, options: TimeOptions): TimedResult {
+  const work = workOf(call);
+  const medianSeconds = median(seconds);
+  const rates = ratesOf(work, medianSeconds, options.ceilings);
+  /** Time that the ceiling would take over the time taken. */
+  const share = (kind: CeilingKind, amount: number): Interval | null => {
+    const each = unit.get(kind);
+    return each && amount > 0 ? ratioOf(each.map((s) => s * amount), seconds, options.seed) : null;
+  };
+  const bytes = work.readBytes + work.writeBytes;
+  return {
+    kernel: call.kernel, variant: call.variant, shape: call.shape, state: 'timed', seconds, medianSeconds, relativeError: prepared.relativeError, rates,
+    shares: { read: share('read', bytes), copy: share('copy', bytes), f32: share('f32', work.flops), f16: share('f16', work.flops), matrix: share('matrix', work.matrixFlops) },
+  };
+}
+
+/** Block-absorbed attention over the better of the two rebuilds, and over absorbed attention; only where all were measured. */
+export function pathRatios(set: PathSet, series: ReadonlyMap<string, readonly number[]>, seed: number): PathRatio[] {
+  const timeOf = (calls: readonly KernelCall[]): number[] | null => {
+    // Where the set-up is part of the attention kernel there is no kernel of its own.
+    const present = calls.filter((c) => IMPLEMENTED.includes(c.kernel)).map((c) => series.get(keyOf(c)));
+    return present.length > 0 && present.every((s) => s !== undefined) ? sumOf(present) : null;
+  };
+  const block = timeOf(set.paths['block-absorbed']);
+  if (!block || block.length === 0) return [];
+  const rebuilds = (['fused rebuild', 'materialised rebuild'] as const).flatMap((name) => {
+    const times = timeOf(set.paths[name]);
+    return times ? [{ name, times, centre: midmean(times) }] : [];
+  });
+  const best = rebuilds.sort((a, b) => a.centre - b.centre)[0];
+  const absorbed = timeOf(set.paths.absorbed);
+  const ratio = (name: string, below: readonly number[]): PathRatio => ({ ranks: set.ranks, context: set.context, above: 'block-absorbed', below: name, ratio: ratioOf(block, below, seed) });
+  return [...(best ? [ratio(best.name, best.times)] : []), ...(absorbed ? [ratio('absorbed', absorbed)] : [])];
 }

@@ -46,7 +46,35 @@ export function quantile(sorted: ArrayLike<number>, share: number): number {
   return low + (at - below) * ((sorted[Math.min(below + 1, sorted.length - 1)] as number) - low);
 }
 
-/** Midmean of the values with its percentile bootstrap interval, drawn from a seed: the same values give the same interval. */
+/**
+ * By how much the interval of a mean grows because successive values resemble each other: √((1 + ρ) / (1 − ρ)) with the lag-1
+ * correlation ρ of the values (ends drawn in to the 10th and 90th percentile, so that one outlier does not decide), its bias
+ * of −(1 + 3ρ) / n taken off. Resampling treats rounds as independent, and noise that lasts for several rounds makes
+ * them alike: without this the true ratio lay outside 19 % of 95 % intervals at ρ = 0.5, however many rounds there were.
+ */
+export function correlationFactor(values: readonly number[]): number {
+  const n = values.length;
+  if (n < 8) return 1;
+  const sorted = Float64Array.from(values).sort();
+  const [low, high] = [quantile(sorted, 0.1), quantile(sorted, 0.9)];
+  const drawnIn = values.map((v) => Math.min(high, Math.max(low, v)));
+  const mean = drawnIn.reduce((sum, v) => sum + v, 0) / n;
+  let [own, next] = [0, 0];
+  drawnIn.forEach((v, i) => {
+    own += (v - mean) ** 2;
+    if (i > 0) next += (v - mean) * ((drawnIn[i - 1] as number) - mean);
+  });
+  if (own === 0) return 1;
+  const raw = next / own;
+  const rho = Math.min(MOST_CORRELATION, Math.max(0, raw + (1 + 3 * raw) / n));
+  return Math.sqrt((1 + rho) / (1 - rho));
+}
+const MOST_CORRELATION = 0.9;
+
+/**
+ * Midmean of the values, in the order measured, with its percentile bootstrap interval, drawn from a seed: the same values give
+ * the same interval. Widened where successive values are correlated.
+ */
 export function bootstrap(values: readonly number[], seed: number): Interval {
   const random = randomFrom(seed);
   const n = values.length;
@@ -57,7 +85,8 @@ export function bootstrap(values: readonly number[], seed: number): Interval {
   }).sort();
   const estimate = midmean(values);
   // Of few values the percentiles can miss the estimate itself.
-  return { estimate, low: Math.min(estimate, quantile(centres, TAIL)), high: Math.max(estimate, quantile(centres, 1 - TAIL)) };
+  const reach = correlationFactor(values);
+  return { estimate, low: estimate - reach * Math.max(0, estimate - quantile(centres, TAIL)), high: estimate + reach * Math.max(0, quantile(centres, 1 - TAIL) - estimate) };
 }
 
 /** exp of all three. */

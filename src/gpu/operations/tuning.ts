@@ -1,0 +1,43 @@
+/** Numbers of a kernel's launch that change its speed and not its results: which values `calibrate --tune` tries. */
+import type { KernelName } from '../../schedule/kernels.js';
+
+/** Chosen values by name, for one kernel. What is not named keeps the planner's own choice. */
+export type Tuning = Readonly<Record<string, number>>;
+
+export interface Tunable {
+  readonly name: string;
+  /** Values worth trying; whether the device and a shape allow one, planning and verification find out. */
+  readonly values: readonly number[];
+}
+
+/** What can be tuned, by kernel. A planner reads these names with `tuned`; a name that it does not read changes nothing. */
+export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
+  matmul: [
+    { name: 'workgroup', values: [64, 128, 256] },
+    { name: 'columns', values: [8, 16, 32] },
+  ],
+  attend: [
+    { name: 'workgroup', values: [64, 128, 256] },
+    { name: 'wide', values: [4, 8, 16] },
+    { name: 'stream', values: [8, 32] },
+    { name: 'lanes', values: [1, 2, 4] },
+    { name: 'tile', values: [64, 128, 256, 512] },
+  ],
+  attend_rebuild: [
+    { name: 'workgroup', values: [64, 128] },
+    { name: 'wide', values: [4, 8, 16] },
+    { name: 'lanes', values: [1, 2, 4] },
+    { name: 'tokens', values: [2, 4, 8, 16] },
+    { name: 'pairs', values: [2, 4, 8] },
+  ],
+  rebuild: [
+    { name: 'workgroup', values: [64, 128] },
+    { name: 'tokens', values: [2, 4, 8] },
+    { name: 'pairs', values: [2, 4, 8] },
+  ],
+  attend_merge: [{ name: 'workgroup', values: [32, 64, 128] }],
+  rmsnorm: [{ name: 'workgroup', values: [64, 128, 256] }],
+};
+
+/** The tuned value of that name, or the planner's own. */
+export const tuned = (tuning: Tuning | undefined, name: string, own: number): number => tuning?.[name] ?? own;

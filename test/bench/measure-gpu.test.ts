@@ -1,0 +1,42 @@
+/** Calibrating, timing against the ceilings and tuning, shortly, on the device at hand. */
+import { expect, test } from 'vitest';
+import { calibrate } from '../../src/bench/index.js';
+import { bench } from '../../src/bench/regression/index.js';
+import { tune } from '../../src/bench/tune.js';
+import { calibrationSchema } from '../../src/schema/calibration.js';
+import { describeGpu } from '../gpu/device.js';
+
+const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
+const CALLS = [1, 4, 16].map((rows) => ({ kernel: 'swiglu', variant: 'f32', shape: { rows, width: 5632 } }) as const);
+
+describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
+  test('a calibration keeps raw times with their drift, says what the probe did, and passes its schema', async () => {
+    const seen: number[] = [];
+    const calibration = await calibrate({ device, budgetSeconds: 15, seed, kernels: ['swiglu'], calls: CALLS, onProgress: (p) => seen.push(p.secondsLeft) });
+    const parsed = calibrationSchema.parse(JSON.parse(JSON.stringify(calibration)));
+    const samples = parsed.kernels.flatMap((k) => k.samples);
+    expect(samples.length).toBeGreaterThan(0);
+    for (const s of samples) expect(s.drift).toHaveLength(s.seconds.length);
+    expect(parsed.probe?.runs).toBeGreaterThan(samples.length);
+    expect(parsed.overheads.upload?.bytesPerSecond).toBeGreaterThan(0);
+    expect(seen.length).toBeGreaterThanOrEqual(samples.length);
+    expect(seen[0]).toBeLessThan(15);
+  }, 90_000);
+
+  test('shares of the ceilings are above 0, and those of the read rate no more than a cache explains', async () => {
+    const report = await bench(device, { against: null, kernels: null, calls: CALLS.slice(2), budgetSeconds: 3, threshold: 0.05, seed, all: false });
+    const [result] = report.results;
+    if (result?.state !== 'timed') throw new Error(`not timed: ${JSON.stringify(result)}`);
+    expect(result.shares.read?.estimate).toBeGreaterThan(0.001);
+    expect(result.shares.read?.estimate).toBeLessThan(20);
+    expect(result.shares.read?.low).toBeLessThanOrEqual(result.shares.read?.high ?? 0);
+    expect(result.shares.matrix).toBeNull();
+    expect(result.seconds.length).toBeGreaterThanOrEqual(4);
+  }, 90_000);
+
+  test('tuning measures right candidates only, and leaves a kernel without tunables alone', async () => {
+    const merge = { kernel: 'attend_merge', variant: 'f32', shape: { rows: 64, splits: 8, width: 128, keyWidth: 0 } } as const;
+    const tuned = await tune(device, { calls: [merge, ...CALLS], clock: 'wall', submitSeconds: 0, budgetSeconds: 1, seed });
+    expect(Object.keys(tuned).filter((k) => k !== 'attend_merge')).toEqual([]);
+  }, 90_000);
+});

@@ -1,0 +1,174 @@
+/** The order of a calibration's visits and its correction for drift, on a machine whose clock is a formula. */
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { Drift } from '../../src/bench/probe.js';
+import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { median } from '../../src/bench/timing.js';
+import { samplesOf, Visits, type Track, type Visit } from '../../src/bench/visits.js';
+import { GpuError } from '../../src/gpu/errors.js';
+import { calibrationSchema, sampleSchema, type Sample } from '../../src/schema/calibration.js';
+import { correctedSeconds } from '../../src/schema/drift.js';
+
+const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
+const PROBE_SECONDS = 0.01;
+const truth = (width: number): number => 1e-3 * width;
+
+const trackOf = (count: number): Track => ({
+  kernel: 'swiglu', variant: 'f32', spentSeconds: 0,
+  entry: { kernel: 'swiglu', sourceHash: 'x', samples: [], gaps: [], predictors: {} },
+  candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, preferred: false })),
+});
+
+interface World {
+  /** Times of everything over the quiet machine's, at a moment. */
+  load: (at: number) => number;
+  budgetSeconds: number;
+  points: number;
+  /** Noise of single runs. */
+  noise?: number;
+  fail?: (width: number) => GpuError | null;
+}
+
+/** A calibration in a world; `starts`: when which width was measured. */
+async function calibrateIn({ load, budgetSeconds, points, noise = 0.01, fail = () => null }: World) {
+  const random = randomFrom(seed);
+  const jitter = (): number => 1 + noise * (random() - 0.5);
+  const track = trackOf(points);
+  const drift = new Drift();
+  const starts: { width: number; at: number; known: boolean }[] = [];
+  let at = 0;
+  const probe = (): Promise<number> => {
+    const seconds = PROBE_SECONDS * load(at) * jitter();
+    at += seconds;
+    drift.record(seconds);
+    return Promise.resolve(seconds);
+  };
+  const measure = async (_: Track, shape: { readonly width?: number }, known: Sample | null): Promise<Visit> => {
+    const width = shape.width ?? 0;
+    starts.push({ width, at, known: known !== null });
+    at += 0.05;
+    const problem = fail(width);
+    if (problem) throw problem;
+    const seconds: number[] = [];
+    const probes: number[] = [];
+    for (let i = 0; i < 4; i++) {
+      const before = await probe();
+      const each = truth(width) * load(at) * jitter();
+      at += 0.02;
+      seconds.push(each);
+      probes.push(Math.sqrt(before * (await probe())));
+    }
+    return { sample: { variant: 'f32', shape: { rows: 1, width }, tuning: {}, readBytes: 1, writeBytes: 1, flops: 1, seconds, relativeError: 0 }, probes };
+  };
+  const visits = new Visits([track], drift, {
+    now: () => at, budgetSeconds, stopped: () => false, measure, probe,
+    pause: (seconds) => { at += seconds; return Promise.resolve(); },
+    chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
+    chooseCandidate: () => 0,
+    visited: () => Promise.resolve(),
+    outliers: () => [],
+  });
+  for (let i = 0; i < 7; i++) await probe();
+  await visits.run();
+  return { track, drift, starts, end: at };
+}
+
+const errorOf = (samples: readonly Sample[], times: (s: Sample) => readonly number[]): number =>
+  Math.sqrt(samples.reduce((sum, s) => sum + Math.log(median(times(s)) / truth(s.shape['width'] as number)) ** 2, 0) / samples.length);
+
+describe(`drift (LLA_SIM_SEED=${seed})`, () => {
+  // Phases of 12 s at 1.15, 1.6 and 0.9 times the quiet machine's times, after a quiet start.
+  const phases = (at: number): number => (at < 25 ? 1 : ([1.15, 1.6, 1, 0.9][Math.floor(at / 12) % 4] as number));
+
+  test('correction takes most of it off, and is not the identity or its inverse', async () => {
+    const { track } = await calibrateIn({ load: phases, budgetSeconds: 120, points: 200 });
+    const raw = errorOf(track.entry.samples, (s) => s.seconds);
+    const corrected = errorOf(track.entry.samples, correctedSeconds);
+    const inverse = errorOf(track.entry.samples, (s) => s.seconds.map((t, i) => t * (s.drift?.[i] as number)));
+    expect(track.entry.samples.length).toBeGreaterThan(50);
+    expect(raw).toBeGreaterThan(0.05);
+    expect(corrected).toBeLessThan(0.4 * raw);
+    expect(inverse).toBeGreaterThan(raw);
+  });
+
+  test('times stay raw, and every repetition has its drift', async () => {
+    const { track } = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 5, noise: 0 });
+    for (const sample of track.entry.samples) {
+      expect(sample.drift).toHaveLength(sample.seconds.length);
+      expect(median(sample.seconds)).toBeCloseTo(truth(sample.shape['width'] as number), 12);
+      expect(sampleSchema.parse(sample)).toEqual(sample);
+    }
+    expect(sampleSchema.safeParse({ ...track.entry.samples[0], drift: [1] }).success).toBe(false);
+  });
+
+  test('up to 5 % is the probe’s own noise: recorded, not corrected', () => {
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([1, 1 / 1.06, 2]);
+    expect(correctedSeconds({ seconds: [1, 2] })).toEqual([1, 2]);
+  });
+
+  test('a visit in a slow phase is repeated until it is over', async () => {
+    // Beyond the first 3 s one second in eight is twice as slow.
+    const { track } = await calibrateIn({ load: (at) => (at > 3 && Math.floor(at) % 8 === 0 ? 2 : 1), budgetSeconds: 60, points: 40 });
+    const slow = track.entry.samples.flatMap((s) => s.seconds.filter((t) => t > 1.5 * truth(s.shape['width'] as number)));
+    // A visit may be caught by the end of a phase for one of its repetitions; an eighth of all would be slow without repeating.
+    expect(slow.length).toBeLessThan(0.04 * track.entry.samples.flatMap((s) => s.seconds).length);
+    expect(track.entry.samples.flatMap((s) => s.flag ?? [])).toEqual([]);
+  });
+
+  test('a machine that stays slow is measured all the same, within bounds, and flagged', async () => {
+    const { track, drift } = await calibrateIn({ load: (at) => (at < 20 ? 1 : 1.9), budgetSeconds: 60, points: 1000 });
+    const late = track.entry.samples.filter((s) => s.flag !== undefined);
+    expect(late.length).toBeGreaterThan(5);
+    expect(late[0]?.flag).toMatch(/^the probe took 1\.9 times its reference, in the best of \d attempts?$/);
+    expect(errorOf(track.entry.samples, correctedSeconds)).toBeLessThan(0.1);
+    expect(drift.describe()?.highDrift).toBeGreaterThan(1.8);
+  });
+});
+
+describe('the order of visits', () => {
+  test('every point is visited twice, far apart, and checked only the first time', async () => {
+    const { starts } = await calibrateIn({ load: () => 1, budgetSeconds: 60, points: 1000 });
+    const widths = [...new Set(starts.map((s) => s.width))];
+    const twice = widths.filter((w) => starts.filter((s) => s.width === w).length >= 2);
+    expect(twice.length).toBeGreaterThan(0.6 * widths.length);
+    const gaps = twice.map((w) => {
+      const [first, second] = starts.filter((s) => s.width === w);
+      expect([first?.known, second?.known]).toEqual([false, true]);
+      return (second?.at as number) - (first?.at as number);
+    });
+    expect(Math.min(...gaps)).toBeGreaterThan(60 / 4);
+  });
+
+  test('what is left of the time goes to the points measured worst', async () => {
+    const { track, end } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 3 });
+    expect(end).toBeGreaterThanOrEqual(30);
+    for (const sample of samplesOf(track)) expect(sample.seconds.length).toBeGreaterThan(8);
+  });
+
+  test('what cannot be measured is a gap with its reason; a lost device ends it', async () => {
+    const some = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w) => (w === 3 ? new GpuError('unsupported', 'too large') : null) });
+    expect(some.track.entry.gaps).toEqual([{ variant: 'f32', shape: { rows: 1, width: 3 }, reason: 'unsupported: too large' }]);
+    expect(some.track.entry.samples).toHaveLength(5);
+    const lost = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w) => (w === 3 ? new GpuError('lost', 'gone') : null) });
+    expect(lost.starts).toHaveLength(3);
+    expect(lost.track.entry.samples).toHaveLength(2);
+  });
+});
+
+test('the reference is the median of the first runs and then stays', () => {
+  const drift = new Drift();
+  for (let i = 0; i < 200; i++) drift.record(i % 10 === 0 ? 5 : 1);
+  for (let i = 0; i < 2000; i++) drift.record(3);
+  expect(drift.relative(3)).toBe(3);
+  expect(drift.describe()).toEqual({ referenceSeconds: 1, runs: 2200, lowDrift: 1, highDrift: 5 });
+});
+
+test('a file of before drift, transfers and tuning is read as it was', () => {
+  const added = ['drift', 'flag', 'probe', 'upload', 'readback', 'reasons'];
+  const text = readFileSync(new URL('../../calibrations/mesa-llvmpipe.json', import.meta.url), 'utf8');
+  const older = JSON.parse(text, (key, value: unknown) => (added.includes(key) ? undefined : value)) as unknown;
+  const parsed = calibrationSchema.parse(older);
+  expect(JSON.parse(JSON.stringify(parsed))).toEqual(older);
+  expect(parsed.probe).toBeUndefined();
+  expect(parsed.kernels.flatMap((k) => k.samples).length).toBeGreaterThan(0);
+});
