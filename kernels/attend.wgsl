@@ -1,88 +1,96 @@
 // Split-KV decode attention of one new token over cached rows that are used as they lie: full K and V, or latents with an
-// absorbed query. One workgroup a (split, KV head, sequence); one thread a token for scores, one a value pair for the sum.
+// absorbed query.
 //
-//   s_t = scale (q . k_t + q_b . b_t)        q: first key_pairs pairs of a query, q_b: the rest; b: the rotary branch
+//   s_t = scale (q . k_t + q_b . b_t)        q: the first key components of a query, q_b: the rest; b: the rotary branch
 //
-// Bindings: 0 params, 1 queries [sequence][query head][2 (key_pairs + branch_pairs)], 2 keys, 3 values, 4 partials, 5 branch
-// (key layout; rows of their own, or one a sequence with branch_shared; any buffer where branch_pairs is 0).
+// WIDE threads share a key row; each holds its part of the queries in registers.
+// Bindings: 0 params, 1 queries [set][sequence][query head][key width + branch width] f32, 2 keys, 3 values, 4 partials, 5 spans,
+// 6 scores (any writable buffer where none are asked for), 7 branch (rows of their own, or one a sequence with branch_shared; any
+// buffer where there is no branch).
 // Run: lla-sim bench --kernel attend
-#element
-#include "attend_fold.wgsl"
+enable subgroups;
+#include "attend_rows.wgsl"
 
-override CHUNK: u32;           // query pairs held in workgroup memory at a time
-override QUERY_ONE: u32;       // CHUNK if LANES is 1, else 1
-override QUERY_MANY: u32;      // 2 CHUNK QUADS if LANES is more, else 1
+override KEY_EACH: u32;        // units of a key row that a thread takes
+override BRANCH_EACH: u32;     // units of a branch row that a thread takes, 0 without a branch
 
 @group(0) @binding(1) var<storage, read> queries: array<f32>;
-@group(0) @binding(5) var<storage, read> branch: array<Pair>;
+@group(0) @binding(7) var<storage, read> branch: array<vec4u>;
 
-var<workgroup> query_one: array<vec2f, QUERY_ONE>;     // [pair]
-var<workgroup> query_many: array<vec4f, QUERY_MANY>;   // [pair][component of the pair][quad]
-var<private> sum: array<vec4f, 4>;
+// scratch: parts of the scores, [lane][token][thread of the row].
+const MOST_QUERY_VECS = 192u;
+var<private> query: array<vec4f, MOST_QUERY_VECS>;   // [lane][unit][vec], LANES * (KEY_EACH + BRANCH_EACH) * UNIT_VECS of them
 
-fn stage_queries(l: u32, place: Place, head0: u32, from_pair: u32, to_pair: u32) {
-  let width = 2u * (params.key_pairs + params.branch_pairs);
-  let pairs = to_pair - from_pair;
-  if (LANES == 1u) {
-    let at = (place.first_head + head0) * width + 2u * from_pair;
-    for (var i = l; i < pairs; i += WG) { query_one[i] = vec2f(queries[at + 2u * i], queries[at + 2u * i + 1u]); }
-  } else {
-    for (var i = l; i < pairs * 2u * QUADS; i += WG) {
-      let quad = i % QUADS;
-      let component = 2u * from_pair + i / QUADS;
-      var q = vec4f(0.0);
-      for (var e = 0u; e < 4u; e++) {
-        let head = head0 + quad * 4u + e;
-        if (head < params.group) { q[e] = queries[(place.first_head + head) * width + component]; }
+// Components [first, first + 4) of a row of `width` components in `queries`; zero past its end.
+fn query_vec(at: u32, first: u32, width: u32) -> vec4f {
+  var q = vec4f(0.0);
+  for (var e = 0u; e < 4u * params.once; e++) {
+    if (first + e < width) { q[e] = queries[at + first + e]; }
+  }
+  return q;
+}
+
+fn load_queries(l: u32, place: Place, key_width: u32, branch_width: u32) {
+  let c = l % WIDE;
+  let first_query = select(0u, params.query_sets, place.pinned && params.pinned_query == 1u);
+  for (var lane = 0u; lane < LANES; lane++) {
+    let at = (first_query + place.first_head + min(lane, place.lanes - 1u)) * (key_width + branch_width);
+    for (var k = 0u; k < (KEY_EACH + BRANCH_EACH); k++) {
+      for (var e = 0u; e < UNIT_VECS; e++) {
+        let to = (lane * (KEY_EACH + BRANCH_EACH) + k) * UNIT_VECS + e;
+        if (k < KEY_EACH) {
+          query[to] = query_vec(at, (c + WIDE * k) * UNIT + 4u * e, key_width);
+        } else {
+          query[to] = query_vec(at + key_width, (c + WIDE * (k - KEY_EACH)) * UNIT + 4u * e, branch_width);
+        }
       }
-      query_many[i] = q;
     }
   }
 }
 
-fn accumulate(i: u32, k: vec2f) {
-  if (LANES == 1u) {
-    let q = query_one[i];
-    sum[0].x += q.x * k.x + q.y * k.y;
-  } else {
-    for (var quad = 0u; quad < QUADS; quad++) {
-      sum[quad] += query_many[2u * i * QUADS + quad] * k.x + query_many[(2u * i + 1u) * QUADS + quad] * k.y;
-    }
-  }
+// Sum over the WIDE threads of a row group.
+fn row_sum(x: vec4f) -> vec4f {
+  var sum = x;
+  for (var step = 1u; step < WIDE; step *= 2u) { sum += subgroupShuffleXor(sum, step); }
+  return sum;
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
   let place = place_of(group_id, groups);
-  let branch_row = select(group_id.z * groups.y + group_id.y, group_id.z, params.branch_shared == 1u);
-  let pairs = params.key_pairs + params.branch_pairs;
-  for (var head0 = 0u; head0 < params.group; head0 += LANES) {
-    start_lanes();
-    for (var first = place.begin; first < place.end; first += TILE) {
-      let count = min(TILE, place.end - first);
-      let token = first + l;   // TILE is WG: one token a thread
-      let key_at = key_index(place.row, token, 0u, params.capacity, params.key_pairs);
-      let branch_at = key_index(branch_row, token, 0u, params.capacity, params.branch_pairs);
-      for (var q = 0u; q < QUADS; q++) { sum[q] = vec4f(0.0); }
-      for (var from_pair = 0u; from_pair < pairs; from_pair += CHUNK) {
-        let to_pair = min(from_pair + CHUNK, pairs);
-        if (CHUNK < pairs || first == place.begin) {
-          workgroupBarrier();
-          stage_queries(l, place, head0, from_pair, to_pair);
-          workgroupBarrier();
-        }
-        if (l < count) {
-          for (var i = from_pair; i < min(to_pair, params.key_pairs); i++) { accumulate(i - from_pair, load_pair(keys[key_at + i * TILE_TOKENS])); }
-          for (var i = max(from_pair, params.key_pairs); i < to_pair; i++) { accumulate(i - from_pair, load_pair(branch[branch_at + (i - params.key_pairs) * TILE_TOKENS])); }
-        }
+  let branch_row = select(place.kv_row, place.sequence, params.branch_shared == 1u);
+  let c = l % WIDE;
+  let rows = STREAM / WIDE;   // of a stream in a step
+  let tokens = stream_tokens(l, place, rows);
+  start_rows();
+  load_queries(l, place, params.key_width, params.branch_width);
+  // All threads of a subgroup take part in the shuffles, those of shorter streams too.
+  let steps = (stream_tokens(0u, place, rows).y - stream_tokens(0u, place, rows).x + rows - 1u) / rows;
+  for (var step = 0u; step < steps; step++) {
+    let own = tokens.x + step * rows + (l % STREAM) / WIDE;
+    let i = min(own, place.end - 1u);
+    let slot = slot_of(place, i);
+    let token = token_at(params.keys, place.row, tiles_of_row(), slot);
+    var dots: array<vec4f, MOST_LANES>;
+    for (var lane = 0u; lane < LANES; lane++) { dots[lane] = vec4f(0.0); }
+    for (var k = 0u; k < KEY_EACH; k++) {
+      let x = load_unit(&keys, params.keys, token, min(c + WIDE * k, params.keys.units - 1u));
+      for (var lane = 0u; lane < LANES; lane++) {
+        for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + k) * UNIT_VECS + e], x[e], dots[lane]); }
       }
-      // The tile before may still be read in add_values.
-      workgroupBarrier();
-      if (l < count) {
-        for (var lane = 0u; lane < LANES; lane++) { score[l * LANES + lane] = params.scale * sum[lane / 4u][lane % 4u]; }
-      }
-      fold_tile(l, place, head0, first, count);
     }
-    finish_lanes(l, place, head0);
+    if (BRANCH_EACH > 0u) {
+      let branch_token = token_at(params.branch, branch_row, tiles_of_row(), slot);
+      for (var k = 0u; k < BRANCH_EACH; k++) {
+        let x = load_unit(&branch, params.branch, branch_token, min(c + WIDE * k, params.branch.units - 1u));
+        for (var lane = 0u; lane < LANES; lane++) {
+          for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]); }
+        }
+      }
+    }
+    var s = vec4f(0.0);
+    for (var lane = 0u; lane < LANES; lane++) { s[lane] = dot(dots[lane], vec4f(1.0)); }
+    fold_row(l, place, i, select(vec4f(LOWEST), params.scale * row_sum(s), own < tokens.y));
   }
+  finish_rows(l, place);
 }

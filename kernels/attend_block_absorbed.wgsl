@@ -1,158 +1,175 @@
-// Split-KV decode attention with full RoPE straight on latents: K is never rebuilt. In a block of BLOCK positions centred on
-// n0, with offset delta and the pairs' vectors turned to the centre,
+// Split-KV decode attention with full RoPE straight on latents: K is never rebuilt. In a block of 2 HALF positions centred on n0,
+// with offset delta and the pairs' vectors (block_vectors.wgsl) turned to the centre,
 //   A_m = cos(theta_m n0) a_m + sin(theta_m n0) b_m     B_m = cos(theta_m n0) b_m - sin(theta_m n0) a_m
 //   s(n0 + delta) = sum_m (cos(theta_m delta) A_m + sin(theta_m delta) B_m) . c
 // The tables cos(theta_m delta) and sin(theta_m delta) are the same in every block and numerically of low rank: the EXACT fastest
-// pairs are taken as they are, the others through few functions Phi_j(delta) with Psi_j,m (src/gpu/block-basis.ts). Per block and
-// latent component, `basis` holds A_m and sum_m Psi_j,m A_m (even in delta), B_m and sum_m Psi_j,m B_m (odd). Even and odd sums P and Q
-// serve both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
-// A thread takes OFFSETS offsets of either sign, so that a basis vector that it loads serves as many tokens twice over. Cached tokens stand in order of position, the first at a multiple of
-// BLOCK from the table's start.
-// Bindings: 0 params, 1 vectors (block_vectors.wgsl), 2 keys (latents), 3 values (latents), 4 partials, 5 phases [block][pair]
-// (cos, sin) at the block's centre, 6 psi [pair][even quads, odd quads], 7 phi [offset][even quads, odd quads].
+// pairs are taken as they are, the others through few functions phi_j(delta) with psi_j,m (src/schedule/block-basis.ts). Per block
+// and latent component, `basis` holds A_m and sum_m psi_j,m A_m (even in delta), B_m and sum_m psi_j,m B_m (odd). Even and odd sums
+// P and Q serve both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
+//
+// A thread holds phi at OFFSETS offsets, so that a basis vector that it loads serves OFFSETS tokens of either sign. Blocks are
+// counted from where a split begins, so that no split starts inside a block.
+// Bindings: 0 params, 1 vectors [query head][pair][component pair] (a, b, a, b), 2 keys (latents), 3 values (latents), 4 partials,
+// 5 spans, 6 coarse [position / FINE][pair] and 7 fine [position % FINE][pair] (cos, sin; fine is turned on by HALF - 1/2),
+// 8 psi [pair][quad], 9 phi [function][offset].
 // Run: lla-sim bench --kernel attend_block_absorbed
-#element
 #include "attend_fold.wgsl"
 
 override HEAD_PAIRS: u32;
+override HALF: u32;          // TILE / 2, OFFSETS * WG
+override OFFSETS: u32;       // offsets of a thread, at most MOST_OFFSETS
 override EXACT: u32;         // fast pairs taken as they are
-override EVEN_QUADS: u32;    // of the exact pairs and the even functions together
-override ODD_QUADS: u32;
-override CHUNK: u32;         // latent components whose basis vectors are held at a time, even
-override BASIS: u32;         // CHUNK * (EVEN_QUADS + ODD_QUADS), the mean's padding included
-const BLOCK = 256u;
-const HALF = BLOCK / 2u;
-const OFFSETS = 4u;                      // of either sign, that a thread takes
-const BLOCK_THREADS = HALF / OFFSETS;    // WG; a tile is a block
-const MOST_QUADS = 16u;
-const MOST_FUNCTIONS = MOST_QUADS * OFFSETS;
+override MORE_EVEN: u32;     // functions of the other pairs
+override MORE_ODD: u32;
+override EVEN: u32;          // EXACT + MORE_EVEN
+override ODD: u32;
+override FUNCTIONS: u32;     // EVEN + ODD
+override PSI_QUADS: u32;     // ceil((MORE_EVEN + MORE_ODD) / 4)
+override CHUNK: u32;         // quads of latent components whose basis vectors are held at a time
+override BASIS: u32;         // CHUNK * FUNCTIONS
+const FINE = 1024u;
+const MOST_OFFSETS = 8u;
+const MOST_FUNCTIONS = 64u;
+const MOST_MORE = 32u;
 
-@group(0) @binding(1) var<storage, read> vectors: array<vec2f>;
-@group(0) @binding(5) var<storage, read> phases: array<vec2f>;
-@group(0) @binding(6) var<storage, read> psi: array<vec4f>;
-@group(0) @binding(7) var<storage, read> phi: array<vec4f>;
+@group(0) @binding(1) var<storage, read> vectors: array<vec4f>;
+@group(0) @binding(6) var<storage, read> coarse: array<vec2f>;
+@group(0) @binding(7) var<storage, read> fine: array<vec2f>;
+@group(0) @binding(8) var<storage, read> psi: array<vec4f>;
+@group(0) @binding(9) var<storage, read> phi: array<f32>;
 
-var<workgroup> basis: array<vec4f, BASIS>;   // [component of the chunk][quad]
+var<workgroup> turns: array<vec2f, HEAD_PAIRS>;
+var<workgroup> basis: array<vec4f, BASIS>;            // [quad of components][function]
+var<workgroup> mean_basis: array<f32, FUNCTIONS>;     // of the mean, whose latent is 1
+var<private> phi_at: array<f32, MOST_OFFSETS * MOST_FUNCTIONS>;   // [offset of this thread][function]
+var<private> sides: array<vec2f, MOST_OFFSETS>;       // scores of this thread's tokens after and before the centre
 
-// Basis vectors of components x and x + 1 in one even and one odd quad: sums over the pairs of A_m psi_m and of B_m psi_m. Pairs that
-// are taken as they are have a one in psi, so a quad of only such pairs sums no others.
-fn set_up(head: u32, block: u32, x: u32, quad: u32, at: u32) {
-  let quads = EVEN_QUADS + ODD_QUADS;
-  let own = 4u * quad;
-  let end = select(HEAD_PAIRS, own + 4u, own + 4u <= EXACT);
-  var even = array<vec4f, 2>(vec4f(0.0), vec4f(0.0));
-  var odd = array<vec4f, 2>(vec4f(0.0), vec4f(0.0));
-  for (var m = min(own, EXACT); m < end; m++) {
-    let from_vector = (head * HEAD_PAIRS + m) * (2u * params.key_pairs + 2u) + x;
-    let turn = phases[block * HEAD_PAIRS + m];
-    let first = vectors[from_vector];
-    let second = vectors[from_vector + 1u];
-    // A quad that one parity does not have reads some quad of the other, and is not stored.
-    let even_psi = psi[m * quads + quad];
-    let odd_psi = psi[m * quads + min(EVEN_QUADS + quad, quads - 1u)];
-    even[0] += dot(turn, first) * even_psi;
-    even[1] += dot(turn, second) * even_psi;
-    odd[0] += (turn.x * first.y - turn.y * first.x) * odd_psi;
-    odd[1] += (turn.x * second.y - turn.y * second.x) * odd_psi;
-  }
-  if (quad < EVEN_QUADS) {
-    basis[at + quad] = even[0];
-    basis[at + quads + quad] = even[1];
-  }
-  if (quad < ODD_QUADS) {
-    basis[at + EVEN_QUADS + quad] = odd[0];
-    basis[at + quads + EVEN_QUADS + quad] = odd[1];
+// Angles to the centre of the block that starts at `position`.
+fn turn_pairs(l: u32, position: u32) {
+  for (var m = l; m < HEAD_PAIRS * params.once; m += WG) {
+    let x = coarse[(position / FINE) * HEAD_PAIRS + m];
+    let y = fine[(position % FINE) * HEAD_PAIRS + m];
+    turns[m] = vec2f(x.x * y.x - x.y * y.y, x.y * y.x + x.x * y.y);
   }
 }
 
-// u(+delta), u(-delta) from the even and odd products.
-fn both_signs(even: vec4f, odd: vec4f) -> vec2f {
-  return vec2f(dot(even + odd, vec4f(1.0)), dot(even - odd, vec4f(1.0)));
+// A and B of four components of a pair.
+struct Turned { a: vec4f, b: vec4f }
+fn turned(head: u32, m: u32, quad: u32) -> Turned {
+  let width = (params.key_width + 2u) / 2u;   // pairs of components with the mean, padded to even
+  let from_vector = (head * HEAD_PAIRS + m) * width;
+  let v = vectors[from_vector + min(2u * quad, width - 1u)];
+  let w = vectors[from_vector + min(2u * quad + 1u, width - 1u)];
+  let turn = turns[m];
+  let a = vec4f(v.xz, w.xz);
+  let b = vec4f(v.yw, w.yw);
+  return Turned(turn.x * a + turn.y * b, turn.x * b - turn.y * a);
+}
+
+fn put(quad: u32, j: u32, at: u32, is_mean: bool, v: vec4f) {
+  if (is_mean) { mean_basis[j] = v[params.key_width % 4u]; } else { basis[at * FUNCTIONS + j] = v; }
+}
+
+// Basis vectors of a quad of components, stored as the chunk's quad `at` or as the mean's.
+fn set_up(head: u32, quad: u32, at: u32, is_mean: bool) {
+  for (var m = 0u; m < EXACT * params.once; m++) {
+    let t = turned(head, m, quad);
+    put(quad, m, at, is_mean, t.a);
+    put(quad, EVEN + m, at, is_mean, t.b);
+  }
+  var more: array<vec4f, MOST_MORE>;
+  for (var j = 0u; j < MORE_EVEN + MORE_ODD; j++) { more[j] = vec4f(0.0); }
+  for (var m = EXACT; m < HEAD_PAIRS * params.once; m++) {
+    let t = turned(head, m, quad);
+    for (var q = 0u; q < PSI_QUADS; q++) {
+      let p = psi[(m - EXACT) * PSI_QUADS + q];
+      for (var e = 0u; e < 4u; e++) {
+        let j = 4u * q + e;
+        if (j < MORE_EVEN) { more[j] = fma(vec4f(p[e]), t.a, more[j]); }
+        else if (j < MORE_EVEN + MORE_ODD) { more[j] = fma(vec4f(p[e]), t.b, more[j]); }
+      }
+    }
+  }
+  for (var j = 0u; j < MORE_EVEN; j++) { put(quad, EXACT + j, at, is_mean, more[j]); }
+  for (var j = 0u; j < MORE_ODD; j++) { put(quad, EVEN + EXACT + j, at, is_mean, more[MORE_EVEN + j]); }
 }
 
 // The tokens of a block at an offset after and before its centre.
 fn tokens_at(offset: u32) -> vec2u { return vec2u(HALF + offset, HALF - 1u - offset); }
 
+fn score_of(place: Place, lane: u32, i: u32) -> f32 { return params.scale * scratch[i]; }
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
   let place = place_of(group_id, groups);
-  let quads = EVEN_QUADS + ODD_QUADS;
-  let components = 2u * params.key_pairs + 1u;   // the last is the mean, whose latent is 1
-  let offset = l;
-  var f: array<vec4f, MOST_FUNCTIONS>;   // [offset of this thread][quad]: the functions there
+  let units = params.keys.units;
+  let key_quads = (params.key_width + 3u) / 4u;
   for (var k = 0u; k < OFFSETS; k++) {
-    for (var q = 0u; q < quads; q++) { f[k * MOST_QUADS + q] = phi[(offset + k * BLOCK_THREADS) * quads + q]; }
+    for (var j = 0u; j < FUNCTIONS; j++) { phi_at[k * MOST_FUNCTIONS + j] = phi[j * HALF + l + k * WG]; }
   }
-  for (var head0 = 0u; head0 < params.group; head0++) {
-    start_lanes();
-    for (var first = place.begin; first < place.end; first += TILE) {
-      let count = min(TILE, place.end - first);
-      // Tokens of this thread in the block: each of its offsets, after and before the centre.
-      var at: array<vec2u, OFFSETS>;
-      var s: array<vec2f, OFFSETS>;
-      for (var k = 0u; k < OFFSETS; k++) {
-        let tokens = tokens_at(offset + k * BLOCK_THREADS);
-        at[k].x = key_index(place.row, first + min(tokens.x, count - 1u), 0u, params.capacity, params.key_pairs);
-        at[k].y = key_index(place.row, first + min(tokens.y, count - 1u), 0u, params.capacity, params.key_pairs);
-        s[k] = vec2f(0.0);
+  start_lanes();
+  for (var first = place.begin; first < place.end; first += TILE) {
+    let count = min(TILE, place.end - first);
+    turn_pairs(l, place.position + first);
+    // Tokens past the end repeat the last one; their scores are not used.
+    var after: array<Token, MOST_OFFSETS>;
+    var before: array<Token, MOST_OFFSETS>;
+    for (var k = 0u; k < OFFSETS; k++) {
+      let tokens = tokens_at(l + k * WG);
+      after[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, first + min(tokens.x, count - 1u)));
+      before[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, first + min(tokens.y, count - 1u)));
+      sides[k] = vec2f(0.0);
+    }
+    for (var quad0 = 0u; quad0 < key_quads; quad0 += CHUNK) {
+      workgroupBarrier();
+      let staged = min(CHUNK, key_quads - quad0);
+      let last = quad0 + staged == key_quads;
+      for (var i = l; i < staged + select(0u, 1u, last); i += WG) {
+        set_up(place.first_head, select(quad0 + i, params.key_width / 4u, i == staged), i, i == staged);
       }
-      for (var x0 = 0u; x0 < components; x0 += CHUNK) {
-        workgroupBarrier();
-        let staged = min(CHUNK, components - x0);
-        // Components fastest: neighbouring threads read neighbouring vectors and work on the same quads.
-        let pairs = (staged + 1u) / 2u;
-        for (var i = l; i < pairs * max(EVEN_QUADS, ODD_QUADS); i += WG) {
-          let x = 2u * (i % pairs);
-          set_up(place.first_head + head0, first / BLOCK, x0 + x, i / pairs, x * quads);
+      workgroupBarrier();
+      for (var unit = quad0 / UNIT_VECS; unit * UNIT_VECS < quad0 + staged; unit++) {
+        var x: array<Unit, MOST_OFFSETS>;
+        var y: array<Unit, MOST_OFFSETS>;
+        for (var k = 0u; k < OFFSETS; k++) {
+          x[k] = load_unit(&keys, params.keys, after[k], unit);
+          y[k] = load_unit(&keys, params.keys, before[k], unit);
         }
-        workgroupBarrier();
-        // Two components share a stored pair; the mean is alone, the rank being even.
-        for (var x = x0; x < x0 + staged; x += 2u) {
-          let from_basis = (x - x0) * quads;
-          var even: array<vec4f, 2u * OFFSETS>;   // [offset][component x, component x + 1]
-          var odd: array<vec4f, 2u * OFFSETS>;
-          for (var k = 0u; k < 2u * OFFSETS; k++) {
+        var parts = UNIT_VECS;
+        if (UNIT_VECS > 2u) { parts *= params.once; }
+        for (var e = 0u; e < parts; e++) {
+          let at = min(unit * UNIT_VECS + e - quad0, staged - 1u) * FUNCTIONS;
+          var even: array<vec4f, MOST_OFFSETS>;
+          var odd: array<vec4f, MOST_OFFSETS>;
+          for (var k = 0u; k < OFFSETS; k++) {
             even[k] = vec4f(0.0);
             odd[k] = vec4f(0.0);
           }
-          for (var q = 0u; q < EVEN_QUADS; q++) {
-            let v = basis[from_basis + q];
-            let w = basis[from_basis + quads + q];
-            for (var k = 0u; k < OFFSETS; k++) {
-              even[2u * k] += f[k * MOST_QUADS + q] * v;
-              even[2u * k + 1u] += f[k * MOST_QUADS + q] * w;
-            }
+          for (var j = 0u; j < EVEN; j++) {
+            let v = basis[at + j];
+            for (var k = 0u; k < OFFSETS; k++) { even[k] = fma(vec4f(phi_at[k * MOST_FUNCTIONS + j]), v, even[k]); }
           }
-          for (var q = EVEN_QUADS; q < quads; q++) {
-            let v = basis[from_basis + q];
-            let w = basis[from_basis + quads + q];
-            for (var k = 0u; k < OFFSETS; k++) {
-              odd[2u * k] += f[k * MOST_QUADS + q] * v;
-              odd[2u * k + 1u] += f[k * MOST_QUADS + q] * w;
-            }
+          for (var j = 0u; j < ODD; j++) {
+            let v = basis[at + EVEN + j];
+            for (var k = 0u; k < OFFSETS; k++) { odd[k] = fma(vec4f(phi_at[k * MOST_FUNCTIONS + EVEN + j]), v, odd[k]); }
           }
-          for (var k = 0u; k < OFFSETS; k++) {
-            let u = both_signs(even[2u * k], odd[2u * k]);
-            if (x < 2u * params.key_pairs) {
-              let t = both_signs(even[2u * k + 1u], odd[2u * k + 1u]);
-              let after = load_pair(keys[at[k].x + (x / 2u) * TILE_TOKENS]);
-              let before = load_pair(keys[at[k].y + (x / 2u) * TILE_TOKENS]);
-              s[k] += u * vec2f(after.x, before.x) + t * vec2f(after.y, before.y);
-            } else {
-              s[k] += u;
-            }
-          }
+          for (var k = 0u; k < OFFSETS; k++) { sides[k] += vec2f(dot(even[k] + odd[k], x[k][e]), dot(even[k] - odd[k], y[k][e])); }
         }
       }
-      // The tile before may still be read in add_values.
-      workgroupBarrier();
-      for (var k = 0u; k < OFFSETS; k++) {
-        let tokens = tokens_at(offset + k * BLOCK_THREADS);
-        if (tokens.x < count) { score[tokens.x] = params.scale * s[k].x; }
-        if (tokens.y < count) { score[tokens.y] = params.scale * s[k].y; }
-      }
-      fold_tile(l, place, head0, first, count);
     }
-    finish_lanes(l, place, head0);
+    for (var j = 0u; j < EVEN; j++) {
+      for (var k = 0u; k < OFFSETS; k++) { sides[k] += vec2f(phi_at[k * MOST_FUNCTIONS + j] * mean_basis[j]); }
+    }
+    for (var j = 0u; j < ODD; j++) {
+      for (var k = 0u; k < OFFSETS; k++) { sides[k] += vec2f(1.0, -1.0) * (phi_at[k * MOST_FUNCTIONS + EVEN + j] * mean_basis[EVEN + j]); }
+    }
+    for (var k = 0u; k < OFFSETS; k++) {
+      let tokens = tokens_at(l + k * WG);
+      scratch[tokens.x] = sides[k].x;
+      scratch[tokens.y] = sides[k].y;
+    }
+    workgroupBarrier();
+    fold_tile(l, place, first, count);
   }
+  finish_lanes(l, place);
 }

@@ -1,14 +1,30 @@
-// Where a cached pair of scalars lies. `row`: sequence * kvHeads + head; `capacity`: tokens reserved for a row, whole
-// tiles of 32; `pairs`: half the width. The same addresses in TypeScript: src/gpu/cache-layout.ts.
+// Where the words of a cached row lie, for kernels that read them. Described in src/gpu/cache-layout.ts, which has the same
+// addresses in TypeScript. A row is read unit by unit (storage_*.wgsl): 16 bytes at a time where they are there.
 const TILE_TOKENS = 32u;
 
-// Key side, [row][token / 32][pair][token % 32]: neighbouring threads hold neighbouring tokens and read coalesced.
-// The next pair of the same token lies TILE_TOKENS further.
-fn key_index(row: u32, token: u32, pair: u32, capacity: u32, pairs: u32) -> u32 {
-  return ((row * (capacity / TILE_TOKENS) + token / TILE_TOKENS) * pairs + pair) * TILE_TOKENS + token % TILE_TOKENS;
+// Counts and word offsets of one tile of a row.
+struct CachedRow {
+  quads: u32,        // whole quads of words of a token
+  rest: u32,         // words of a token beyond them
+  tail: u32,         // components beyond whole words
+  tile_words: u32,
+  units: u32,        // units as storage_*.wgsl counts them, the last perhaps partial
+  tails_at: u32,
+  scales_at: u32,
+  group_size: u32,   // components of a scale, where there are scales
 }
 
-// Value side, [row][token][pair]: neighbouring threads hold neighbouring components.
-fn value_index(row: u32, token: u32, pair: u32, capacity: u32, pairs: u32) -> u32 {
-  return (row * capacity + token) * pairs + pair;
+// A cached token: the first word of its tile, and its number there.
+struct Token { tile: u32, t: u32 }
+
+// `row`: sequence * heads + head; `tiles`: of a row.
+fn token_at(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token {
+  return Token((row * tiles + slot / TILE_TOKENS) * shape.tile_words, slot % TILE_TOKENS);
+}
+
+fn word_at(cache: ptr<storage, array<vec4u>, read>, index: u32) -> u32 { return (*cache)[index / 4u][index % 4u]; }
+
+// Word `index` of a token's units.
+fn unit_word(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, index: u32) -> u32 {
+  return word_at(cache, token.tile + select(TILE_TOKENS * index + token.t, token.t * 4u * shape.quads + index, index < 4u * shape.quads));
 }

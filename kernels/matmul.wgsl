@@ -1,7 +1,7 @@
 // y[g] = x[g] W[g] for many rows m: tiles of BM rows by 64 columns, 4 x 4 outputs a thread, 16 steps of k at a time in
 // workgroup memory. Any m, k and n.
-// Bindings: 0 params, 1 x [group][m][k] f32, 2 weights [group][k][pairs] (an odd n is padded), 3 y [group][m][n] f32.
-// Run: lla-sim bench --kernel matmul
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs] (an odd n is
+// padded). Run: lla-sim bench --kernel matmul
 #element
 
 override WG: u32;        // BM * BN / 16 threads
@@ -10,7 +10,20 @@ override X_QUADS: u32;   // BK * BM / 4
 const BN = 64u;
 const BK = 16u;
 
-struct Params { m: u32, k: u32, n: u32, pairs: u32 }   // pairs: n / 2, rounded up
+struct Params {
+  m: u32,
+  k: u32,
+  n: u32,
+  pairs: u32,          // n / 2, rounded up
+  x_offset: u32,       // float of group 0, row 0; a row's components follow each other
+  x_row: u32,          // floats from a row to the next
+  x_group: u32,        // floats from a group to the next
+  y_offset: u32,
+  y_row: u32,
+  y_group: u32,
+  weight_group: u32,   // groups that share weights
+  accumulate: u32,     // 1: y += x W
+}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 @group(0) @binding(2) var<storage, read> weights: array<Pair>;
@@ -24,6 +37,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
   let row0 = group_id.y * BM;
   let pair0 = group_id.x * (BN / 2u);
   let g = group_id.z;
+  let x0 = params.x_offset + g * params.x_group;
+  let y0 = params.y_offset + g * params.y_group;
+  let weights0 = (g / params.weight_group) * params.k;
   let tile_row = l / (BN / 4u);
   let tile_column = l % (BN / 4u);
   var sum: array<vec4f, 4>;   // [row]
@@ -36,7 +52,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
       var v = vec4f(0.0);
       for (var e = 0u; e < 4u; e++) {
         let row = row0 + quad * 4u + e;
-        if (row < params.m && k < params.k) { v[e] = x[(g * params.m + row) * params.k + k]; }
+        if (row < params.m && k < params.k) { v[e] = x[x0 + row * params.x_row + k]; }
       }
       x_tile[(i % BK) * (BM / 4u) + quad] = v;
     }
@@ -45,7 +61,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
       let pair = pair0 + 2u * (i % (BN / 4u));
       var v = vec4f(0.0);
       if (k < params.k) {
-        let at = (g * params.k + k) * params.pairs + pair;
+        let at = (weights0 + k) * params.pairs + pair;
         if (pair < params.pairs) { v = vec4f(load_pair(weights[at]), 0.0, 0.0); }
         if (pair + 1u < params.pairs) { v = vec4f(v.xy, load_pair(weights[at + 1u])); }
       }
@@ -66,7 +82,10 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
     let row = row0 + 4u * tile_row + e;
     if (row < params.m) {
       for (var c = 0u; c < 4u; c++) {
-        if (column + c < params.n) { y[(g * params.m + row) * params.n + column + c] = sum[e][c]; }
+        if (column + c < params.n) {
+          let at = y0 + row * params.y_row + column + c;
+          if (params.accumulate == 1u) { y[at] += sum[e][c]; } else { y[at] = sum[e][c]; }
+        }
       }
     }
   }

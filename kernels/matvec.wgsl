@@ -1,7 +1,7 @@
 // y[g] = x[g] W[g] for few rows m: every weight is read once and used for ROWS rows. W is [group][k][n], pairs along n.
 // A workgroup covers COLUMNS pairs of one group; its threads split k among them, and the shares are added at the end.
-// Bindings: 0 params, 1 x [group][m][k] f32, 2 weights [group][k][pairs] (an odd n is padded), 3 y [group][m][n] f32.
-// Run: lla-sim bench --kernel matmul
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs] (an odd n is
+// padded). Run: lla-sim bench --kernel matmul
 #element
 
 override WG: u32;
@@ -9,7 +9,20 @@ override COLUMNS: u32;   // value pairs a workgroup covers; divides WG
 override ROWS: u32;      // rows of one pass, at most 8
 override SHARES: u32;    // WG * ROWS, the shares in workgroup memory
 
-struct Params { m: u32, k: u32, n: u32, pairs: u32 }   // pairs: n / 2, rounded up
+struct Params {
+  m: u32,
+  k: u32,
+  n: u32,
+  pairs: u32,          // n / 2, rounded up
+  x_offset: u32,       // float of group 0, row 0; a row's components follow each other
+  x_row: u32,          // floats from a row to the next
+  x_group: u32,        // floats from a group to the next
+  y_offset: u32,
+  y_row: u32,
+  y_group: u32,
+  weight_group: u32,   // groups that share weights
+  accumulate: u32,     // 1: y += x W
+}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 @group(0) @binding(2) var<storage, read> weights: array<Pair>;
@@ -28,8 +41,8 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
   if (j < params.pairs) {
     // Rows past m repeat the last one: no branch in the loop, and nothing of them is written.
     var at: array<u32, 8>;
-    for (var r = 0u; r < ROWS; r++) { at[r] = (g * params.m + min(row0 + r, params.m - 1u)) * params.k; }
-    var weight_at = (g * params.k + slice) * params.pairs + j;
+    for (var r = 0u; r < ROWS; r++) { at[r] = params.x_offset + g * params.x_group + min(row0 + r, params.m - 1u) * params.x_row; }
+    var weight_at = ((g / params.weight_group) * params.k + slice) * params.pairs + j;
     for (var k = slice; k < params.k; k += slices) {
       let w = load_pair(weights[weight_at]);
       weight_at += slices * params.pairs;
@@ -46,9 +59,14 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
     if (pair < params.pairs && row0 + r < params.m) {
       var total = vec2f(0.0);
       for (var s = 0u; s < slices; s++) { total += shares[r * WG + s * COLUMNS + column]; }
-      let out = (g * params.m + row0 + r) * params.n + 2u * pair;
+      let out = params.y_offset + g * params.y_group + (row0 + r) * params.y_row + 2u * pair;
+      let second = 2u * pair + 1u < params.n;
+      if (params.accumulate == 1u) {
+        total.x += y[out];
+        if (second) { total.y += y[out + 1u]; }
+      }
       y[out] = total.x;
-      if (2u * pair + 1u < params.n) { y[out + 1u] = total.y; }
+      if (second) { y[out + 1u] = total.y; }
     }
   }
 }

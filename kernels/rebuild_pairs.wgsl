@@ -1,54 +1,38 @@
-// Rebuilds PAIR_STEP rotary pairs of K (or rows of V) of two tokens a thread: x = W c + mu, from latents in the key layout. Rows of
-// W are staged in workgroup memory, so that a staged weight serves two tokens of every thread. The including file has WG, `params.key_pairs`
-// (half the rank) and the bindings `keys` (latents), `weights` [head][2 HEAD_PAIRS][key_pairs] f16 pairs, `means` [head][2 HEAD_PAIRS], `centres`, `offsets`.
-override HEAD_PAIRS: u32;
-override RANK_STEP: u32;   // latent pairs staged at a time
-const PAIR_STEP = 4u;
+// Rows of the up-projection W that rebuild PAIR_STEP rotary pairs, x = W c + mu, staged in workgroup memory as f32 for a part of the
+// rank, so that a staged weight serves all tokens of every thread. The including file has WG and the bindings `weights` [KV head][head
+// width][rank, padded to even] f16 pairs and `means` [KV head][head width].
+override PAIR_STEP: u32;    // rotary pairs staged at a time
+override STEP_VECS: u32;    // vec4 of a row staged at a time
+override STAGED: u32;       // 2 * PAIR_STEP * STEP_VECS
 
-// [latent pair][pair m of the step]: (w_m[2i], w_m[2i + 1], w_(m + half)[2i], w_(m + half)[2i + 1])
-var<workgroup> staged: array<vec4f, RANK_STEP * PAIR_STEP>;
+// How the rows of a head lie.
+struct HeadRows {
+  first: u32,      // row of the KV head's component 0
+  pairs: u32,      // half the head width
+  rank: u32,
+  adjacent: u32,   // 1: pairs are neighbouring components, 0: (m, m + pairs)
+}
 
-fn stage_weights(l: u32, head_row: u32, m0: u32, r0: u32) {
-  for (var i = l; i < min(RANK_STEP, params.key_pairs - r0) * PAIR_STEP; i += WG) {
-    let m = m0 + i % PAIR_STEP;
-    let r = r0 + i / PAIR_STEP;
+var<workgroup> staged: array<vec4f, STAGED>;        // [pair][row of the pair][vec]
+var<workgroup> mean_of: array<vec2f, PAIR_STEP>;
+
+// Stages components [first, first + 4 STEP_VECS) of the rows of pairs m0 on. What lies past the rank or the head is zero.
+fn stage_pairs(l: u32, head: HeadRows, m0: u32, first: u32) {
+  for (var i = l; i < STAGED; i += WG) {
+    let row = i / STEP_VECS;
+    let component = first + 4u * (i % STEP_VECS);
+    let m = m0 + row / 2u;
     var w = vec4f(0.0);
-    if (m < HEAD_PAIRS) {
-      w = vec4f(unpack2x16float(weights[(head_row + m) * params.key_pairs + r]), unpack2x16float(weights[(head_row + m + HEAD_PAIRS) * params.key_pairs + r]));
+    if (m < head.pairs && component < head.rank) {
+      let words = (head.rank + 1u) / 2u;
+      let at = (head.first + pair_rows(m, head.pairs, head.adjacent)[row % 2u]) * words + component / 2u;
+      w = vec4f(unpack2x16float(weights[at]), unpack2x16float(weights[min(at + 1u, arrayLength(&weights) - 1u)]));
+      w = select(vec4f(0.0), w, vec4u(component) + vec4u(0u, 1u, 2u, 3u) < vec4u(head.rank));
     }
     staged[i] = w;
   }
-}
-
-// Pairs m0 … m0 + 3 as (x_m, x_(m + half)) of token a, then of token b. `key_a`, `key_b`: where their latents start.
-fn rebuild_pairs(l: u32, head_row: u32, m0: u32, key_a: u32, key_b: u32) -> array<vec4f, PAIR_STEP> {
-  var x: array<vec4f, PAIR_STEP>;
-  for (var p = 0u; p < PAIR_STEP; p++) {
-    let at = head_row + min(m0 + p, HEAD_PAIRS - 1u);
-    let mean = vec2f(means[at], means[at + HEAD_PAIRS]);
-    x[p] = vec4f(mean, mean);
+  for (var i = l; i < PAIR_STEP; i += WG) {
+    let rows = head.first + pair_rows(min(m0 + i, head.pairs - 1u), head.pairs, head.adjacent);
+    mean_of[i] = select(vec2f(0.0), vec2f(means[rows.x], means[rows.y]), m0 + i < head.pairs);
   }
-  for (var r0 = 0u; r0 < params.key_pairs; r0 += RANK_STEP) {
-    workgroupBarrier();
-    stage_weights(l, head_row, m0, r0);
-    workgroupBarrier();
-    for (var r = 0u; r < min(RANK_STEP, params.key_pairs - r0); r++) {
-      let c = load_pair(keys[key_a + (r0 + r) * TILE_TOKENS]);
-      let d = load_pair(keys[key_b + (r0 + r) * TILE_TOKENS]);
-      for (var p = 0u; p < PAIR_STEP; p++) {
-        let w = staged[r * PAIR_STEP + p];
-        x[p] += vec4f(dot(w.xy, c), dot(w.zw, c), dot(w.xy, d), dot(w.zw, d));
-      }
-    }
-  }
-  return x;
-}
-
-fn turn_at(position: u32, m: u32) -> vec2f {
-  return add_angles(centres[(position / ROTARY_BLOCK) * HEAD_PAIRS + m], offsets[m * ROTARY_BLOCK + position % ROTARY_BLOCK]);
-}
-
-// Both tokens' pairs, rotated.
-fn rotate_pair(x: vec4f, a: vec2f, b: vec2f) -> vec4f {
-  return vec4f(x.x * a.x - x.y * a.y, x.x * a.y + x.y * a.x, x.z * b.x - x.w * b.y, x.z * b.y + x.w * b.x);
 }

@@ -1,29 +1,36 @@
-// Greedy choice: the token with the largest logit, the lowest of equals. One workgroup a row.
-// Bindings: 0 params, 1 logits [row][VOCAB] f32, 2 tokens [row] u32. Run: lla-sim bench --kernel sample
-override WG: u32;
+// Greedy choice: the token with the largest logit, the lowest of equals. A row with a NaN among its logits gives NONE, so that a
+// broken model does not go on unseen. One workgroup a row.
+// Bindings: 0 params, 1 logits [row][vocab] f32 as bits, 2 tokens [row] u32. Run: lla-sim bench --kernel sample
+#include "sample_common.wgsl"
 
 struct Params { vocab: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> logits: array<u32>;
 @group(0) @binding(2) var<storage, read_write> tokens: array<u32>;
 
 const REDUCERS = 16u;
 var<workgroup> best_logit: array<f32, WG>;
 var<workgroup> best_token: array<u32, WG>;
+var<workgroup> broken: atomic<u32>;
 
-fn better(a: f32, i: u32, b: f32, j: u32) -> bool { return a > b || (a == b && i < j); }
+// NONE stands for no token yet: everything is better.
+fn better(a: f32, i: u32, b: f32, j: u32) -> bool { return j == NONE || (i != NONE && (a > b || (a == b && i < j))); }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index) l: u32) {
   let base = group_id.x * params.vocab;
-  var logit = -3.4e38;
-  var token = params.vocab - 1u;
+  var logit = 0.0;
+  var token = NONE;
+  var nan = false;
   for (var i = l; i < params.vocab; i += WG) {
-    if (better(logits[base + i], i, logit, token)) {
-      logit = logits[base + i];
+    let bits = logits[base + i];
+    nan = nan || is_nan(bits);
+    if (better(bitcast<f32>(bits), i, logit, token)) {
+      logit = bitcast<f32>(bits);
       token = i;
     }
   }
+  if (nan) { atomicStore(&broken, 1u); }
   best_logit[l] = logit;
   best_token[l] = token;
   workgroupBarrier();
@@ -45,6 +52,6 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
         token = best_token[i];
       }
     }
-    tokens[group_id.x] = token;
+    tokens[group_id.x] = select(token, NONE, atomicLoad(&broken) != 0u);
   }
 }

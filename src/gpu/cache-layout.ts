@@ -1,17 +1,221 @@
 /**
- * Where a cached pair of scalars lies, in pairs from the start of the buffer. The same addresses in WGSL:
- * kernels/cache_layout.wgsl. A pair is a u32 of two halves (f16) or two floats (f32).
+ * Where every bit of a cached scalar lies. A cache is an array of 32-bit words; tokens come in tiles of 32, so that any bit
+ * count and any width fill whole words. The same addresses in WGSL: kernels/cache_layout.wgsl (reading) and
+ * kernels/cache_store.wgsl (writing).
+ *
+ * A *unit* is the smallest run of components of one token that fills whole words; its words are its *planes*. What is left of a
+ * row beyond whole units is its *tail*: there the 32 tokens of a tile share words instead. A tile's words, in this order:
+ *
+ *   main     [token][quad], whole quads of four of a token's words, so that 16 bytes are read at once
+ *   rest     [word][token], what words are left of a token: four tokens fill 16 bytes
+ *   tails    [tail component][word], 32 tokens packed as a unit packs components
+ *   scales   [group][word], f16, two tokens a word (quantised storages only)
  */
+import { UserError } from '../errors.js';
+import { GROUP_SIZE, isQuantised, STORAGE_BITS, type Storage } from '../schedule/kernels.js';
+import { halfBits, halfValue } from './half.js';
 
-/** Tokens in one tile of the key side. */
+/** Tokens in one tile. */
 export const TILE_TOKENS = 32;
+/** Words of a group's scales in a tile: 32 halves. */
+const SCALE_WORDS = TILE_TOKENS / 2;
 
 /** Tokens reserved for a row: whole tiles. */
 export const capacityOf = (tokens: number): number => Math.ceil(tokens / TILE_TOKENS) * TILE_TOKENS;
 
-/** Key side, [row][token / 32][pair][token % 32]. `row`: sequence × kvHeads + head; `pairs`: half the width. */
+/** Components and words of a unit, by storage. */
+const UNITS: Record<Storage, { readonly components: number; readonly planes: number }> = {
+  f32: { components: 1, planes: 1 },
+  f16: { components: 2, planes: 1 },
+  q8: { components: 4, planes: 1 },
+  q4: { components: 8, planes: 1 },
+  q3: { components: 32, planes: 3 },
+  q2: { components: 16, planes: 1 },
+};
+
+/** The shape of one kind of cached row: what its addresses follow from. Counts are of one tile and row. */
+export interface RowLayout {
+  readonly storage: Storage;
+  readonly bits: number;
+  /** Components of a row. */
+  readonly width: number;
+  readonly groupSize: number;
+  /** Components that fill a unit, and its words. */
+  readonly unitComponents: number;
+  readonly planes: number;
+  readonly units: number;
+  /** Words of a token in whole quads, a multiple of four; the other words of its units follow as the rest. */
+  readonly quadWords: number;
+  /** Components beyond whole units. */
+  readonly tail: number;
+  /** Groups that have a scale of their own; 0 for f32 and f16. */
+  readonly groups: number;
+  /** First word of the tails and of the scales in a tile. */
+  readonly tailsAt: number;
+  readonly scalesAt: number;
+  readonly tileWords: number;
+}
+
+/**
+ * The layout of a row of `width` components.
+ * @throws UserError for a group size that is not a positive multiple of 32: a unit could cross groups
+ */
+export function rowLayout(storage: Storage, width: number, groupSize: number = GROUP_SIZE): RowLayout {
+  const bits = STORAGE_BITS[storage];
+  const quantised = isQuantised(storage);
+  if (quantised && (groupSize < 32 || groupSize % 32 !== 0)) {
+    throw new UserError(`group size ${groupSize} is not a multiple of 32`, 'components that share 32-bit words of the cache must share a scale: take 32, 64, 96, ...');
+  }
+  const { components, planes } = UNITS[storage];
+  const units = Math.floor(width / components);
+  const tail = width - units * components;
+  const groups = quantised ? Math.ceil(width / groupSize) : 0;
+  const tailsAt = units * planes * TILE_TOKENS;
+  const scalesAt = tailsAt + tail * bits;
+  return { storage, bits, width, groupSize, unitComponents: components, planes, units, quadWords: Math.floor((units * planes) / 4) * 4, tail, groups, tailsAt, scalesAt, tileWords: scalesAt + groups * SCALE_WORDS };
+}
+
+export { isQuantised };
+
+/** Words of one row (a sequence's head) that holds `capacity` tokens, and bytes of `rows` of them. */
+export const rowWords = (layout: RowLayout, capacity: number): number => (capacity / TILE_TOKENS) * layout.tileWords;
+export const cacheBytes = (layout: RowLayout, capacity: number, rows: number): number => 4 * rows * rowWords(layout, capacity);
+
+/** First word of the tile that holds `token` of `row`. */
+export const tileWord = (layout: RowLayout, capacity: number, row: number, token: number): number =>
+  (row * (capacity / TILE_TOKENS) + Math.floor(token / TILE_TOKENS)) * layout.tileWords;
+
+/** Word `word` of the units of a tile's token `t`, from the tile's first word. */
+const mainWord = ({ quadWords }: RowLayout, t: number, word: number): number => (word < quadWords ? t * quadWords + word : TILE_TOKENS * word + t);
+
+/** Bits of a word, from bit `shift` up. */
+export interface Field {
+  readonly word: number;
+  readonly shift: number;
+  readonly bits: number;
+}
+
+/** The fields, low bits first, that entry `i` of a run packed as a unit takes; `word` counts from the unit's first. */
+function fieldsInUnit(storage: Storage, i: number): Field[] {
+  const bits = STORAGE_BITS[storage];
+  // Three bits: the low two lie as those of q2, the high ones in a word of their own.
+  if (storage === 'q3') return [{ word: Math.floor(i / 16), shift: 2 * (i % 16), bits: 2 }, { word: 2, shift: i, bits: 1 }];
+  const each = 32 / bits;
+  return [{ word: Math.floor(i / each), shift: bits * (i % each), bits }];
+}
+
+/**
+ * Where a component lies, low bits first: one field, or two for q3. `word` counts from the start of the buffer.
+ * @param row sequence × heads + head
+ */
+export function fieldsOf(layout: RowLayout, capacity: number, row: number, token: number, component: number): Field[] {
+  const { storage, unitComponents, planes, units } = layout;
+  const tile = tileWord(layout, capacity, row, token);
+  const t = token % TILE_TOKENS;
+  if (component >= units * unitComponents) {
+    const at = tile + layout.tailsAt + (component - units * unitComponents) * layout.bits;
+    // f32 has no tails: there bits is 32 and every component a unit.
+    return fieldsInUnit(storage, t).map((f) => ({ ...f, word: at + f.word }));
+  }
+  const unit = Math.floor(component / unitComponents);
+  return fieldsInUnit(storage, component % unitComponents).map((f) => ({
+    ...f,
+    word: tile + mainWord(layout, t, unit * planes + f.word),
+  }));
+}
+
+/** Where the f16 scale of a token's group lies. */
+export function scaleField(layout: RowLayout, capacity: number, row: number, token: number, group: number): Field {
+  const t = token % TILE_TOKENS;
+  return { word: tileWord(layout, capacity, row, token) + layout.scalesAt + group * SCALE_WORDS + (t >> 1), shift: 16 * (t & 1), bits: 16 };
+}
+
+/** Reads word `index` of a buffer. */
+export type Words = (index: number) => number;
+
+const maskOf = (bits: number): number => (bits === 32 ? 0xffffffff : 2 ** bits - 1);
+const extract = (words: Words, f: Field): number => ((words(f.word) >>> f.shift) & maskOf(f.bits)) >>> 0;
+
+/** The stored bits of a component: an f32, an f16 or a code. */
+export const storedBits = (words: Words, fields: readonly Field[]): number => {
+  let value = 0;
+  let shift = 0;
+  for (const f of fields) {
+    value += extract(words, f) * 2 ** shift;
+    shift += f.bits;
+  }
+  return value;
+};
+
+const single = new Float32Array(1);
+const singleWord = new Uint32Array(single.buffer);
+const singleValue = (bits: number): number => {
+  singleWord[0] = bits;
+  return single[0] as number;
+};
+const singleBits = (value: number): number => {
+  single[0] = value;
+  return singleWord[0] as number;
+};
+
+/** The value of code `q` under scale `s`: s (q − (2^n − 1)/2). */
+export const codeValue = (code: number, scale: number, bits: number): number => scale * (code - (2 ** bits - 1) / 2);
+
+/**
+ * A component of a cache as it is stored, decoded exactly in float64. References call this for every component of every token:
+ * it computes addresses without making fields.
+ * @param words reads word `index` of the buffer
+ */
+export function cacheRow(words: Words, storage: Storage, width: number, groupSize: number, capacity: number): (row: number, token: number, component: number) => number {
+  const layout = rowLayout(storage, width, groupSize);
+  const { unitComponents, planes, units, bits } = layout;
+  const whole = units * unitComponents;
+  const each = Math.floor(32 / bits);
+  const mask = maskOf(bits);
+  return (row, token, component) => {
+    const tile = tileWord(layout, capacity, row, token);
+    const t = token % TILE_TOKENS;
+    const tail = component >= whole;
+    const unit = (component - (component % unitComponents)) / unitComponents;
+    // Entry i of a run of words: of a tail they lie one after the other, of a unit where its words lie.
+    const i = tail ? t : component % unitComponents;
+    const wordOf = (n: number): number => words(tail ? tile + layout.tailsAt + (component - whole) * bits + n : tile + mainWord(layout, t, unit * planes + n));
+    if (storage === 'f32') return singleValue(wordOf(0));
+    const code =
+      storage === 'q3'
+        ? ((wordOf(i >> 4) >>> (2 * (i & 15))) & 3) + 4 * ((wordOf(2) >>> i) & 1)
+        : (wordOf(Math.floor(i / each)) >>> (bits * (i % each))) & mask;
+    if (storage === 'f16') return halfValue(code);
+    const group = (component - (component % groupSize)) / groupSize;
+    return codeValue(code, halfValue((words(tile + layout.scalesAt + group * SCALE_WORDS + (t >> 1)) >>> (16 * (t & 1))) & 0xffff), bits);
+  };
+}
+
+/** Replaces the fields of one component. */
+function putBits(words: Uint32Array, fields: readonly Field[], bits: number): void {
+  let rest = bits;
+  for (const f of fields) {
+    const mask = maskOf(f.bits);
+    const part = f.bits === 32 ? rest : rest % 2 ** f.bits;
+    words[f.word] = ((words[f.word] as number) & ~((mask << f.shift) >>> 0)) | ((part << f.shift) >>> 0);
+    rest = Math.floor(rest / 2 ** f.bits);
+  }
+}
+
+/** Writes a component of an f32 or f16 cache, rounded, or the code of a quantised one. Neighbours keep their bits. */
+export function putComponent(words: Uint32Array, layout: RowLayout, capacity: number, row: number, token: number, component: number, value: number): void {
+  const bits = layout.storage === 'f32' ? singleBits(value) : layout.storage === 'f16' ? halfBits(value) : value;
+  putBits(words, fieldsOf(layout, capacity, row, token, component), bits);
+}
+
+/** Writes a scale, rounded to f16. */
+export function putScale(words: Uint32Array, layout: RowLayout, capacity: number, row: number, token: number, group: number, scale: number): void {
+  putBits(words, [scaleField(layout, capacity, row, token, group)], halfBits(scale));
+}
+
+/** Key side of an even f16 row, in pairs, [row][token / 32][pair][token % 32]. `row`: sequence × kvHeads + head; `pairs`: half the width. */
 export const keyIndex = (row: number, token: number, pair: number, capacity: number, pairs: number): number =>
   ((row * (capacity / TILE_TOKENS) + Math.floor(token / TILE_TOKENS)) * pairs + pair) * TILE_TOKENS + (token % TILE_TOKENS);
 
-/** Value side, [row][token][pair]. */
+/** Value side of an even f16 row, in pairs, [row][token][pair]. */
 export const valueIndex = (row: number, token: number, pair: number, capacity: number, pairs: number): number => (row * capacity + token) * pairs + pair;

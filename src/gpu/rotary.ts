@@ -1,5 +1,5 @@
 /**
- * Tables of the rotary angles, computed in float64 and rounded once. f32 angles theta * position are wrong by 5e-2 at
+ * The table of the rotary angles, computed in float64 and rounded once. f32 angles theta * position are wrong by 5e-2 at
  * position 900,000; here a position is split into a block of 32 and an offset, and the kernel adds the two angles (error 1.4e-7).
  * Read by kernels/rotary.wgsl.
  */
@@ -22,6 +22,9 @@ function turns(outer: number, inner: number, angle: (o: number, i: number) => nu
   return table;
 }
 
+/** Which components form a rotary pair: (m, m + d/2) or (2m, 2m + 1). */
+export type Pairing = 'half-split' | 'adjacent';
+
 export interface RotaryOptions {
   /** Base of the frequencies: 1e6 for Ouro. */
   ropeBase: number;
@@ -29,13 +32,21 @@ export interface RotaryOptions {
   positions: number;
 }
 
-/** The two tables as buffers: `centres` [position / 32][pair] and `offsets` [pair][position % 32]. */
-export function rotaryTables(headDim: number, { ropeBase, positions }: RotaryOptions): BufferPlan[] {
+/** Bytes of a table and its contents: offsets [pair][position % 32], then block starts [position / 32][pair], as (cos, sin). */
+export function rotaryTable(headDim: number, { ropeBase, positions }: RotaryOptions): BufferPlan {
   const pairs = headDim / 2;
   const blocks = Math.ceil(positions / ROTARY_BLOCK);
   const theta = rotaryFrequencies(ropeBase, headDim);
-  return [
-    { name: 'centres', role: 'table', content: 'f32', bytes: blocks * pairs * 8, data: () => turns(blocks, pairs, (block, m) => block * ROTARY_BLOCK * (theta[m] as number)) },
-    { name: 'offsets', role: 'table', content: 'f32', bytes: ROTARY_BLOCK * pairs * 8, data: () => turns(pairs, ROTARY_BLOCK, (m, offset) => offset * (theta[m] as number)) },
-  ];
+  return {
+    name: 'turns',
+    role: 'table',
+    content: 'f32',
+    bytes: (ROTARY_BLOCK + blocks) * pairs * 8,
+    data: () => {
+      const table = new Float32Array(2 * (ROTARY_BLOCK + blocks) * pairs);
+      table.set(turns(pairs, ROTARY_BLOCK, (m, offset) => offset * (theta[m] as number)));
+      table.set(turns(blocks, pairs, (block, m) => block * ROTARY_BLOCK * (theta[m] as number)), 2 * ROTARY_BLOCK * pairs);
+      return table;
+    },
+  };
 }

@@ -1,7 +1,6 @@
 /** Reading of kernel shapes, with the checks that all operations share. */
 import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
 import { requireShape } from './errors.js';
-import type { Element } from '../schedule/kernel-source.js';
 
 /** The shape's fields, checked: all there, whole and not negative. */
 export function dimensions<K extends string>(call: KernelCall, ...names: readonly K[]): Record<K, number> {
@@ -24,9 +23,9 @@ export function requireEven(call: KernelCall, dims: Readonly<Record<string, numb
   for (const name of names) requireShape((dims[name] as number) % 2 === 0, `${call.kernel}: ${name} must be even, not ${String(dims[name])} (scalars are stored in pairs)`);
 }
 
-/** The storage of a variant named after it. */
-export function elementOf(call: KernelCall): Element {
-  requireShape(call.variant === 'f16' || call.variant === 'f32', `${call.kernel}: no kernel reads ${call.variant} storage yet; f16 and f32 are there`);
+/** The element type of weights of a variant named after it. */
+export function elementOf(call: KernelCall): 'f16' | 'f32' {
+  requireShape(call.variant === 'f16' || call.variant === 'f32', `${call.kernel}: weights are f16 or f32, not ${call.variant}`);
   return call.variant;
 }
 
@@ -36,4 +35,4 @@ export function requireVariant(call: KernelCall): void {
   requireShape(KERNELS[kernel].variants.includes(call.variant), `${kernel} has no variant ${call.variant}`);
 }
 
-export const bytesOfPairs = (element: Element): number => (element === 'f16' ? 4 : 8);
+export const bytesOfPairs = (element: 'f16' | 'f32'): number => (element === 'f16' ? 4 : 8);

@@ -77,14 +77,6 @@ const CONTRACTS: readonly Contract[] = [
   },
   { kernel: 'attend_rebuild', variants: ['f16', 'f32'], options: (random, s) => ({ scale: sharp((s.rankK as number) * (s.headDim as number)), positions: 2 ** 20, ropeBase: random.pick([1e4, 1e6, 7e7]), positionsOf: random.pick(['all', 'sequence', 'head'] as const) }), edges: LATENT_EDGES, shape: latentShape, randomShapes: FEW_SHAPES },
   {
-    kernel: 'attend_block_absorbed',
-    variants: ['f16'],
-    options: (random, s) => ({ scale: sharp((s.rankK as number) * (s.headDim as number)), firstPosition: random.pick([0, 12_345, 900_000]), ropeBase: BASES.get(s.headDim as number) ?? 1e6 }),
-    edges: LATENT_EDGES,
-    shape: latentShape,
-    randomShapes: 1,
-  },
-  {
     kernel: 'rebuild',
     variants: ['rope', 'plain'],
     options: (random) => ({ positions: 2 ** 20, ropeBase: random.pick([1e4, 1e6, 7e7]) }),
@@ -93,12 +85,6 @@ const CONTRACTS: readonly Contract[] = [
     randomShapes: FEW_SHAPES,
     // Results are stored as halves: one result alone may be off by half a unit of its last place, 2^-11.
     tolerance: 5e-4,
-  },
-  {
-    kernel: 'attend_merge',
-    variants: ['f32'],
-    edges: [{ rows: 1, splits: 1, width: 1 }, { rows: 3, splits: 200, width: 160 }],
-    shape: (r) => ({ rows: r.whole(1, 40), splits: r.whole(1, 70), width: r.whole(1, 300) }),
   },
   {
     kernel: 'matmul',
@@ -132,8 +118,6 @@ const CONTRACTS: readonly Contract[] = [
   },
   { kernel: 'swiglu', variants: ['f32'], edges: [{ rows: 1, width: 1 }], shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }) },
   { kernel: 'embed', variants: ['f16'], edges: [{ rows: 1, width: 2 }], shape: (r) => ({ rows: r.whole(1, 50), width: r.even(2, 700) }), tolerance: 0 },
-  { kernel: 'sample', variants: ['greedy'], edges: [{ rows: 1, vocab: 1 }, { rows: 2, vocab: 49152 }], shape: (r) => ({ rows: r.whole(1, 10), vocab: r.whole(1, 5000) }), tolerance: 0 },
-  { kernel: 'append', variants: ['f16', 'f32'], edges: [{ rows: 1, width: 2 }], shape: (r) => ({ rows: r.whole(1, 10), width: r.even(2, 300) }), tolerance: 0 },
 ];
 
 async function errorOf(device: Device, call: KernelCall, options: OperationOptions, seed: number): Promise<number> {

@@ -1,82 +1,103 @@
-/** Split-KV decode attention with full RoPE straight on latents: kernels/block_vectors.wgsl, then attend_block_absorbed.wgsl. */
+/** Split-KV decode attention with full RoPE straight on latents: kernels/attend_block_absorbed.wgsl, after block_vectors. */
+import { BLOCK_SIZES, blockPlan } from '../../schedule/block-absorbed.js';
+import { phiTable, psiTable } from '../../schedule/block-basis.js';
+import { blockComponents } from '../../schedule/attention-kernels.js';
 import type { KernelCall } from '../../schedule/kernels.js';
-import { BLOCK_TOKENS, blockBasis, blockPhases } from '../block-basis.js';
-import { capacityOf } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
-import { read, u32, write, type OperationPlan } from '../plan.js';
-import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../shape.js';
-import { foldConstants, foldUniforms, partialsBytes } from './fold.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../plan.js';
+import { rotaryFrequencies, type RotaryOptions } from '../rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
+import { foldOf, readUnit, unitsEach, type RunOptions } from './fold.js';
+import { tuned, type Tuning } from './tuning.js';
 
-/** Basis vectors of at most this many latent components are in workgroup memory at a time. */
-const MOST_CHUNK = 64;
-/** Threads of a block: each takes four of its tokens. */
-const BLOCK_THREADS = BLOCK_TOKENS / 8;
-/** Bytes of workgroup memory for the basis vectors: leaves room for scores and reductions in 32 KiB. */
-const MOST_BASIS_BYTES = 22 * 1024;
+/** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
+const MOST_OFFSETS = 8;
+/** Words of workgroup memory for basis vectors. */
+const BASIS_WORDS = 4096;
+/** Positions of a row of the kernel's fine table of angles. */
+const FINE = 1024;
 
-export interface BlockAbsorbedOptions {
-  ropeBase: number;
-  /** Position of the first cached token; the others follow in order. */
-  firstPosition: number;
-  /** Factor of q · k; headDim^-½ unless given. */
-  scale?: number;
+/** (cos, sin) by [row][pair] of angles θ_m · position(row), from float64. */
+function turns(rows: number, theta: Float64Array, position: (row: number) => number): Float32Array<ArrayBuffer> {
+  const table = new Float32Array(2 * rows * theta.length);
+  for (let r = 0; r < rows; r++) {
+    theta.forEach((t, m) => {
+      table[2 * (r * theta.length + m)] = Math.cos(t * position(r));
+      table[2 * (r * theta.length + m) + 1] = Math.sin(t * position(r));
+    });
+  }
+  return table;
 }
 
-/** Buffers: queries (rotated), keys, values, partials, weights, means; tables phases, psi, phi; scratch vectors. */
-export function planAttendBlockAbsorbed(call: KernelCall, { ropeBase, firstPosition, scale }: BlockAbsorbedOptions): OperationPlan {
-  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'splits');
-  requirePositive(call, s);
-  requireEven(call, s, 'rankK', 'rankV', 'headDim');
+/**
+ * Buffers: vectors (of block_vectors), keys, values, partials, spans; tables coarse, fine, psi, phi. The call's tokens are its
+ * rings: pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
+ * @param scale of q · k; headDim^-½ unless given
+ * @throws GpuError for a block size that there is not, or spans beyond the table of positions
+ */
+export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions, scale?: number, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'groupSize', 'splits');
+  requirePositive(call, s, 'groupSize');
+  requireEven(call, s, 'headDim');
   requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
-  const element = elementOf(call);
-  const heads = s.sequences * s.kvHeads;
-  const rows = s.sequences * s.latentHeads;
-  const capacity = capacityOf(s.context);
-  const shape = { ...s, keyWidth: s.rankK, valueWidth: s.rankV };
-  const basis = blockBasis(ropeBase, s.headDim);
-  const quads = basis.evenQuads + basis.oddQuads;
-  const components = s.rankK + 2;
-  const chunk = Math.min(MOST_CHUNK, 2 * Math.floor(MOST_BASIS_BYTES / (32 * quads)));
+  const block = tuned(tuning, 'block', s.blockTokens);
+  requireShape((BLOCK_SIZES as readonly number[]).includes(block), `attend_block_absorbed: blocks have ${BLOCK_SIZES.join(', ')} positions, not ${block}`);
+  const { basis } = blockPlan(rotary.ropeBase, s.headDim, block);
+  const [exact, even, odd] = [basis.exactPairs, basis.even.directions.length, basis.odd.directions.length];
+  const functions = 2 * exact + even + odd;
+  const half = block / 2;
+  const least = tuned(tuning, 'offsets', Math.min(MOST_OFFSETS, half / 8));
+  const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: block, launch: { workgroup: half / least, tile: block, lanes: 1, stream: 8 } });
+  const { workgroup, wide } = fold.launch;
+  const offsets = half / workgroup;
+  requireShape(Number.isInteger(offsets) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${workgroup} threads do not share ${half} offsets by at most ${MOST_OFFSETS}`);
+  const unitVecs = readUnit(fold.keys) / 4;
+  const quads = Math.ceil(s.rankK / 4);
+  // The whole row if it fits, and else whole units.
+  const chunk = Math.max(1, Math.min(Math.ceil(quads / unitVecs), Math.floor(tuned(tuning, 'basis', BASIS_WORDS) / (4 * functions * unitVecs)))) * unitVecs;
   const pairs = s.headDim / 2;
+  const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
+  const reach = run.spans?.reduce((most, x) => Math.max(most, x.firstPosition + x.ring), 1) ?? (run.firstPosition ?? 0) + s.context;
+  const rows = Math.ceil(Math.max(reach, rotary.positions) / FINE);
+  const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({ name, role: 'table', content: 'f32', bytes: words * 4, data });
+  const { buffers } = fold;
   return {
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: heads * s.group * s.headDim * 4 },
-      { name: 'keys', role: 'stream', content: element, bytes: rows * capacity * (s.rankK / 2) * bytesOfPairs(element) },
-      { name: 'values', role: 'stream', content: element, bytes: rows * capacity * (s.rankV / 2) * bytesOfPairs(element) },
-      { name: 'partials', role: 'output', content: 'f32', bytes: partialsBytes(heads * s.group, shape) },
-      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * (s.rankK / 2) * 4 },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
-      { name: 'vectors', role: 'scratch', content: 'f32', bytes: heads * s.group * pairs * components * 8 },
-      { name: 'phases', role: 'table', content: 'f32', bytes: Math.ceil(s.context / BLOCK_TOKENS) * pairs * 8, data: () => blockPhases(ropeBase, s.headDim, firstPosition, s.context) },
-      { name: 'psi', role: 'table', content: 'f32', bytes: basis.psi.byteLength, data: () => basis.psi },
-      { name: 'phi', role: 'table', content: 'f32', bytes: basis.phi.byteLength, data: () => basis.phi },
+      { name: 'vectors', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * blockComponents(s.rankK) * 4 },
+      buffers.keys,
+      buffers.values,
+      buffers.partials,
+      buffers.spans,
+      table('coarse', 2 * rows * pairs, () => turns(rows, theta, (r) => r * FINE)),
+      table('fine', 2 * FINE * pairs, () => turns(FINE, theta, (r) => r + half - 0.5)),
+      table('psi', Math.max(1, pairs - exact) * Math.max(4, Math.ceil((even + odd) / 4) * 4), () => psiTable(s.headDim, basis)),
+      table('phi', functions * half, () => phiTable(rotary.ropeBase, s.headDim, basis)),
     ],
     steps: [
       {
-        source: 'block_vectors',
-        element,
-        constants: { HEAD_PAIRS: pairs },
-        uniforms: [u32(s.rankK), u32(s.group), u32(s.kvHeads)],
-        buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
-        workgroups: [pairs, heads * s.group, 1],
-      },
-      {
         source: 'attend_block_absorbed',
-        element,
-        constants: {
-          ...foldConstants(shape, BLOCK_THREADS, BLOCK_TOKENS, 1),
+        element: fold.storage,
+        constants: fold.constants({
+          SCRATCH: Math.max(block, workgroup * unitsEach(fold.values, wide) * readUnit(fold.values)),
           HEAD_PAIRS: pairs,
-          EXACT: basis.exact,
-          EVEN_QUADS: basis.evenQuads,
-          ODD_QUADS: basis.oddQuads,
+          HALF: half,
+          OFFSETS: offsets,
+          EXACT: exact,
+          MORE_EVEN: even,
+          MORE_ODD: odd,
+          EVEN: exact + even,
+          ODD: exact + odd,
+          FUNCTIONS: functions,
+          PSI_QUADS: Math.ceil((even + odd) / 4),
           CHUNK: chunk,
-          BASIS: chunk * quads,
-        },
-        uniforms: foldUniforms(shape, BLOCK_THREADS, scale ?? s.headDim ** -0.5, BLOCK_TOKENS),
-        buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('phases', 'psi', 'phi')],
-        workgroups: [s.splits, s.kvHeads, s.sequences],
+          BASIS: chunk * functions,
+        }),
+        uniforms: fold.uniforms(scale ?? s.headDim ** -0.5),
+        buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('spans', 'coarse', 'fine', 'psi', 'phi')],
+        workgroups: fold.workgroups,
       },
     ],
-    tuning: { workgroup: BLOCK_THREADS, block: BLOCK_TOKENS, exact: basis.exact, even: basis.even, odd: basis.odd, macsPerRank: basis.macsPerRank },
+    tuning: { ...fold.launch, block, offsets, chunk, exact, even, odd },
   };
 }

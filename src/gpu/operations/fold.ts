@@ -1,61 +1,230 @@
-/** What the three split-KV attention kernels share on the host side: see kernels/attend_fold.wgsl. */
-import { capacityOf, TILE_TOKENS } from '../cache-layout.js';
-import { f32, u32, type Uniform } from '../plan.js';
+/** What the split-KV attention kernels share on the host side: see kernels/attend_fold.wgsl. */
+import { storageOfVariant, type KernelCall, type Storage } from '../../schedule/kernels.js';
+import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
+import { requireShape } from '../errors.js';
+import { f32, u32, type BufferPlan, type Uniform } from '../plan.js';
+import { tuned, type Tuning } from './tuning.js';
 
-/** Query heads of one pass: enough for the group, in vec4 lanes, at most 16. */
-const MAX_LANES = 16;
-export const lanesOf = (group: number): number => (group === 1 ? 1 : Math.min(MAX_LANES, Math.ceil(group / 4) * 4));
+/** The cached tokens of one sequence: pinned ones, then a ring from the position of its first token on. */
+export interface Span {
+  readonly pinned: number;
+  readonly firstPosition: number;
+  readonly ring: number;
+}
 
-/** Threads of which the most have a value pair to sum; of equals the larger, up to `most`. */
-export function workgroupFor(valuePairs: number, most = 256): number {
-  const used = (size: number) => (valuePairs >= size ? valuePairs / (Math.ceil(valuePairs / size) * size) : (Math.floor(size / valuePairs) * valuePairs) / size);
-  return [256, 128, 64].filter((size) => size <= most).reduce((best, size) => (used(size) > used(best) + 0.04 ? size : best));
+/** Where an attention call's tokens are, and what of a query's splits it writes. Everything has the value of a plain cache. */
+export interface RunOptions {
+  /** Slots of a row before its ring; 0 unless given. */
+  readonly pinned?: number;
+  /** Slots of a row, rounded up to whole tiles; what the spans hold at most unless given. */
+  readonly capacity?: number;
+  /** One for each sequence; the call's context as a ring from `firstPosition` on unless given. */
+  readonly spans?: readonly Span[];
+  /** Position of the first cached token of every sequence where no spans are given. */
+  readonly firstPosition?: number;
+  /** Pinned tokens meet a second set of queries, rotated for their place in the cache. */
+  readonly pinnedQuery?: boolean;
+  /** Splits of a query, and the first that this call writes, where several calls share the partials. */
+  readonly splits?: number;
+  readonly firstSplit?: number;
+  /** Which of the segments this call reads; both unless given. */
+  readonly only?: 'pinned' | 'ring';
 }
 
 export interface FoldShape {
-  group: number;
-  context: number;
-  splits: number;
-  keyWidth: number;
-  valueWidth: number;
+  readonly sequences: number;
+  readonly kvHeads: number;
+  readonly group: number;
+  readonly context: number;
+  readonly splits: number;
+  readonly groupSize: number;
+  readonly keyWidth: number;
+  readonly valueWidth: number;
   /** Rotary key scalars beside the key, and whether the heads of a sequence share them. */
-  branchWidth?: number;
-  branchShared?: boolean;
+  readonly branchWidth?: number;
+  readonly branchShared?: boolean;
   /** Rows of a sequence's cache where that is not one a KV head: 1 if all heads share. */
-  latentHeads?: number;
+  readonly latentHeads?: number;
 }
 
-/** Constants of attend_fold.wgsl. */
-export function foldConstants(shape: FoldShape, workgroup: number, tile: number, lanes = lanesOf(shape.group)): Record<string, number> {
-  const quads = Math.ceil(lanes / 4);
-  return {
-    WG: workgroup,
-    TILE: tile,
-    LANES: lanes,
-    QUADS: quads,
-    STEP_LANES: Math.min(4, lanes),
-    FOLD: workgroup * Math.max(lanes, 2 * Math.min(4, lanes)),
-  };
+/** Components of a unit as storage_*.wgsl reads it: 16 bytes of f16 and f32, one unit of codes else. */
+export const readUnit = (layout: RowLayout): number => (layout.storage === 'f16' ? 8 : layout.storage === 'f32' ? 4 : layout.unitComponents);
+const unitsOf = (layout: RowLayout): number => Math.ceil(layout.width / readUnit(layout));
+
+/** The struct `CachedRow` of cache_layout.wgsl. */
+export function rowUniforms(layout: RowLayout): Uniform[] {
+  const words = layout.units * layout.planes;
+  return [layout.quadWords / 4, words - layout.quadWords, layout.tail, layout.tileWords, unitsOf(layout), layout.tailsAt, layout.scalesAt, layout.groupSize].map(u32);
+}
+
+/** How a kernel's threads are laid out; see the `override` constants of attend_fold.wgsl. */
+export interface Launch {
+  readonly workgroup: number;
+  readonly tile: number;
+  readonly lanes: number;
+  readonly wide: number;
+  readonly stream: number;
+}
+
+export interface Fold {
+  readonly storage: Storage;
+  readonly keys: RowLayout;
+  readonly values: RowLayout;
+  readonly branch: RowLayout | null;
+  /** Cached rows, and slots of each. */
+  readonly rows: number;
+  readonly capacity: number;
+  readonly laneGroups: number;
+  /** Splits that this call writes, the pinned ones first, and the tokens of each. */
+  readonly ownSplits: number;
+  readonly launch: Launch;
+  readonly buffers: Record<'keys' | 'values' | 'partials' | 'spans' | 'scores', BufferPlan>;
+  constants(more?: Readonly<Record<string, number>>): Record<string, number>;
+  /** The same for attend_rows.wgsl. */
+  rowConstants(more?: Readonly<Record<string, number>>): Record<string, number>;
+  /** The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. */
+  uniforms(scale: number): Uniform[];
+  readonly workgroups: readonly [number, number, number];
+}
+
+/** Threads that share a row of `units` units so that each takes at most `most`: a power of two. */
+export function threadsOfRow(units: number, most: number): number {
+  let wide = 1;
+  while (wide * most < units) wide *= 2;
+  return wide;
 }
 
 /** Tokens of one split: whole units, so that splits start at a tile. Later splits may come out empty. */
-export const splitTokens = (shape: FoldShape, unit: number = TILE_TOKENS): number => Math.ceil(Math.ceil(shape.context / shape.splits) / unit) * unit;
+const splitTokens = (context: number, splits: number, unit: number): number => Math.ceil(Math.ceil(context / splits) / unit) * unit;
 
-/** The uniform block `Params` of attend_fold.wgsl. `scale` multiplies q · k; softmax is computed in base 2. */
-export const foldUniforms = (shape: FoldShape, workgroup: number, scale: number, unit: number = TILE_TOKENS): Uniform[] => [
-  u32(shape.context),
-  u32(capacityOf(shape.context)),
-  u32(splitTokens(shape, unit)),
-  f32(scale * Math.LOG2E),
-  u32(1),
-  u32(shape.latentHeads === 1 ? 1 : 0),
-  u32(shape.group),
-  u32(shape.keyWidth / 2),
-  u32(shape.valueWidth / 2),
-  u32(Math.max(1, Math.floor(workgroup / (shape.valueWidth / 2)))),
-  u32((shape.branchWidth ?? 0) / 2),
-  u32(shape.branchShared ? 1 : 0),
-];
+const DEFAULT_WORKGROUP = 64;
+/** Tokens of a tile, where the parts of their scores are at most MOST_PARTS floats: workgroup memory stays within 16 KiB. */
+const DEFAULT_TILE = 512;
+const MOST_PARTS = 2048;
+/** Threads that share a row: no more than the smallest subgroup, across which they add up. */
+const MOST_WIDE = 8;
+/** Threads that walk neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
+const DEFAULT_STREAM = 8;
+/** Vec4 registers that a thread may spend on its sums, and the size of the kernels' arrays of them. */
+const SUMS = 12;
+const MOST_SUMS = 192;
 
-/** Bytes of the split partials of all queries. */
-export const partialsBytes = (queries: number, shape: FoldShape): number => queries * shape.splits * (shape.valueWidth + 2) * 4;
+/**
+ * Lays out an attention call over cached rows.
+ * @param unit tokens that a split is a multiple of
+ * @throws GpuError for spans that do not fit
+ */
+export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuning: Tuning | undefined, fixed: { unit?: number; launch?: Partial<Launch> } = {}): Fold {
+  const storage = storageOfVariant(call.variant);
+  const scores = call.variant.endsWith('+scores');
+  const keys = rowLayout(storage, shape.keyWidth, shape.groupSize || undefined);
+  const values = rowLayout(storage, shape.valueWidth, shape.groupSize || undefined);
+  const branch = shape.branchWidth ? rowLayout(storage, shape.branchWidth, shape.groupSize || undefined) : null;
+  const { pinned = 0, firstPosition = 0 } = run;
+  const spans = run.spans ?? Array.from({ length: shape.sequences }, () => ({ pinned: 0, firstPosition, ring: shape.context }));
+  requireShape(spans.length === shape.sequences, `${call.kernel}: ${spans.length} spans for ${shape.sequences} sequences`);
+  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
+  const ring = capacity - pinned;
+  for (const s of spans) requireShape(s.pinned <= pinned && s.ring <= ring, `${call.kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`);
+  const unit = fixed.unit ?? TILE_TOKENS;
+  const latentRows = shape.latentHeads === 1 && shape.kvHeads > 1 ? shape.sequences : shape.sequences * shape.kvHeads;
+  const queries = shape.sequences * shape.kvHeads * shape.group;
+
+  const mostPinned = run.only === 'ring' ? 0 : spans.reduce((most, s) => Math.max(most, s.pinned), 0);
+  const mostRing = run.only === 'pinned' ? 0 : spans.reduce((most, s) => Math.max(most, s.ring), 0);
+  // The context of a call is split as the schedule says; pinned tokens take splits of their own of the same length.
+  const length = splitTokens(Math.max(1, mostRing || mostPinned), shape.splits, unit);
+  const pinnedSplits = Math.ceil(mostPinned / length);
+  const ownSplits = pinnedSplits + (mostRing > 0 ? shape.splits : 0);
+  const splits = run.splits ?? ownSplits;
+  const firstSplit = run.firstSplit ?? 0;
+  requireShape(firstSplit + ownSplits <= splits, `${call.kernel}: splits ${firstSplit} to ${firstSplit + ownSplits} of ${splits}`);
+
+  const perUnit = readUnit(values) / 4;
+  const widest = Math.max(unitsOf(values), unitsOf(keys));
+  const wideFor = (lanes: number): number => threadsOfRow(widest, Math.max(1, Math.floor(SUMS / (lanes * perUnit))));
+  let ownLanes = 2 ** Math.ceil(Math.log2(Math.min(shape.group, 4)));
+  while (ownLanes > 1 && (wideFor(ownLanes) > MOST_WIDE || 2 * ownLanes * perUnit > 2 * SUMS)) ownLanes /= 2;
+  const lanes = fixed.launch?.lanes ?? tuned(tuning, 'lanes', ownLanes);
+  const wide = fixed.launch?.wide ?? tuned(tuning, 'wide', Math.min(MOST_WIDE, wideFor(lanes)));
+  const stream = Math.max(wide, fixed.launch?.stream ?? tuned(tuning, 'stream', DEFAULT_STREAM));
+  const workgroup = Math.max(stream, fixed.launch?.workgroup ?? tuned(tuning, 'workgroup', DEFAULT_WORKGROUP));
+  let ownTile = DEFAULT_TILE;
+  while (ownTile * wide * lanes > MOST_PARTS && ownTile > workgroup / wide) ownTile /= 2;
+  const tile = fixed.launch?.tile ?? tuned(tuning, 'tile', ownTile);
+  const valueEach = Math.ceil(unitsOf(values) / wide);
+  const laneGroups = Math.ceil(shape.group / lanes);
+  requireShape(lanes * valueEach * perUnit <= MOST_SUMS, `${call.kernel}: ${lanes} lanes of ${valueEach} units want more than ${MOST_SUMS} registers`);
+  const content = storage === 'f32' ? 'f32' : 'f16';
+  const edges = [keys, values, ...(branch ? [branch] : [])].some((l) => l.width % readUnit(l) !== 0) ? 1 : 0;
+  const bytes = (layout: RowLayout, rows: number): number => Math.ceil(cacheBytes(layout, capacity, rows) / 16) * 16;
+  return {
+    storage,
+    keys,
+    values,
+    branch,
+    rows: latentRows,
+    capacity,
+    laneGroups,
+    ownSplits,
+    launch: { workgroup, tile, lanes, wide, stream },
+    buffers: {
+      keys: { name: 'keys', role: 'stream', content, bytes: bytes(keys, latentRows) },
+      values: { name: 'values', role: 'stream', content, bytes: bytes(values, latentRows) },
+      partials: { name: 'partials', role: 'output', content: 'f32', bytes: queries * splits * (shape.valueWidth + 2) * 4 },
+      spans: { name: 'spans', role: 'table', content: 'u32', bytes: shape.sequences * 16, data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])) },
+      scores: { name: 'scores', role: 'output', content: 'f32', bytes: scores ? queries * capacity * 4 : 16 },
+    },
+    constants: (more = {}) => ({
+      WG: workgroup,
+      TILE: tile,
+      LANES: lanes,
+      WIDE: wide,
+      STREAM: stream,
+      VALUE_EACH: valueEach,
+      ACCUMULATORS: lanes * valueEach * perUnit,
+      SCRATCH: Math.max(workgroup * valueEach * readUnit(values), tile * wide * lanes),
+      SCORES: scores ? 1 : 0,
+      EDGES: edges,
+      ...more,
+    }),
+    rowConstants: (more = {}) => ({
+      WG: workgroup,
+      LANES: lanes,
+      WIDE: wide,
+      STREAM: stream,
+      VALUE_EACH: valueEach,
+      SCRATCH: workgroup * readUnit(values),
+      SCORES: scores ? 1 : 0,
+      EDGES: edges,
+      ...more,
+    }),
+    uniforms: (scale) => [
+      ...[pinned, ring, length, pinnedSplits, firstSplit, splits].map(u32),
+      f32(scale * Math.LOG2E),
+      u32(1),
+      ...[
+        shape.latentHeads === 1 && shape.kvHeads > 1 ? 1 : 0,
+        shape.group,
+        laneGroups,
+        shape.valueWidth,
+        shape.branchShared ? 1 : 0,
+        run.pinnedQuery ? 1 : 0,
+        run.pinnedQuery ? queries : 0,
+        shape.keyWidth,
+        shape.branchWidth ?? 0,
+        0,
+        0,
+        0,
+      ].map(u32),
+      ...rowUniforms(keys),
+      ...rowUniforms(values),
+      ...rowUniforms(branch ?? keys),
+    ],
+    workgroups: [ownSplits, shape.kvHeads * laneGroups, shape.sequences],
+  };
+}
+
+/** Units of a row that one of `wide` threads takes. */
+export const unitsEach = (layout: RowLayout, wide: number): number => Math.ceil(unitsOf(layout) / wide);
+

@@ -2,12 +2,19 @@
 import type { KernelCall, KernelName } from '../../schedule/kernels.js';
 import { GpuError } from '../errors.js';
 import type { OperationPlan } from '../plan.js';
-import { planAttend, planMerge } from './attend.js';
+import { planAttend } from './attend.js';
 import { planAttendBlockAbsorbed } from './attend-block-absorbed.js';
+import { planBlockVectors, type BlockVectorsOptions } from './block-vectors.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
-import { planAppend, planEmbed, planRmsnorm, planRope, planSample, planSwiglu, type AppendOptions } from './elementwise.js';
-import { planMatmul } from './matmul.js';
+import { planAppend, type AppendOptions } from './append.js';
+import { planEmbed, planRmsnorm, planRope, planSwiglu, type PlacementOptions, type RopeOptions } from './elementwise.js';
+import { planEvict, planMass, type EvictOptions, type MassOptions } from './evict.js';
+import { planMatmul, type MatmulOptions } from './matmul.js';
+import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
 import { planRebuild } from './rebuild.js';
+import { planSample, type SampleOptions } from './sample.js';
+import type { RunOptions } from './fold.js';
+import type { Tuning } from './tuning.js';
 
 /** What a call's shape does not say, with the values that a benchmark takes. */
 export interface OperationOptions extends AttendRebuildOptions {
@@ -18,11 +25,24 @@ export interface OperationOptions extends AttendRebuildOptions {
   firstPosition?: number;
   vocabulary?: number;
   eps?: number;
+  /** Rows that an element-wise kernel reads and writes. */
+  placement?: PlacementOptions;
+  rope?: RopeOptions;
+  blockVectors?: BlockVectorsOptions;
   append?: AppendOptions;
+  current?: CurrentOptions;
+  matmul?: MatmulOptions;
+  mass?: MassOptions;
+  evict?: EvictOptions;
+  sample?: SampleOptions;
+  /** Launch constants that `calibrate --tune` found; the planners' own unless given. */
+  tuning?: Tuning;
+  /** Segments, spans and splits of an attention call; a plain cache unless given. */
+  run?: RunOptions;
 }
 
 /** Values for what neither shape nor options say: a benchmark's. A decoder gives its own. */
-export const DEFAULTS = { ropeBase: 1e6, positions: 4096, vocabulary: 8192, eps: 1e-6, append: { heads: 1, side: 'key', capacity: 32 } } as const satisfies OperationOptions;
+export const DEFAULTS = { ropeBase: 1e6, positions: 4096, vocabulary: 8192, eps: 1e-6, append: { capacity: 32 } } as const satisfies OperationOptions;
 
 type Planner = (call: KernelCall, options: OperationOptions) => OperationPlan;
 
@@ -32,18 +52,22 @@ const rotaryOf = (call: KernelCall, options: OperationOptions) => ({
 });
 
 const PLANNERS: Partial<Record<KernelName, Planner>> = {
-  embed: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary),
-  rmsnorm: (call, o) => planRmsnorm(call, o.eps ?? DEFAULTS.eps),
-  rope: (call, o) => planRope(call, rotaryOf(call, o)),
-  swiglu: planSwiglu,
-  sample: planSample,
-  matmul: planMatmul,
+  embed: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary, o.placement),
+  rmsnorm: (call, o) => planRmsnorm(call, o.eps ?? DEFAULTS.eps, o.placement, o.tuning),
+  rope: (call, o) => planRope(call, rotaryOf(call, o), o.rope),
+  swiglu: (call, o) => planSwiglu(call, o.placement),
+  sample: (call, o) => planSample(call, o.sample),
+  matmul: (call, o) => planMatmul(call, o.matmul, o.tuning),
   append: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
-  attend: (call, o) => planAttend(call, o.scale),
-  attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o),
-  attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, { ropeBase: o.ropeBase ?? DEFAULTS.ropeBase, firstPosition: o.firstPosition ?? 0, ...(o.scale === undefined ? {} : { scale: o.scale }) }),
-  attend_merge: planMerge,
-  rebuild: (call, o) => planRebuild(call, rotaryOf(call, o)),
+  attend: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
+  attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  block_vectors: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
+  attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, rotaryOf(call, o), o.scale, o.run, o.tuning),
+  attend_merge: (call, o) => planMerge(call, o.current, o.tuning),
+  attend_current: (call, o) => planCurrent(call, o.current, o.tuning),
+  mass: (call, o) => planMass(call, o.mass),
+  evict: (call, o) => planEvict(call, o.evict),
+  rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };
 
 /** Kernels that have an implementation. */

@@ -1,7 +1,9 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many. */
 import type { KernelCall } from '../../schedule/kernels.js';
+import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan, type Step } from '../plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../shape.js';
+import { tuned, type Tuning } from './tuning.js';
 
 /** Rows up to which each weight is read once by the vector kernel. Beyond, tiles reuse it from workgroup memory. */
 export const MOST_VECTOR_ROWS = 8;
@@ -14,19 +16,55 @@ const TILE_DEPTH = 16;
 /** Pairs that a row of weights is stored in; an odd n is padded. */
 export const pairsOf = (n: number): number => Math.ceil(n / 2);
 
+/** Where the rows of an activation lie, in floats: the first one, from a row to the next, and from a group to the next. */
+export interface Rows {
+  readonly offset?: number;
+  readonly row?: number;
+  readonly group?: number;
+}
+
+export interface MatmulOptions {
+  /** [group][m][k] side by side unless given. */
+  readonly x?: Rows;
+  /** [group][m][n] side by side unless given. */
+  readonly y?: Rows;
+  /** Groups that follow each other and share weights: query heads of a KV head. 1 unless given. */
+  readonly weightGroup?: number;
+  /** y += x W instead of y = x W. */
+  readonly accumulate?: boolean;
+}
+
+/** Strides with their defaults, and the bytes that the rows reach. */
+export function placed(rows: Rows | undefined, groups: number, m: number, width: number): { offset: number; row: number; group: number; bytes: number } {
+  const { offset = 0, row = width, group = m * row } = rows ?? {};
+  return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
+}
+
 /** Buffers: x, weights, y. */
-export function planMatmul(call: KernelCall): OperationPlan {
+export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning?: Tuning): OperationPlan {
   const s = dimensions(call, 'groups', 'm', 'k', 'n');
   requirePositive(call, s);
   const element = elementOf(call);
-  const step = s.m <= MOST_VECTOR_ROWS ? vectorStep(s) : tiledStep(s);
+  const { weightGroup = 1, accumulate = false } = options;
+  requireShape(weightGroup >= 1 && s.groups % weightGroup === 0, `matmul: ${s.groups} groups are not whole sets of ${weightGroup} that share weights`);
+  const [x, y] = [placed(options.x, s.groups, s.m, s.k), placed(options.y, s.groups, s.m, s.n)];
+  // Rows of y must not overlap: each is written by workgroups of its own.
+  requireShape((s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n), `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`);
+  const step = s.m <= MOST_VECTOR_ROWS ? vectorStep(s, tuning) : tiledStep(s);
   return {
     buffers: [
-      { name: 'x', role: 'input', content: 'f32', bytes: s.groups * s.m * s.k * 4 },
-      { name: 'weights', role: 'stream', content: element, bytes: s.groups * s.k * pairsOf(s.n) * bytesOfPairs(element) },
-      { name: 'y', role: 'output', content: 'f32', bytes: s.groups * s.m * s.n * 4 },
+      { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
+      { name: 'weights', role: 'stream', content: element, bytes: (s.groups / weightGroup) * s.k * pairsOf(s.n) * bytesOfPairs(element) },
+      { name: 'y', role: accumulate ? 'state' : 'output', content: 'f32', bytes: y.bytes },
     ],
-    steps: [{ ...step, element, uniforms: [u32(s.m), u32(s.k), u32(s.n), u32(pairsOf(s.n))], buffers: [...read('x', 'weights'), ...write('y')] }],
+    steps: [
+      {
+        ...step,
+        element,
+        uniforms: [s.m, s.k, s.n, pairsOf(s.n), x.offset, x.row, x.group, y.offset, y.row, y.group, weightGroup, accumulate ? 1 : 0].map(u32),
+        buffers: [...read('x', 'weights'), ...write('y')],
+      },
+    ],
     tuning: { workgroup: step.constants.WG as number, rows: (step.constants.ROWS ?? step.constants.BM) as number },
   };
 }
@@ -34,12 +72,14 @@ export function planMatmul(call: KernelCall): OperationPlan {
 type Dims = Record<'groups' | 'm' | 'k' | 'n', number>;
 type Launch = Pick<Step, 'source' | 'workgroups'> & { constants: Record<string, number> };
 
-function vectorStep(s: Dims): Launch {
+function vectorStep(s: Dims, tuning: Tuning | undefined): Launch {
   const pairs = pairsOf(s.n);
+  const workgroup = tuned(tuning, 'workgroup', VECTOR_WORKGROUP);
+  const columns = tuned(tuning, 'columns', VECTOR_COLUMNS);
   return {
     source: 'matvec',
-    constants: { WG: VECTOR_WORKGROUP, COLUMNS: VECTOR_COLUMNS, ROWS: s.m, SHARES: VECTOR_WORKGROUP * s.m },
-    workgroups: [Math.ceil(pairs / VECTOR_COLUMNS), 1, s.groups],
+    constants: { WG: workgroup, COLUMNS: columns, ROWS: s.m, SHARES: workgroup * s.m },
+    workgroups: [Math.ceil(pairs / columns), 1, s.groups],
   };
 }
 

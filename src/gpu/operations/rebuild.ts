@@ -1,44 +1,81 @@
 /** Materialises K or V of one layer and loop from latents: kernels/rebuild.wgsl. */
-import type { KernelCall } from '../../schedule/kernels.js';
-import { capacityOf } from '../cache-layout.js';
+import { evenRow, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
-import { rotaryTables, type RotaryOptions } from '../rotary.js';
+import { rotaryTable, type Pairing, type RotaryOptions } from '../rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { rankStep } from './attend-rebuild.js';
+import { pinnedPositions } from './attend-rebuild.js';
+import { readUnit, rowUniforms, type RunOptions } from './fold.js';
+import { tuned, type Tuning } from './tuning.js';
 
-/** Tokens of a workgroup: two a thread. */
-const TOKENS = 256;
+export interface RebuildOptions {
+  /** Half-split unless given; rows that are not rotated are the same either way. */
+  readonly pairing?: Pairing;
+  /** Each KV head has positions of its own for the pinned tokens (H2O). */
+  readonly positionsByHead?: boolean;
+}
 
-/** Buffers: keys (latents, f16), weights, means, positions, centres, offsets, rows. */
-export function planRebuild(call: KernelCall, rotary: RotaryOptions): OperationPlan {
+const DEFAULT_WORKGROUP = 64;
+/** Tokens of a thread, and rotary pairs at a time. */
+const DEFAULT_TOKENS = 4;
+const DEFAULT_PAIRS = 4;
+const MOST_TOKENS = 8;
+const MOST_PAIRS = 64;
+/** Vec4 of a row of weights that are staged at a time: a multiple of the vecs of every unit. */
+const STEP_VECS = 32;
+
+/**
+ * Buffers: keys (latents), weights, means, spans, positions (of pinned tokens), turns, rows (f16, as many slots as the latents have).
+ * @throws GpuError for a shape that the kernel does not handle, or spans that do not fit
+ */
+export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing = 'half-split', positionsByHead = false }: RebuildOptions = {}, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
   requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim');
-  requirePositive(call, s);
-  requireEven(call, s, 'rank');
-  requireShape(s.headDim % 4 === 0, `rebuild: headDim must be a multiple of 4, not ${s.headDim} (halves of a rotated row are stored in pairs)`);
+  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const rotate = call.variant.endsWith('+rope');
+  // Without rotation neighbours may be taken as pairs, which any even width has.
+  const adjacent = pairing === 'adjacent' || !rotate;
+  requireEven(call, s, 'headDim');
+  requireShape(adjacent || s.headDim % 4 === 0, `rebuild: headDim must be a multiple of 4, not ${s.headDim} (halves of a rotated row are stored in pairs)`);
   requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
-  const capacity = capacityOf(s.context);
-  const rankPairs = s.rank / 2;
+  const storage = storageOfVariant(call.variant);
+  const keys = rowLayout(storage, s.rank, s.groupSize || undefined);
+  const rows = rowLayout('f16', s.headDim);
+  const { pinned = 0, firstPosition = 0 } = run;
+  const spans = run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition, ring: s.context }));
+  requireShape(spans.length === s.sequences, `rebuild: ${spans.length} spans for ${s.sequences} sequences`);
+  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, span) => Math.max(most, span.ring), 1));
+  for (const span of spans) requireShape(span.pinned <= pinned && span.ring <= capacity - pinned, `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ${capacity - pinned} slots`);
+  const workgroup = tuned(tuning, 'workgroup', DEFAULT_WORKGROUP);
+  const tokens = tuned(tuning, 'tokens', DEFAULT_TOKENS);
+  const pairs = tuned(tuning, 'pairs', DEFAULT_PAIRS);
+  requireShape(tokens <= MOST_TOKENS && pairs % 2 === 0 && tokens * pairs <= MOST_PAIRS, `rebuild: ${tokens} tokens and ${pairs} pairs a thread want more registers than there are`);
+  const latentRows = s.sequences * s.latentHeads;
+  const heads = s.sequences * s.kvHeads;
   return {
     buffers: [
-      { name: 'keys', role: 'stream', content: 'f16', bytes: s.sequences * s.latentHeads * capacity * rankPairs * 4 },
-      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * rankPairs * 4 },
+      { name: 'keys', role: 'stream', content: storage === 'f32' ? 'f32' : 'f16', bytes: Math.ceil(cacheBytes(keys, capacity, latentRows) / 16) * 16 },
+      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
-      { name: 'positions', role: 'input', content: 'u32', bytes: capacity * 4, below: rotary.positions },
-      ...rotaryTables(s.headDim, rotary),
-      { name: 'rows', role: 'output', content: 'f16', bytes: s.sequences * s.kvHeads * capacity * s.headDim * 2 },
+      { name: 'spans', role: 'table', content: 'u32', bytes: s.sequences * 16, data: () => Uint32Array.from(spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])) },
+      pinnedPositions(positionsByHead ? heads : s.sequences, pinned, rotary.positions),
+      rotaryTable(s.headDim, rotary),
+      { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
     ],
     steps: [
       {
         source: 'rebuild',
-        element: 'f16',
-        constants: { HEAD_PAIRS: s.headDim / 2, RANK_STEP: rankStep(rankPairs), ROTATE: call.variant === 'rope' ? 1 : 0, ROW_SHARED: s.latentHeads === 1 ? 1 : 0 },
-        uniforms: [u32(s.context), u32(capacity), u32(1), u32(rankPairs)],
-        buffers: [...read('keys', 'weights', 'means', 'positions', 'centres', 'offsets'), ...write('rows')],
-        workgroups: [Math.ceil(s.context / TOKENS), s.kvHeads, s.sequences],
+        element: storage,
+        constants: { WG: workgroup, TOKENS: tokens, PAIR_STEP: pairs, STEP_VECS, STAGED: 2 * pairs * STEP_VECS, EDGES: s.rank % readUnit(keys) === 0 ? 0 : 1 },
+        uniforms: [
+          ...[pinned, capacity - pinned, 1, s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0, s.rank, s.headDim / 2, adjacent ? 1 : 0, rotate ? 1 : 0, positionsByHead ? 1 : 0, 0, 0, 0].map(u32),
+          ...rowUniforms(keys),
+        ],
+        buffers: [...read('keys', 'weights', 'means', 'spans', 'positions', 'turns'), ...write('rows')],
+        workgroups: [Math.ceil(capacity / (tokens * workgroup)), s.kvHeads, s.sequences],
       },
     ],
-    tuning: { workgroup: TOKENS / 2, tile: TOKENS },
+    tuning: { workgroup, tokens, pairs },
   };
 }

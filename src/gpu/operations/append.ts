@@ -1,0 +1,72 @@
+/** Writing new rows to a cache in its storage type: kernels/append.wgsl. */
+import { storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { cacheBytes, capacityOf, isQuantised, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
+import { requireShape } from '../errors.js';
+import { read, u32, write, type BufferPlan, type OperationPlan, type Uniform } from '../plan.js';
+import { dimensions, requirePositive, requireVariant } from '../shape.js';
+
+/** Components of a workgroup where no scale joins them. */
+const BLOCK = 64;
+
+export interface AppendOptions {
+  /** Tokens that each row of the cache can hold; rounded up to whole tiles. */
+  capacity: number;
+  /** New tokens of each sequence: `rows` is sequences × chunk. 1 unless given. */
+  chunk?: number;
+  /** Slots before the ring, 0 unless given. */
+  pinned?: number;
+  /** Slots of the ring: the rest of the capacity unless given. */
+  ring?: number;
+  /** Positions below this lie in the slot of their number (StreamingLLM's sinks); at most `pinned`. 0 unless given. */
+  sinks?: number;
+  /** A constant row [head][width] is added to every token: buffer `bias`. */
+  bias?: boolean;
+  /** Where the rows lie in the buffer `rows`, in floats: first one, and from a token to the next. Side by side unless given. */
+  rowOffset?: number;
+  rowStride?: number;
+}
+
+/** Constants of cache_store.wgsl. */
+export const storeConstants = (layout: RowLayout): Record<string, number> => ({ BITS: layout.bits, UNIT: layout.unitComponents, PLANES: layout.planes });
+
+/** The struct `RowLayout` of cache_store.wgsl. */
+export const storeUniforms = (layout: RowLayout): Uniform[] =>
+  [layout.width, layout.units, layout.tail, layout.tailsAt, layout.scalesAt, layout.tileWords, layout.groupSize, layout.groups].map(u32);
+
+/** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
+export function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const floats = s.heads * s.width;
+  const { chunk = 1, pinned = 0, sinks = 0, rowOffset = 0, rowStride = floats } = options;
+  const capacity = capacityOf(options.capacity);
+  const ring = options.ring ?? capacity - pinned;
+  requireShape(s.rows % chunk === 0, `append: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
+  requireShape(ring >= 1 && pinned + ring <= capacity, `append: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
+  requireShape(sinks <= pinned, `append: ${sinks} sinks exceed ${pinned} pinned slots`);
+  requireShape(rowStride >= floats, `append: a row stride of ${rowStride} is less than the ${floats} floats of a token`);
+  const layout = rowLayout(storageOfVariant(call.variant), s.width, s.groupSize);
+  const block = layout.groups > 0 ? layout.groupSize : BLOCK;
+  const sequences = s.rows / chunk;
+  const bias: BufferPlan[] = options.bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: floats * 4 }] : [];
+  return {
+    buffers: [
+      { name: 'tokens', role: 'input', content: 'u32', bytes: sequences * 4, below: capacity },
+      { name: 'rows', role: 'input', content: 'f32', bytes: (rowOffset + (s.rows - 1) * rowStride + floats) * 4 },
+      ...bias,
+      { name: 'cache', role: 'state', content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32', bytes: cacheBytes(layout, capacity, sequences * s.heads) },
+    ],
+    steps: [
+      {
+        source: 'append',
+        element: 'f32',
+        constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
+        uniforms: [...storeUniforms(layout), ...[chunk, capacity, pinned, ring, sinks, block, rowOffset, rowStride].map(u32)],
+        buffers: [...read('tokens', 'rows', options.bias ? 'bias' : 'rows'), ...write('cache')],
+        workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
+      },
+    ],
+    tuning: { workgroup: 64, block },
+  };
+}

@@ -1,0 +1,46 @@
+/** Set-up of block-absorbed attention, once a query: kernels/block_vectors.wgsl. */
+import { blockComponents } from '../../schedule/attention-kernels.js';
+import { evenRow } from '../../schedule/kernel-spec.js';
+import type { KernelCall } from '../../schedule/kernels.js';
+import { requireShape } from '../errors.js';
+import { read, u32, write, type OperationPlan } from '../plan.js';
+import type { Pairing } from '../rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
+import { tuned, type Tuning } from './tuning.js';
+
+export interface BlockVectorsOptions {
+  /** Query heads that share a KV head: heads / kvHeads of one sequence unless given. */
+  readonly group?: number;
+}
+
+/** Buffers: queries (rotated), weights (rows of an even number of halves), means, vectors. */
+export function planBlockVectors(call: KernelCall, pairing: Pairing = 'half-split', { group }: BlockVectorsOptions = {}, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'heads', 'kvHeads', 'rankK', 'headDim');
+  requirePositive(call, s);
+  requireEven(call, s, 'headDim');
+  const shared = group ?? s.heads / s.kvHeads;
+  requireShape(Number.isInteger(shared) && s.heads % (shared * s.kvHeads) === 0, `block_vectors: ${s.heads} query heads are not whole sequences of ${s.kvHeads} KV heads`);
+  const pairs = s.headDim / 2;
+  const workgroup = tuned(tuning, 'workgroup', 64);
+  const half = pairing === 'half-split';
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: s.heads * s.headDim * 4 },
+      { name: 'weights', role: 'stream', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rankK) * 2 },
+      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      { name: 'vectors', role: 'output', content: 'f32', bytes: s.heads * s.headDim * blockComponents(s.rankK) * 4 },
+    ],
+    steps: [
+      {
+        source: 'block_vectors',
+        element: 'f16',
+        constants: { HEAD_PAIRS: pairs, WG: workgroup },
+        uniforms: [s.rankK, shared, s.kvHeads, half ? 1 : 2, half ? pairs : 1].map(u32),
+        buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
+        workgroups: [pairs, s.heads, 1],
+      },
+    ],
+    tuning: { workgroup },
+  };
+}

@@ -1,0 +1,50 @@
+/** The choice of a token from the logits: greedy, or from the nucleus. */
+import type { KernelCall } from '../../schedule/kernels.js';
+import { requireShape } from '../errors.js';
+import { f32, read, u32, write, type OperationPlan } from '../plan.js';
+import { dimensions, requirePositive } from '../shape.js';
+
+const WORKGROUP = 256;
+
+/** Token of a row whose logits hold a NaN. */
+export const NO_TOKEN = 0xffffffff;
+
+export interface SampleOptions {
+  /** Divides the logits; above 0. */
+  readonly temperature: number;
+  /** Probability that the nucleus reaches, above 0; 1 draws from all tokens. */
+  readonly topP: number;
+  readonly seed: number;
+}
+
+/** Values of a benchmark. */
+export const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };
+
+/** Buffers: logits, tokens; for `top-p` also draws [row] (stream, counter). */
+export function planSample(call: KernelCall, options: SampleOptions = SAMPLING): OperationPlan {
+  const s = dimensions(call, 'rows', 'vocab');
+  requirePositive(call, s);
+  requireShape(call.variant === 'greedy' || call.variant === 'top-p', `sample has no variant ${call.variant}`);
+  const logits = { name: 'logits', role: 'input', content: 'f32', bytes: s.rows * s.vocab * 4 } as const;
+  const tokens = { name: 'tokens', role: 'output', content: 'u32', bytes: s.rows * 4 } as const;
+  const common = { element: 'f32', constants: { WG: WORKGROUP }, workgroups: [s.rows, 1, 1] } as const;
+  const tuning = { workgroup: WORKGROUP };
+  if (call.variant === 'greedy') {
+    return { buffers: [logits, tokens], steps: [{ ...common, source: 'sample', uniforms: [u32(s.vocab)], buffers: [...read('logits'), ...write('tokens')] }], tuning };
+  }
+  const { temperature, topP, seed } = options;
+  requireShape(temperature > 0 && Number.isFinite(temperature), `sample: the temperature must be above 0, not ${temperature}; greedy takes the likeliest token`);
+  requireShape(topP > 0 && topP <= 1, `sample: top-p must be above 0 and at most 1, not ${topP}`);
+  return {
+    buffers: [logits, { name: 'draws', role: 'input', content: 'u32', bytes: s.rows * 8, below: 2 ** 31 }, tokens],
+    steps: [
+      {
+        ...common,
+        source: 'sample_top_p',
+        uniforms: [u32(s.vocab), u32(seed >>> 0), f32(Math.LOG2E / temperature), f32(topP)],
+        buffers: [...read('logits', 'draws'), ...write('tokens')],
+      },
+    ],
+    tuning,
+  };
+}
