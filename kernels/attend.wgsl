@@ -74,7 +74,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     var dots: array<vec4f, MOST_LANES>;
     for (var lane = 0u; lane < LANES; lane++) { dots[lane] = vec4f(0.0); }
     for (var k = 0u; k < KEY_EACH; k++) {
-      let x = load_unit(&keys, params.keys, token, min(c + WIDE * k, params.keys.units - 1u));
+      let x = load_unit(&keys, params.keys, token, unit_of(params.keys, c + WIDE * k));
       for (var lane = 0u; lane < LANES; lane++) {
         for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + k) * UNIT_VECS + e], x[e], dots[lane]); }
       }
@@ -82,7 +82,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     if (BRANCH_EACH > 0u) {
       let branch_token = token_at(params.branch, branch_row, tiles_of_row(), slot);
       for (var k = 0u; k < BRANCH_EACH; k++) {
-        let x = load_unit(&branch, params.branch, branch_token, min(c + WIDE * k, params.branch.units - 1u));
+        let x = load_unit(&branch, params.branch, branch_token, unit_of(params.branch, c + WIDE * k));
         for (var lane = 0u; lane < LANES; lane++) {
           for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]); }
         }

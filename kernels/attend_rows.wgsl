@@ -91,6 +91,9 @@ fn place_of(id: vec3u, groups: vec3u) -> Place {
     params.first_split + id.x, pinned, begin, min(begin + params.split_tokens, tokens), span.y % max(params.ring, 1u), span.y);
 }
 
+// Threads without a unit of their own repeat the last one; what they make of it is not used.
+fn unit_of(shape: CachedRow, unit: u32) -> u32 { return select(unit, min(unit, shape.units - 1u), EDGES == 1u); }
+
 fn tiles_of_row() -> u32 { return (params.pinned + params.ring) / TILE_TOKENS; }
 
 // Slot of token i of the run.
@@ -125,7 +128,7 @@ fn fold_row(l: u32, place: Place, i: u32, s: vec4f) {
   let slot = slot_of(place, i);
   let token = token_at(params.values, place.row, tiles_of_row(), slot);
   for (var k = 0u; k < VALUE_EACH; k++) {
-    let v = load_unit(&values, params.values, token, min(c + WIDE * k, params.values.units - 1u));
+    let v = load_unit(&values, params.values, token, unit_of(params.values, c + WIDE * k));
     for (var lane = 0u; lane < LANES; lane++) {
       for (var e = 0u; e < UNIT_VECS; e++) {
         let at = (lane * VALUE_EACH + k) * UNIT_VECS + e;

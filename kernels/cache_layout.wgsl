@@ -14,17 +14,18 @@ struct CachedRow {
   group_size: u32,   // components of a scale, where there are scales
 }
 
-// A cached token: the first word of its tile, and its number there.
+override EDGES: u32;   // 0: rows are whole units, and threads that share a row have equally many
+
+// A cached token: the first word of its tile and its number there, or of its row and its slot (token_at of storage_*.wgsl).
 struct Token { tile: u32, t: u32 }
 
-// `row`: sequence * heads + head; `tiles`: of a row.
-fn token_at(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token {
+fn token_in_tile(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token {
   return Token((row * tiles + slot / TILE_TOKENS) * shape.tile_words, slot % TILE_TOKENS);
 }
 
 fn word_at(cache: ptr<storage, array<vec4u>, read>, index: u32) -> u32 { return (*cache)[index / 4u][index % 4u]; }
 
-// Word `index` of a token's units.
+// Word `index` of the units of a token (in its tile).
 fn unit_word(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, index: u32) -> u32 {
   return word_at(cache, token.tile + select(TILE_TOKENS * index + token.t, token.t * 4u * shape.quads + index, index < 4u * shape.quads));
 }

@@ -1,27 +1,23 @@
-// What quantised storages share: value = scale (code - (2^BITS - 1) / 2), one f16 scale a group of components.
+// What quantised storages share: value = scale (code - (2^BITS - 1) / 2), one f16 scale a group of components. What a short
+// last unit lacks reads as code 0: it is for a kernel not to use components beyond the width.
 #include "cache_layout.wgsl"
+const PER_WORD = 32u / BITS;
+const CODES = (1u << BITS) - 1u;
+const MIDDLE = 0.5 * f32(CODES);
 alias Unit = array<vec4f, UNIT_VECS>;
 
-override EDGES: u32;   // 0: rows are whole units
+fn token_at(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token { return token_in_tile(shape, row, tiles, slot); }
 
-const CODES = (1u << BITS) - 1u;
-
-fn scale_of(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, component: u32) -> f32 {
-  let group = component / shape.group_size;
-  let both = word_at(cache, token.tile + shape.scales_at + group * (TILE_TOKENS / 2u) + token.t / 2u);
-  return select(unpack2x16float(both).x, unpack2x16float(both).y, token.t % 2u == 1u);
+fn scale_at(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, group: u32) -> f32 {
+  let both = unpack2x16float(word_at(cache, token.tile + shape.scales_at + group * (TILE_TOKENS / 2u) + token.t / 2u));
+  return select(both.x, both.y, token.t % 2u == 1u);
 }
 
-fn load_unit(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> Unit {
-  let scale = scale_of(cache, shape, token, unit * UNIT);
-  let middle = 0.5 * f32(CODES);
-  var out: Unit;
-  if (EDGES == 0u || unit + 1u < shape.units || shape.tail == 0u) {
-    out = unit_codes(cache, shape, token, unit);
-    for (var v = 0u; v < UNIT_VECS; v++) { out[v] = scale * (out[v] - middle); }
-  } else {
-    for (var v = 0u; v < UNIT_VECS; v++) { out[v] = vec4f(0.0); }
-    for (var i = 0u; i < shape.tail; i++) { out[i / 4u][i % 4u] = scale * (f32(tail_code(cache, shape, token, i)) - middle); }
-  }
-  return out;
+// Scales of a unit's first 32 components, and of what follows them. Groups are multiples of 32.
+fn scales_of(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, component: u32) -> vec2f {
+  let first = component / shape.group_size;
+  let scale = scale_at(cache, shape, token, first);
+  if (UNIT <= 32u || shape.group_size >= 64u) { return vec2f(scale); }
+  let last = min(first + 1u, (shape.units * UNIT - 1u) / shape.group_size);
+  return vec2f(scale, scale_at(cache, shape, token, last));
 }

@@ -1,18 +1,39 @@
-// Cached rows of 2-bit codes with f16 scales: a unit is one word, 16 components.
+// Cached rows of 2-bit codes with f16 scales: a unit is four words, 64 components.
 const BITS = 2u;
-const UNIT = 16u;
-const UNIT_VECS = 4u;
 #include "storage_codes.wgsl"
+const UNIT = 4u * PER_WORD;
+const UNIT_VECS = PER_WORD;
 
-fn unit_codes(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> Unit {
-  let w = unit_word(cache, shape, token, unit);
-  var out: Unit;
-  for (var v = 0u; v < UNIT_VECS; v++) { out[v] = vec4f((vec4u(w) >> (BITS * (vec4u(4u * v) + vec4u(0u, 1u, 2u, 3u)))) & vec4u(CODES)); }
-  return out;
+// The words of a unit; the last one may be short: what it lacks is filled with zeros, and its tail, whose tokens share words,
+// is put where a unit would have it.
+fn unit_words(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> vec4u {
+  if (EDGES == 1u && unit >= shape.quads) {
+    let at = token.tile + TILE_TOKENS * 4u * shape.quads + token.t;
+    var w = vec4u(0u);
+    if (shape.rest > 0u) { w.x = word_at(cache, at); }
+    if (shape.rest > 1u) { w.y = word_at(cache, at + TILE_TOKENS); }
+    if (shape.rest > 2u) { w.z = word_at(cache, at + 2u * TILE_TOKENS); }
+    var tail = 0u;
+    for (var i = 0u; i < shape.tail; i++) {
+      let shared_word = word_at(cache, token.tile + shape.tails_at + i * BITS + token.t / PER_WORD);
+      tail |= ((shared_word >> (BITS * (token.t % PER_WORD))) & CODES) << (BITS * i);
+    }
+    return w | select(vec4u(0u), vec4u(tail), vec4u(0u, 1u, 2u, 3u) == vec4u(shape.rest));
+  }
+  // Not every tile starts at a whole quad.
+  let first = token.tile + token.t * 4u * shape.quads + 4u * unit;
+  if (EDGES == 0u) { return (*cache)[first / 4u]; }
+  return vec4u(word_at(cache, first), word_at(cache, first + 1u), word_at(cache, first + 2u), word_at(cache, first + 3u));
 }
 
-// The code of a tail component, whose tokens share words.
-fn tail_code(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, component: u32) -> u32 {
-  let w = word_at(cache, token.tile + shape.tails_at + component * BITS + token.t / UNIT);
-  return (w >> (BITS * (token.t % UNIT))) & CODES;
+fn load_unit(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> Unit {
+  let w = unit_words(cache, shape, token, unit);
+  let scales = scales_of(cache, shape, token, unit * UNIT);
+  var out: Unit;
+  for (var v = 0u; v < UNIT_VECS; v++) {
+    let codes = (vec4u(w[4u * v / PER_WORD]) >> (BITS * (vec4u(4u * v % PER_WORD) + vec4u(0u, 1u, 2u, 3u)))) & vec4u(CODES);
+    let scale = select(scales.x, scales.y, 4u * v >= 32u);
+    out[v] = fma(vec4f(codes), vec4f(scale), vec4f(-MIDDLE * scale));
+  }
+  return out;
 }

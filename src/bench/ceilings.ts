@@ -13,6 +13,8 @@ const STREAM_BYTES = { software: 128 * MIB, hardware: 1024 * MIB };
 const REPEATS = 5;
 const WORKGROUP = 256;
 const GROUPS = 4096;
+/** How the threads of the streaming read share the buffer (kernels/ceiling_read.wgsl): what each kind of adapter reads fastest. */
+export const READ = { software: { groups: 64, stream: 8 }, hardware: { groups: GROUPS, stream: 0 } };
 /** 8 chains of vec4 multiply-adds. */
 const FLOPS_PER_ROUND = 64;
 const DISPATCHES = 256;
@@ -132,7 +134,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
         return Math.max(1e-9, software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds);
       } });
     };
-    await add('read', bytes, { source: 'ceiling_read', uniforms: [u32(bytes / 16)], buffers: [...read('source'), ...write('sums')], workgroups: [GROUPS, 1, 1] });
+    await add('read', bytes, { source: 'ceiling_read', uniforms: [u32(bytes / 16), u32(READ[size].stream)], buffers: [...read('source'), ...write('sums')], workgroups: [READ[size].groups, 1, 1] });
     await add('f32', flops('f32'), { source: 'ceiling_fma', uniforms: [u32(roundsOf('f32'))], buffers: write('sums'), workgroups: [GROUPS, 1, 1] });
     const optional = async (kind: CeilingKind, obstacle: string | null, make: () => Promise<void>): Promise<void> => {
       if (obstacle !== null) {

@@ -47,8 +47,8 @@ export interface FoldShape {
   readonly latentHeads?: number;
 }
 
-/** Components of a unit as storage_*.wgsl reads it: 16 bytes of f16 and f32, one unit of codes else. */
-export const readUnit = (layout: RowLayout): number => (layout.storage === 'f16' ? 8 : layout.storage === 'f32' ? 4 : layout.unitComponents);
+/** Components of a unit as storage_*.wgsl reads it: 16 bytes, of three-bit codes 12. */
+export const readUnit = (layout: RowLayout): number => (layout.storage === 'q3' ? 32 : 128 / layout.bits);
 const unitsOf = (layout: RowLayout): number => Math.ceil(layout.width / readUnit(layout));
 
 /** The struct `CachedRow` of cache_layout.wgsl. */
@@ -132,10 +132,10 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
 
   const mostPinned = run.only === 'ring' ? 0 : spans.reduce((most, s) => Math.max(most, s.pinned), 0);
   const mostRing = run.only === 'pinned' ? 0 : spans.reduce((most, s) => Math.max(most, s.ring), 0);
-  // The context of a call is split as the schedule says; pinned tokens take splits of their own of the same length.
-  const length = splitTokens(Math.max(1, mostRing || mostPinned), shape.splits, unit);
+  // Both segments are split alike, so that a query has about as many splits as the schedule says.
+  const length = splitTokens(Math.max(1, mostPinned + mostRing), shape.splits, unit);
   const pinnedSplits = Math.ceil(mostPinned / length);
-  const ownSplits = pinnedSplits + (mostRing > 0 ? shape.splits : 0);
+  const ownSplits = pinnedSplits + (mostPinned > 0 ? Math.ceil(mostRing / length) : shape.splits);
   const splits = run.splits ?? ownSplits;
   const firstSplit = run.firstSplit ?? 0;
   requireShape(firstSplit + ownSplits <= splits, `${call.kernel}: splits ${firstSplit} to ${firstSplit + ownSplits} of ${splits}`);
@@ -156,7 +156,9 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
   const laneGroups = Math.ceil(shape.group / lanes);
   requireShape(lanes * valueEach * perUnit <= MOST_SUMS, `${call.kernel}: ${lanes} lanes of ${valueEach} units want more than ${MOST_SUMS} registers`);
   const content = storage === 'f32' ? 'f32' : 'f16';
-  const edges = [keys, values, ...(branch ? [branch] : [])].some((l) => l.width % readUnit(l) !== 0) ? 1 : 0;
+  const rowsRead = [keys, values, ...(branch ? [branch] : [])];
+  const whole = (l: RowLayout): boolean => l.width % readUnit(l) === 0 && unitsOf(l) % wide === 0;
+  const edges = rowsRead.every(whole) ? 0 : 1;
   const bytes = (layout: RowLayout, rows: number): number => Math.ceil(cacheBytes(layout, capacity, rows) / 16) * 16;
   return {
     storage,
