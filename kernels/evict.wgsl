@@ -1,5 +1,5 @@
 // H2O, before the current token of a sequence is appended: where the ring is full, its oldest token leaves. It goes to the next pinned
-// slot while there is one, else in the place of the lightest pinned token if it is heavier; of equals the lowest slot goes, and a
+// slot while fewer than `heavy` are filled, else in the place of the lightest pinned token if it is heavier; of equals the lowest slot goes, and a
 // leaving token that is no heavier is dropped. Its mass and position go with it; evict_copy.wgsl copies its rows. The slot of the
 // current token starts without mass. One workgroup a row that evicts on its own.
 // Bindings: 0 params, 1 spans [sequence] (pinned tokens, position of the first ring token, ring tokens, 0), 2 mass [row][slot],
@@ -8,7 +8,13 @@ override WG: u32;
 
 const NONE = 0xffffffffu;
 
-struct Params { heads: u32, capacity: u32, pinned: u32, ring: u32 }   // heads: rows of a sequence
+struct Params {
+  heads: u32,      // rows of a sequence
+  capacity: u32,   // slots of a row
+  pinned: u32,     // slots before the ring
+  ring: u32,       // slots of the ring
+  heavy: u32,      // pinned slots that are filled at most
+}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> spans: array<vec4u>;
 @group(0) @binding(2) var<storage, read_write> mass: array<f32>;
@@ -28,8 +34,8 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
   let filled = span.z >= params.ring;
   var best = 3.4e38;
   var slot = NONE;
-  if (filled && span.x >= params.pinned) {
-    for (var i = l; i < params.pinned; i += WG) {
+  if (filled && span.x >= params.heavy) {
+    for (var i = l; i < params.heavy; i += WG) {
       if (lighter(mass[base + i], i, best, slot)) {
         best = mass[base + i];
         slot = i;
@@ -50,7 +56,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
   var chosen = vec2u(NONE, NONE);
   if (filled) {
     let leaving = params.pinned + span.y % params.ring;
-    if (span.x < params.pinned) {
+    if (span.x < params.heavy) {
       chosen = vec2u(leaving, span.x);
     } else if (slot != NONE && mass[base + leaving] > best) {
       chosen = vec2u(leaving, slot);

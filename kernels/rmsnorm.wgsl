@@ -28,10 +28,10 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   let row = group_id.y * groups.x + group_id.x;
   if (row >= params.rows) { return; }
   let width = params.width;
-  let from = params.input_offset + row * params.input_stride;
-  let to = params.target_offset + row * params.target_stride;
+  let source = params.input_offset + row * params.input_stride;
+  let sink = params.target_offset + row * params.target_stride;
   var sum = 0.0;
-  for (var i = l; i < width; i += WG) { sum += input[from + i] * input[from + i]; }
+  for (var i = l; i < width; i += WG) { sum += input[source + i] * input[source + i]; }
   squares[l] = sum;
   workgroupBarrier();
   if (l < REDUCERS) {
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   // Not inverseSqrt: WGSL allows it 2 ulp, and software drivers use more.
   let factor = 1.0 / sqrt(total / f32(width) + params.eps);
   for (var i = l; i < width; i += WG) {
-    let n = input[from + i] * factor * weight[i];
-    if (params.added == 1u) { destination[to + i] += n; } else { destination[to + i] = n; }
+    let n = input[source + i] * factor * weight[i];
+    if (params.added == 1u) { destination[sink + i] += n; } else { destination[sink + i] = n; }
   }
 }

@@ -1,7 +1,7 @@
 /** Checkers of the element-wise kernels, whose rows may lie anywhere in their buffers. */
 import { DEFAULTS } from '../gpu/operations/index.js';
 import type { Placement } from '../gpu/operations/elementwise.js';
-import type { Shape } from '../schedule/kernels.js';
+import { evenRow, type Shape } from '../schedule/kernels.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import type { Scalars } from './inputs.js';
 import { embedRow, ropeRow, rmsnormRow, swigluRow } from './reference/pointwise.js';
@@ -38,11 +38,13 @@ const rope: Checker = {
     const before = packed(s.input('data'), width, data);
     const input = (name: string): Scalars =>
       name === 'positions' ? (i) => s.input(name)(i) + positionOffset : name === 'data' && bias ? (i) => before(i) + s.input('bias')(i % width) : before;
-    const [inPlace, elsewhere] = [packed(s.output('data'), width, data), packed(s.output('target'), moved, target)];
+    const inPlace = packed(s.output('data'), width, data);
+    const headDim = dim(shape, 'headDim');
+    const elsewhere = (i: number): number => s.output('target')((target?.offset ?? 0) + row * (target?.stride ?? 0) + Math.floor(i / headDim) * (target?.head ?? headDim) + (i % headDim));
     return {
       // What goes elsewhere must still lie untouched where it was read.
       expected: [...ropeRow(shape, variant, s.options.ropeBase ?? DEFAULTS.ropeBase, input, row), ...Array.from({ length: moved }, (_, i) => before(row * width + i))],
-      actual: (i) => (i < moved ? elsewhere(row * moved + i) : inPlace(row * width + (i < width ? i : i - width))),
+      actual: (i) => (i < moved ? elsewhere(i) : inPlace(row * width + (i < width ? i : i - width))),
     };
   },
 };
@@ -51,5 +53,10 @@ export const ELEMENTWISE_CHECKERS = {
   rmsnorm: rowsIn('target', { input: widthOf }, (s, input, row) => rmsnormRow(s.call.shape, s.call.variant, s.options.eps ?? DEFAULTS.eps, input, row)),
   rope,
   swiglu: rowsIn('output', { input: (shape) => 2 * dim(shape, 'width') }, (s, input, row) => swigluRow(s.call.shape, input, row)),
-  embed: rowsIn('output', {}, (s, input, row) => embedRow(s.call.shape, input, row)),
+  embed: rowsIn('output', {}, (s, input, row) => {
+    if (!s.options.embeddingColumns) return embedRow(s.call.shape, input, row);
+    const width = dim(s.call.shape, 'width');
+    const stride = evenRow(s.options.vocabulary ?? DEFAULTS.vocabulary);
+    return embedRow(s.call.shape, (name) => (name === 'embedding' ? (i) => s.input(name)((i % width) * stride + Math.floor(i / width)) : input(name)), row);
+  }),
 } as const satisfies Record<string, Checker>;

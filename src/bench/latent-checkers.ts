@@ -50,7 +50,13 @@ const attend: Checker = {
   },
 };
 
-const rebuilding = (s: Subject): Rebuilding => ({ ropeBase: s.options.ropeBase ?? DEFAULTS.ropeBase, pairing: s.options.pairing ?? 'half-split', weights: s.input('weights'), means: s.input('means') });
+/** One a check, as the reference keeps what it has read of it. */
+const rebuildings = new WeakMap<Subject, Rebuilding>();
+function rebuilding(s: Subject): Rebuilding {
+  const known = rebuildings.get(s) ?? { ropeBase: s.options.ropeBase ?? DEFAULTS.ropeBase, pairing: s.options.pairing ?? 'half-split', weights: s.input('weights'), means: s.input('means') };
+  rebuildings.set(s, known);
+  return known;
+}
 
 /** Positions of pinned slots, as the call's buffer has them. */
 const pinnedPosition = (s: Subject, run: Run) => (kvRow: number, slot: number): number => {

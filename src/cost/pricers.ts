@@ -7,6 +7,9 @@ import type { Pricer } from './latency.js';
 import { makePredictor } from './predictor.js';
 import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
+/** The parts of a calibration that price. */
+export type PricedParts = Pick<Calibration, 'overheads' | 'ceilings'> & { readonly kernels: readonly Pick<Calibration['kernels'][number], 'kernel' | 'samples' | 'predictors'>[] };
+
 /** What joins GPUs: bytes per second and direction of one of them. */
 export interface Link {
   readonly bytesPerSecondPerDirection: number;
@@ -93,7 +96,7 @@ export function pricesOf(kernel: KernelName, variant: string, samples: readonly 
  * The predictors of a calibration.
  * @param stale kernels whose source has changed since they were measured; they are left out
  */
-export function predictorsOf(calibration: Calibration, stale: ReadonlySet<string>): Predictors {
+export function predictorsOf(calibration: Pick<PricedParts, 'kernels'>, stale: ReadonlySet<string>): Predictors {
   const predictors = new Map<string, (shape: Shape) => Price>();
   for (const k of calibration.kernels) {
     if (stale.has(k.kernel)) continue;
@@ -136,14 +139,14 @@ export function measuredPricer(options: {
 }
 
 /** Rates measured by a calibration. */
-export const measuredRates = (c: Calibration): Rates => ({
+export const measuredRates = (c: Pick<PricedParts, 'ceilings'>): Rates => ({
   bytesPerSecond: c.ceilings.readBytesPerSecond,
   f32FlopsPerSecond: c.ceilings.f32FlopsPerSecond,
   matrixFlopsPerSecond: c.ceilings.matrixFlopsPerSecond,
 });
 
 /** Prices of the device that a calibration was measured on. */
-export function calibrationPricer(calibration: Calibration, options: { stale: ReadonlySet<string>; link: Link | null; source: string; imported?: Predictors }): Pricer {
+export function calibrationPricer(calibration: PricedParts, options: { stale: ReadonlySet<string>; link: Link | null; source: string; imported?: Predictors }): Pricer {
   const { submitSeconds, dispatchSeconds } = calibration.overheads;
   return measuredPricer({
     predictors: new Map([...predictorsOf(calibration, options.stale), ...(options.imported ?? [])]),

@@ -1,13 +1,13 @@
 /** Kernel times measured elsewhere (CUDA, Triton, ROCm): a CSV file becomes predictors like a calibration's. */
 import { parse } from 'csv-parse/sync';
 import { fitPredictor } from '../cost/fit.js';
-import { predictorKey, pricesOf, type Predictors } from '../cost/pricers.js';
-import type { Price } from '../cost/evidence.js';
+import { predictorKey } from '../cost/pricers.js';
 import { UserError, show } from '../errors.js';
 import { KERNELS, KERNEL_NAMES, workOf, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
 import { parseNumber } from '../units.js';
 import { displayPath, readTextFile } from '../files.js';
+import type { ImportedTimes } from './answer.js';
 
 const MAX_FILE_BYTES = 16 * 2 ** 20;
 const MAX_ROWS = 20_000;
@@ -22,7 +22,7 @@ const MAX_SIZE = 2 ** 40;
  * Repeated shapes are repetitions of one measurement.
  * @throws UserError naming the row and the field
  */
-export function readKernelTimes(path: string): { predictors: Predictors; source: string } {
+export function readKernelTimes(path: string): ImportedTimes {
   const rows = readRows(path);
   const groups = new Map<string, { kernel: KernelName; variant: string; samples: Map<string, Sample> }>();
   rows.forEach((row, index) => {
@@ -40,13 +40,12 @@ export function readKernelTimes(path: string): { predictors: Predictors; source:
     const seconds = readNumber(row['seconds'] ?? '', `${at}: seconds`, { min: 1e-12, max: MAX_SECONDS });
     addSample(groups, kernel, variant, shape, seconds);
   });
-  const predictors = new Map<string, (shape: Shape) => Price>();
-  for (const { kernel, variant, samples } of groups.values()) {
-    const list = [...samples.values()];
-    if (list.length > MAX_POINTS) throw new UserError(`${displayPath(path)}: ${list.length} shapes of ${kernel} ${variant}, more than ${MAX_POINTS}`, 'leave out shapes that lie close together');
-    predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, list, fitPredictor(kernel, variant, list)));
-  }
-  return { predictors, source: `imported ${displayPath(path)}` };
+  const kernels = [...groups.values()].map(({ kernel, variant, samples: byShape }) => {
+    const samples = [...byShape.values()];
+    if (samples.length > MAX_POINTS) throw new UserError(`${displayPath(path)}: ${samples.length} shapes of ${kernel} ${variant}, more than ${MAX_POINTS}`, 'leave out shapes that lie close together');
+    return { kernel, variant, samples, fitted: fitPredictor(kernel, variant, samples) };
+  });
+  return { kernels, source: `imported ${displayPath(path)}` };
 }
 
 function readRows(path: string): Record<string, string>[] {

@@ -132,7 +132,8 @@ export function basesOf(ropeBase: number, headDim: number, blockTokens: number, 
 }
 
 /**
- * Phi of a basis, [function][offset] with offsets ½, 1½, …: cos of the exact pairs, even functions, sin of the exact pairs, odd ones.
+ * Phi of a basis, [offset][function] with offsets ½, 1½, …: cos of the exact pairs and even functions, padded to whole quads, then sin
+ * of the exact pairs and odd functions, padded likewise.
  */
 export function phiTable(ropeBase: number, headDim: number, { blockTokens, exactPairs, even, odd }: BlockBasis): Float32Array<ArrayBuffer> {
   const half = blockTokens / 2;
@@ -143,24 +144,19 @@ export function phiTable(ropeBase: number, headDim: number, { blockTokens, exact
     for (let k = 0; k < direction.length; k++) sum += (direction[k] as number) * Math.cos((2 * k + parity) * angle);
     return sum;
   };
-  const functions: ((delta: number) => number)[] = [
-    ...theta.map((t) => (delta: number) => Math.cos(t * delta)),
-    ...even.directions.map((d) => series(d, 0)),
-    ...theta.map((t) => (delta: number) => Math.sin(t * delta)),
-    ...odd.directions.map((d) => series(d, 1)),
+  const quads = (list: ((delta: number) => number)[]) => [...list, ...Array<() => number>((4 - (list.length % 4)) % 4).fill(() => 0)];
+  const functions = [
+    ...quads([...theta.map((t) => (delta: number) => Math.cos(t * delta)), ...even.directions.map((d) => series(d, 0))]),
+    ...quads([...theta.map((t) => (delta: number) => Math.sin(t * delta)), ...odd.directions.map((d) => series(d, 1))]),
   ];
-  const table = new Float32Array(functions.length * half);
-  functions.forEach((f, j) => {
-    for (let o = 0; o < half; o++) table[j * half + o] = f(o + 0.5);
-  });
-  return table;
+  return Float32Array.from({ length: half * functions.length }, (_, i) => (functions[i % functions.length] as (delta: number) => number)(Math.floor(i / functions.length) + 0.5));
 }
 
 /** Psi of a basis, [pair − exact pairs][even functions, odd functions, padded to whole quads]. */
 export function psiTable(headDim: number, { exactPairs, even, odd }: BlockBasis): Float32Array<ArrayBuffer> {
   const all = [...even.shares, ...odd.shares];
   const width = Math.ceil(all.length / 4) * 4;
-  const table = new Float32Array(Math.max(1, headDim / 2 - exactPairs) * Math.max(4, width));
+  const table = new Float32Array((headDim / 2 - exactPairs) * width);
   all.forEach((shares, j) => {
     shares.forEach((share, m) => (table[m * width + j] = share));
   });

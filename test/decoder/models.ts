@@ -70,7 +70,7 @@ export function codecWeights(g: Geometry, { codec, path = codec.rankK === undefi
 
 /** A decoder whose cache keeps float64 unless a storage choice is given. */
 export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
-  const { codec, path = codec.rankK === undefined ? 'full' : 'reconstruct', eviction = null, choice, branch = BRANCH } = setup;
+  const { codec, path = codec.rankK === undefined ? 'full' : 'reconstruct', eviction = null, choice, branch = BRANCH, materialised = false } = setup;
   return new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
     codec,
     path,
@@ -78,6 +78,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     choice: choice ?? { storage: 'f32', groupSize: 32 },
     branch,
     exactStorage: choice === undefined,
+    materialised,
   });
 }
 

@@ -56,7 +56,8 @@ const spanOf = (r: ReturnType<typeof randomOf>, situation: number, pinned: numbe
 
 async function checkEvict(device: Device, storage: Storage, seed: number): Promise<void> {
   const r = randomOf(seed);
-  const [heads, pinned, ring] = [r.whole(1, 3), r.pick([1, 4, 31, 40, 130]), r.pick([1, 5, 33, 64])];
+  const [heads, heavy, ring] = [r.whole(1, 3), r.pick([1, 4, 31, 40, 130]), r.pick([1, 5, 33, 64])];
+  const pinned = heavy + r.pick([0, 0, 1, 28]);
   const capacity = capacityOf(pinned + ring + r.whole(0, 40));
   const groupSize = isQuantised(storage) ? r.pick([32, 64]) : 0;
   const caches: EvictedCache[] = [
@@ -67,8 +68,8 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   const sequences = 4;
   const rows = sequences * heads;
   const width = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
-  const plan = planOperation({ kernel: 'evict', variant: storage, shape: { rows, context: pinned, width, groupSize } }, { evict: { heads, ring, capacity, caches } });
-  const spans = Array.from({ length: sequences }, (_, i) => spanOf(r, i % 3, pinned, ring));
+  const plan = planOperation({ kernel: 'evict', variant: storage, shape: { rows, context: heavy, width, groupSize } }, { evict: { heads, pinned, ring, capacity, caches } });
+  const spans = Array.from({ length: sequences }, (_, i) => spanOf(r, i % 3, heavy, ring));
   // Few different masses, so that there are ties.
   const mass = Float32Array.from({ length: rows * capacity }, (_, i) => (mix(seed + i) % 5) / 4);
   const positions = randomWords(mix(seed + 1), rows * capacity);
@@ -78,7 +79,7 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   for (let row = 0; row < rows; row++) {
     const span = spans[Math.floor(row / heads)] as Span;
     const base = row * capacity;
-    const move = moveOf([...mass.subarray(base, base + capacity)], span, pinned, ring);
+    const move = moveOf([...mass.subarray(base, base + capacity)], span, pinned, ring, heavy);
     if (move) {
       expected.mass[base + move.to] = mass[base + move.from] as number;
       expected.positions[base + move.to] = positions[base + move.from] as number;
@@ -91,7 +92,7 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
     expected.mass[base + next] = 0;
     expected.positions[base + next] = span.first + span.ring;
   }
-  const where = `evict ${storage} ${JSON.stringify({ heads, pinned, ring, capacity, groupSize, caches, spans })}, LLA_SIM_SEED=${SEED}`;
+  const where = `evict ${storage} ${JSON.stringify({ heads, heavy, pinned, ring, capacity, groupSize, caches, spans })}, LLA_SIM_SEED=${SEED}`;
   const different = (name: string, right: Uint32Array): void => {
     const actual = result(name);
     expect(right.findIndex((w, i) => w !== actual[i]), `word of ${name}: ${where}`).toBe(-1);

@@ -73,13 +73,25 @@ export interface Rebuilding {
   readonly means: Scalars;
 }
 
+interface Head {
+  readonly w: Float64Array;
+  readonly mu: Float64Array;
+}
+/** Heads read so far: a check rebuilds thousands of rows of the same few. */
+const knownHeads = new WeakMap<Rebuilding, Map<number, Head>>();
+
 /** W and mu of one KV head. */
-function headOf({ weights, means }: Rebuilding, kvHead: number, headDim: number, rank: number): { w: Float64Array; mu: Float64Array } {
+function headOf(rebuilding: Rebuilding, kvHead: number, headDim: number, rank: number): Head {
+  const heads = knownHeads.get(rebuilding) ?? new Map<number, Head>();
+  knownHeads.set(rebuilding, heads);
+  const { weights, means } = rebuilding;
   const stride = evenRow(rank);
-  return {
+  const head = heads.get(kvHead) ?? {
     w: Float64Array.from({ length: headDim * rank }, (_, i) => weights((kvHead * headDim + Math.floor(i / rank)) * stride + (i % rank))),
     mu: Float64Array.from({ length: headDim }, (_, i) => means(kvHead * headDim + i)),
   };
+  heads.set(kvHead, head);
+  return head;
 }
 
 /** k = W c + mu into `k`. */

@@ -32,12 +32,13 @@ export const nextSlot = (span: Span, pinnedSlots: number, ringSlots: number): nu
 /**
  * Where the oldest ring token goes before the next one is appended: to the next pinned slot, or in the place of the lightest
  * pinned token (the lowest slot of equals) if it is heavier than that; null where it is dropped, or where the ring has room.
+ * @param heavy pinned slots that are filled at most
  */
-export function moveOf(mass: readonly number[], span: Span, pinnedSlots: number, ringSlots: number): Move | null {
+export function moveOf(mass: readonly number[], span: Span, pinnedSlots: number, ringSlots: number, heavy = pinnedSlots): Move | null {
   if (span.ring < ringSlots) return null;
   const from = pinnedSlots + (span.first % ringSlots);
-  if (span.pinned < pinnedSlots) return { from, to: span.pinned };
+  if (span.pinned < heavy) return { from, to: span.pinned };
   let to = 0;
-  for (let slot = 1; slot < pinnedSlots; slot++) if ((mass[slot] as number) < (mass[to] as number)) to = slot;
+  for (let slot = 1; slot < heavy; slot++) if ((mass[slot] as number) < (mass[to] as number)) to = slot;
   return (mass[from] as number) > (mass[to] as number) ? { from, to } : null;
 }

@@ -55,6 +55,10 @@ export class Allocations {
     return this.buffers.has(label);
   }
 
+  startingWith(prefix: string): Buffer[] {
+    return [...this.buffers].filter(([label]) => label.startsWith(prefix)).map(([, buffer]) => buffer);
+  }
+
   get table(): readonly Allocation[] {
     return this.rows;
   }

@@ -3,7 +3,7 @@
  *
  *   full, fast            k is the cached row; turned to its place in the cache where that is not its position (StreamingLLM)
  *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed kernels compute
- *   block-absorbed        the same sums in another order
+ *   block-absorbed        the same sums in another order; materialised rows are rounded to what they are kept in
  *   absorbed              s = ((W_up,tᵀ q)ᵀ c + q·mu_t + RoPE(q_b)·RoPE(k_b)) (d + d_rope)^−½, content without RoPE;
  *                         output = W_up,t (Σ p c_v) + mu_t Σ p
  *
@@ -15,6 +15,7 @@ import { accumulate, dot, rotate, softmax, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { absorb, decode, expand, meanOf, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
+import { stored, type CacheType } from './storage.js';
 
 /** What one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and values. */
 export interface Visible {
@@ -32,6 +33,8 @@ export interface AttendContext {
   readonly reindexed: boolean;
   /** Of the site's layer; undefined where rows are of full width. */
   readonly codec: LayerCodec | undefined;
+  /** Element type of rows that are rebuilt in memory before attention reads them; exact unless given. */
+  readonly rebuiltAs?: CacheType;
   /** Rotary branch of the absorbed path: the query's vector, and an exact token's key (neither rotated). */
   readonly branch?: { readonly query: Vector; key(token: Projection): Vector };
 }
@@ -48,16 +51,19 @@ export function attendHead(c: AttendContext, query: Vector, position: number, vi
   return c.codec && c.path === 'absorbed' ? absorbed(c, c.codec, query, queryPlace, place, visible) : withRotaryKeys(c, query, queryPlace, place, visible);
 }
 
+/** A row that was decoded from its latent, as attention finds it. */
+const rebuilt = (c: AttendContext, row: Vector): Vector => (c.rebuiltAs === undefined ? row : stored(row, c.rebuiltAs, row.length));
+
 function withRotaryKeys(c: AttendContext, query: Vector, queryPlace: number, place: (i: number) => number, visible: Visible): { output: Vector; weights: number[] } {
   const { rope, headDim } = c.geometry;
   const { site, kvHead, cache } = c;
   const latent = c.codec !== undefined && cache.has('key-latent', site) ? c.codec : undefined;
   const keyOf = (position: number, i: number): Vector =>
     latent
-      ? rotate(decode(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)), place(i), rope)
+      ? rebuilt(c, rotate(decode(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)), place(i), rope))
       : rotate(cache.read('key', site, kvHead, position), place(i) - position, rope);
   const valueOf = (position: number): Vector =>
-    latent ? decode(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)) : cache.read('value', site, kvHead, position);
+    latent ? rebuilt(c, decode(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position))) : cache.read('value', site, kvHead, position);
   const keys = [
     ...visible.cached.map(keyOf),
     ...visible.exact.map((token, j) => rotate(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),

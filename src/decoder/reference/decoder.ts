@@ -36,6 +36,8 @@ export interface DecoderOptions {
   readonly branch: Branch;
   /** Cached rows stay in float64, whatever `choice` says. */
   readonly exactStorage?: boolean;
+  /** `reconstruct` only: rebuilt rows are kept in f16 before attention reads them. */
+  readonly materialised?: boolean;
 }
 
 export type PrefillKind = Encoding | 'chunked';
@@ -152,7 +154,7 @@ export class ReferenceDecoder {
             const unit = this.cache.unit(site, kvHead);
             const visible = own === 'exact' ? { cached: unit.positions, exact: upToHere } : { cached: [...unit.positions, ...upToHere.map((t) => t.position)], exact: [] };
             const branch = branchQueries && { query: branchQueries[head] as Vector, key: (t: Projection) => this.branchKey(site, kvHead, t.position) };
-            const context = { geometry, path: this.options.path, cache: this.cache, site, kvHead, reindexed: this.options.eviction?.policy === 'streaming', codec };
+            const context = { geometry, path: this.options.path, cache: this.cache, site, kvHead, reindexed: this.options.eviction?.policy === 'streaming', codec, ...(this.options.materialised ? { rebuiltAs: 'f16' as const } : {}) };
             const { output, weights } = attendHead(branch ? { ...context, branch } : context, query, token.position, visible);
             if (counts) {
               const before = [...visible.cached, ...visible.exact.map((t) => t.position)].slice(0, -1);

@@ -29,8 +29,18 @@ function turns(rows: number, theta: Float64Array, position: (row: number) => num
   return table;
 }
 
+function joined(...parts: readonly Float32Array[]): Float32Array<ArrayBuffer> {
+  const all = new Float32Array(parts.reduce((sum, p) => sum + p.length, 0));
+  let at = 0;
+  for (const p of parts) {
+    all.set(p, at);
+    at += p.length;
+  }
+  return all;
+}
+
 /**
- * Buffers: vectors (of block_vectors), keys, values, partials, spans; tables coarse, fine, psi, phi. The call's tokens are its
+ * Buffers: vectors (of block_vectors), keys, values, partials, spans; scores (not written), tables angles, functions. The call's tokens are its
  * rings: pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
  * @param scale of q · k; headDim^-½ unless given
  * @throws GpuError for a block size that there is not, or spans beyond the table of positions
@@ -46,6 +56,8 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
   const { basis } = blockPlan(rotary.ropeBase, s.headDim, block);
   const [exact, even, odd] = [basis.exactPairs, basis.even.directions.length, basis.odd.directions.length];
   const functions = 2 * exact + even + odd;
+  const psiQuads = Math.ceil((even + odd) / 4);
+  const [evenQuads, oddQuads] = [Math.ceil((exact + even) / 4), Math.ceil((exact + odd) / 4)];
   const half = block / 2;
   const least = tuned(tuning, 'offsets', Math.min(MOST_OFFSETS, half / 8));
   const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: block, launch: { workgroup: half / least, tile: block, lanes: 1, stream: 8 } });
@@ -69,14 +81,13 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
       buffers.values,
       buffers.partials,
       buffers.spans,
-      table('coarse', 2 * rows * pairs, () => turns(rows, theta, (r) => r * FINE)),
-      table('fine', 2 * FINE * pairs, () => turns(FINE, theta, (r) => r + half - 0.5)),
-      table('psi', Math.max(1, pairs - exact) * Math.max(4, Math.ceil((even + odd) / 4) * 4), () => psiTable(s.headDim, basis)),
-      table('phi', functions * half, () => phiTable(rotary.ropeBase, s.headDim, basis)),
+      buffers.scores,
+      table('angles', 2 * (FINE + rows) * pairs, () => turns(FINE + rows, theta, (r) => (r < FINE ? r + half - 0.5 : (r - FINE) * FINE))),
+      table('functions', (pairs - exact) * 4 * psiQuads + 4 * (evenQuads + oddQuads) * half, () => joined(psiTable(s.headDim, basis), phiTable(rotary.ropeBase, s.headDim, basis))),
     ],
     steps: [
       {
-        source: 'attend_block_absorbed',
+        source: tuned(tuning, 'subgroups', 1) === 1 ? 'attend_block_absorbed' : 'attend_block_plain',
         element: fold.storage,
         constants: fold.constants({
           SCRATCH: Math.max(block, workgroup * unitsEach(fold.values, wide) * readUnit(fold.values)),
@@ -88,13 +99,15 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
           MORE_ODD: odd,
           EVEN: exact + even,
           ODD: exact + odd,
+          EVEN_QUADS: evenQuads,
+          ODD_QUADS: oddQuads,
           FUNCTIONS: functions,
-          PSI_QUADS: Math.ceil((even + odd) / 4),
+          PSI_QUADS: psiQuads,
           CHUNK: chunk,
-          BASIS: chunk * functions,
+          BASIS: (chunk + 1) * functions,
         }),
         uniforms: fold.uniforms(scale ?? s.headDim ** -0.5),
-        buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('spans', 'coarse', 'fine', 'psi', 'phi')],
+        buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('angles', 'functions')],
         workgroups: fold.workgroups,
       },
     ],

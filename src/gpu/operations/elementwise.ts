@@ -22,7 +22,7 @@ export interface RopeOptions {
   /** Rows of the data: queries and keys inside a packed row, for instance. Heads follow each other. */
   readonly data?: Placement;
   /** Rows that take the results of the first heads; in place unless given. */
-  readonly target?: Placement;
+  readonly target?: Placement & { /** Floats from a head to the next; the head width unless given. */ readonly head?: number };
   /** How many heads go there: all unless given. The others are rotated in place. */
   readonly targetHeads?: number;
   /** Added to every position, which must not fall below 0. */
@@ -100,7 +100,9 @@ export function planRope(call: KernelCall, rotary: RotaryOptions, { data, target
   const moved = target ? (targetHeads ?? s.heads) : 0;
   requireShape(Number.isSafeInteger(moved) && moved >= 0 && moved <= s.heads, `rope: ${moved} of ${s.heads} heads cannot go elsewhere`);
   const from = rowsOf(call, 'data', moved === s.heads ? 'input' : 'state', s.rows, width, data);
-  const to = target ? rowsOf(call, 'target', 'output', s.rows, moved * s.headDim, target) : { buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const, at: { offset: 0, stride: 0 } };
+  const head = target?.head ?? s.headDim;
+  requireShape(Number.isSafeInteger(head) && head >= s.headDim, `rope: heads of ${s.headDim} floats overlap at a stride of ${head}`);
+  const to = moved > 0 ? rowsOf(call, 'target', 'output', s.rows, (moved - 1) * head + s.headDim, target) : { buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const, at: { offset: 0, stride: 0 } };
   return {
     buffers: [
       { name: 'positions', role: 'input', content: 'u32', bytes: s.rows * 4, below: rotary.positions - Math.max(0, positionOffset) },
@@ -114,7 +116,7 @@ export function planRope(call: KernelCall, rotary: RotaryOptions, { data, target
         source: 'rope',
         element: 'f32',
         constants: {},
-        uniforms: [count, s.heads, s.headDim / 2, call.variant === 'adjacent' ? 1 : 0, positionOffset >>> 0, bias ? 1 : 0, moved].map(u32).concat(places(from.at, to.at)),
+        uniforms: [count, s.heads, s.headDim / 2, call.variant === 'adjacent' ? 1 : 0, positionOffset >>> 0, bias ? 1 : 0, moved].map(u32).concat(places(from.at, to.at), u32(head)),
         buffers: [...read('positions', 'turns'), ...write('data'), ...read(bias ? 'bias' : 'turns'), ...write('target')],
         workgroups: grid(call.kernel, count, 128),
       },
@@ -147,8 +149,11 @@ export function planSwiglu(call: KernelCall, { input, output }: PlacementOptions
   };
 }
 
-/** Buffers: tokens, embedding, output. The call does not say how long the table is. */
-export function planEmbed(call: KernelCall, vocabulary: number, { output }: PlacementOptions = {}): OperationPlan {
+/**
+ * Buffers: tokens, embedding, output. The call does not say how long the table is.
+ * @param columns the table lies [width][vocabulary, padded to even], as the weights of a tied output projection do
+ */
+export function planEmbed(call: KernelCall, vocabulary: number, { output }: PlacementOptions = {}, columns = false): OperationPlan {
   const s = dimensions(call, 'rows', 'width');
   requirePositive(call, s);
   requireEven(call, s, 'width');
@@ -158,7 +163,7 @@ export function planEmbed(call: KernelCall, vocabulary: number, { output }: Plac
   return {
     buffers: [
       { name: 'tokens', role: 'input', content: 'u32', bytes: s.rows * 4, below: vocabulary },
-      { name: 'embedding', role: 'input', content: element, bytes: vocabulary * (s.width / 2) * bytesOfPairs(element) },
+      { name: 'embedding', role: 'input', content: element, bytes: (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element) },
       to.buffer,
     ],
     steps: [
@@ -166,7 +171,7 @@ export function planEmbed(call: KernelCall, vocabulary: number, { output }: Plac
         source: 'embed',
         element,
         constants: {},
-        uniforms: [u32(count), u32(s.width / 2), ...places(to.at)],
+        uniforms: [u32(count), u32(s.width / 2), ...places(to.at), u32(columns ? Math.ceil(vocabulary / 2) : 0)],
         buffers: [...read('tokens', 'embedding'), ...write('output')],
         workgroups: grid(call.kernel, count, 128),
       },

@@ -53,6 +53,8 @@ export interface EvictedCache {
 export interface EvictOptions {
   /** Evicting rows of a sequence: 1 unless given. */
   readonly heads?: number;
+  /** Slots before the ring, of which `context` are filled at most: the context unless given. */
+  readonly pinned?: number;
   /** Slots of the ring: as many as are pinned unless given. */
   readonly ring?: number;
   /** Slots of a cached row: pinned and ring unless given. */
@@ -61,17 +63,18 @@ export interface EvictOptions {
   readonly caches?: readonly EvictedCache[];
 }
 
-/** Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of pinned slots. */
+/** Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of tokens pinned at most. */
 export function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'context', 'width', 'groupSize');
   requirePositive(call, s, 'groupSize');
-  const pinned = s.context;
-  const { heads = 1, ring = pinned } = options;
+  const heavy = s.context;
+  const { heads = 1, pinned = heavy, ring = pinned } = options;
   const capacity = capacityOf(options.capacity ?? pinned + ring);
   const halves: readonly EvictedCache[] = [{ name: 'keys', width: Math.ceil(s.width / 2) }, { name: 'values', width: Math.floor(s.width / 2) }];
   const caches = options.caches ?? halves.filter((c) => c.width > 0);
   requireShape(s.rows % heads === 0, `evict: ${s.rows} rows are not whole sequences of ${heads}`);
+  requireShape(heavy <= pinned, `evict: ${heavy} tokens do not fit ${pinned} pinned slots`);
   requireShape(ring >= 1 && pinned + ring <= capacity, `evict: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
   const scalars = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
   requireShape(scalars === s.width, `evict: the caches hold ${scalars} scalars of a token, not ${s.width}`);
@@ -80,7 +83,7 @@ export function planEvict(call: KernelCall, options: EvictOptions = {}): Operati
   const layouts = caches.map((c) => ({ ...c, rows: c.rows ?? 1, layout: rowLayout(storage, c.width, s.groupSize) }));
   const buffers: BufferPlan[] = [
     // A full cache unless the spans are given: then every row may exchange a token.
-    { name: 'spans', role: 'table', content: 'u32', bytes: sequences * 16, data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [pinned, 0, ring, 0][i % 4] as number) },
+    { name: 'spans', role: 'table', content: 'u32', bytes: sequences * 16, data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [heavy, 0, ring, 0][i % 4] as number) },
     { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * capacity * 4 },
     { name: 'positions', role: 'state', content: 'u32', bytes: s.rows * capacity * 4, below: 2 ** 31 },
     { name: 'moves', role: 'scratch', content: 'u32', bytes: s.rows * 8 },
@@ -90,7 +93,7 @@ export function planEvict(call: KernelCall, options: EvictOptions = {}): Operati
     source: 'evict',
     element: 'f32',
     constants: { WG: EVICT_WORKGROUP },
-    uniforms: [heads, capacity, pinned, ring].map(u32),
+    uniforms: [heads, capacity, pinned, ring, heavy].map(u32),
     buffers: [...read('spans'), ...write('mass', 'positions', 'moves')],
     workgroups: [s.rows, 1, 1],
   };

@@ -28,6 +28,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   /** Rows that an element-wise kernel reads and writes. */
   placement?: PlacementOptions;
   rope?: RopeOptions;
+  /** The embedding table lies [width][vocabulary], as a tied output projection's weights do. */
+  embeddingColumns?: boolean;
   blockVectors?: BlockVectorsOptions;
   append?: AppendOptions;
   current?: CurrentOptions;
@@ -52,7 +54,7 @@ const rotaryOf = (call: KernelCall, options: OperationOptions) => ({
 });
 
 const PLANNERS: Partial<Record<KernelName, Planner>> = {
-  embed: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary, o.placement),
+  embed: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary, o.placement, o.embeddingColumns),
   rmsnorm: (call, o) => planRmsnorm(call, o.eps ?? DEFAULTS.eps, o.placement, o.tuning),
   rope: (call, o) => planRope(call, rotaryOf(call, o), o.rope),
   swiglu: (call, o) => planSwiglu(call, o.placement),

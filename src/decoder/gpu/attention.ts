@@ -1,0 +1,101 @@
+/** Execution of attention over rows of full width, rotation, and writing to the cache. */
+import { bufferOf, GpuError, type OperationPlan } from '../../gpu/index.js';
+import type { AppendOptions } from '../../gpu/operations/append.js';
+import type { RunOptions } from '../../gpu/operations/fold.js';
+import type { Buffer } from '../../gpu/index.js';
+import { readsLatents } from '../../schedule/eviction-ops.js';
+import { placed, plan, type Executor } from './dense.js';
+import type { CacheRole } from './caches.js';
+import type { Dispatch, Machine, Vectors } from './machine.js';
+import type { Place, Visit } from './walk.js';
+
+/** Rotary options that all calls share. */
+export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, positions: m.positions });
+
+/** One call has all sequences: a batch whose cache is in parts needs offsets that bindings do not have. */
+function requireWhole({ op, part }: Visit): void {
+  if (part > 0 || op.repeat > 1) throw new GpuError('unsupported', `${op.label}: the cache of one layer, loop and side exceeds what the device binds at once`);
+}
+
+/** Where attention's tokens are. `second`: pinned tokens meet a second set of queries. */
+export function runOf(m: Machine, second: boolean, sequences: number): RunOptions {
+  const { capacity, pinned } = m.caches.slots;
+  return { capacity, pinned, spans: Array.from({ length: sequences }, () => m.longest), pinnedQuery: second && pinned > 0 };
+}
+
+/** Splits of a query that the partials have, the pinned tokens' among them. */
+export const splitsOf = (planned: OperationPlan, rows: number, width: number): number => bufferOf(planned, 'partials').bytes / (4 * rows * (width + 2));
+
+/** Scores are kept for H2O only; without, the binding takes a buffer that is not touched. */
+export const scoresOf = (m: Machine): Buffer => m.buffer(m.allocations.has('scores') ? 'scores' : 'unused output');
+
+/** StreamingLLM scores sinks by a second query where keys are cached rotated. */
+export const secondQuery = (m: Machine, place: Place): boolean => m.c.eviction?.policy === 'streaming' && (!readsLatents(m.c, place.block) || m.c.path === 'absorbed');
+
+/** Attention over rows of full width: the cache's, or rebuilt ones. */
+export const attendFullWidth: Executor = (m, visit) => {
+  requireWhole(visit);
+  const place = placed(visit);
+  const rebuilt = readsLatents(m.c, place.block);
+  const rows = (role: CacheRole, label: string): Buffer => (rebuilt ? m.buffer(label) : m.caches.buffer(role, place));
+  const planned = plan(visit.op, { run: runOf(m, secondQuery(m, place), m.batch) });
+  const buffers = { queries: m.buffer('queries'), keys: rows('key', 'rebuilt keys'), values: rows('value', 'rebuilt values'), partials: m.buffer('partials'), spans: m.buffer('spans'), scores: scoresOf(m) };
+  m.splits = splitsOf(planned, m.batch * m.c.geometry.heads, m.c.geometry.headDim);
+  return Promise.resolve([{ plan: planned, buffers }]);
+};
+
+/** The merge of an attention's splits, with the current token's key and value where they are of full width. */
+const merge: Executor = (m, visit) => {
+  requireWhole(visit);
+  const { op } = visit;
+  const { heads, headDim } = m.c.geometry;
+  const current = op.variant === 'current';
+  const { keys, values } = m.packed;
+  const queries: Vectors = { offset: 0, stride: heads * headDim };
+  const planned = plan({ ...op, shape: { ...op.shape, splits: m.splits } }, current ? { current: { heads, group: m.group, queries, keys, values } } : {});
+  const packed = m.buffer('query key value');
+  return Promise.resolve([
+    {
+      plan: planned,
+      buffers: { partials: m.buffer('partials'), output: m.buffer(current ? 'attention' : 'merged'), stats: m.buffer('stats'), queries: m.buffer('queries'), newKeys: packed, newValues: packed },
+    },
+  ]);
+};
+
+/** Rotates queries (to where attention reads them) and new keys (in place). */
+const rope: Executor = (m, visit) => {
+  const { heads, headDim } = m.c.geometry;
+  const target = { offset: 0, stride: heads * headDim };
+  const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
+  return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('positions'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
+};
+
+/** The new keys alone, where layers that share them have queries of their own. */
+const ropeKeys: Executor = (m, visit) => {
+  const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.keys } });
+  return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.geometry.headDim), data: m.buffer('query key value'), target: m.buffer('unused output') } }]);
+};
+
+/** The second set of queries: at the place of the current token inside the cache. */
+export const ropeSinks: Executor = (m, visit) => {
+  const { heads, headDim } = m.c.geometry;
+  const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.queries, target: { offset: m.batch * heads * headDim, stride: heads * headDim }, targetHeads: heads } });
+  return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('places'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
+};
+
+/** Writes a token's rows from a buffer of floats. */
+export function appendTo(m: Machine, visit: Visit, role: CacheRole, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; loop?: number }): Dispatch {
+  const place = placed(visit);
+  const { capacity, pinned, ring, sinks } = m.caches.slots;
+  const options: AppendOptions = { capacity, pinned, ring, sinks, rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}) };
+  const { op } = visit;
+  const planned = plan({ ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+  return { plan: planned, buffers: { tokens: m.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: m.caches.buffer(role, place, from.loop) } };
+}
+
+export const appendFullWidth =
+  (role: 'key' | 'value'): Executor =>
+  (m, visit) =>
+    Promise.resolve([appendTo(m, visit, role, { rows: m.buffer('query key value'), at: role === 'key' ? m.packed.keys : m.packed.values })]);
+
+export const ATTENTION_EXECUTORS: Readonly<Record<string, Executor>> = { merge, rope, 'rope-k': ropeKeys };

@@ -1,0 +1,124 @@
+/** The caches of a batch, one buffer a row set of a layer and loop, and which of their tokens a step reads. */
+import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
+import { layoutOf } from '../../codecs/registry.js';
+import { pagedTokens } from '../../codecs/layout.js';
+import { UserError } from '../../errors.js';
+import { allocatedTokens, evictionLabel, type Eviction } from '../../eviction/policy.js';
+import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
+import type { Buffer } from '../../gpu/index.js';
+import type { Span } from '../../gpu/operations/fold.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import type { Allocations } from './allocations.js';
+import type { LayerBlock } from '../../geometry/geometry.js';
+import type { Place } from './walk.js';
+
+export type CacheRole = CacheTensor['role'];
+
+/** How the slots of a row are used: `pinned` slots, of which `heavy` at most are filled, then a ring; `sinks` lie in the slot of their position. */
+export interface Slots {
+  readonly capacity: number;
+  readonly pinned: number;
+  readonly ring: number;
+  readonly heavy: number;
+  readonly sinks: number;
+}
+
+/** @throws UserError for a policy that keeps no recent tokens: the token before the current one has to lie somewhere */
+export function slotsOf(eviction: Eviction | null, contextTokens: number, pageTokens: number): Slots {
+  const capacity = pagedTokens(allocatedTokens(eviction, contextTokens), pageTokens);
+  if (eviction?.policy === 'streaming') {
+    if (eviction.windowTokens < 1) throw new UserError(`${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`, 'give a window of at least 1');
+    const pinned = Math.min(eviction.sinkTokens, capacity - 1);
+    return { capacity, pinned, ring: capacity - pinned, heavy: pinned, sinks: pinned };
+  }
+  if (eviction?.policy === 'h2o') {
+    if (eviction.recentTokens < 1) throw new UserError(`${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`, 'keep at least 1 recent token');
+    // Slots beyond heavy and recent tokens, which whole tiles leave, lie among the pinned ones: the ring is as long as it says.
+    const pinned = Math.max(0, capacity - eviction.recentTokens);
+    return { capacity, pinned, ring: capacity - pinned, heavy: Math.min(pinned, eviction.heavyTokens), sinks: 0 };
+  }
+  return { capacity, pinned: 0, ring: capacity, heavy: 0, sinks: 0 };
+}
+
+/** The tokens in the cache of a sequence of `length` tokens. */
+export function spanOf(eviction: Eviction | null, slots: Slots, length: number): Span {
+  if (eviction?.policy === 'streaming') {
+    const pinned = Math.min(slots.pinned, length);
+    const ring = Math.min(eviction.windowTokens, length - pinned);
+    return { pinned, firstPosition: length - ring, ring };
+  }
+  const ring = Math.min(eviction?.policy === 'budget' ? eviction.budgetTokens : slots.ring, length);
+  return { pinned: eviction?.policy === 'h2o' ? Math.min(slots.heavy, length - ring) : 0, firstPosition: length - ring, ring };
+}
+
+/** Slot `index` of `total` when only `slots` are stored. */
+const share = (index: number, total: number, slots: number): number => Math.floor((index * slots) / total);
+
+export class Caches {
+  readonly layout: CacheLayout;
+  readonly slots: Slots;
+
+  constructor(
+    c: Configuration,
+    readonly batch: number,
+    contextTokens: number,
+    pageTokens: number,
+    private readonly allocations: Allocations,
+  ) {
+    this.layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
+    this.slots = slotsOf(c.eviction, contextTokens, pageTokens);
+  }
+
+  tensor(role: CacheRole, place: Place): CacheTensor {
+    const found = this.layout.find((t) => t.block === place.block.name && t.role === role);
+    if (!found) throw new Error(`${place.block.name} has no ${role} in its cache`);
+    return found;
+  }
+
+  private label(t: CacheTensor, layer: number, loop: number): string {
+    return `cache ${t.block} ${t.role} ${layer}.${loop}`;
+  }
+
+  async allocate(): Promise<void> {
+    for (const t of this.layout) {
+      const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.slots.capacity, this.batch * t.heads);
+      // Read in 16 bytes at a time.
+      const padding = Math.ceil(bytes / 16) * 16 - bytes;
+      for (let layer = 0; layer < t.layers; layer++) {
+        for (let loop = 0; loop < t.loops; loop++) {
+          await this.allocations.make(this.label(t, layer, loop), [{ kind: 'cache', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+        }
+      }
+    }
+  }
+
+  /** Rows [sequence][head] of a layer and loop; layers and loops that share rows have one buffer. */
+  buffer(role: CacheRole, place: Place, loop = place.loop): Buffer {
+    const t = this.tensor(role, place);
+    return this.allocations.get(this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops)));
+  }
+
+  private fewest(block: LayerBlock, dimension: 'layers' | 'loops'): number {
+    return Math.min(...this.layout.filter((t) => t.block === block.name).map((t) => t[dimension]));
+  }
+
+  /** The row set that a place belongs to: layers and loops that share any row of a block evict together. */
+  unit({ block, layer }: Place, loop: number): { layer: number; loop: number } {
+    return { layer: share(layer, block.layers, this.fewest(block, 'layers')), loop: share(loop, block.loops, this.fewest(block, 'loops')) };
+  }
+
+  /** All row sets of a block. */
+  units(block: LayerBlock): { layer: number; loop: number }[] {
+    const loops = this.fewest(block, 'loops');
+    return Array.from({ length: this.fewest(block, 'layers') * loops }, (_, i) => ({ layer: Math.floor(i / loops), loop: i % loops }));
+  }
+
+  /** Every buffer with its tensor. */
+  *buffers(): Generator<{ tensor: CacheTensor; buffer: Buffer }> {
+    for (const tensor of this.layout) {
+      for (let layer = 0; layer < tensor.layers; layer++) {
+        for (let loop = 0; loop < tensor.loops; loop++) yield { tensor, buffer: this.allocations.get(this.label(tensor, layer, loop)) };
+      }
+    }
+  }
+}

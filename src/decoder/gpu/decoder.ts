@@ -1,0 +1,277 @@
+/**
+ * The latent-cache decoder on the GPU. A step is the list of operations that schedule/schedule.ts returns for the configuration, in
+ * order, in one submission; reference/decoder.ts says in float64 what it computes.
+ */
+import { UserError } from '../../errors.js';
+import { GpuError, type Device } from '../../gpu/index.js';
+import type { Span } from '../../gpu/operations/fold.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import { codecSpec } from '../../codecs/registry.js';
+import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
+import { biasedProjections } from '../tensors.js';
+import { Allocations, type Allocation } from './allocations.js';
+import { Caches, spanOf } from './caches.js';
+import { NO_TOKEN } from './dense.js';
+import { fillCaches } from './fill.js';
+import { allocateWorkspace, Machine } from './machine.js';
+import { Binder, compile, executorsOf, type Operation } from './program.js';
+import { Weights, type DecoderWeights } from './weights.js';
+
+export interface GpuDecoderOptions {
+  readonly weights: DecoderWeights;
+  /** Sequences decoded together. */
+  readonly batch: number;
+  /** Tokens of a sequence, evicted ones included, that can be decoded. */
+  readonly contextTokens: number;
+  /** Cache is allocated in pages of this many tokens, a multiple of 32; 32 unless given. */
+  readonly pageTokens?: number;
+  /** ε of RMSNorm; 1e-6 unless given. */
+  readonly normEpsilon?: number;
+  /** Greedy unless given. */
+  readonly sampling?: Sampling;
+}
+
+export interface StepResult {
+  /** The next token of each sequence. */
+  readonly tokens: Uint32Array;
+  /** Of the step's operations on the device: by its timestamps where it has them, else from submission to completion. */
+  readonly seconds: number;
+}
+
+export interface GpuDecoder {
+  /**
+   * Decodes one token of each sequence.
+   * @throws UserError for a token that the model has not, or when a sequence would outgrow its cache
+   * @throws GpuError when the device fails or a logit is NaN; everything is freed then
+   */
+  step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
+  /**
+   * Takes in a prompt of each sequence, token by token: every token attends to the cache, as in decoding. Shorter prompts begin later.
+   * @returns the first token after each prompt
+   */
+  prefill(prompts: readonly (readonly number[])[]): Promise<StepResult>;
+  /** Logits of the last step, [sequence][vocabulary]. */
+  logits(): Promise<Float32Array>;
+  /** Tokens of each sequence so far, evicted ones included. */
+  readonly lengths: readonly number[];
+  /** Every buffer, with its bytes and what it is for. */
+  readonly allocations: readonly Allocation[];
+  /** Bytes of uniform blocks: one a distinct bound step. */
+  readonly uniformBytes: number;
+  /** Operations of the step that was run last, in order: for measuring them one by one. */
+  readonly operations: readonly Operation[];
+  /** Forgets all sequences. */
+  reset(): void;
+  /** Gives each sequence a cache of this many tokens with fabricated contents, for tests of capacity and latency. */
+  fillCache(lengths: number | readonly number[]): Promise<void>;
+  /** Frees everything. */
+  close(): void;
+}
+
+const MIN_PLANNED_TOKENS = 256;
+
+/**
+ * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom; what is beyond a sequence's own
+ * tokens costs a workgroup that finds nothing to do.
+ */
+export function plannedContext(longest: number, contextTokens: number): number {
+  const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
+  return Math.min(contextTokens, Math.max(1, Math.ceil(longest / grain) * grain));
+}
+
+function check(c: Configuration, o: GpuDecoderOptions): void {
+  const { batch, contextTokens, pageTokens = 32 } = o;
+  const whole = (name: string, value: number): void => {
+    if (!Number.isSafeInteger(value) || value < 1) throw new UserError(`${name} must be a whole number of at least 1, not ${value}`, 'give at least 1');
+  };
+  whole('the batch', batch);
+  whole('the context', contextTokens);
+  if (!(pageTokens % 32 === 0 && pageTokens > 0)) throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
+  if (c.gpus !== 1) throw new UserError('the decoder runs on one GPU', 'leave out --gpus');
+  const spec = codecSpec(c.codec);
+  const reason = spec.refuse(c.geometry, c.codec);
+  if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
+  if (!spec.paths.includes(c.path)) throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
+  biasedProjections(c.geometry);
+  checkSampling(o.sampling ?? GREEDY);
+}
+
+/**
+ * Allocates a decoder and everything that it will need.
+ * @throws UserError for settings that do not go together, or tensors that are not the model's
+ * @throws GpuError `out-of-memory` when a buffer does not fit, `unsupported` where a kernel is missing; nothing stays allocated
+ */
+export async function openDecoder(device: Device, c: Configuration, options: GpuDecoderOptions): Promise<GpuDecoder> {
+  check(c, options);
+  const allocations = new Allocations(device);
+  let weights: Weights | undefined;
+  try {
+    // Bindings that a kernel declares and a call does not use take these: one that is read, one that is written.
+    const unused = await allocations.make('unused', 'control', 16);
+    await allocations.make('unused output', 'control', 16);
+    weights = new Weights(device, c, options.weights, allocations, unused);
+    const caches = new Caches(c, options.batch, options.contextTokens, options.pageTokens ?? 32, allocations);
+    await caches.allocate();
+    await allocateWorkspace(c, options.batch, options.contextTokens, caches, allocations, device);
+    const longest = spanOf(c.eviction, caches.slots, options.contextTokens);
+    const machine = new Machine(device, c, options.batch, options.contextTokens, options.normEpsilon ?? 1e-6, allocations, weights, caches, longest);
+    const decoder = new Decoder(device, machine, options, new Binder(device, unused));
+    await decoder.prepare(1);
+    weights.close();
+    return decoder;
+  } catch (error) {
+    weights?.close();
+    allocations.free();
+    throw error;
+  }
+}
+
+/** StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those inside the cache. */
+const shiftedPositions = (lengths: readonly number[], spans: readonly Span[], pinned: number): number[] =>
+  lengths.flatMap((length, i) => Array.from({ length: Math.max(1, pinned) }, (_, token) => token + length - (spans[i] as Span).pinned - (spans[i] as Span).ring));
+
+class Decoder implements GpuDecoder {
+  readonly lengths: number[];
+  private program: { context: number; operations: readonly Operation[] } | undefined;
+  private closed = false;
+  private readonly executors;
+  private readonly draws: number[];
+
+  constructor(
+    private readonly device: Device,
+    private readonly machine: Machine,
+    private readonly options: GpuDecoderOptions,
+    private readonly binder: Binder,
+  ) {
+    this.lengths = new Array<number>(options.batch).fill(0);
+    this.draws = new Array<number>(options.batch).fill(0);
+    this.executors = executorsOf(options.sampling ?? GREEDY);
+  }
+
+  get allocations(): readonly Allocation[] {
+    return this.machine.allocations.table;
+  }
+
+  get uniformBytes(): number {
+    return this.binder.uniforms.reduce((sum, b) => sum + b.bytes, 0);
+  }
+
+  get operations(): readonly Operation[] {
+    return this.program?.operations ?? [];
+  }
+
+  /** Binds the operations of a step over `longest` tokens, unless those of the last step serve. */
+  async prepare(longest: number): Promise<readonly Operation[]> {
+    const context = plannedContext(longest, this.options.contextTokens);
+    if (this.program?.context === context) return this.program.operations;
+    const { machine } = this;
+    this.binder.free();
+    this.program = undefined;
+    try {
+      machine.begin(spanOf(machine.c.eviction, machine.caches.slots, context));
+      const operations = await compile(machine, this.executors, this.binder, context);
+      this.program = { context, operations };
+      return operations;
+    } catch (error) {
+      this.binder.free();
+      throw error;
+    }
+  }
+
+  private requireOpen(): void {
+    if (this.closed) throw new GpuError('lost', 'the decoder is closed');
+  }
+
+  async step(tokens: Uint32Array | readonly number[]): Promise<StepResult> {
+    const result = await this.run(tokens, () => true);
+    this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
+    return result;
+  }
+
+  async prefill(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+    this.requireOpen();
+    const empty = prompts.findIndex((prompt) => prompt.length === 0);
+    if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
+    if (this.lengths.some((length) => length > 0) && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence', 'reset the decoder first');
+    const steps = Math.max(...prompts.map((prompt) => prompt.length));
+    let result: StepResult | undefined;
+    let seconds = 0;
+    for (let i = 0; i < steps; i++) {
+      // A sequence that waits runs along on an empty cache; what it writes, its first token overwrites.
+      const at = (prompt: readonly number[]): number => i - (steps - prompt.length);
+      result = await this.run(prompts.map((prompt) => prompt[Math.max(0, at(prompt))] as number), (sequence) => at(prompts[sequence] as readonly number[]) >= 0);
+      seconds += result.seconds;
+    }
+    this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
+    return { tokens: (result as StepResult).tokens, seconds };
+  }
+
+  /** One step. Sequences that do not join keep their length. */
+  private async run(tokens: Uint32Array | readonly number[], joins: (sequence: number) => boolean): Promise<StepResult> {
+    this.requireOpen();
+    const { batch, contextTokens } = this.options;
+    const { vocab, name } = this.machine.c.geometry;
+    if (tokens.length !== batch) throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
+    for (const token of tokens) if (!Number.isInteger(token) || token < 0 || token >= vocab) throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
+    const full = this.lengths.findIndex((length) => length >= contextTokens);
+    if (full >= 0) throw new UserError(`sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`, 'open the decoder with a longer context');
+    try {
+      const operations = await this.prepare(Math.max(1, ...this.lengths));
+      await this.writeInputs(Uint32Array.from(tokens));
+      const time = await this.device.run(operations.flatMap((operation) => operation.steps));
+      const next = new Uint32Array(await this.device.read(this.machine.buffer('next tokens'), 4 * batch));
+      const broken = next.indexOf(NO_TOKEN);
+      if (broken >= 0) throw new GpuError('internal', `the logits of sequence ${broken} hold NaN at position ${this.lengths[broken]}: check the weights for NaN and overflow`);
+      this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
+      return { tokens: next, seconds: time.gpuSeconds ?? time.wallSeconds };
+    } catch (error) {
+      // A step that failed has left caches half written: there is nothing to go on from.
+      this.close();
+      throw error;
+    }
+  }
+
+  /** What changes from step to step. */
+  private async writeInputs(tokens: Uint32Array<ArrayBuffer>): Promise<void> {
+    const { machine, device } = this;
+    const spans = this.lengths.map((length) => spanOf(machine.c.eviction, machine.caches.slots, length));
+    const write = (label: string, words: readonly number[]): Promise<void> => device.write(machine.buffer(label), Uint32Array.from(words));
+    await Promise.all([
+      device.write(machine.buffer('tokens'), tokens),
+      write('positions', this.lengths),
+      write('places', spans.map((span) => span.pinned + span.ring)),
+      ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots.pinned))] : []),
+      write('spans', spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
+      ...(this.options.sampling && this.options.sampling.temperature > 0 ? [write('draws', this.draws.flatMap((draw, stream) => [stream, draw]))] : []),
+    ]);
+  }
+
+  async logits(): Promise<Float32Array> {
+    this.requireOpen();
+    return new Float32Array(await this.device.read(this.machine.buffer('logits'), 4 * this.options.batch * this.machine.c.geometry.vocab));
+  }
+
+  reset(): void {
+    this.requireOpen();
+    this.lengths.fill(0);
+    this.draws.fill(0);
+  }
+
+  async fillCache(lengths: number | readonly number[]): Promise<void> {
+    this.requireOpen();
+    const { batch, contextTokens } = this.options;
+    const all = typeof lengths === 'number' ? new Array<number>(batch).fill(lengths) : lengths;
+    if (all.length !== batch || all.some((n) => !Number.isInteger(n) || n < 0 || n > contextTokens)) {
+      throw new UserError(`cache lengths must be ${batch} whole numbers of at most ${contextTokens}`, 'open the decoder with a longer context');
+    }
+    await fillCaches(this.device, this.machine);
+    all.forEach((n, i) => (this.lengths[i] = n));
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.binder.free();
+    this.machine.allocations.free();
+  }
+}

@@ -1,0 +1,156 @@
+/** Execution of what every layer has whatever its cache: embedding, norms, projections, MLP, output head and choice of a token. */
+import { GpuError, planOperation } from '../../gpu/index.js';
+import type { OperationOptions } from '../../gpu/index.js';
+import { NO_TOKEN } from '../../gpu/operations/sample.js';
+import type { Op } from '../../schedule/schedule.js';
+import { branchWidth } from '../../schedule/eviction-ops.js';
+import { ADAPTER, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
+import type { Sampling } from '../sampler.js';
+import type { Dispatch, Machine, Vectors } from './machine.js';
+import type { Place, Visit } from './walk.js';
+import type { Piece } from './weights.js';
+
+export type Executor = (m: Machine, visit: Visit) => Promise<readonly Dispatch[]>;
+
+export { NO_TOKEN };
+
+/** The place of an operation that only stacks have. */
+export function placed(visit: Visit): Place {
+  if (!visit.place) throw new GpuError('unsupported', `${visit.op.label} belongs into a layer`);
+  return visit.place;
+}
+
+/** An operation as a kernel call, weights in the type in which they are held. */
+const call = (op: Op, storage?: 'f16' | 'f32') => ({ kernel: op.kernel, variant: storage ?? op.variant, shape: op.shape });
+export const plan = (op: Op, options: OperationOptions = {}, storage?: 'f16' | 'f32') => planOperation(call(op, storage), options);
+
+const norm =
+  (tensorOf: (visit: Visit) => string): Executor =>
+  async (m, visit) => {
+    const weight = await m.weights.norm(tensorOf(visit));
+    return [{ plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight, target: m.normed } }];
+  };
+
+/** x += n(y), or x += y. */
+const residual =
+  (part: string): Executor =>
+  async (m, visit) => {
+    const added = { plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.buffer('projected'), target: m.residual } };
+    if (visit.op.variant === 'add') return [added];
+    return [{ ...added, buffers: { ...added.buffers, weight: await m.weights.norm(layerTensor(placed(visit).stored, part)) } }];
+  };
+
+/** A product with a model's matrix: columns [visit.before, …) of it, from one buffer's rows to another's. */
+export async function project(m: Machine, visit: Visit, of: { weights: string; pieces: readonly Piece[]; x: Dispatch['buffers'][string]; y: Dispatch['buffers'][string]; to: Vectors; inputs?: { from: number; count: number }; accumulate?: boolean }): Promise<Dispatch> {
+  const { op, part, before } = visit;
+  const k = of.inputs?.count ?? (op.shape.k as number);
+  const weights = await m.weights.projection(part === 0 && !of.inputs ? of.weights : `${of.weights} part ${part}${of.inputs ? ` inputs ${of.inputs.from}` : ''}`, of.pieces, before, op.shape.n as number, of.inputs);
+  const y = { offset: of.to.offset + before, row: of.to.stride };
+  const planned = plan({ ...op, shape: { ...op.shape, k } }, { matmul: { y, ...(of.accumulate ? { accumulate: true } : {}) } }, m.weights.storage);
+  return { plan: planned, buffers: { x: of.x, weights, y: of.y } };
+}
+
+const packedProjection =
+  (label: string, piecesOf: (m: Machine, place: Place) => readonly Piece[], offsetOf: (m: Machine) => number): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    return [await project(m, visit, { weights: `${label} ${place.stored}`, pieces: piecesOf(m, place), x: m.normed, y: m.buffer('query key value'), to: { offset: offsetOf(m), stride: m.packed.row } })];
+  };
+
+const attentionPieces = (letters: string) => (m: Machine, place: Place): Piece[] => {
+  const { heads, kvHeads, headDim } = m.c.geometry;
+  return [...letters].map((letter) => ({ tensor: layerTensor(place.stored, `self_attn.${letter}_proj.weight`), outputs: (letter === 'q' ? heads : kvHeads) * headDim }));
+};
+
+const simple =
+  (label: string, from: 'normed' | 'attention' | 'activated', to: string, pieces: (m: Machine, place: Place) => readonly Piece[]): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const all = pieces(m, place);
+    const outputs = all.reduce((sum, piece) => sum + piece.outputs, 0);
+    const x = from === 'normed' ? m.normed : m.buffer(from);
+    return [await project(m, visit, { weights: `${label} ${place.stored}`, pieces: all, x, y: m.buffer(to), to: { offset: 0, stride: outputs } })];
+  };
+
+/** [state; prelude's output] W, as two products: the state changes its buffer, since a product cannot write what it reads. */
+const adapter: Executor = async (m, visit) => {
+  const { hidden } = m.c.geometry;
+  const first = placed(visit).loop === 0;
+  if (visit.part === 0) {
+    if (first) m.preludeOutput = m.residual;
+    const target = m.buffer(m.residual === m.buffer('residual 2') ? 'residual 3' : 'residual 2');
+    m.state = first ? undefined : m.residual;
+    m.residual = target;
+  }
+  const of = { weights: 'adapter', pieces: [{ tensor: ADAPTER, outputs: hidden }], y: m.residual, to: { offset: 0, stride: hidden } };
+  const kept = await project(m, visit, { ...of, x: m.preludeOutput as Dispatch['buffers'][string], inputs: { from: hidden, count: hidden } });
+  // The state starts at zero: there is nothing to multiply in the first loop.
+  const state = { from: 0, count: hidden };
+  if (!m.state) {
+    await m.weights.projection(`adapter part ${visit.part} inputs 0`, of.pieces, visit.before, visit.op.shape.n as number, state);
+    return [kept];
+  }
+  return [kept, await project(m, visit, { ...of, x: m.state, inputs: state, accumulate: true })];
+};
+
+/** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
+const embedding: Executor = async (m, visit) => {
+  const g = m.c.geometry;
+  const tied = g.tiedEmbeddings && 2 * g.hidden * g.vocab <= m.c.bindingBytes;
+  const table = tied ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab) : await m.weights.embedding(EMBEDDING);
+  return [{ plan: plan(visit.op, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage), buffers: { tokens: m.buffer('tokens'), embedding: table, output: m.residual } }];
+};
+
+const loopNorm: Executor = async (m, visit) => {
+  const dispatch = { plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight: await m.weights.norm(FINAL_NORM), target: m.normed } };
+  [m.residual, m.normed] = [m.normed, m.residual];
+  return [dispatch];
+};
+
+const exitGate: Executor = async (m, visit) => [
+  await project(m, visit, { weights: 'exit gate', pieces: [{ tensor: 'model.early_exit_gate.weight', outputs: 1 }], x: m.residual, y: m.buffer('exit'), to: { offset: 0, stride: 1 } }),
+];
+
+const head: Executor = async (m, visit) => {
+  const g = m.c.geometry;
+  const x = g.normAfterEachLoop ? m.residual : m.normed;
+  return [await project(m, visit, { weights: 'head', pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }], x, y: m.buffer('logits'), to: { offset: 0, stride: g.vocab } })];
+};
+
+const sampleWith =
+  (sampling: Sampling): Executor =>
+  (m, visit) => {
+    const buffers = { logits: m.buffer('logits'), tokens: m.buffer('next tokens') };
+    if (sampling.temperature === 0) return Promise.resolve([{ plan: plan(visit.op), buffers }]);
+    const drawn = planOperation({ kernel: 'sample', variant: 'top-p', shape: visit.op.shape }, { sample: sampling });
+    return Promise.resolve([{ plan: drawn, buffers: { ...buffers, draws: m.buffer('draws') } }]);
+  };
+
+/** By label of the operation. */
+export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Executor>> => ({
+  embedding,
+  adapter,
+  'attention-norm': norm((v) => layerTensor(placed(v).stored, 'input_layernorm.weight')),
+  'mlp-norm': norm((v) => layerTensor(placed(v).stored, 'post_attention_layernorm.weight')),
+  'final-norm': norm(() => FINAL_NORM),
+  'loop-norm': loopNorm,
+  'attention-residual': residual('input_layernorm_2.weight'),
+  'mlp-residual': residual('post_attention_layernorm_2.weight'),
+  qkv: packedProjection(
+    'qkv',
+    (m, place) => {
+      const branch = branchWidth(m.c, place.block);
+      return [...attentionPieces('qkv')(m, place), ...(branch > 0 ? [{ tensor: branchTensor(place.layer, 'query'), outputs: branch * m.c.geometry.heads, kind: 'codec' as const }] : [])];
+    },
+    () => 0,
+  ),
+  q: packedProjection('q', attentionPieces('q'), () => 0),
+  kv: packedProjection('kv', attentionPieces('kv'), (m) => m.packed.keys.offset),
+  'attention-out': simple('attention-out', 'attention', 'projected', (m, place) => [{ tensor: layerTensor(place.stored, 'self_attn.o_proj.weight'), outputs: m.c.geometry.hidden }]),
+  'gate-up': simple('gate-up', 'normed', 'gate up', (m, place) => ['gate', 'up'].map((part) => ({ tensor: layerTensor(place.stored, `mlp.${part}_proj.weight`), outputs: m.c.geometry.mlpHidden }))),
+  swiglu: (m, visit) => Promise.resolve([{ plan: plan(visit.op), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }]),
+  down: simple('down', 'activated', 'projected', (m, place) => [{ tensor: layerTensor(place.stored, 'mlp.down_proj.weight'), outputs: m.c.geometry.hidden }]),
+  'exit-gate': exitGate,
+  'lm-head': head,
+  sample: sampleWith(sampling),
+});

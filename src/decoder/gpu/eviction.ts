@@ -1,0 +1,49 @@
+/** Execution of H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
+import type { EvictedCache } from '../../gpu/operations/evict.js';
+import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
+import { placed, plan, type Executor } from './dense.js';
+import type { CacheRole } from './caches.js';
+import { spansLoops, type Dispatch, type Machine } from './machine.js';
+import type { Place } from './walk.js';
+
+export const mass: Executor = (m, visit) => {
+  const place = placed(visit);
+  const planned = plan(visit.op, { mass: { capacity: m.caches.slots.capacity } });
+  return Promise.resolve([{ plan: planned, buffers: { scores: m.buffer('scores'), stats: m.buffer('stats'), mass: m.evictionBuffer('mass', place) } }]);
+};
+
+/** Roles of the rows that go together. */
+function rolesOf(m: Machine, place: Place): readonly CacheRole[] {
+  if (!readsLatents(m.c, place.block)) return ['key', 'value'];
+  return ['key-latent', 'value-latent', ...(branchWidth(m.c, place.block) > 0 ? ['rotary-key' as const] : [])];
+}
+
+export const evict: Executor = (m, visit) => {
+  const place = placed(visit);
+  const { capacity, pinned, ring, heavy } = m.caches.slots;
+  // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
+  if (heavy === 0) return Promise.resolve([]);
+  const rows = evictingRows(m.c, place.block);
+  // Full-width rows of the fast path are a set of their own in every loop; all are written, and so evicted from, in the last.
+  const loops = m.c.path === 'fast' && place.block.name === 'core' && spansLoops(m.c) ? Array.from({ length: place.block.loops }, (_, loop) => loop) : [place.loop];
+  const { op } = visit;
+  const shape = { ...op.shape, rows: m.batch * rows, context: heavy };
+  const dispatches = loops.map((loop): Dispatch => {
+    const roles = rolesOf(m, place);
+    const caches = roles.map((role): EvictedCache => {
+      const { width, heads } = m.caches.tensor(role, place);
+      return { name: role, width, rows: heads / rows };
+    });
+    return {
+      plan: plan({ ...op, shape }, { evict: { heads: rows, pinned, ring, capacity, caches } }),
+      buffers: {
+        spans: m.buffer('spans'),
+        mass: m.evictionBuffer('mass', place, loop),
+        positions: m.evictionBuffer('positions', place, loop),
+        moves: m.buffer('moves'),
+        ...Object.fromEntries(roles.map((role) => [role, m.caches.buffer(role, place, loop)])),
+      },
+    };
+  });
+  return Promise.resolve(dispatches);
+};

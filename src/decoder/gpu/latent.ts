@@ -1,0 +1,294 @@
+/** Execution of what the learned codecs add: encoding, absorbed queries, rebuilt rows, and the way back from latents to values. */
+import { isLatent } from '../../codecs/registry.js';
+import type { Rows } from '../../gpu/operations/matmul.js';
+import { evictingRows } from '../../schedule/eviction-ops.js';
+import type { Op } from '../../schedule/schedule.js';
+import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
+import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
+import { placed, plan, project, type Executor } from './dense.js';
+import { spansLoops, type Dispatch, type Machine, type Vectors } from './machine.js';
+import type { Place, Visit } from './walk.js';
+
+/** Latent rows of a token in one layer and loop. */
+const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
+const rankOf = (m: Machine, axis: CodecAxis): number => (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
+/** The accumulator of a layer, or the one that all layers use in turn. */
+const ownLayer = (m: Machine, place: Place): number => (spansLoops(m.c) ? place.layer : 0);
+const latentOf = (m: Machine, place: Place, axis: CodecAxis) => m.buffer(`latent ${axis} ${ownLayer(m, place)}`);
+const branchKeyOf = (m: Machine, place: Place) => m.buffer(`branch key ${ownLayer(m, place)}`);
+const branchHeads = (m: Machine): number => (m.c.branch.perHead ? m.c.geometry.kvHeads : 1);
+
+/** c (+)= x_t W_down,t, of the keys before their rotation; the mean is taken off when the row is stored. */
+const encode =
+  (axis: CodecAxis): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const from = axis === 'key' ? m.packed.keys : m.packed.values;
+    const rank = rankOf(m, axis);
+    const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
+    const y: Rows = { row: latentRows(m) * rank, group: rank };
+    const accumulate = spansLoops(m.c) && place.loop > 0;
+    const weights = await m.weights.down(place.layer, place.loop, axis);
+    return [{ plan: plan(visit.op, { matmul: { x, y, accumulate } }), buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) } }];
+  };
+
+/**
+ * A product of every query head with its KV head's matrix. The schedule counts the rows of all sequences and heads that share a matrix;
+ * rows of several sequences do not lie at one stride, so there every head is a group of its own.
+ * @param x, y the first float, and from a sequence and a head to the next
+ */
+function perQueryHead(m: Machine, op: Op, x: { offset: number; row: number; head: number }, y: { offset: number; row: number; head: number }): Dispatch['plan'] {
+  const { batch, group } = m;
+  const { heads } = m.c.geometry;
+  if (batch === 1) {
+    const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.head, group: group * at.head });
+    return plan(op, { matmul: { x: rows(x), y: rows(y) } });
+  }
+  const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.row, group: at.head });
+  return plan({ ...op, shape: { ...op.shape, groups: heads, m: batch } }, { matmul: { x: rows(x), y: rows(y), weightGroup: group } });
+}
+
+/** Σ p c_v becomes Σ p v, the mean left out. */
+const valueUp: Executor = async (m, visit) => {
+  const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const rank = rankOf(m, 'value');
+  const planned = perQueryHead(m, visit.op, { offset: 0, row: heads * rank, head: rank }, { offset: 0, row: heads * headDim, head: headDim });
+  return [{ plan: planned, buffers: { x: m.buffer('merged'), weights: await m.weights.upColumns(place.layer, place.loop, 'value'), y: m.buffer('attention') } }];
+};
+
+/** The mean of the values, and the current token's exact key and value. */
+const attendCurrent: Executor = async (m, visit) => {
+  const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const { keys, values } = m.packed;
+  const absorbed = visit.op.variant === 'absorbed';
+  const packed = m.buffer('query key value');
+  const current = { heads, group: m.group, keys, values };
+  const shared = { output: m.buffer('attention'), stats: m.buffer('stats'), valueMeans: await m.weights.mean(place.layer, place.loop, 'value'), newKeys: packed, newValues: packed };
+  if (!absorbed) {
+    return [{ plan: plan(visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }), buffers: { ...shared, queries: m.buffer('queries') } }];
+  }
+  throw new Error('absorbed: the kernel of the current token does not take a rotary branch yet');
+};
+
+/** W_k,tᵀ q of every query head, before the rotary branch of the same query; once more for the sinks' set of queries. */
+const queryAbsorb: Executor = async (m, visit) => {
+  const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const width = m.queryWidth(place);
+  const { queries } = m.packed;
+  const sets = secondQuery(m, place) ? 2 : 1;
+  const weights = await m.weights.upRows(place.layer, place.loop, 'key');
+  return Array.from({ length: sets }, (_, set) => ({
+    plan: perQueryHead(m, visit.op, { offset: queries.offset, row: queries.stride, head: headDim }, { offset: set * m.batch * heads * width, row: heads * width, head: width }),
+    buffers: { x: m.buffer('query key value'), weights, y: m.buffer('queries') },
+  }));
+};
+
+/** The rotary branch's queries go beside the absorbed content queries; `set` 1 is that of the sinks. */
+const ropeBranch =
+  (set: 0 | 1): Executor =>
+  (m, visit) => {
+    const { heads } = m.c.geometry;
+    const width = m.queryWidth(placed(visit));
+    const target = { offset: set * m.batch * heads * width + rankOf(m, 'key'), stride: heads * width, head: width };
+    const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
+    return Promise.resolve([
+      { plan: planned, buffers: { positions: m.buffer(set === 0 ? 'positions' : 'places'), turns: m.turns(m.c.branch.width), data: m.buffer('query key value'), target: m.buffer('queries') } },
+    ]);
+  };
+
+const ropeBranchKey: Executor = (m, visit) =>
+  Promise.resolve([{ plan: plan(visit.op, rotary(m)), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.branch.width), data: branchKeyOf(m, placed(visit)), target: m.buffer('unused output') } }]);
+
+/** Attention straight on latents, with absorbed queries. */
+const attendAbsorbed: Executor = (m, visit) => {
+  const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const scale = (headDim + m.c.branch.width) ** -0.5;
+  const planned = plan(visit.op, { scale, run: runOf(m, secondQuery(m, place), m.batch) });
+  const buffers = {
+    queries: m.buffer('queries'),
+    keys: m.caches.buffer('key-latent', place),
+    values: m.caches.buffer('value-latent', place),
+    branch: m.caches.buffer('rotary-key', place),
+    partials: m.buffer('partials'),
+    spans: m.buffer('spans'),
+    scores: scoresOf(m),
+  };
+  m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+  return Promise.resolve([{ plan: planned, buffers }]);
+};
+
+/** Where kernels that rotate latents find the positions of pinned tokens. */
+function pinnedPositions(m: Machine, place: Place): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
+  const { pairing } = m.c.geometry.rope;
+  if (m.caches.slots.pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
+  if (m.c.eviction?.policy === 'streaming') return { options: { pairing }, buffer: m.buffer('pinned positions') };
+  const byHead = evictingRows(m.c, place.block) > 1;
+  return { options: { pairing, ...(byHead ? { positionsByHead: true } : {}) }, buffer: m.evictionBuffer('positions', place) };
+}
+
+/** Attention over latents with keys rebuilt inside. `only` the pinned tokens, where others are attended to by another kernel. */
+const attendRebuild =
+  (only?: 'pinned'): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const { heads, headDim } = m.c.geometry;
+    const { options, buffer } = pinnedPositions(m, place);
+    const run = { ...runOf(m, false, m.batch), ...(only ? { only, ...m.shared(visit) } : {}) };
+    const planned = plan(visit.op, { ...rotary(m), ...options, run });
+    if (!only) m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+    return [
+      {
+        plan: planned,
+        buffers: {
+          queries: m.buffer('queries'),
+          keys: m.caches.buffer('key-latent', place),
+          values: m.caches.buffer('value-latent', place),
+          partials: m.buffer('partials'),
+          spans: m.buffer('spans'),
+          scores: scoresOf(m),
+          positions: buffer,
+          weights: await m.weights.upRows(place.layer, place.loop, 'key'),
+          means: await m.weights.mean(place.layer, place.loop, 'key'),
+          turns: m.turns(headDim),
+        },
+      },
+    ];
+  };
+
+/** Rebuilds the rows of one layer and loop in memory. */
+const rebuild =
+  (axis: CodecAxis): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const { options, buffer } = pinnedPositions(m, place);
+    return [
+      {
+        plan: plan(visit.op, { ...rotary(m), ...options, run: runOf(m, false, m.batch) }),
+        buffers: {
+          keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place),
+          weights: await m.weights.upRows(place.layer, place.loop, axis),
+          means: await m.weights.mean(place.layer, place.loop, axis),
+          spans: m.buffer('spans'),
+          positions: buffer,
+          turns: m.turns(m.c.geometry.headDim),
+          rows: m.buffer(axis === 'key' ? 'rebuilt keys' : 'rebuilt values'),
+        },
+      },
+    ];
+  };
+
+/** Centred latents join the cache. */
+const appendLatent =
+  (axis: CodecAxis): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const at = { offset: 0, stride: latentRows(m) * rankOf(m, axis) };
+    return [appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: latentOf(m, place, axis), at, bias: await m.weights.centre(place.layer, place.loop, axis) })];
+  };
+
+const appendBranch: Executor = (m, visit) =>
+  Promise.resolve([appendTo(m, visit, 'rotary-key', { rows: branchKeyOf(m, placed(visit)), at: { offset: 0, stride: branchHeads(m) * m.c.branch.width } })]);
+
+const branchKey: Executor = async (m, visit) => {
+  const place = placed(visit);
+  const outputs = branchHeads(m) * m.c.branch.width;
+  return [await project(m, visit, { weights: `branch key ${place.layer}`, pieces: [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' }], x: m.normed, y: branchKeyOf(m, place), to: { offset: 0, stride: outputs } })];
+};
+
+/** Loops whose rows the fast path writes at once. */
+const loopsOf = (m: Machine): number => (spansLoops(m.c) ? m.c.geometry.loops : 1);
+const reconstructedOf = (m: Machine, axis: CodecAxis) => m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
+const reconstructedRow = (m: Machine): number => loopsOf(m) * m.c.geometry.kvHeads * m.c.geometry.headDim;
+
+/** fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie side by side. */
+const reconstruct =
+  (axis: CodecAxis): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const { kvHeads, headDim } = m.c.geometry;
+    const rank = rankOf(m, axis);
+    const buffers = { x: latentOf(m, place, axis), y: reconstructedOf(m, axis) };
+    if (latentRows(m) === 1 && m.c.codec.kind !== 'lla') {
+      return [{ plan: plan(visit.op, { matmul: { y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
+    }
+    const dispatches: Dispatch[] = [];
+    for (let loop = 0; loop < loopsOf(m); loop++) {
+      const x: Rows = { row: kvHeads * rank, group: rank };
+      const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
+      const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
+      dispatches.push({ plan: plan(op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
+    }
+    return dispatches;
+  };
+
+/** The loop of a latent's part: all loops where it spans them, else the place's own. */
+const loopOf = (m: Machine, place: Place, index: number): number => (spansLoops(m.c) ? index : place.loop);
+
+/** What reconstructed rows lack: mu, and what centring the latent would have taken off. [KV head][component] of a loop. */
+function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Float64Array {
+  const { kvHeads, headDim } = m.c.geometry;
+  const rank = rankOf(m, axis);
+  const out = m.weights.meanOf(place.layer, loop, axis);
+  const centre = m.weights.centreOf(place.layer, loop, axis);
+  for (let head = 0; head < kvHeads; head++) {
+    const up = m.weights.upOf(place.layer, loop, axis, head);
+    const latent = latentRows(m) === 1 ? 0 : head * rank;
+    for (let i = 0; i < headDim; i++) {
+      for (let r = 0; r < rank; r++) out[head * headDim + i] = (out[head * headDim + i] as number) + (up[i * rank + r] as number) * (centre[latent + r] as number);
+    }
+  }
+  return out;
+}
+
+const ropeWrite: Executor = async (m, visit) => {
+  const place = placed(visit);
+  const bias = await m.weights.vector(`${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`, 'codec', () =>
+    Float32Array.from(Array.from({ length: loopsOf(m) }, (_, i) => [...fastMean(m, place, loopOf(m, place, i), 'key')]).flat()),
+  );
+  return [{ plan: plan(visit.op, { ...rotary(m), rope: { bias: true } }), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.geometry.headDim), data: reconstructedOf(m, 'key'), target: m.buffer('unused output'), bias } }];
+};
+
+const appendReconstructed =
+  (axis: CodecAxis): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const { kvHeads, headDim } = m.c.geometry;
+    const dispatches: Dispatch[] = [];
+    for (let i = 0; i < loopsOf(m); i++) {
+      const loop = loopOf(m, place, i);
+      const at: Vectors = { offset: i * kvHeads * headDim, stride: reconstructedRow(m) };
+      const bias = axis === 'value' ? await m.weights.vector(`${codecTensor(place.layer, axis, 'mean')} of loop ${loop}, reconstructed`, 'codec', () => Float32Array.from(fastMean(m, place, loop, axis))) : undefined;
+      dispatches.push(appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), at, heads: kvHeads, loop, ...(bias ? { bias } : {}) }));
+    }
+    return dispatches;
+  };
+
+export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
+  'encode-k': encode('key'),
+  'encode-v': encode('value'),
+  'branch-key': branchKey,
+  'rope-branch': ropeBranch(0),
+  'rope-branch-key': ropeBranchKey,
+  'query-absorb': queryAbsorb,
+  'rebuild-k': rebuild('key'),
+  'rebuild-v': rebuild('value'),
+  'value-up': valueUp,
+  'attend-current': attendCurrent,
+  'attend-sinks': attendRebuild('pinned'),
+  'reconstruct-k': reconstruct('key'),
+  'reconstruct-v': reconstruct('value'),
+  'rope-write': ropeWrite,
+  'append-branch': appendBranch,
+};
+
+/** Executors of one label whose kernel or rows depend on the path. */
+export const attendLatent = { absorbed: attendAbsorbed, rebuild: attendRebuild() };
+export const ropeSinksAbsorbed = ropeBranch(1);
+export const appendByPath = (axis: CodecAxis, fullWidth: Executor): Executor => (m, visit: Visit) => {
+  const core = placed(visit).block.name === 'core' && isLatent(m.c.codec);
+  return (core ? (m.c.path === 'fast' ? appendReconstructed(axis) : appendLatent(axis)) : fullWidth)(m, visit);
+};

@@ -1,0 +1,204 @@
+/** What the operations of a step work on: weights, caches, activations and the few numbers that change from step to step. */
+import { blocksOf } from '../../geometry/geometry.js';
+import { CODECS, isLatent } from '../../codecs/registry.js';
+import { GpuError, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
+import type { Span } from '../../gpu/operations/fold.js';
+import { rotaryTable } from '../../gpu/rotary.js';
+import { blockComponents } from '../../schedule/kernels.js';
+import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import type { Allocations } from './allocations.js';
+import type { Caches } from './caches.js';
+import type { Place, Visit } from './walk.js';
+import type { Weights } from './weights.js';
+
+/** A planned call and its buffers, by the plan's names. */
+export interface Dispatch {
+  readonly plan: OperationPlan;
+  readonly buffers: Readonly<Record<string, Buffer>>;
+}
+
+/** A vector of every sequence inside a buffer of rows, in floats: the first one, and from a sequence to the next. */
+export interface Vectors {
+  readonly offset: number;
+  readonly stride: number;
+}
+
+export class Machine {
+  /** The stream that layers add to, and what norms write; a norm between loops makes them change places. */
+  residual: Buffer;
+  normed: Buffer;
+  /** The stream as the prelude left it, where an adapter mixes it in. */
+  preludeOutput: Buffer | undefined;
+  /** The stream of the loop before, which the adapter mixes it with. */
+  state: Buffer | undefined;
+  /** Splits of a query that the last attention wrote. */
+  splits = 0;
+
+  constructor(
+    readonly device: Device,
+    readonly c: Configuration,
+    readonly batch: number,
+    readonly contextTokens: number,
+    readonly normEpsilon: number,
+    readonly allocations: Allocations,
+    readonly weights: Weights,
+    readonly caches: Caches,
+    /** What a sequence's cache holds at most in the steps that are planned. */
+    public longest: Span,
+  ) {
+    this.residual = allocations.get('residual 0');
+    this.normed = allocations.get('residual 1');
+  }
+
+  buffer(label: string): Buffer {
+    return this.allocations.get(label);
+  }
+
+  /** H2O's state: one buffer a row set that evicts on its own, in a layer and loop. */
+  evictionBuffers(what: 'mass' | 'positions'): Buffer[] {
+    return this.allocations.startingWith(`kept ${what} `);
+  }
+
+  /** The state of the row set that a place belongs to. */
+  evictionBuffer(what: 'mass' | 'positions', place: Place, loop = place.loop): Buffer {
+    const { layer, loop: unit } = this.caches.unit(place, loop);
+    return this.buffer(`kept ${what} ${place.block.name} ${layer}.${unit}`);
+  }
+
+  /** Splits of a call that shares its partials with another. */
+  shared(visit: Visit): { splits: number; firstSplit: number } {
+    throw new GpuError('unsupported', `${visit.op.label}: block-absorbed attention is not executed yet`);
+  }
+
+  /** The roles of the streams at the start of a step. */
+  begin(longest: Span): void {
+    this.longest = longest;
+    this.residual = this.buffer('residual 0');
+    this.normed = this.buffer('residual 1');
+    this.preludeOutput = undefined;
+    this.state = undefined;
+  }
+
+  /** Widths and places of the projection's output: queries, keys, values, queries of the rotary branch. */
+  get packed(): { row: number; queries: Vectors; keys: Vectors; values: Vectors; branch: Vectors } {
+    const { heads, kvHeads, headDim } = this.c.geometry;
+    const row = packedRow(this.c);
+    const at = (offset: number): Vectors => ({ offset, stride: row });
+    return { row, queries: at(0), keys: at(heads * headDim), values: at((heads + kvHeads) * headDim), branch: at((heads + 2 * kvHeads) * headDim) };
+  }
+
+  get group(): number {
+    return this.c.geometry.heads / this.c.geometry.kvHeads;
+  }
+
+  /** Angles for vectors of a width. */
+  turns(width: number): Buffer {
+    return this.buffer(`turns ${width}`);
+  }
+
+  get positions(): number {
+    return positionsOf(this.contextTokens);
+  }
+
+  /** Width of a query as attention reads it: of latents where it is absorbed. */
+  queryWidth(place: Place): number {
+    return place.block.name === 'core' ? queryWidth(this.c) : this.c.geometry.headDim;
+  }
+}
+
+/** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
+export const spansLoops = (c: Configuration): boolean => isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
+
+/** Rotary tables reach as far as the cache does, and one step beyond. */
+const positionsOf = (contextTokens: number): number => contextTokens + 1;
+
+/** Floats of a row of the projection's output. */
+export const packedRow = (c: Configuration): number => {
+  const { heads, kvHeads, headDim } = c.geometry;
+  return (heads + 2 * kvHeads) * headDim + (c.path === 'absorbed' ? c.branch.width * heads : 0);
+};
+
+const queryWidth = (c: Configuration): number => (c.path === 'absorbed' ? (c.codec.rankK as number) + c.branch.width : c.geometry.headDim);
+
+/** Sets of queries: a second one where StreamingLLM's sinks are scored by it. */
+export function querySets(c: Configuration): 1 | 2 {
+  if (c.eviction?.policy !== 'streaming') return 1;
+  return c.path === 'absorbed' || blocksOf(c.geometry).some((block) => !readsLatents(c, block)) ? 2 : 1;
+}
+
+/** Allocates activations, in-flight latents and tables: everything that is neither weight nor cache. */
+export async function allocateWorkspace(c: Configuration, batch: number, contextTokens: number, caches: Caches, allocations: Allocations, device: Device): Promise<void> {
+  const g = c.geometry;
+  const { heads, kvHeads, headDim: d } = g;
+  const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'workspace', 4 * batch * floats);
+  const latent = isLatent(c.codec);
+  const blocks = blocksOf(g);
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const readsLatent = blocks.some((block) => readsLatents(c, block));
+  for (let i = 0; i < (g.adapter ? 4 : 2); i++) await make(`residual ${i}`, g.hidden);
+  await make('projected', g.hidden);
+  await make('query key value', packedRow(c));
+  await make('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
+  await make('attention', heads * d);
+  await make('stats', heads * 2);
+  if (readsLatent && !(c.path === 'reconstruct' && c.materialised)) await make('merged', heads * rankV);
+  await make('gate up', 2 * g.mlpHidden);
+  await make('activated', g.mlpHidden);
+  await make('logits', g.vocab);
+  await allocations.make('partials', 'workspace', partialsBytes(c, batch, caches.slots.pinned > 0));
+  if (c.eviction?.policy === 'h2o') await allocateEviction(c, batch, caches, allocations);
+  if (latent) {
+    const latents = c.codec.kind === 'lla' ? kvHeads : 1;
+    const layers = spansLoops(c) ? g.layers : 1;
+    for (let layer = 0; layer < layers; layer++) {
+      const kind = spansLoops(c) ? 'in-flight' : 'workspace';
+      await allocations.make(`latent key ${layer}`, kind, 4 * batch * latents * rankK);
+      await allocations.make(`latent value ${layer}`, kind, 4 * batch * latents * rankV);
+      if (c.path === 'absorbed') await allocations.make(`branch key ${layer}`, kind, 4 * batch * c.branch.width * (c.branch.perHead ? kvHeads : 1));
+    }
+    if (c.path === 'fast') {
+      const loops = spansLoops(c) ? g.loops : 1;
+      await make('reconstructed keys', loops * kvHeads * d);
+      await make('reconstructed values', loops * kvHeads * d);
+    }
+    if (c.path === 'block-absorbed') await make('block vectors', heads * d * blockComponents(rankK));
+    if (c.path === 'reconstruct' && c.materialised) {
+      for (const axis of ['keys', 'values']) await allocations.make(`rebuilt ${axis}`, 'workspace', batch * kvHeads * caches.slots.capacity * d * 2);
+    }
+  }
+  if (g.exitGate) await allocations.make('exit', 'control', 4 * batch);
+  for (const label of ['tokens', 'next tokens', 'positions', 'places']) await allocations.make(label, 'control', 4 * batch);
+  await allocations.make('spans', 'control', 16 * batch);
+  if (c.eviction?.policy === 'streaming' && readsLatent) await allocations.make('pinned positions', 'control', 4 * batch * Math.max(1, caches.slots.pinned));
+  await allocations.make('draws', 'control', 8 * batch);
+  for (const width of new Set([d, ...(c.path === 'absorbed' ? [branchWidth(c, blocks.find((b) => b.name === 'core') as (typeof blocks)[number])] : [])])) {
+    const table = rotaryTable(width, { ropeBase: g.rope.theta, positions: positionsOf(contextTokens) });
+    const buffer = await allocations.make(`turns ${width}`, 'control', table.bytes);
+    await device.write(buffer, table.data?.() as Float32Array<ArrayBuffer>);
+  }
+}
+
+/** Split partials of attention, as cost/memory.ts bounds them; pinned tokens have splits of their own. */
+function partialsBytes(c: Configuration, batch: number, pinned: boolean): number {
+  const { heads, kvHeads, headDim } = c.geometry;
+  const latentValues = isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
+  const width = Math.max(headDim, latentValues ? (c.codec.rankV as number) : 0) + 2;
+  const group = c.path === 'absorbed' && c.codec.kind !== 'lla' ? heads : Math.ceil(heads / kvHeads);
+  return 4 * width * (c.targetWorkgroups * group + batch * heads * (pinned ? 2 : 1));
+}
+
+/** H2O: scores of one layer, and mass and position of every cached token of each row set. */
+async function allocateEviction(c: Configuration, batch: number, caches: Caches, allocations: Allocations): Promise<void> {
+  const { capacity } = caches.slots;
+  await allocations.make('scores', 'workspace', 4 * batch * c.geometry.heads * capacity);
+  let most = 1;
+  for (const block of blocksOf(c.geometry)) {
+    const rows = evictingRows(c, block);
+    most = Math.max(most, rows);
+    for (const { layer, loop } of caches.units(block)) {
+      for (const what of ['mass', 'positions']) await allocations.make(`kept ${what} ${block.name} ${layer}.${loop}`, 'eviction', 4 * batch * rows * capacity);
+    }
+  }
+  await allocations.make('moves', 'control', 8 * batch * most);
+}
