@@ -70,19 +70,21 @@ fn add_more(q: u32, p: vec4f, t: Turned) {
 }
 
 // Basis vectors of a quad of components, one a thread; all threads call it.
-fn set_up(head: u32, quad: u32, valid: bool, at: u32) {
+fn set_up(head: u32, quad: u32, mean: bool, valid: bool, at: u32) {
+  // What a cached row's last quad holds beyond its width is not to count.
+  let keep = select(vec4f(0.0), vec4f(1.0), vec4<bool>(mean) | (vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.key_width)));
   for (var m = 0u; m < EXACT * params.once; m++) {
     let t = turned(head, m, quad);
     if (valid) {
-      basis[at + m] = t.a;
-      basis[at + EVEN + m] = t.b;
+      basis[at + m] = keep * t.a;
+      basis[at + EVEN + m] = keep * t.b;
     }
   }
   for (var j = 0u; j < MORE_EVEN + MORE_ODD; j++) { more[j] = vec4f(0.0); }
   for (var m = EXACT; m < HEAD_PAIRS * params.once; m++) { add_psi((m - EXACT) * PSI_QUADS, turned(head, m, quad)); }
   if (!valid) { return; }
-  for (var j = 0u; j < MORE_EVEN; j++) { basis[at + EXACT + j] = more[j]; }
-  for (var j = 0u; j < MORE_ODD; j++) { basis[at + EVEN + EXACT + j] = more[MORE_EVEN + j]; }
+  for (var j = 0u; j < MORE_EVEN; j++) { basis[at + EXACT + j] = keep * more[j]; }
+  for (var j = 0u; j < MORE_ODD; j++) { basis[at + EVEN + EXACT + j] = keep * more[MORE_EVEN + j]; }
 }
 
 // A function's basis vector at all offsets of this thread. `j` is a constant wherever this is called: functions that are indexed at
@@ -151,7 +153,7 @@ fn attend_blocks(place: Place, l: u32) {
       let tasks = staged + select(0u, 1u, last);
       for (var i = 0u; i < tasks; i += WG) {
         let mine = min(i + l, tasks - 1u);
-        set_up(place.first_head, select(quad0 + mine, params.key_width / 4u, mine == staged), i + l < tasks, mine * FUNCTIONS);
+        set_up(place.first_head, select(quad0 + mine, params.key_width / 4u, mine == staged), mine == staged, i + l < tasks, mine * FUNCTIONS);
       }
       workgroupBarrier();
       // The mean is a unit of its own at the end.
@@ -159,16 +161,15 @@ fn attend_blocks(place: Place, l: u32) {
       for (var i = 0u; i < own_units + select(0u, 1u, last); i++) {
         let mean = i == own_units;
         let unit = min(quad0 / UNIT_VECS + i, params.keys.units - 1u);
-        for (var k = 0u; k < OFFSETS; k++) {
+        // Unrolled only where a load is short: compile time.
+        for (var k = 0u; k < select(OFFSETS, OFFSETS * params.once, EDGES == 1u || UNIT_VECS > 2u); k++) {
           after_units[k] = load_unit(&keys, params.keys, after[k], unit);
           before_units[k] = load_unit(&keys, params.keys, before[k], unit);
           after_units[k][0] = select(after_units[k][0], one, mean);
           before_units[k][0] = select(before_units[k][0], one, mean);
         }
-        for (var e = 0u; e < select(UNIT_VECS, 1u, mean) * params.once; e++) {
-          // Of a short last unit, the parts past the row's end are zero.
-          add_quad(select(min(i * UNIT_VECS + e, staged - 1u), staged, mean) * FUNCTIONS, e);
-        }
+        let parts = select(min(UNIT_VECS, staged - i * UNIT_VECS), 1u, mean);
+        for (var e = 0u; e < parts; e++) { add_quad(select(i * UNIT_VECS + e, staged, mean) * FUNCTIONS, e); }
       }
     }
     for (var k = 0u; k < OFFSETS; k++) {

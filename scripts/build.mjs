@@ -1,13 +1,15 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line as one bundle by esbuild, since
  * loading fifty small modules costs a third of a cold `plan`. Packages stay outside the bundle; commands stay lazy chunks.
+ * The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs).
  * dist/bin/ lies as deep as the modules that find kernels/ and calibrations/ relative to themselves.
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { pageBundle } from './page-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
@@ -28,4 +30,6 @@ await build({
   chunkNames: '[name]-[hash]',
   logLevel: 'warning',
 });
+mkdirSync(`${root}dist/page`);
+writeFileSync(`${root}dist/page/page.js`, await pageBundle());
 chmodSync(`${root}dist/bin/cli.js`, 0o755);

@@ -35,6 +35,8 @@ export const EXIT = {
   regressed: 4,
   outsideTolerance: 5,
   noGpu: 6,
+  /** Ctrl-C before there was a result: what a shell expects of a process ended by SIGINT. */
+  interrupted: 130,
 } as const;
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];

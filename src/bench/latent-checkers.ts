@@ -61,7 +61,7 @@ function rebuilding(s: Subject): Rebuilding {
 /** Positions of pinned slots, as the call's buffer has them. */
 const pinnedPosition = (s: Subject, run: Run) => (kvRow: number, slot: number): number => {
   const row = s.options.positionsByHead ? kvRow : Math.floor(kvRow / dim(s.call.shape, 'kvHeads'));
-  return s.input('positions')(row * run.pinned + slot);
+  return s.input('positions')(row * run.capacity + slot);
 };
 
 const attend_rebuild: Checker = {

@@ -3,8 +3,11 @@ import type { Command } from './command.js';
 
 export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly load: () => Promise<Command> }>> = {
   plan: { help: 'what fits, how fast it decodes, what to take', load: async () => (await import('./plan.js')).planCommand },
+  paper: { help: "the paper's systems figures beside the planner's own", load: async () => (await import('./paper.js')).paperCommand },
+  report: { help: 'a plan as a folder: one HTML page, Markdown, CSV, JSON and pictures', load: async () => (await import('./report.js')).reportCommand },
   calibrate: { help: "measure the kernels on this machine's GPU", load: async () => (await import('./calibrate.js')).calibrateCommand },
   bench: { help: 'how close the kernels come to the ceilings, and whether they became slower', load: async () => (await import('./bench.js')).benchCommand },
+  run: { help: 'decodes with the bundled decoder: try a codec and path', load: async () => (await import('./run.js')).runCommand },
   doctor: { help: 'what GPU adapters there are, and what is missing', load: async () => (await import('./doctor.js')).doctorCommand },
   models: { help: 'models and devices that are known by name', load: async () => (await import('./models.js')).modelsCommand },
 };

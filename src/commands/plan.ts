@@ -13,7 +13,7 @@ export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
 export type Format = (typeof FORMATS)[number];
 
 /** A plan's settings as command-line options. */
-const settingOptions: OptionTable = Object.fromEntries(
+export const settingOptions: OptionTable = Object.fromEntries(
   (Object.entries(SETTINGS) as [SettingName, Setting][]).map(([name, setting]): [string, OptionSpec] => [
     flagOf(name),
     {
@@ -49,7 +49,7 @@ async function run(args: Args): Promise<ExitCode> {
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (!hasSolution(report)) {
     if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
-    throw new UserError(noSolution(report), report.removed.length > 0 ? 'relax a target, take a larger GPU, a shorter context or a higher ratio' : fitHint(report), EXIT.noSolution);
+    throw noSolutionError(report);
   }
   await print(await render(report, format, args.flags['all'] === true, output), output);
   return EXIT.ok;
@@ -68,11 +68,16 @@ async function render(report: PlanReport, format: Format, all: boolean, output: 
   }
 }
 
-/** Plans the scenario. What is wrong with a field that came from the file is said in the file's words. */
+/** Plans the scenario. */
 async function askScenario(args: Args): Promise<PlanReport> {
-  const scenario = await readScenario(args);
+  const { scenario } = await readScenario(args);
+  return inFileWords(args, () => ask(scenario));
+}
+
+/** Runs `work`. What is wrong with a field that came from the scenario file is said in the file's words. */
+export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promise<T> {
   try {
-    return await ask(scenario);
+    return await work();
   } catch (error) {
     if (!(error instanceof UserError) || args.positional === null) throw error;
     const flag = /^--([a-z-]+)/.exec(error.message)?.[1];
@@ -82,8 +87,8 @@ async function askScenario(args: Args): Promise<PlanReport> {
   }
 }
 
-/** The scenario file's fields, overridden by flags. */
-async function readScenario(args: Args): Promise<Scenario> {
+/** The scenario file's fields, and these overridden by flags. */
+export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario }> {
   const fromFile: Scenario = args.positional === null ? {} : (await import('../schema/scenario.js')).readScenarioFile(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
@@ -92,7 +97,7 @@ async function readScenario(args: Args): Promise<Scenario> {
     const words = Array.isArray(value) ? (value as string[]).flatMap((v) => v.split(',')) : [];
     flags[name] = setting.kind === 'list' ? words : setting.kind === 'bounds' ? readBounds(words, flagOf(name)) : value;
   }
-  return { ...fromFile, ...(flags as Scenario) };
+  return { scenario: { ...fromFile, ...(flags as Scenario) }, fromFile };
 }
 
 function readBounds(pairs: readonly string[], name: string): Record<string, number> {
@@ -107,6 +112,10 @@ function readBounds(pairs: readonly string[], name: string): Record<string, numb
   }
   return bounds;
 }
+
+/** Why a question has no answer, and what would help. */
+export const noSolutionError = (report: PlanReport): UserError =>
+  new UserError(noSolution(report), report.removed.length > 0 ? 'relax a target, take a larger GPU, a shorter context or a higher ratio' : fitHint(report), EXIT.noSolution);
 
 /** What takes the memory when not one sequence fits. */
 function nothingFits(report: PlanReport): string {

@@ -83,7 +83,7 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
 }
 
 /** Kernels whose source has changed since the calibration was made: their times are not used. */
-async function staleKernels({ calibration }: LoadedCalibration): Promise<string[]> {
+export async function staleKernels({ calibration }: LoadedCalibration): Promise<string[]> {
   const { kernelHash } = await import('../schedule/kernel-source.js');
   return calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)).map((k) => k.kernel);
 }

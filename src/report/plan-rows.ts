@@ -17,6 +17,9 @@ export function timeLabel(seconds: Interval | null): string {
   return `${formatMilliseconds(seconds.estimate)} (${rangeLabel(seconds)})`;
 }
 
+/** The same with its unit in either case: `35.1 (18–90) ms`. */
+export const timeWords = (seconds: Interval | null): string => (seconds && seconds.high < 10 ? `${timeLabel(seconds)} ms` : timeLabel(seconds));
+
 /** Ends of an interval in milliseconds, with as many digits as tell them apart. */
 const rangeLabel = (s: Interval): string => `${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}`;
 

@@ -1,57 +1,47 @@
-/** The functions of block-absorbed attention reproduce every rotary pair at every offset, and the decomposition is one. */
+/** The functions of block-absorbed attention reproduce every rotary pair at every offset, within the error that the plan states. */
 import { describe, expect, test } from 'vitest';
-import { BLOCK_TOKENS, blockBasis, blockPhases } from '../../src/gpu/block-basis.js';
-import { lowRank } from '../../src/gpu/low-rank.js';
 import { rotaryFrequencies } from '../../src/gpu/rotary.js';
+import { BLOCK_SIZES, blockPlan } from '../../src/schedule/block-absorbed.js';
+import { besselJ, phiTable, psiTable } from '../../src/schedule/block-basis.js';
 
-test('a matrix of rank 2 comes back from two orthogonal directions, largest first', () => {
-  const columns = [0, 1, 2, 3].map((j) => Float64Array.from({ length: 6 }, (_, i) => 3 * Math.sin(i) * j + Math.cos(2 * i) * (j - 1.5)));
-  const { left, right } = lowRank(columns, 1e-10);
-  expect(left).toHaveLength(2);
-  const dot = (a: Float64Array, b: Float64Array): number => a.reduce((s, x, i) => s + x * (b[i] as number), 0);
-  const [u, v] = left as [Float64Array, Float64Array];
-  const [a, b] = right as [Float64Array, Float64Array];
-  expect(dot(u, u)).toBeCloseTo(1, 12);
-  expect(dot(u, v)).toBeCloseTo(0, 12);
-  expect(dot(a, b)).toBeCloseTo(0, 12);
-  expect(dot(a, a)).toBeGreaterThan(dot(b, b));
-  columns.forEach((c, j) => c.forEach((x, i) => expect((u[i] as number) * (a[j] as number) + (v[i] as number) * (b[j] as number)).toBeCloseTo(x, 12)));
+test('Bessel functions are the tabulated ones (Abramowitz and Stegun, tables 9.1 and 9.4)', () => {
+  expect(besselJ(1)[0]).toBeCloseTo(0.7651976865579666, 13);
+  expect(besselJ(10)[1]).toBeCloseTo(0.0434727461688614, 13);
+  expect(besselJ(5)[5]).toBeCloseTo(0.2611405461201701, 13);
+  expect(besselJ(1e-12)[0]).toBe(1);
 });
 
-describe.each([
-  [1e4, 128],
-  [1e6, 128],
-  [7e7, 128],
-  [5e4, 96],
-  [5e5, 64],
-])('rotary base %d, head width %d', (base, headDim) => {
-  const basis = blockBasis(base, headDim);
-  const theta = rotaryFrequencies(base, headDim);
+const BASES = [1e4, 5e4, 1e6, 7e7];
+const WIDTHS = [2, 36, 64, 96, 128];
 
-  test('phi psi is cos and sin of every pair at every offset', () => {
-    const width = 4 * (basis.evenQuads + basis.oddQuads);
-    const split = 4 * basis.evenQuads;
-    const sum = (d: number, m: number, from: number, to: number): number => {
-      let s = 0;
-      for (let j = from; j < to; j++) s += (basis.phi[d * width + j] as number) * (basis.psi[m * width + j] as number);
-      return s;
-    };
+describe.each(BASES)('rotary base %d', (base) => {
+  test.each(WIDTHS.flatMap((width) => [undefined, ...BLOCK_SIZES].map((block) => [width, block] as const)))('head width %d, blocks of %s: no pair is off by more than 1e-5/√2 at any offset', (width, block) => {
+    const { basis, blockTokens, exactPairs } = blockPlan(base, width, block);
+    const theta = rotaryFrequencies(base, width);
+    const [phi, psi] = [phiTable(base, width, basis), psiTable(width, basis)];
+    const [even, odd] = [basis.even.directions.length, basis.odd.directions.length];
+    const quads = (n: number): number => 4 * Math.ceil(n / 4);
+    const split = quads(exactPairs + even);
+    const [row, share] = [split + quads(exactPairs + odd), quads(even + odd)];
     let worst = 0;
-    for (let d = 0; d < BLOCK_TOKENS / 2; d++) {
+    for (let o = 0; o < blockTokens / 2; o++) {
       theta.forEach((t, m) => {
-        worst = Math.max(worst, Math.abs(sum(d, m, 0, split) - Math.cos(t * (d + 0.5))), Math.abs(sum(d, m, split, width) - Math.sin(t * (d + 0.5))));
+        let [cosine, sine] = [0, 0];
+        if (m < exactPairs) [cosine, sine] = [phi[o * row + m] as number, phi[o * row + split + m] as number];
+        else {
+          for (let j = 0; j < even; j++) cosine += (phi[o * row + exactPairs + j] as number) * (psi[(m - exactPairs) * share + j] as number);
+          for (let j = 0; j < odd; j++) sine += (phi[o * row + split + exactPairs + j] as number) * (psi[(m - exactPairs) * share + even + j] as number);
+        }
+        worst = Math.max(worst, Math.abs(cosine - Math.cos(t * (o + 0.5))), Math.abs(sine - Math.sin(t * (o + 0.5))));
       });
     }
-    expect(worst).toBeLessThan(8e-6);
-  });
-
-  test('it costs a fraction of rebuilding K', () => {
-    expect(basis.macsPerRank).toBeLessThan(headDim / 3);
+    // The tables are rounded to f32.
+    expect(worst).toBeLessThan(1e-5 / Math.SQRT2 + 1e-6);
   });
 });
 
-test('phases a million positions in are exact to f32', () => {
-  const phases = blockPhases(1e6, 128, 1_000_000, 300);
-  const theta = rotaryFrequencies(1e6, 128)[3] as number;
-  expect(phases[2 * (64 + 3)]).toBe(Math.fround(Math.cos((1_000_000 + 256 + 127.5) * theta)));
+test('at a width of 128 it costs a fifth of rebuilding K at base 1e6, and less the slower the pairs', () => {
+  expect(blockPlan(1e6, 128).macsPerRank).toBeLessThan(128 / 5);
+  expect(blockPlan(7e7, 128).macsPerRank).toBeLessThan(blockPlan(1e6, 128).macsPerRank);
+  expect(blockPlan(1e4, 128).macsPerRank).toBeLessThan(128 / 4);
 });

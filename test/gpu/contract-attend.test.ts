@@ -67,7 +67,7 @@ const scoresOf = (s: Setting): string => (s.scores === 'written' ? '+scores' : '
 const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'attend',
-    cases: 6,
+    cases: 5,
     variant: (s) => s.storage + scoresOf(s),
     // Rows of a head's width, or latents with an absorbed query and a rotary branch.
     shape: (s, random) => {

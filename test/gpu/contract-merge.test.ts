@@ -107,23 +107,35 @@ async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, s
 async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case, seed: number): Promise<void> {
   const kvHeads = c.heads / c.group;
   const rows = c.sequences * c.heads;
-  const scale = c.spread / Math.sqrt(c.keyWidth);
-  const plan = planOperation({ kernel: 'attend_current', variant, shape: { rows, keyWidth: c.keyWidth, valueWidth: c.width } }, { current: { heads: c.heads, group: c.group, scale } });
+  const r = randomOf(mix(seed + 20));
+  const branchWidth = variant === 'absorbed' ? r.pick([0, 1, 6, 64, 100]) : 0;
+  const scale = c.spread / Math.sqrt(c.keyWidth + branchWidth);
+  // Branch queries lie between other vectors, keys are one a sequence or one a KV head.
+  const queryHead = branchWidth + r.whole(0, 5);
+  const branch = { width: branchWidth, heads: r.pick([1, kvHeads]), queries: { offset: r.whole(0, 7), stride: c.heads * queryHead + r.whole(0, 3), head: queryHead }, keys: { offset: r.whole(0, 7), stride: 0 } };
+  branch.keys.stride = branch.heads * branchWidth + r.whole(0, 3);
+  const current = { heads: c.heads, group: c.group, scale, ...(branchWidth > 0 ? { branch } : {}) };
+  const plan = planOperation({ kernel: 'attend_current', variant, shape: { rows, keyWidth: c.keyWidth + branchWidth, valueWidth: c.width } }, { current });
   const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
   const [o, valueMeans, keyMeans] = [of(1, rows * c.width), of(2, kvHeads * c.width), of(3, kvHeads * c.keyWidth)];
   const [queries, newKeys, newValues] = [of(4, rows * c.keyWidth), of(5, c.sequences * kvHeads * c.keyWidth), of(6, c.sequences * kvHeads * c.width)];
+  const branchQueries = of(8, branch.queries.offset + (c.sequences - 1) * branch.queries.stride + (c.heads - 1) * queryHead + branchWidth);
+  const branchKeys = of(9, branch.keys.offset + (c.sequences - 1) * branch.keys.stride + branch.heads * branchWidth);
   const noise = of(7, 2 * rows);
   const there = Array.from({ length: rows }, (_, i) => c.empty < 1 && (mix(seed + i) % 1000) / 1000 >= c.empty);
   const stats = Float32Array.from({ length: 2 * rows }, (_, i) => (!there[i >> 1] ? (i & 1 ? 0 : LOWEST) : i & 1 ? 1 + 50 * Math.abs(noise[i] as number) : c.spread * (noise[i] as number)));
-  const result = await runPlan(device, plan, { output: o, stats, valueMeans, queries, newKeys, newValues, ...(variant === 'absorbed' ? { keyMeans } : {}) });
+  const result = await runPlan(device, plan, { output: o, stats, valueMeans, queries, newKeys, newValues, ...(variant === 'absorbed' ? { keyMeans } : {}), ...(branchWidth > 0 ? { branchQueries, branchKeys } : {}) });
   const expected = Array.from({ length: rows }, (_, row) => {
     const [sequence, kvHead] = [Math.floor(row / c.heads), Math.floor((row % c.heads) / c.group)];
     const [key, value] = [(sequence * kvHeads + kvHead) * c.keyWidth, (sequence * kvHeads + kvHead) * c.width];
     const keyOf = (i: number): number => (newKeys[key + i] as number) - (variant === 'absorbed' ? (keyMeans[kvHead * c.keyWidth + i] as number) : 0);
     const before = Array.from({ length: c.width }, (_, i) => (o[row * c.width + i] as number) + (valueMeans[kvHead * c.width + i] as number));
-    return withToken({ o: before, m: stats[2 * row] as number, l: stats[2 * row + 1] as number }, scale * Math.LOG2E * dot(queries, row * c.keyWidth, keyOf, c.keyWidth), [...newValues.subarray(value, value + c.width)]);
+    const branchKey = branch.keys.offset + sequence * branch.keys.stride + (branch.heads === 1 ? 0 : kvHead * branchWidth);
+    const beside = dot(branchQueries, branch.queries.offset + sequence * branch.queries.stride + (row % c.heads) * queryHead, (i) => branchKeys[branchKey + i] as number, branchWidth);
+    const score = scale * Math.LOG2E * (dot(queries, row * c.keyWidth, keyOf, c.keyWidth) + beside);
+    return withToken({ o: before, m: stats[2 * row] as number, l: stats[2 * row + 1] as number }, score, [...newValues.subarray(value, value + c.width)]);
   });
-  const where = `attend_current ${variant} ${JSON.stringify(c)}, LLA_SIM_SEED=${SEED}`;
+  const where = `attend_current ${variant} ${JSON.stringify({ ...c, branch })}, LLA_SIM_SEED=${SEED}`;
   compare(expected, single(result('output')), single(result('stats')), c, where);
   if (c.empty === 1) expect([...single(result('output'))], where).toEqual(expected.flatMap((row) => row.o));
 }

@@ -47,7 +47,7 @@ export function attendRow(shape: Shape, scale: number, query: Scalars, caches: R
   const { kvHeads, group, keyWidth, valueWidth, branchWidth, branchHeads } = shape as Dims as Record<'kvHeads' | 'group' | 'keyWidth' | 'valueWidth' | 'branchWidth' | 'branchHeads', number>;
   const row = Math.floor(head / group);
   const sequence = Math.floor(row / kvHeads);
-  const branchRow = branchHeads === 1 ? sequence : row;
+  const branchRow = branchHeads === 1 ? sequence : Math.floor((head * branchHeads) / (kvHeads * group));
   const tokens = tokensOf(run.span(sequence), run.pinned, run.capacity);
   const width = keyWidth + branchWidth;
   const q = (set: number): Float64Array => Float64Array.from({ length: width }, (_, i) => query((set + head) * width + i));

@@ -10,7 +10,7 @@ import { codecSpec } from '../../codecs/registry.js';
 import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
-import { Caches, spanOf } from './caches.js';
+import { Caches, spanOf, type Slots } from './caches.js';
 import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
 import { allocateWorkspace, Machine } from './machine.js';
@@ -126,9 +126,16 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
   }
 }
 
-/** StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those inside the cache. */
-const shiftedPositions = (lengths: readonly number[], spans: readonly Span[], pinned: number): number[] =>
-  lengths.flatMap((length, i) => Array.from({ length: Math.max(1, pinned) }, (_, token) => token + length - (spans[i] as Span).pinned - (spans[i] as Span).ring));
+/**
+ * StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those inside the cache.
+ * [sequence][slot], of which the pinned ones are read.
+ */
+function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { pinned, capacity }: Slots): number[] {
+  return lengths.flatMap((length, i) => {
+    const { pinned: sinks, ring } = spans[i] as Span;
+    return Array.from({ length: capacity }, (_, slot) => (slot < pinned ? slot + length - sinks - ring : 0));
+  });
+}
 
 class Decoder implements GpuDecoder {
   readonly lengths: number[];
@@ -240,7 +247,7 @@ class Decoder implements GpuDecoder {
       device.write(machine.buffer('tokens'), tokens),
       write('positions', this.lengths),
       write('places', spans.map((span) => span.pinned + span.ring)),
-      ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots.pinned))] : []),
+      ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots))] : []),
       write('spans', spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
       ...(this.options.sampling && this.options.sampling.temperature > 0 ? [write('draws', this.draws.flatMap((draw, stream) => [stream, draw]))] : []),
     ]);

@@ -4,7 +4,7 @@ import type { OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../gpu/operations/sample.js';
 import type { Op } from '../../schedule/schedule.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
-import { ADAPTER, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
+import { ADAPTER, biasedProjections, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
 import type { Dispatch, Machine, Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
@@ -50,12 +50,33 @@ export async function project(m: Machine, visit: Visit, of: { weights: string; p
   return { plan: planned, buffers: { x: of.x, weights, y: of.y } };
 }
 
+/** Queries, keys and values of one packed row; `letters` say which of them the operation makes. */
 const packedProjection =
-  (label: string, piecesOf: (m: Machine, place: Place) => readonly Piece[], offsetOf: (m: Machine) => number): Executor =>
+  (label: string, letters: string, piecesOf: (m: Machine, place: Place) => readonly Piece[]): Executor =>
   async (m, visit) => {
     const place = placed(visit);
-    return [await project(m, visit, { weights: `${label} ${place.stored}`, pieces: piecesOf(m, place), x: m.normed, y: m.buffer('query key value'), to: { offset: offsetOf(m), stride: m.packed.row } })];
+    const offset = letters.startsWith('q') ? 0 : m.packed.keys.offset;
+    const y = m.buffer('query key value');
+    const product = await project(m, visit, { weights: `${label} ${place.stored}`, pieces: piecesOf(m, place), x: m.normed, y, to: { offset, stride: m.packed.row } });
+    const last = visit.before + (visit.op.shape.n as number) === piecesOf(m, place).reduce((sum, piece) => sum + piece.outputs, 0);
+    return last ? [product, ...(await biases(m, visit, letters, offset))] : [product];
   };
+
+/** Biases of the projections have no operation in the schedule: one row is added to those of all sequences. */
+async function biases(m: Machine, visit: Visit, letters: string, offset: number): Promise<Dispatch[]> {
+  const place = placed(visit);
+  const { heads, kvHeads, headDim } = m.c.geometry;
+  const biased = biasedProjections(m.c.geometry);
+  // The known layouts have biases of the first projections of a row.
+  const own = [...letters].filter((letter) => biased.some((b) => b === letter));
+  const width = own.reduce((sum, letter) => sum + (letter === 'q' ? heads : kvHeads) * headDim, 0);
+  if (width === 0) return [];
+  const bias = await m.weights.vector(`${layerTensor(place.stored, 'self_attn')} biases ${own.join('')}`, 'weights', () =>
+    Float32Array.from(own.flatMap((letter) => [...m.weights.read(layerTensor(place.stored, `self_attn.${letter}_proj.bias`))])),
+  );
+  const planned = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: m.batch, width } }, { placement: { input: { offset: 0, stride: 0 }, output: { offset, stride: m.packed.row } } });
+  return [{ plan: planned, buffers: { input: bias, target: m.buffer('query key value') } }];
+}
 
 const attentionPieces = (letters: string) => (m: Machine, place: Place): Piece[] => {
   const { heads, kvHeads, headDim } = m.c.geometry;
@@ -138,14 +159,14 @@ export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Exec
   'mlp-residual': residual('post_attention_layernorm_2.weight'),
   qkv: packedProjection(
     'qkv',
+    'qkv',
     (m, place) => {
       const branch = branchWidth(m.c, place.block);
       return [...attentionPieces('qkv')(m, place), ...(branch > 0 ? [{ tensor: branchTensor(place.layer, 'query'), outputs: branch * m.c.geometry.heads, kind: 'codec' as const }] : [])];
     },
-    () => 0,
   ),
-  q: packedProjection('q', attentionPieces('q'), () => 0),
-  kv: packedProjection('kv', attentionPieces('kv'), (m) => m.packed.keys.offset),
+  q: packedProjection('q', 'q', attentionPieces('q')),
+  kv: packedProjection('kv', 'kv', attentionPieces('kv')),
   'attention-out': simple('attention-out', 'attention', 'projected', (m, place) => [{ tensor: layerTensor(place.stored, 'self_attn.o_proj.weight'), outputs: m.c.geometry.hidden }]),
   'gate-up': simple('gate-up', 'normed', 'gate up', (m, place) => ['gate', 'up'].map((part) => ({ tensor: layerTensor(place.stored, `mlp.${part}_proj.weight`), outputs: m.c.geometry.mlpHidden }))),
   swiglu: (m, visit) => Promise.resolve([{ plan: plan(visit.op), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }]),

@@ -2,7 +2,9 @@
 import { isLatent } from '../../codecs/registry.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
-import type { Op } from '../../schedule/schedule.js';
+import { splitCount, type Op } from '../../schedule/schedule.js';
+import { TILE_TOKENS } from '../../codecs/layout.js';
+import type { Buffer } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
@@ -69,7 +71,20 @@ const attendCurrent: Executor = async (m, visit) => {
   if (!absorbed) {
     return [{ plan: plan(visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }), buffers: { ...shared, queries: m.buffer('queries') } }];
   }
-  throw new Error('absorbed: the kernel of the current token does not take a rotary branch yet');
+  const width = m.queryWidth(place);
+  const branchRow = branchHeads(m) * m.c.branch.width;
+  const branch = {
+    width: m.c.branch.width,
+    queries: { offset: rankOf(m, 'key'), stride: heads * width, head: width },
+    keys: { offset: 0, stride: branchRow },
+    heads: branchHeads(m),
+  };
+  return [
+    {
+      plan: plan(visit.op, { current: { ...current, queries: m.packed.queries, branch } }),
+      buffers: { ...shared, queries: packed, keyMeans: await m.weights.mean(place.layer, place.loop, 'key'), branchQueries: m.buffer('queries'), branchKeys: branchKeyOf(m, place) },
+    },
+  ];
 };
 
 /** W_k,tᵀ q of every query head, before the rotary branch of the same query; once more for the sinks' set of queries. */
@@ -130,16 +145,17 @@ function pinnedPositions(m: Machine, place: Place): { options: { positionsByHead
   return { options: { pairing, ...(byHead ? { positionsByHead: true } : {}) }, buffer: m.evictionBuffer('positions', place) };
 }
 
-/** Attention over latents with keys rebuilt inside. `only` the pinned tokens, where others are attended to by another kernel. */
+/** Attention over latents with keys rebuilt inside. `only` the pinned tokens, where the others are attended to by another kernel. */
 const attendRebuild =
   (only?: 'pinned'): Executor =>
   async (m, visit) => {
     const place = placed(visit);
     const { heads, headDim } = m.c.geometry;
     const { options, buffer } = pinnedPositions(m, place);
-    const run = { ...runOf(m, false, m.batch), ...(only ? { only, ...m.shared(visit) } : {}) };
+    const shared = segmentSplits(m, visit);
+    const run = { ...runOf(m, false, m.batch), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
     const planned = plan(visit.op, { ...rotary(m), ...options, run });
-    if (!only) m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+    m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
     return [
       {
         plan: planned,
@@ -158,6 +174,56 @@ const attendRebuild =
       },
     ];
   };
+
+/** Splits of a query that the ring and the pinned tokens have where kernels of their own attend to them: the ring's come first. */
+function segmentSplits(m: Machine, { op }: Visit): { ring: number; all: number } {
+  const of = (tokens: number): number => (tokens > 0 ? splitCount(tokens, m.batch * m.c.geometry.kvHeads, m.c.targetWorkgroups) : 0);
+  const ring = op.kernel === 'attend_block_absorbed' ? (op.shape.splits as number) : of(m.longest.ring);
+  const { pinned } = m.longest;
+  // Splits are whole tiles, so there may be fewer than were asked for.
+  const length = pinned > 0 ? Math.ceil(Math.ceil(pinned / of(pinned)) / TILE_TOKENS) * TILE_TOKENS : 1;
+  return { ring, all: ring + Math.ceil(pinned / length) };
+}
+
+/** a_m and b_m of every query head: the set-up of block-absorbed attention. */
+const blockVectors: Executor = async (m, visit) => {
+  const place = placed(visit);
+  return [
+    {
+      plan: plan(visit.op, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
+      buffers: {
+        queries: m.buffer('queries'),
+        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
+        means: await m.weights.mean(place.layer, place.loop, 'key'),
+        vectors: m.buffer('block vectors'),
+      },
+    },
+  ];
+};
+
+/** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
+const attendBlocks: Executor = async (m, visit) => {
+  const place = placed(visit);
+  const { all } = segmentSplits(m, visit);
+  const planned = plan(visit.op, { ...rotary(m), run: { ...runOf(m, false, m.batch), splits: all } });
+  m.splits = all;
+  const tables: Record<string, Buffer> = {};
+  for (const table of planned.buffers) if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
+  return [
+    {
+      plan: planned,
+      buffers: {
+        vectors: m.buffer('block vectors'),
+        keys: m.caches.buffer('key-latent', place),
+        values: m.caches.buffer('value-latent', place),
+        partials: m.buffer('partials'),
+        ...tables,
+        spans: m.buffer('spans'),
+        scores: scoresOf(m),
+      },
+    },
+  ];
+};
 
 /** Rebuilds the rows of one layer and loop in memory. */
 const rebuild =
@@ -276,6 +342,7 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   'query-absorb': queryAbsorb,
   'rebuild-k': rebuild('key'),
   'rebuild-v': rebuild('value'),
+  'block-vectors': blockVectors,
   'value-up': valueUp,
   'attend-current': attendCurrent,
   'attend-sinks': attendRebuild('pinned'),
@@ -286,7 +353,7 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
 };
 
 /** Executors of one label whose kernel or rows depend on the path. */
-export const attendLatent = { absorbed: attendAbsorbed, rebuild: attendRebuild() };
+export const attendLatent = { absorbed: attendAbsorbed, rebuild: attendRebuild(), blocks: attendBlocks };
 export const ropeSinksAbsorbed = ropeBranch(1);
 export const appendByPath = (axis: CodecAxis, fullWidth: Executor): Executor => (m, visit: Visit) => {
   const core = placed(visit).block.name === 'core' && isLatent(m.c.codec);

@@ -1,7 +1,7 @@
 /** What the operations of a step work on: weights, caches, activations and the few numbers that change from step to step. */
 import { blocksOf } from '../../geometry/geometry.js';
 import { CODECS, isLatent } from '../../codecs/registry.js';
-import { GpuError, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
+import { type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockComponents } from '../../schedule/kernels.js';
@@ -9,7 +9,7 @@ import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Allocations } from './allocations.js';
 import type { Caches } from './caches.js';
-import type { Place, Visit } from './walk.js';
+import type { Place } from './walk.js';
 import type { Weights } from './weights.js';
 
 /** A planned call and its buffers, by the plan's names. */
@@ -66,11 +66,6 @@ export class Machine {
     return this.buffer(`kept ${what} ${place.block.name} ${layer}.${unit}`);
   }
 
-  /** Splits of a call that shares its partials with another. */
-  shared(visit: Visit): { splits: number; firstSplit: number } {
-    throw new GpuError('unsupported', `${visit.op.label}: block-absorbed attention is not executed yet`);
-  }
-
   /** The roles of the streams at the start of a step. */
   begin(longest: Span): void {
     this.longest = longest;
@@ -90,6 +85,14 @@ export class Machine {
 
   get group(): number {
     return this.c.geometry.heads / this.c.geometry.kvHeads;
+  }
+
+  /** A table that comes with a plan, written when it is first asked for. */
+  async table(label: string, planned: BufferPlan): Promise<Buffer> {
+    if (this.allocations.has(label)) return this.buffer(label);
+    const buffer = await this.allocations.make(label, 'control', planned.bytes);
+    await this.device.write(buffer, planned.data?.() as Float32Array<ArrayBuffer>);
+    return buffer;
   }
 
   /** Angles for vectors of a width. */
@@ -170,7 +173,7 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
   if (g.exitGate) await allocations.make('exit', 'control', 4 * batch);
   for (const label of ['tokens', 'next tokens', 'positions', 'places']) await allocations.make(label, 'control', 4 * batch);
   await allocations.make('spans', 'control', 16 * batch);
-  if (c.eviction?.policy === 'streaming' && readsLatent) await allocations.make('pinned positions', 'control', 4 * batch * Math.max(1, caches.slots.pinned));
+  if (c.eviction?.policy === 'streaming' && readsLatent) await allocations.make('pinned positions', 'control', 4 * batch * caches.slots.capacity);
   await allocations.make('draws', 'control', 8 * batch);
   for (const width of new Set([d, ...(c.path === 'absorbed' ? [branchWidth(c, blocks.find((b) => b.name === 'core') as (typeof blocks)[number])] : [])])) {
     const table = rotaryTable(width, { ropeBase: g.rope.theta, positions: positionsOf(contextTokens) });

@@ -19,6 +19,7 @@ export interface Operation {
 export function executorsOf(sampling: Sampling): Readonly<Record<string, Executor>> {
   const attend: Executor = (m, visit) => {
     if (visit.op.kernel === 'attend_rebuild') return attendLatent.rebuild(m, visit);
+    if (visit.op.kernel === 'attend_block_absorbed') return attendLatent.blocks(m, visit);
     return m.c.path === 'absorbed' && visit.place?.block.name === 'core' ? attendLatent.absorbed(m, visit) : attendFullWidth(m, visit);
   };
   const sinks: Executor = (m, visit) => (m.c.path === 'absorbed' && visit.place?.block.name === 'core' ? ropeSinksAbsorbed(m, visit) : ropeSinks(m, visit));

@@ -130,8 +130,9 @@ export class Weights {
   }
 
   private async packed(label: string, shares: readonly { kind: AllocationKind; bytes: number }[], fill: (buffer: Buffer) => Promise<void>): Promise<Buffer> {
-    if (this.allocations.has(label)) return this.allocations.get(label);
-    const buffer = await this.allocations.make(label, shares);
+    const own = `matrix ${label}`;
+    if (this.allocations.has(own)) return this.allocations.get(own);
+    const buffer = await this.allocations.make(own, shares);
     await fill(buffer);
     return buffer;
   }

@@ -12,6 +12,8 @@ import { tuned, type Tuning } from './tuning.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;
+/** Offsets of a thread unless tuned: more want more registers than a GPU has. */
+const OWN_OFFSETS = 4;
 /** Words of workgroup memory for basis vectors. */
 const BASIS_WORDS = 4096;
 /** Positions of a row of the kernel's fine table of angles. */
@@ -59,15 +61,14 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
   const psiQuads = Math.ceil((even + odd) / 4);
   const [evenQuads, oddQuads] = [Math.ceil((exact + even) / 4), Math.ceil((exact + odd) / 4)];
   const half = block / 2;
-  const least = tuned(tuning, 'offsets', Math.min(MOST_OFFSETS, half / 8));
+  const least = tuned(tuning, 'offsets', Math.min(OWN_OFFSETS, half / 8));
   const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: block, launch: { workgroup: half / least, tile: block, lanes: 1, stream: 8 } });
   const { workgroup, wide } = fold.launch;
   const offsets = half / workgroup;
   requireShape(Number.isInteger(offsets) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${workgroup} threads do not share ${half} offsets by at most ${MOST_OFFSETS}`);
   const unitVecs = readUnit(fold.keys) / 4;
-  const quads = Math.ceil(s.rankK / 4);
-  // The whole row if it fits, and else whole units.
-  const chunk = Math.max(1, Math.min(Math.ceil(quads / unitVecs), Math.floor(tuned(tuning, 'basis', BASIS_WORDS) / (4 * functions * unitVecs)))) * unitVecs;
+  // Whole units; no fewer for a small rank, so that one pipeline serves all ranks.
+  const chunk = Math.max(1, Math.floor(tuned(tuning, 'basis', BASIS_WORDS) / (4 * functions * unitVecs))) * unitVecs;
   const pairs = s.headDim / 2;
   const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
   const reach = run.spans?.reduce((most, x) => Math.max(most, x.firstPosition + x.ring), 1) ?? (run.firstPosition ?? 0) + s.context;

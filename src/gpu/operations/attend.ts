@@ -18,7 +18,10 @@ export function planAttend(call: KernelCall, scale: number | undefined, run: Run
   requireVariant(call);
   const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'context', 'keyWidth', 'valueWidth', 'branchWidth', 'branchHeads', 'groupSize', 'splits');
   requirePositive(call, s, 'branchWidth', 'branchHeads', 'groupSize');
-  const fold = foldOf(call, { ...s, branchShared: s.branchHeads === 1 }, run, tuning);
+  // A branch with a key for each head beside a latent that all of them share: the heads are told apart by their branch rows.
+  const shape = s.branchHeads > s.kvHeads ? { ...s, kvHeads: s.branchHeads, group: s.group / s.branchHeads, latentHeads: 1 } : s;
+  requireShape(Number.isInteger(shape.group) && (s.branchHeads <= s.kvHeads || s.kvHeads === 1), `attend: ${s.branchHeads} branch rows do not go with ${s.kvHeads} cached rows of ${s.group} query heads`);
+  const fold = foldOf(call, { ...shape, branchShared: s.branchHeads === 1 }, run, tuning);
   const { launch, buffers } = fold;
   const branchRows = s.branchHeads === 1 ? s.sequences : s.sequences * s.branchHeads;
   const branch: BufferPlan[] = fold.branch ? [{ name: 'branch', role: 'stream', content: buffers.keys.content, bytes: Math.ceil(cacheBytes(fold.branch, fold.capacity, branchRows) / 16) * 16 }] : [];

@@ -51,7 +51,8 @@ const rowGrid = (rows: number): Step['workgroups'] => {
 function rowsOf(call: KernelCall, name: string, role: Role, rows: number, width: number, placement: Placement | undefined): { buffer: BufferPlan; at: Placement } {
   const at = placement ?? { offset: 0, stride: width };
   requireShape(Number.isSafeInteger(at.offset) && at.offset >= 0 && Number.isSafeInteger(at.stride), `${call.kernel}: rows of ${name} lie at whole floats, not ${at.offset} and every ${at.stride}`);
-  requireShape(at.stride >= width || rows === 1, `${call.kernel}: ${name} rows of ${width} floats overlap at a stride of ${at.stride}`);
+  // An input row may serve all rows: a bias.
+  requireShape(at.stride >= width || rows === 1 || (at.stride === 0 && role === 'input'), `${call.kernel}: ${name} rows of ${width} floats overlap at a stride of ${at.stride}`);
   return { buffer: { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 }, at };
 }
 const places = (...all: readonly Placement[]) => all.flatMap((p) => [u32(p.offset), u32(p.stride)]);

@@ -37,6 +37,11 @@ export interface OperationOptions extends AttendRebuildOptions {
   mass?: MassOptions;
   evict?: EvictOptions;
   sample?: SampleOptions;
+  /**
+   * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts). Whoever has the device sets it, where
+   * `matrixUnitsObstacle` finds nothing against it; false unless given.
+   */
+  matrixUnits?: boolean;
   /** Launch constants that `calibrate --tune` found; the planners' own unless given. */
   tuning?: Tuning;
   /** Segments, spans and splits of an attention call; a plain cache unless given. */
@@ -59,7 +64,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   rope: (call, o) => planRope(call, rotaryOf(call, o), o.rope),
   swiglu: (call, o) => planSwiglu(call, o.placement),
   sample: (call, o) => planSample(call, o.sample),
-  matmul: (call, o) => planMatmul(call, o.matmul, o.tuning),
+  matmul: (call, o) => planMatmul(call, o.matmul, o.tuning, o.matrixUnits),
   append: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
   attend: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
   attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),

@@ -1,8 +1,9 @@
-/** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many. */
+/** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units where there are some. */
 import type { KernelCall } from '../../schedule/kernels.js';
 import { requireShape } from '../errors.js';
-import { read, u32, write, type OperationPlan, type Step } from '../plan.js';
+import { read, u32, write, type OperationPlan } from '../plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../shape.js';
+import { matrixFits, matrixStep, type Launch } from './matrix.js';
 import { tuned, type Tuning } from './tuning.js';
 
 /** Rows up to which each weight is read once by the vector kernel. Beyond, tiles reuse it from workgroup memory. */
@@ -40,8 +41,11 @@ export function placed(rows: Rows | undefined, groups: number, m: number, width:
   return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
 }
 
-/** Buffers: x, weights, y. */
-export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning?: Tuning): OperationPlan {
+/**
+ * Buffers: x, weights, y.
+ * @param matrixUnits whether many rows of f16 weights go to matrix units, with their accuracy (matrix.ts)
+ */
+export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning?: Tuning, matrixUnits = false): OperationPlan {
   const s = dimensions(call, 'groups', 'm', 'k', 'n');
   requirePositive(call, s);
   const element = elementOf(call);
@@ -50,11 +54,13 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
   const [x, y] = [placed(options.x, s.groups, s.m, s.k), placed(options.y, s.groups, s.m, s.n)];
   // Rows of y must not overlap: each is written by workgroups of its own.
   requireShape((s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n), `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`);
-  const step = s.m <= MOST_VECTOR_ROWS ? vectorStep(s, tuning) : tiledStep(s);
+  const weightBytes = (s.groups / weightGroup) * s.k * pairsOf(s.n) * bytesOfPairs(element);
+  const matrix = matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes);
+  const { tuning: launch, ...step } = matrix ? matrixStep(s, tuning) : s.m <= MOST_VECTOR_ROWS ? vectorStep(s, tuning) : tiledStep(s);
   return {
     buffers: [
       { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
-      { name: 'weights', role: 'stream', content: element, bytes: (s.groups / weightGroup) * s.k * pairsOf(s.n) * bytesOfPairs(element) },
+      { name: 'weights', role: 'stream', content: element, bytes: weightBytes },
       { name: 'y', role: accumulate ? 'state' : 'output', content: 'f32', bytes: y.bytes },
     ],
     steps: [
@@ -65,12 +71,11 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
         buffers: [...read('x', 'weights'), ...write('y')],
       },
     ],
-    tuning: { workgroup: step.constants.WG as number, rows: (step.constants.ROWS ?? step.constants.BM) as number },
+    tuning: launch,
   };
 }
 
 type Dims = Record<'groups' | 'm' | 'k' | 'n', number>;
-type Launch = Pick<Step, 'source' | 'workgroups'> & { constants: Record<string, number> };
 
 function vectorStep(s: Dims, tuning: Tuning | undefined): Launch {
   const pairs = pairsOf(s.n);
@@ -80,14 +85,17 @@ function vectorStep(s: Dims, tuning: Tuning | undefined): Launch {
     source: 'matvec',
     constants: { WG: workgroup, COLUMNS: columns, ROWS: s.m, SHARES: workgroup * s.m },
     workgroups: [Math.ceil(pairs / columns), 1, s.groups],
+    tuning: { workgroup, rows: s.m },
   };
 }
 
 function tiledStep(s: Dims): Launch {
   const rows = s.m <= 16 ? 16 : s.m <= 32 ? 32 : 64;
+  const workgroup = (rows * TILE_COLUMNS) / 16;
   return {
     source: 'matmul',
-    constants: { WG: (rows * TILE_COLUMNS) / 16, BM: rows, X_QUADS: (TILE_DEPTH * rows) / 4 },
+    constants: { WG: workgroup, BM: rows, X_QUADS: (TILE_DEPTH * rows) / 4 },
     workgroups: [Math.ceil(s.n / TILE_COLUMNS), Math.ceil(s.m / rows), s.groups],
+    tuning: { workgroup, rows },
   };
 }

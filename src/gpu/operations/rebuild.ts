@@ -1,4 +1,4 @@
-/** Materialises K or V of one layer and loop from latents: kernels/rebuild.wgsl. */
+/** Materialises K or V of one layer and loop from latents: kernels/rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
 import { evenRow, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
 import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
@@ -7,6 +7,7 @@ import { rotaryTable, type Pairing, type RotaryOptions } from '../rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
 import { pinnedPositions } from './attend-rebuild.js';
 import { readUnit, rowUniforms, type RunOptions } from './fold.js';
+import { matrixRebuild, type RebuildLaunch } from './matrix.js';
 import { tuned, type Tuning } from './tuning.js';
 
 export interface RebuildOptions {
@@ -14,6 +15,8 @@ export interface RebuildOptions {
   readonly pairing?: Pairing;
   /** Each KV head has positions of its own for the pinned tokens (H2O). */
   readonly positionsByHead?: boolean;
+  /** On matrix units, with the accuracy of f16 latents (matrix.ts). */
+  readonly matrixUnits?: boolean;
 }
 
 const DEFAULT_WORKGROUP = 64;
@@ -29,7 +32,7 @@ const STEP_VECS = 32;
  * Buffers: keys (latents), weights, means, spans, positions (of pinned tokens), turns, rows (f16, as many slots as the latents have).
  * @throws GpuError for a shape that the kernel does not handle, or spans that do not fit
  */
-export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing = 'half-split', positionsByHead = false }: RebuildOptions = {}, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing = 'half-split', positionsByHead = false, matrixUnits = false }: RebuildOptions = {}, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize');
   requirePositive(call, s, 'groupSize');
@@ -47,10 +50,8 @@ export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing =
   requireShape(spans.length === s.sequences, `rebuild: ${spans.length} spans for ${s.sequences} sequences`);
   const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, span) => Math.max(most, span.ring), 1));
   for (const span of spans) requireShape(span.pinned <= pinned && span.ring <= capacity - pinned, `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ${capacity - pinned} slots`);
-  const workgroup = tuned(tuning, 'workgroup', DEFAULT_WORKGROUP);
-  const tokens = tuned(tuning, 'tokens', DEFAULT_TOKENS);
-  const pairs = tuned(tuning, 'pairs', DEFAULT_PAIRS);
-  requireShape(tokens <= MOST_TOKENS && pairs % 2 === 0 && tokens * pairs <= MOST_PAIRS, `rebuild: ${tokens} tokens and ${pairs} pairs a thread want more registers than there are`);
+  const edges = s.rank % readUnit(keys) === 0 ? 0 : 1;
+  const { slots, tuning: launch, ...step } = matrixUnits ? matrixRebuild(readUnit(keys), s.headDim, edges) : threadRebuild(edges, tuning);
   const latentRows = s.sequences * s.latentHeads;
   const heads = s.sequences * s.kvHeads;
   return {
@@ -59,23 +60,36 @@ export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing =
       { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
       { name: 'spans', role: 'table', content: 'u32', bytes: s.sequences * 16, data: () => Uint32Array.from(spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])) },
-      pinnedPositions(positionsByHead ? heads : s.sequences, pinned, rotary.positions),
+      pinnedPositions(positionsByHead ? heads : s.sequences, capacity, pinned, rotary.positions),
       rotaryTable(s.headDim, rotary),
       { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
     ],
     steps: [
       {
-        source: 'rebuild',
+        ...step,
         element: storage,
-        constants: { WG: workgroup, TOKENS: tokens, PAIR_STEP: pairs, STEP_VECS, STAGED: 2 * pairs * STEP_VECS, EDGES: s.rank % readUnit(keys) === 0 ? 0 : 1 },
         uniforms: [
           ...[pinned, capacity - pinned, 1, s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0, s.rank, s.headDim / 2, adjacent ? 1 : 0, rotate ? 1 : 0, positionsByHead ? 1 : 0, 0, 0, 0].map(u32),
           ...rowUniforms(keys),
         ],
         buffers: [...read('keys', 'weights', 'means', 'spans', 'positions', 'turns'), ...write('rows')],
-        workgroups: [Math.ceil(capacity / (tokens * workgroup)), s.kvHeads, s.sequences],
+        workgroups: [Math.ceil(capacity / slots), s.kvHeads, s.sequences],
       },
     ],
+    tuning: launch,
+  };
+}
+
+/** The step of kernels/rebuild.wgsl, without its element, uniforms, buffers and grid. */
+function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch {
+  const workgroup = tuned(tuning, 'workgroup', DEFAULT_WORKGROUP);
+  const tokens = tuned(tuning, 'tokens', DEFAULT_TOKENS);
+  const pairs = tuned(tuning, 'pairs', DEFAULT_PAIRS);
+  requireShape(tokens <= MOST_TOKENS && pairs % 2 === 0 && tokens * pairs <= MOST_PAIRS, `rebuild: ${tokens} tokens and ${pairs} pairs a thread want more registers than there are`);
+  return {
+    source: 'rebuild',
+    constants: { WG: workgroup, TOKENS: tokens, PAIR_STEP: pairs, STEP_VECS, STAGED: 2 * pairs * STEP_VECS, EDGES: edges },
+    slots: tokens * workgroup,
     tuning: { workgroup, tokens, pairs },
   };
 }

@@ -15,26 +15,32 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
   matmul: [
     { name: 'workgroup', values: [64, 128, 256] },
     { name: 'columns', values: [8, 16, 32] },
+    { name: 'matrixColumns', values: [64, 128] },
   ],
   attend: [
     { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [4, 8, 16] },
+    { name: 'wide', values: [2, 4, 8] },
     { name: 'stream', values: [8, 32] },
     { name: 'lanes', values: [1, 2, 4] },
-    { name: 'tile', values: [64, 128, 256, 512] },
   ],
   attend_rebuild: [
     { name: 'workgroup', values: [64, 128] },
-    { name: 'wide', values: [4, 8, 16] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
     { name: 'lanes', values: [1, 2, 4] },
-    { name: 'tokens', values: [2, 4, 8, 16] },
-    { name: 'pairs', values: [2, 4, 8] },
+    { name: 'tokens', values: [1, 2, 4, 8] },
   ],
   rebuild: [
     { name: 'workgroup', values: [64, 128] },
     { name: 'tokens', values: [2, 4, 8] },
     { name: 'pairs', values: [2, 4, 8] },
   ],
+  // `subgroups` 0 is for devices without them; `offsets` is how many of a block's offsets a thread takes.
+  attend_block_absorbed: [
+    { name: 'subgroups', values: [1, 0] },
+    { name: 'offsets', values: [2, 4, 8] },
+  ],
+  block_vectors: [{ name: 'workgroup', values: [32, 64, 128] }],
   attend_merge: [{ name: 'workgroup', values: [32, 64, 128] }],
   rmsnorm: [{ name: 'workgroup', values: [64, 128, 256] }],
 };

@@ -1,0 +1,47 @@
+/** `lla-sim paper`: the figures of the paper's systems part beside the planner's own. */
+import { EXIT, type ExitCode } from '../errors.js';
+import { PaperModel } from '../paper/model.js';
+import { paperDevice } from '../paper/pricing.js';
+import { holds, paperReport } from '../paper/report.js';
+import type { PaperReport } from '../paper/types.js';
+import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { print } from './output.js';
+
+const FORMATS = ['table', 'markdown', 'json'] as const;
+
+export const paperCommand: Command = {
+  options: {
+    calibration: { type: 'string', help: 'price from this calibration of an H200 instead of the datasheet', group: 'Device' },
+    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...OUTPUT,
+  },
+  examples: [
+    ['paper', 'every systems figure of the paper, with a verdict'],
+    ['paper --format markdown --output paper.md', 'the same as a document'],
+  ],
+  run,
+};
+
+/** Runs the command. Exit code 5 when a figure that must be exact is not; the report is printed all the same. */
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const file = textFlag(args, 'output');
+  const quiet = args.flags['quiet'] === true;
+  const report = paperReport(new PaperModel(await paperDevice(textFlag(args, 'calibration'))));
+  await print(await render(report, format, file === null), { file, quiet });
+  if (holds(report)) return EXIT.ok;
+  const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
+  if (!quiet) process.stderr.write(`${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`);
+  return EXIT.outsideTolerance;
+}
+
+async function render(report: PaperReport, format: (typeof FORMATS)[number], toTerminal: boolean): Promise<string> {
+  switch (format) {
+    case 'json':
+      return `${JSON.stringify(report, null, 2)}\n`;
+    case 'markdown':
+      return (await import('../paper/print-markdown.js')).paperMarkdown(report);
+    case 'table':
+      return (await import('../paper/print-table.js')).paperTable(report, { colour: toTerminal && process.stdout.isTTY === true && !process.env['NO_COLOR'] });
+  }
+}

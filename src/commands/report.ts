@@ -1,0 +1,58 @@
+/** `lla-sim report`: a plan as a folder that people can read, keep and send. */
+import { basename } from 'node:path';
+import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { displayPath } from '../files.js';
+import { readSources } from '../plan/ask.js';
+import { hasSolution } from '../plan/plan.js';
+import { textFlag, type Args, type Command } from './command.js';
+import { inFileWords, noSolutionError, readScenario, settingOptions } from './plan.js';
+import type { Draw } from '../report/folder.js';
+
+export const reportCommand: Command = {
+  positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
+  options: {
+    ...settingOptions,
+    output: { type: 'string', short: 'o', help: 'folder to write to [reports/NAME of the scenario file]', group: 'Output' },
+  },
+  examples: [
+    ['report scenarios/chat-h200.yaml -o reports/chat-h200', 'report.html, report.md, plans.csv, plans.json and pictures'],
+    ['report --device h200 --ctx 64k -o reports/h200-64k', 'the same from flags'],
+  ],
+  run,
+};
+
+/** Writes the folder, also when nothing answers the question: then it says why, and the exit code is 3. */
+async function run(args: Args): Promise<ExitCode> {
+  const quiet = args.flags['quiet'] === true;
+  const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
+  const { scenario, fromFile } = await readScenario(args);
+  const [{ viewOf }, { reportFiles, writeFolder }, { pageScript }] = await Promise.all([import('../report/view.js'), import('../report/folder.js'), import('../report/page-script.js')]);
+  const { view, sources } = await inFileWords(args, async () => {
+    const read = await readSources(scenario);
+    return { view: viewOf(scenario, read), sources: read };
+  });
+  const draw = await loadDraw(quiet);
+  const origin = { file: args.positional === null ? null : displayPath(args.positional), fields: fromFile };
+  const files = reportFiles({ view, scenario, sources, origin, script: pageScript(), draw });
+  writeFolder(folder, files);
+  if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);
+  if (!hasSolution(view.report)) throw noSolutionError(view.report);
+  return EXIT.ok;
+}
+
+/** The canvas is a native package: where there is none for a platform, a report does without pictures as files. */
+async function loadDraw(quiet: boolean): Promise<Draw> {
+  try {
+    return (await import('../report/pictures/png.js')).png;
+  } catch (error) {
+    const missing = /Cannot find (native binding|module|package)/i.test(String(error));
+    if (!missing) throw error;
+    if (!quiet) process.stderr.write('warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html draws its own\n');
+    return null;
+  }
+}
+
+function defaultFolder(positional: string | null): string {
+  if (positional === null) throw new UserError('the folder of the report is not given', 'add --output reports/NAME');
+  return `reports/${basename(positional).replace(/\.ya?ml$/i, '')}`;
+}

@@ -1,0 +1,147 @@
+/** The model's answers to figures of memory: computed by the planner's own code. Times are in answers-time.ts. */
+import { scalarsPerToken } from '../codecs/layout.js';
+import { codecParameters, coreRatio, layoutOf } from '../codecs/registry.js';
+import type { Codec } from '../codecs/codec.js';
+import { keptTokens } from '../eviction/policy.js';
+import { cacheSlots, parameterCount } from '../geometry/geometry.js';
+import { GROUP_SIZE } from '../schedule/kernels.js';
+import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { timeAnswer, type TimeSubject } from './answers-time.js';
+import type { PaperModel } from './model.js';
+import { countText, percent, ratioText } from './text.js';
+import type { Answer, Subject } from './types.js';
+
+/** An answer without an interval. */
+const point = (value: number | null, text: string, reason: string, explain?: Answer['explain']): Answer => ({ value, low: value, high: value, text, reason, ...(explain ? { explain } : {}) });
+
+/** Answers a question, or null where nothing can be predicted. */
+export function answer(m: PaperModel, s: Subject): Answer | null {
+  switch (s.of) {
+    case 'accuracy':
+      return null;
+    case 'cache-slots': {
+      const g = m.geometry(s.model);
+      return point(cacheSlots(g), String(cacheSlots(g)), `${g.layers} layers × ${g.loops} loops, each with a K and a V cache of its own`);
+    }
+    case 'ratio': {
+      const ratio = coreRatio(m.geometry(s.model), s.codec);
+      return point(ratio, ratioText(ratio), 'ρ = 2·T·d / (r_k + r_v), Eq. ratio');
+    }
+    case 'ranks': {
+      const { rankK, rankV } = m.codec(s.model, 'lla', s.ratio);
+      return point(null, `${rankK}/${rankV}`, m.geometry(s.model).loops >= 16 ? 'r_k + r_v = 2·T·d / ρ, split 1:2 as on Huginn' : 'r_k + r_v = 2·T·d / ρ, split 3:5 as on Ouro');
+    }
+    case 'reached-ratio':
+      return reachedRatio(m, s);
+    case 'stored-ratio':
+      return storedRatio(m, s);
+    case 'scalar-ratio': {
+      const scalars = (codec: Codec): number => scalarsPerToken(layoutOf(m.geometry(s.model), codec, 'reconstruct', { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }));
+      return point(scalars(s.codec) / scalars(s.over), ratioText(scalars(s.codec) / scalars(s.over)), 'cached scalars of one over those of the other, whole model');
+    }
+    case 'codec-parameters': {
+      const n = codecParameters(m.geometry(s.model), s.codec, 'full', { width: 0, perHead: false });
+      return point(n, countText(n), 'it keeps the last loop’s K and V as they are');
+    }
+    case 'codec-feasible': {
+      const g = m.geometry(s.model);
+      const n = codecParameters(g, s.codec, 'reconstruct', { width: 0, perHead: false });
+      return point(null, n > parameterCount(g) ? 'infeasible' : 'feasible', `${countText(n)} codec parameters at ranks ${s.codec.rankK}/${s.codec.rankV} against the model’s ${countText(parameterCount(g))}`);
+    }
+    case 'kv-per-token': {
+      const bytes = m.plan(s.model, latentOrFull(s.codec)).memory.kvBytesPerToken;
+      return point(bytes, `${formatNumber(bytes / 1024)} KiB`, 'scalars of 2 bytes: 2·T·H_kv·d·D of the full cache, (r_k + r_v)·H_kv·D of latents');
+    }
+    case 'kv-at-1m': {
+      const bytes = m.plan(s.model, latentOrFull(s.codec), { eviction: s.eviction }).memory.kvBytesAt1M;
+      return point(bytes, formatBytes(bytes), 'bytes a token × min(2^20, tokens kept)');
+    }
+    case 'budget':
+      return point(s.eviction.budgetTokens, String(keptTokens(s.eviction, 2 ** 20)), 'sinks and window together');
+    case 'evicted-share': {
+      const share = (tokens: number): number => 1 - keptTokens(s.eviction, tokens) / tokens;
+      const [low, high] = [share(s.fewest), share(s.most)];
+      return { value: low, low, high, text: `${percent(low)} to ${percent(high)}`, reason: `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which` };
+    }
+    case 'max-batch':
+      return maxBatch(m, s);
+    case 'batch-gain':
+      return batchGain(m, s);
+    case 'prefill-fits':
+      return prefillFits(m, s);
+    default:
+      return timeAnswer(m, s satisfies TimeSubject);
+  }
+}
+
+const latentOrFull = (codec: Codec) => ({ codec, path: codec.kind === 'full' ? ('full' as const) : ('reconstruct' as const) });
+
+function reachedRatio(m: PaperModel, s: Extract<Subject, { of: 'reached-ratio' }>): Answer {
+  const codec = m.codec(s.model, s.kind, s.ratio);
+  const ratio = coreRatio(m.geometry(s.model), codec);
+  const { rankK, rankV } = codec;
+  if (rankK === undefined || rankV === undefined) {
+    return point(ratio, ratioText(ratio), s.kind === 'cla' ? 's adjacent layers share a cache' : `one loop’s K and V of ${m.geometry(s.model).loops}`);
+  }
+  const split = rankK * 5 === rankV * 3 ? 'whole ranks, split 3:5' : `a sum of ${rankK + rankV} has no whole 3:5 split; these are the nearest ranks`;
+  return point(ratio, `${ratioText(ratio)} (${rankK}/${rankV})`, split);
+}
+
+/** Bytes stored: what a nominal ratio leaves out. */
+function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>): Answer {
+  const g = m.geometry(s.model);
+  const stored = m.plan(s.model, s).codec.storedRatio;
+  const nominal = coreRatio(g, s.codec);
+  const explained = (reason: string) => (published: number): string | null => (Math.abs(published - nominal) <= 0.006 * nominal ? reason : null);
+  if (s.codec.kind === 'kv-quant') {
+    const reason = `${s.codec.bits} bits alone are ${ratioText(nominal)}; an f16 scale for each ${GROUP_SIZE} scalars is stored too (our layout: the paper states none)`;
+    return point(stored, ratioText(stored), reason, explained(reason));
+  }
+  if (s.path === 'absorbed') {
+    const perHead = m.configuration(s.model, s, { branch: { width: 64, perHead: true } });
+    const own = scalarsPerToken(layoutOf(g, s.codec, s.path, perHead.choice, perHead.branch));
+    const all = scalarsPerToken(layoutOf(g, { kind: 'full' }, 'full', perHead.choice, perHead.branch));
+    const reason = `the rotary branch (64 scalars) is cached too: one that all heads share leaves ${ratioText(stored)}, one a head ${ratioText(all / own)}`;
+    return point(stored, ratioText(stored), reason, explained(reason));
+  }
+  // The ratio holds once the layers around the loop, whose cache no codec of the loop axis touches, are left out.
+  const core = { ...g, preludeLayers: 0, codaLayers: 0 };
+  const alone = cacheSlots(core) * 2 * core.kvHeads * core.headDim / scalarsPerToken(layoutOf(core, s.codec, s.path, { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }));
+  const reason = `ρ counts the looped core; ${g.preludeLayers} + ${g.codaLayers} layers around it keep ordinary caches (${cacheSlots(g) - cacheSlots(core)} of ${cacheSlots(g)} slots)`;
+  return point(stored, ratioText(stored), reason, (published) => (Math.abs(alone - published) < 1e-9 ? reason : null));
+}
+
+function maxBatch(m: PaperModel, s: Extract<Subject, { of: 'max-batch' }>): Answer {
+  const plan = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens });
+  const { exact, onGrid } = plan.maxBatch;
+  return point(onGrid, `${onGrid} (${exact} fit)`, 'capacity tests climb the grid 2^k, 3·2^(k−1); in brackets what memory holds');
+}
+
+function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): Answer {
+  const full = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).maxBatch;
+  const own = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens }).maxBatch;
+  const gain = own.exact / full.exact;
+  const rho = coreRatio(m.geometry(s.model), s.decoding.codec);
+  const reason = `grid artefact: ${own.onGrid} / ${full.onGrid} are points of the grid; without it ${own.exact} / ${full.exact}, near ρ = ${ratioText(rho)}`;
+  return point(gain, ratioText(gain), reason, (published) => (own.onGrid / full.onGrid === published ? reason : null));
+}
+
+/** Memory of the GPUs on which long prompts were run: a B200 has 183 GB (Section expdetails). */
+const B200_BYTES = 183e9;
+
+function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>): Answer {
+  const plan = m.plan(s.model, { codec: s.codec, path: 'reconstruct' }, { contextTokens: s.contextTokens, prefill: s.kind });
+  const { weightsBytes, codecBytes, kvBytesPerSequence } = plan.memory;
+  const beside = weightsBytes + codecBytes + kvBytesPerSequence;
+  const total = beside + plan.prefill.peakBytes;
+  const detail = `${formatDecimalBytes(plan.prefill.peakBytes)} of prefill beside ${formatDecimalBytes(beside)} of weights, codec and one cache`;
+  const fits = plan.prefill.fits;
+  const reason = `${detail}, on ${formatDecimalBytes(m.device.choice.vramBytes)}`;
+  const explain = (): string | null => {
+    // The second pass of the paper's other decoder keeps full-width K and V as well.
+    const wide = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).memory.kvBytesPerSequence;
+    if (!fits || total + wide <= B200_BYTES) return null;
+    return `as described it takes ${formatDecimalBytes(total)} and fits; a second pass that also keeps full-width K/V (${formatDecimalBytes(wide)} at ${formatTokens(s.contextTokens)}) does not, even on a B200`;
+  };
+  return point(null, fits ? 'fits' : 'does not fit', reason, explain);
+}

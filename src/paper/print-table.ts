@@ -1,0 +1,90 @@
+/** The comparison for a terminal, at most 100 columns wide. */
+import pc from 'picocolors';
+import { columns, wrap, type Column } from '../report/text.js';
+import { WIDTH } from '../report/plan-table.js';
+import { formatDecimalBytes } from '../units.js';
+import { qualityTables, type QualityTable } from './quality-tables.js';
+import { cellText } from './text.js';
+import { VERDICTS, type Beyond, type Comparison, type PaperReport, type Verdict } from './types.js';
+
+export const VERDICT_WORDS: Readonly<Record<Verdict, string>> = {
+  'exact': 'exact',
+  'inside': 'inside',
+  'explained': 'explained',
+  'not-predictable': 'not predictable',
+  'unexplained': 'UNEXPLAINED',
+  'wrong': 'WRONG',
+};
+
+/** `79 exact, 11 inside the interval, 19 explained, 10 not predictable` */
+export function tally(r: PaperReport): string {
+  const words: Record<Verdict, string> = { ...VERDICT_WORDS, inside: 'inside the interval', explained: 'explained differences' };
+  const counts = VERDICTS.filter((v) => r.verdicts[v] > 0).map((v) => `${r.verdicts[v]} ${words[v]}`);
+  return `${r.comparisons.length} figures: ${counts.join(', ')}`;
+}
+
+/** What each verdict means, in the words of the report. */
+export const LEGEND =
+  'exact: the planner’s value has the digits that the paper prints. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. ' +
+  'not predictable: it needs the model’s weights.';
+
+export const deviceLine = (r: PaperReport): string =>
+  `${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}; memory from the planner, times from ${r.device.calibration ? r.device.calibration.file : 'the datasheet'}`;
+
+export function paperTable(r: PaperReport, options: { colour: boolean }): string {
+  const c = pc.createColors(options.colour);
+  const paint = (verdict: Verdict) => (verdict === 'wrong' || verdict === 'unexplained' ? c.red : verdict === 'explained' ? c.yellow : verdict === 'not-predictable' ? c.dim : c.green);
+  const lines = [...wrap(`The paper held against the model: ${r.paper}`, WIDTH).map(c.bold), ...wrap(deviceLine(r), WIDTH), ...wrap(tally(r), WIDTH), '', ...wrap(LEGEND, WIDTH).map((l) => c.dim(l))];
+  for (const section of sectionsOf(r)) {
+    const list = r.comparisons.filter((x) => x.section === section);
+    const [head, ...body] = columns(COMPARISON_COLUMNS, list) as [string, ...string[]];
+    lines.push('', c.bold(section), c.dim(head));
+    list.forEach((x, i) => {
+      lines.push(paint(x.verdict)(body[i] as string));
+      const next = list[i + 1];
+      if (!next || next.reason !== x.reason || next.source !== x.source) lines.push(...wrap(`  ${x.source}: ${x.reason}`.trimStart(), WIDTH - 2, '').map((l) => c.dim(`  ${l}`)));
+    });
+  }
+  lines.push('', c.bold('What the paper does not say, and the model does'));
+  for (const b of r.beyond) lines.push('', c.bold(b.title), ...wrap(b.text, WIDTH), ...beyondLines(b));
+  lines.push('', c.bold('Quality as published'), ...wrap('Carried with their tables and never predicted. Numbers after a table name what contradicts it; the list follows.', WIDTH));
+  const { figures, contradictions } = r.quality;
+  for (const t of qualityTables(figures, contradictions)) lines.push('', ...qualityLines(t, contradictions.map((x) => x.id)));
+  lines.push('', c.bold('Where the published figures contradict each other'));
+  contradictions.forEach((x, i) => lines.push(...wrap(`${i + 1}. ${x.subject}: ${x.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${x.explanation}`, WIDTH, '   ')));
+  if (r.notes.length > 0) lines.push('', ...r.notes.flatMap((n) => wrap(`- ${n}`, WIDTH, '  ')).map((l) => c.dim(l)));
+  return `${lines.join('\n')}\n`;
+}
+
+export const sectionsOf = (r: PaperReport): string[] => [...new Set(r.comparisons.map((x) => x.section))];
+
+const COMPARISON_COLUMNS: readonly Column<Comparison>[] = [
+  { title: 'quantity', align: 'left', cell: (x) => x.quantity },
+  { title: 'paper', align: 'right', cell: (x) => x.published.text },
+  { title: 'model', align: 'right', cell: (x) => x.model?.text ?? '–' },
+  { title: 'verdict', align: 'left', cell: (x) => VERDICT_WORDS[x.verdict] },
+];
+
+function beyondLines(b: Beyond): string[] {
+  const spec = b.columns.map((column, i): Column<Beyond['rows'][number]> => ({ title: column.title, align: column.unit === 'text' ? 'left' : 'right', cell: (row) => cellText(row[i] ?? null, column.unit) }));
+  return columns(spec, b.rows);
+}
+
+/** A table, its columns in as many parts as the width asks for. */
+function qualityLines(t: QualityTable, ids: readonly string[]): string[] {
+  const numbers = t.contradictions.map((c) => ids.indexOf(c.id) + 1);
+  const heading = `${t.source}, ${t.model}${numbers.length > 0 ? ` (contradicted: ${numbers.join(', ')})` : ''}`;
+  const label = Math.max(...t.rows.map((r) => r.label.length));
+  const parts: number[][] = [[]];
+  let width = label;
+  t.columns.forEach((title, i) => {
+    const needed = 1 + Math.max(title.length, ...t.rows.map((r) => (r.cells[i] as string).length));
+    if (width + needed > WIDTH) {
+      parts.push([]);
+      width = label;
+    }
+    width += needed;
+    (parts.at(-1) as number[]).push(i);
+  });
+  return [...wrap(heading, WIDTH), ...parts.flatMap((part) => columns([{ title: '', align: 'left', cell: (r) => r.label }, ...part.map((i): Column<QualityTable['rows'][number]> => ({ title: t.columns[i] as string, align: 'right', cell: (r) => r.cells[i] as string }))], t.rows))];
+}

@@ -1,0 +1,62 @@
+/** A report's folder: what each file holds, and writing them so that a folder is never left half old and half new. */
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { printable, UserError, show } from '../errors.js';
+import type { Sources } from '../plan/answer.js';
+import type { Scenario } from '../schema/settings.js';
+import type { Origin } from './command-line.js';
+import { htmlDocument } from './html/document.js';
+import { pageSources } from './page-data.js';
+import { PICTURE_IDS, picturesOf } from './pictures/index.js';
+import type { Picture } from './pictures/picture.js';
+import { planCsv } from './plan-csv.js';
+import { reportMarkdown } from './report-markdown.js';
+import type { View } from './view.js';
+
+/** Draws a picture as PNG; null where this machine has no canvas. */
+export type Draw = ((picture: Picture) => Buffer) | null;
+
+/** Text of a scenario as a report may show it: one line each, nothing that a terminal would interpret. */
+const shownScenario = (s: Scenario): Scenario => ({ ...s, ...(s.name === undefined ? {} : { name: printable(s.name) }), ...(s.description === undefined ? {} : { description: printable(s.description) }) });
+
+/**
+ * The files of a report by name: the same bytes for the same scenario, sources and version, whenever and wherever they are
+ * made. The scenario's own words and the numbers are all they hold.
+ */
+export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; script: string; draw: Draw }): Map<string, string | Buffer> {
+  const { view, draw } = input;
+  const pictures = picturesOf(view);
+  const data = { scenario: shownScenario(input.scenario), sources: pageSources(input.sources), origin: { ...input.origin, fields: shownScenario(input.origin.fields) } };
+  const files = new Map<string, string | Buffer>([
+    ['report.html', htmlDocument(view, pictures, data, input.script)],
+    ['report.md', reportMarkdown(view, pictures, draw !== null)],
+    ['plans.csv', planCsv(view.report)],
+    ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],
+  ]);
+  if (draw) for (const p of pictures) files.set(`${p.id}.png`, draw(p));
+  return files;
+}
+
+/**
+ * Writes a report's files. Pictures of an earlier report that this one does not have are removed; anything else in the
+ * folder stays.
+ * @throws UserError when the folder cannot be written
+ */
+export function writeFolder(folder: string, files: ReadonlyMap<string, string | Buffer>): void {
+  try {
+    mkdirSync(folder, { recursive: true });
+    if (!statSync(folder).isDirectory()) throw Object.assign(new Error('not a directory'), { code: 'ENOTDIR' });
+    for (const [name, content] of files) {
+      const partial = join(folder, `.${name}.${process.pid}.partial`);
+      writeFileSync(partial, content);
+      renameSync(partial, join(folder, name));
+    }
+    for (const name of readdirSync(folder)) {
+      if (!files.has(name) && PICTURE_IDS.some((id) => name === `${id}.png`)) rmSync(join(folder, name));
+    }
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === undefined) throw error;
+    throw new UserError(`--output ${show(folder)} cannot be written (${code})`, 'name a folder that can be written');
+  }
+}

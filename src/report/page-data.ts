@@ -1,0 +1,55 @@
+/** What a report's page carries to plan by itself: the scenario and its sources, as plain data. */
+import { measuredPoints } from '../cost/predictor.js';
+import type { ImportedTimes, PricedCalibration, Sources } from '../plan/answer.js';
+import type { KernelName } from '../schedule/kernels.js';
+import type { Sample } from '../schema/calibration.js';
+import { TERMS_VERSION } from '../schedule/kernels.js';
+import type { Scenario } from '../schema/settings.js';
+import type { Origin } from './command-line.js';
+
+export interface PageData {
+  readonly scenario: Scenario;
+  readonly sources: Sources;
+  readonly origin: Origin;
+}
+
+/**
+ * Sources without what pricing does not read: of each measured shape the median stays, which is all that predictors use
+ * (cost/predictor.ts), so that the page prices exactly as the program does. Nothing of the host goes into a report.
+ */
+export function pageSources(sources: Sources): Sources {
+  const { calibration, imported } = sources;
+  return {
+    ...sources,
+    calibration: calibration && { ...calibration, content: slimCalibration(calibration.content, new Set(calibration.stale)) },
+    imported: imported && slimImport(imported),
+  };
+}
+
+function slimCalibration(c: PricedCalibration, stale: ReadonlySet<string>): PricedCalibration {
+  const binding = c.device.limits['maxStorageBufferBindingSize'];
+  return {
+    device: { description: c.device.description, software: c.device.software, limits: binding === undefined ? {} : { maxStorageBufferBindingSize: binding } },
+    overheads: c.overheads,
+    ceilings: c.ceilings,
+    kernels: c.kernels.map((k) => {
+      const readable = !stale.has(k.kernel) || Object.values(k.predictors).every((p) => p.modelVersion === TERMS_VERSION);
+      return { kernel: k.kernel, predictors: stale.has(k.kernel) ? {} : k.predictors, samples: readable ? medians(k.kernel as KernelName, k.samples) : k.samples };
+    }),
+  };
+}
+
+const slimImport = (imported: ImportedTimes): ImportedTimes => ({ ...imported, kernels: imported.kernels.map((k) => ({ ...k, samples: medians(k.kernel, k.samples) })) });
+
+/** One sample a distinct shape and variant, holding the median time. */
+function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
+  return [...new Set(samples.map((s) => s.variant))].flatMap((variant) =>
+    measuredPoints(kernel, variant, samples).map((p): Sample => {
+      const { drift: _drift, ...first } = samples[p.sampleIndices[0] as number] as Sample;
+      return { ...first, seconds: [p.seconds] };
+    }),
+  );
+}
+
+/** JSON that can stand inside a script element: nothing in it can end the element or start a comment. */
+export const scriptJson = (value: unknown): string => JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);

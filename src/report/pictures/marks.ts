@@ -1,0 +1,183 @@
+/// <reference lib="dom" />
+/** What chart.js does not draw itself, as plugins: words beside points, vertical intervals, the source below the picture. */
+import type { Chart, Plugin } from 'chart.js';
+import type { Theme } from './theme.js';
+
+export interface Note {
+  readonly x: number;
+  readonly y: number;
+  readonly text: string;
+  /** Where the words stand, seen from the point. */
+  readonly side?: 'right' | 'left' | 'above';
+  readonly dot?: boolean;
+}
+
+const place = (chart: Chart, x: number, y: number): { x: number; y: number } => ({ x: chart.scales['x']?.getPixelForValue(x) ?? 0, y: chart.scales['y']?.getPixelForValue(y) ?? 0 });
+
+interface Box { left: number; top: number; right: number; bottom: number }
+const overlaps = (a: Box, b: Box): boolean => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+
+/** Words beside points, moved or left out where they would cover each other. */
+export function notes(theme: Theme, list: readonly Note[]): Plugin {
+  return {
+    id: 'notes',
+    afterDatasetsDraw: (chart) => {
+      const { ctx, chartArea } = chart;
+      const size = theme.embedded ? 11 : 13;
+      const taken: Box[] = marksOf(chart);
+      ctx.save();
+      ctx.font = `${size}px ${theme.font}`;
+      ctx.textBaseline = 'middle';
+      for (const note of list) {
+        const at = place(chart, note.x, note.y);
+        if (note.dot === true) ring(ctx, at, theme);
+        const width = ctx.measureText(note.text).width;
+        const spots: { x: number; y: number }[] = [
+          ...(note.side === 'above' ? [{ x: at.x - width / 2, y: at.y - 16 }] : note.side === 'left' ? [{ x: at.x - width - 9, y: at.y }] : [{ x: at.x + 9, y: at.y }]),
+          { x: at.x + 9, y: at.y - 12 }, { x: at.x + 9, y: at.y + 12 }, { x: at.x - width - 9, y: at.y - 12 }, { x: at.x - width - 9, y: at.y + 12 }, { x: at.x - width / 2, y: at.y + 18 }, { x: at.x - width / 2, y: at.y - 18 },
+        ];
+        for (const spot of spots) {
+          const box = { left: spot.x - 2, right: spot.x + width + 2, top: spot.y - size / 2 - 2, bottom: spot.y + size / 2 + 2 };
+          if (box.left < chartArea.left || box.right > chart.width - 1 || box.top < chartArea.top || box.bottom > chartArea.bottom || taken.some((t) => overlaps(t, box))) continue;
+          taken.push(box);
+          ctx.fillStyle = `${theme.paper}cc`;
+          ctx.fillRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
+          ctx.fillStyle = theme.ink;
+          ctx.fillText(note.text, spot.x, spot.y);
+          break;
+        }
+      }
+      ctx.restore();
+    },
+  };
+}
+
+/** Words to the right of the plot, at the height of their lines' last points, moved apart where lines end close together. */
+export function endLabels(theme: Theme, list: readonly { readonly y: number; readonly text: string; readonly colour: string }[]): Plugin {
+  return {
+    id: 'end-labels',
+    afterDatasetsDraw: ({ ctx, chartArea, scales }) => {
+      const size = theme.embedded ? 11 : 13;
+      const gap = size + 2;
+      const at = list.map((l) => ({ ...l, end: scales['y']?.getPixelForValue(l.y) ?? 0 })).sort((a, b) => a.end - b.end);
+      const rows: number[] = [];
+      for (const l of at) rows.push(Math.max(l.end, (rows.at(-1) ?? -Infinity) + gap));
+      // What was pushed below the plot pushes back up.
+      for (let i = rows.length - 1, limit = chartArea.bottom + gap / 2; i >= 0; i--) {
+        rows[i] = Math.min(rows[i] as number, limit);
+        limit = (rows[i] as number) - gap;
+      }
+      ctx.save();
+      ctx.font = `${size}px ${theme.font}`;
+      ctx.textBaseline = 'middle';
+      at.forEach((l, i) => {
+        ctx.strokeStyle = l.colour;
+        ctx.lineWidth = 1;
+        ctx.beginPath();
+        ctx.moveTo(chartArea.right + 6, l.end);
+        ctx.lineTo(chartArea.right + 14, rows[i] as number);
+        ctx.stroke();
+        ctx.fillStyle = theme.ink;
+        ctx.fillText(l.text, chartArea.right + 17, rows[i] as number);
+      });
+      ctx.restore();
+    },
+  };
+}
+
+/** Marks of the points drawn: words may not cover them. */
+function marksOf(chart: Chart): Box[] {
+  return chart.getSortedVisibleDatasetMetas().flatMap((meta) => meta.data.filter((e) => (e.options as { radius?: number }).radius !== 0).map(({ x, y }) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 })));
+}
+
+function ring(ctx: CanvasRenderingContext2D, at: { x: number; y: number }, theme: Theme): void {
+  ctx.beginPath();
+  ctx.arc(at.x, at.y, 6, 0, 2 * Math.PI);
+  ctx.strokeStyle = theme.ink;
+  ctx.lineWidth = 1.5;
+  ctx.stroke();
+}
+
+/** Lines of words in the upper left corner of the plot, where times that grow with the context leave room. */
+export function corner(theme: Theme, lines: readonly string[]): Plugin {
+  return {
+    id: 'corner',
+    afterDatasetsDraw: ({ ctx, chartArea }) => {
+      if (lines.length === 0 || theme.embedded) return;
+      ctx.save();
+      ctx.font = `13px ${theme.font}`;
+      ctx.textBaseline = 'middle';
+      const width = Math.max(...lines.map((l) => ctx.measureText(l).width));
+      ctx.fillStyle = `${theme.paper}d8`;
+      ctx.fillRect(chartArea.left + 10, chartArea.top + 8, width + 16, lines.length * 20 + 8);
+      ctx.fillStyle = theme.ink;
+      lines.forEach((line, i) => ctx.fillText(line, chartArea.left + 18, chartArea.top + 22 + 20 * i));
+      ctx.restore();
+    },
+  };
+}
+
+export interface Whisker {
+  readonly x: number;
+  readonly low: number;
+  readonly high: number;
+  readonly colour: string;
+}
+
+/** Vertical intervals with end caps. */
+export function whiskers(list: readonly Whisker[]): Plugin {
+  return {
+    id: 'whiskers',
+    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
+      ctx.save();
+      ctx.lineWidth = 1.2;
+      for (const w of list) {
+        const x = scales['x']?.getPixelForValue(w.x) ?? 0;
+        const clamp = (value: number): number => Math.min(chartArea.bottom, Math.max(chartArea.top, scales['y']?.getPixelForValue(value) ?? 0));
+        const [low, high] = [clamp(w.low), clamp(w.high)];
+        ctx.strokeStyle = w.colour;
+        ctx.beginPath();
+        ctx.moveTo(x, low);
+        ctx.lineTo(x, high);
+        for (const y of [low, high]) {
+          ctx.moveTo(x - 4, y);
+          ctx.lineTo(x + 4, y);
+        }
+        ctx.stroke();
+      }
+      ctx.restore();
+    },
+  };
+}
+
+/** Paper behind the picture, and its evidence and source below, where no page around it says so. */
+export function frame(theme: Theme, words: { evidence: string; source: string }): Plugin {
+  return {
+    id: 'frame',
+    beforeDraw: ({ ctx, width, height }) => {
+      if (theme.embedded) return;
+      ctx.save();
+      ctx.fillStyle = theme.paper;
+      ctx.fillRect(0, 0, width, height);
+      ctx.restore();
+    },
+    afterDraw: ({ ctx, height, width }) => {
+      if (theme.embedded) return;
+      ctx.save();
+      ctx.fillStyle = theme.muted;
+      ctx.textBaseline = 'alphabetic';
+      ctx.font = `12px ${theme.font}`;
+      ctx.fillText(fitting(ctx, `Evidence: ${words.evidence}.`, width - 36), 18, height - 26);
+      ctx.fillText(fitting(ctx, `Source: ${words.source}.`, width - 36), 18, height - 10);
+      ctx.restore();
+    },
+  };
+}
+
+/** Text cut to a width in pixels. */
+export function fitting(ctx: Pick<CanvasRenderingContext2D, 'measureText'>, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text;
+  let cut = text.length;
+  while (cut > 0 && ctx.measureText(`${text.slice(0, cut)}...`).width > width) cut--;
+  return `${text.slice(0, cut)}...`;
+}

@@ -1,0 +1,28 @@
+/** What a picture is: numbers from the planner, and a chart.js configuration that draws them on any canvas. */
+import type { ChartConfiguration } from 'chart.js';
+import type { Evidence } from '../../cost/evidence.js';
+import type { Theme } from './theme.js';
+
+/** How a picture's numbers are known: sizes are counted exactly, times carry their evidence. */
+export type PictureEvidence = 'exact' | Evidence;
+
+export interface Picture {
+  /** Also the name of its PNG. */
+  readonly id: string;
+  readonly title: string;
+  /** Units of both axes and what is held fixed. */
+  readonly subtitle: string;
+  /** What can be read off, in words: for those who cannot see it, and below it for all. */
+  readonly summary: string;
+  readonly evidence: PictureEvidence;
+  readonly source: string;
+  readonly chart: (theme: Theme) => ChartConfiguration;
+}
+
+export const EVIDENCE_WORDS: Readonly<Record<PictureEvidence, string>> = {
+  exact: 'exact: counted from the cache layout',
+  measured: 'measured on this device',
+  interpolated: 'between measured shapes',
+  extrapolated: 'outside the measured shapes',
+  roofline: 'roofline estimate: no kernel measured, shown dashed and hollow',
+};

@@ -1,0 +1,59 @@
+/** What a reader must know before believing a plan: the words that every printer shares. */
+import type { Plan, PlanReport } from '../plan/types.js';
+import { ROOFLINE_NOTE } from '../cost/pricers.js';
+import { formatBytes, formatNumber } from '../units.js';
+import { contradictionsAbout, shareLabel, shownDecode, shownMetric } from './plan-rows.js';
+
+/** Why nothing is recommended. */
+export const noRecommendation = (r: PlanReport): string =>
+  r.contextTokens > r.model.maxPositions
+    ? `No recommendation: ${r.model.name} was trained for ${r.model.maxPositions} positions, and no published quality holds beyond them.`
+    : r.plans.every((p) => p.maxBatch.exact < 1)
+    ? 'Nothing fits: not one sequence of this length beside the weights.'
+    : 'No recommendation: for no plan that fits is the published quality known to be kept. Set a target with --min, or choose from the table.';
+
+/** What the reader must know before believing the table. */
+export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
+  const notes = [...r.notes];
+  const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
+  if (r.device.pricing === 'datasheet') notes.push(`times are roofline only, ${ROOFLINE_NOTE}; no kernel was measured on this device: run lla-sim calibrate on it`);
+  else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
+  if (evidence.has('extrapolated')) notes.push(`extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`);
+  const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
+  if (full) notes.push(prefillNote(r, shown));
+  for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
+  const metric = shownMetric(r);
+  const about = shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')) ? contradictionsAbout(r, metric) : [];
+  for (const c of about) notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
+  if (r.contradictions.length > about.length) notes.push(`the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'} in all: --format json lists them`);
+  return notes;
+}
+
+/** What the recommended row's time (or the first's) rests on; a row's word is its weakest part. */
+function sharesNote(r: PlanReport, shown: readonly Plan[]): string {
+  const plan = shown.find((p) => p.id === r.recommendation?.planId && shownDecode(p).evidenceShare) ?? shown.find((p) => shownDecode(p).evidenceShare);
+  return plan ? ` (a row is called by the weakest part that matters; ${plan.id}: ${shareLabel(shownDecode(plan))} of the time)` : '';
+}
+
+function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
+  const peaks = shown.filter((p) => p.maxBatch.exact >= 1).map((p) => p.prefill.peakBytes);
+  if (peaks.length === 0) return `prefill (${r.settings.prefill}) is not considered: nothing fits`;
+  const [low, high] = [Math.min(...peaks), Math.max(...peaks)];
+  const range = low === high ? formatBytes(low) : `${formatBytes(low)} to ${formatBytes(high)}`;
+  const tightest = shown.filter((p) => p.maxBatch.exact >= 1).reduce((a, b) => (b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a));
+  return `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs, and the batches above leave no room for it: beside one, ${tightest.id} holds ${tightest.prefill.batchBesidePrefill} of ${tightest.maxBatch.exact}`;
+}
+
+/** Marks of the rows shown, one line a kind, with the rows that it holds for. */
+function markNotes(shown: readonly Plan[]): [rows: string, message: string][] {
+  const byCode = new Map<string, { message: string; rows: string[] }>();
+  for (const p of shown) {
+    for (const m of p.marks) {
+      if (m.code === 'contradicted-quality') continue;
+      const entry = byCode.get(m.code) ?? { message: m.message, rows: [] };
+      entry.rows.push(p.id);
+      byCode.set(m.code, entry);
+    }
+  }
+  return [...byCode.values()].map(({ message, rows }) => [rows.length <= 3 ? (rows.length === 1 ? '' : ` (also ${rows.slice(1).join(', ')})`) : ` (and ${rows.length - 1} more)`, `${rows[0]}: ${message}`]);
+}

@@ -1,0 +1,58 @@
+/** What a report is drawn from: the answer, and the request that can price and size more shapes for its pictures. */
+import type { Sources } from '../plan/answer.js';
+import { prepare } from '../plan/answer.js';
+import { evictionLabel } from '../eviction/policy.js';
+import { evaluate } from '../plan/evaluate.js';
+import { makePlan } from '../plan/plan.js';
+import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
+import type { Scenario } from '../schema/settings.js';
+
+/** A combination with its figures. */
+export interface Evaluated {
+  readonly candidate: Candidate;
+  readonly plan: Plan;
+  /** False where a target removed it from the answer. */
+  readonly kept: boolean;
+}
+
+export interface View {
+  readonly report: PlanReport;
+  readonly request: PlanRequest;
+  readonly sources: Sources;
+  /** Every combination that can exist, also those that miss a target. */
+  readonly all: readonly Evaluated[];
+}
+
+/** Plans a scenario and keeps what its pictures need. @throws UserError for settings that cannot be */
+export function viewOf(scenario: Scenario, sources: Sources): View {
+  const { request, refused } = prepare(scenario, sources);
+  const report = makePlan(request, refused);
+  const kept = new Map(report.plans.map((p) => [p.id, p]));
+  const all = request.candidates.map((candidate): Evaluated => {
+    const evaluated = evaluate(request, candidate);
+    const plan = kept.get(evaluated.id);
+    return { candidate, plan: plan ?? evaluated, kept: plan !== undefined };
+  });
+  return { report, request, sources, all };
+}
+
+/** The recommended plan; where there is none, the one that holds most, or null when nothing fits. */
+export function shownPlan({ report }: View): Plan | null {
+  const chosen = report.plans.find((p) => p.id === report.recommendation?.planId);
+  if (chosen) return chosen;
+  const fitting = report.plans.filter((p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation'));
+  return fitting.reduce<Plan | null>((a, b) => (a && a.maxBatch.exact >= b.maxBatch.exact ? a : b), null);
+}
+
+/** `measured on calibrations/x.json` or `datasheet of NVIDIA H200`: where times come from. */
+export function timeSource({ report, sources }: View): string {
+  if (sources.calibration) return `${sources.calibration.file}, measured on ${sources.calibration.content.device.description}`;
+  if (sources.imported) return sources.imported.source;
+  return sources.spec ? `datasheet of ${report.device.name}, no kernel measured` : 'nothing is known about the speed of this device';
+}
+
+/** True where no kernel of this device was measured, so that every time is a roofline estimate. */
+export const rooflineOnly = ({ report }: View): boolean => report.device.pricing === 'datasheet';
+
+/** A row's name without its path: codec and eviction. */
+export const representative = (p: Plan): string => `${p.codec.label}${p.eviction ? ` ${evictionLabel(p.eviction)}` : ''}`;

@@ -1,0 +1,185 @@
+/**
+ * Capacity: fabricate the decode cache and push the batch until memory ends, as the paper does, and compare with the predicted maximum.
+ * On a software adapter memory is the host's, so that every attempt is a process of its own (`lla-sim run --vram`) whose address space
+ * is limited: drivers that do not look at a failed mapping end that process, which is an end of memory like any other. On a GPU the
+ * device's own memory ends.
+ */
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { maxBatch, memoryModel, onGrid } from '../cost/memory.js';
+import { openDecoder } from '../decoder/gpu/decoder.js';
+import { EXIT } from '../errors.js';
+import { evictionLabel } from '../eviction/policy.js';
+import { geometryFromConfig } from '../geometry/hf-config.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { GpuError, type Device } from '../gpu/index.js';
+import { candidateId } from '../plan/candidates.js';
+import type { Candidate } from '../plan/types.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { candidateOf, configurationFor } from './grid.js';
+
+export interface CapacityRow {
+  readonly id: string;
+  readonly contextTokens: number;
+  readonly predicted: { readonly exact: number; readonly onGrid: number };
+  /** Largest batch that decoded a step, and the smallest that did not. */
+  readonly reached: { readonly exact: number; readonly onGrid: number; readonly failedAt: number };
+  /** reached / predicted − 1. */
+  readonly error: number;
+}
+
+export interface CapacityReport {
+  readonly model: string;
+  readonly memoryBytes: number;
+  readonly rows: readonly CapacityRow[];
+  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+}
+
+/** Whether a batch decodes a step over a full cache. */
+export type Attempt = (candidate: Candidate, batch: number) => Promise<boolean>;
+
+export const CAPACITY_TOLERANCE = 0.02;
+const PAGE_TOKENS = 32;
+
+/** full, 4x, 21.33x and an evicted cache. */
+const CHOICES = [
+  { kind: 'full', ratio: null, path: 'full' },
+  { kind: 'lla', ratio: 4, path: 'reconstruct' },
+  { kind: 'lla', ratio: 64 / 3, path: 'reconstruct' },
+  { kind: 'lla', ratio: 4, path: 'reconstruct', eviction: 'streaming:4+508' },
+] as const;
+
+/** A shape whose caches are a few large buffers, as those of real models: allocators round small ones up. */
+export const CAPACITY_CONFIG = {
+  model_type: 'ouro', _name_or_path: 'capacity-test', num_hidden_layers: 2, total_ut_steps: 4, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64,
+  hidden_size: 256, intermediate_size: 512, vocab_size: 1024, max_position_embeddings: 65_536,
+};
+
+/**
+ * The largest batch that works: from the prediction outwards, then by halves.
+ * @param works false from some batch on
+ */
+export async function largestBatch(predicted: number, works: (batch: number) => Promise<boolean>): Promise<{ exact: number; failedAt: number }> {
+  let [good, bad] = [0, Infinity];
+  let stride = 1;
+  let at = Math.max(1, predicted);
+  while (good === 0 || bad === Infinity) {
+    if (await works(at)) good = Math.max(good, at);
+    else bad = Math.min(bad, at);
+    if (bad === 1) return { exact: 0, failedAt: 1 };
+    if (good > 0 && bad < Infinity) break;
+    at = good > 0 ? good + stride : Math.max(1, bad - stride);
+    stride *= 4;
+  }
+  while (bad - good > 1) {
+    const middle = Math.floor((good + bad) / 2);
+    if (await works(middle)) good = middle;
+    else bad = middle;
+  }
+  return { exact: good, failedAt: bad };
+}
+
+export interface CapacityRules {
+  readonly geometry: Geometry;
+  readonly contextTokens: number;
+  /** Bytes that the decoder may take. */
+  readonly memoryBytes: number;
+  readonly bindingBytes: number;
+  readonly quick: boolean;
+  readonly attempt: Attempt;
+  readonly onAttempt?: (id: string, batch: number) => void;
+  readonly stopped?: () => boolean;
+}
+
+/** Compares the prediction with the end of memory, codec by codec. */
+export async function checkCapacity(rules: CapacityRules): Promise<CapacityReport> {
+  const { geometry, contextTokens, memoryBytes } = rules;
+  const rows: CapacityRow[] = [];
+  const notRun: { id: string; reason: string }[] = [];
+  for (const choice of rules.quick ? CHOICES.slice(0, 2) : CHOICES) {
+    const candidate = candidateOf(geometry, choice);
+    if (!candidate || rules.stopped?.()) continue;
+    const c = configurationFor(geometry, candidate, rules.bindingBytes);
+    const id = candidateId(geometry, candidate, 'f16');
+    const predicted = maxBatch(memoryModel(c, contextTokens, PAGE_TOKENS), memoryBytes);
+    try {
+      const { exact, failedAt } = await largestBatch(predicted, (batch) => {
+        rules.onAttempt?.(id, batch);
+        return rules.attempt(candidate, batch);
+      });
+      rows.push({ id, contextTokens, predicted: { exact: predicted, onGrid: onGrid(predicted) }, reached: { exact, onGrid: onGrid(exact), failedAt }, error: exact / predicted - 1 });
+    } catch (error) {
+      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
+      notRun.push({ id, reason: error.message });
+    }
+  }
+  return { model: geometry.name, memoryBytes, rows, notRun };
+}
+
+/** Within 2 %, and equal on the grid that capacity tests climb. */
+export const capacityHolds = (row: CapacityRow): boolean => Math.abs(row.error) <= CAPACITY_TOLERANCE && row.predicted.onGrid === row.reached.onGrid;
+
+/** The end of a device's own memory. */
+export function onDevice(device: Device, c: (candidate: Candidate) => Configuration, contextTokens: number, seed: number): Attempt {
+  return async (candidate, batch) => {
+    try {
+      const decoder = await openDecoder(device, c(candidate), { weights: { storage: 'f16', seed }, batch, contextTokens, pageTokens: PAGE_TOKENS });
+      try {
+        await decoder.fillCache(contextTokens - 1);
+        await decoder.step(new Array<number>(batch).fill(0));
+      } finally {
+        decoder.close();
+      }
+      return true;
+    } catch (error) {
+      if (error instanceof GpuError && error.fault === 'out-of-memory') return false;
+      throw error;
+    }
+  };
+}
+
+const FLAGS = (c: Candidate): string[] => [
+  '--codec', c.codec.kind,
+  ...(c.codec.rankK === undefined ? [] : ['--ranks', `${c.codec.rankK}/${c.codec.rankV}`]),
+  '--path', c.materialised ? 'materialised' : c.path,
+  '--eviction', evictionLabel(c.eviction),
+];
+
+/** Runs the program; null where a signal ended it. */
+function child(cli: string, args: readonly string[], signal?: AbortSignal): Promise<{ code: number | null; text: string }> {
+  return new Promise((resolve, reject) => {
+    const process_ = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'], ...(signal ? { signal } : {}) });
+    let text = '';
+    for (const stream of [process_.stdout, process_.stderr]) stream.on('data', (chunk: Buffer) => (text = (text + chunk.toString('utf8')).slice(-4000)));
+    process_.on('error', reject);
+    process_.on('close', (code) => resolve({ code, text }));
+  });
+}
+
+/**
+ * The end of memory of a process that may map so many bytes beyond what driver and program take by themselves.
+ * @param cli the program, as node runs it
+ * @returns the attempt, the model that it decodes, and what removes the model's file
+ */
+export function inProcesses(cli: string, rules: { readonly memoryBytes: number; readonly contextTokens: number; readonly seed: number; readonly signal?: AbortSignal }): { attempt: Attempt; geometry: Geometry; remove(): void } {
+  const folder = mkdtempSync(join(tmpdir(), 'lla-sim-capacity-'));
+  const config = join(folder, 'config.json');
+  writeFileSync(config, JSON.stringify(CAPACITY_CONFIG));
+  const { memoryBytes, contextTokens, seed } = rules;
+  return {
+    geometry: geometryFromConfig(CAPACITY_CONFIG, CAPACITY_CONFIG._name_or_path),
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+    attempt: async (candidate, batch) => {
+      const args = ['run', '--model', config, ...FLAGS(candidate), '--fill', String(contextTokens - 1), '--ctx', String(contextTokens), '--max-tokens', '1', '--batch', String(batch), '--vram', `${memoryBytes}B`, '--seed', String(seed), '--format', 'json', '--quiet'];
+      const { code, text } = await child(cli, args, rules.signal);
+      if (code === 0) return true;
+      // A signal: the driver used what it could not map.
+      if (code === null || code === EXIT.noSolution || code > 128) return false;
+      if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
+      throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
+    },
+  };
+}
+

@@ -1,0 +1,94 @@
+/** Which steps are measured: codecs, ratios, paths and evictions of the planner's list at contexts and batches off the calibration's grid. */
+import { randomFrom } from '../bench/regression/statistics.js';
+import { parseEviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { findPreset } from '../geometry/presets.js';
+import { candidateId, listCandidates, type PathChoice } from '../plan/candidates.js';
+import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
+import type { CodecKind } from '../codecs/codec.js';
+import type { Candidate } from '../plan/types.js';
+import type { Configuration } from '../schedule/schedule.js';
+import type { StepCase } from './latency.js';
+
+/** The part of a grid that a candidate names: kind, ratio, path and eviction. */
+interface Choice {
+  readonly kind: CodecKind;
+  readonly ratio: number | null;
+  readonly path: PathChoice;
+  readonly eviction?: string;
+}
+
+const CHOICES: readonly Choice[] = [
+  { kind: 'full', ratio: null, path: 'full' },
+  { kind: 'lla', ratio: 4, path: 'reconstruct' },
+  { kind: 'lla', ratio: 64 / 3, path: 'reconstruct' },
+  { kind: 'lla', ratio: 4, path: 'block-absorbed' },
+  { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' },
+  { kind: 'lla', ratio: 4, path: 'absorbed' },
+  { kind: 'lla', ratio: 4, path: 'materialised' },
+  { kind: 'kv-quant', ratio: 4, path: 'full' },
+  { kind: 'full', ratio: null, path: 'full', eviction: 'streaming:4+508' },
+  { kind: 'lla', ratio: 4, path: 'reconstruct', eviction: 'streaming:4+508' },
+  { kind: 'lla', ratio: 4, path: 'reconstruct', eviction: 'h2o:256+256' },
+  { kind: 'lla', ratio: 4, path: 'fast' },
+  { kind: 'lla', ratio: 8 / 3, path: 'block-absorbed' },
+  { kind: 'lla', ratio: 64 / 3, path: 'absorbed' },
+  { kind: 'kv-quant', ratio: 2, path: 'full' },
+  { kind: 'kv-quant', ratio: 8, path: 'full' },
+  { kind: 'final-loop', ratio: 4, path: 'full' },
+  { kind: 'full', ratio: null, path: 'full', eviction: 'h2o:256+256' },
+  { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed', eviction: 'streaming:4+508' },
+  { kind: 'mla-head', ratio: 4, path: 'reconstruct' },
+  { kind: 'lla-2d', ratio: 32 / 3, path: 'absorbed' },
+];
+/** What `quick` measures of them. */
+const QUICK_CHOICES = 5;
+/** A vocabulary whose embedding a software adapter can bind (128 MiB); the head then has the shape of half the model's, which is one of its parts there. */
+const SOFTWARE_VOCAB = 24_576;
+
+/** One layer of the model that is validated: its operations have the shapes of the whole, and leave the memory to the cache. */
+export function validationModel(software: boolean, name: string | null): Geometry {
+  const preset = findPreset(name ?? 'ouro-1.4b');
+  return software ? { ...preset, name: `one layer of ${preset.name}`, layers: 1, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) } : preset;
+}
+
+export interface GridRules {
+  readonly geometry: Geometry;
+  readonly software: boolean;
+  readonly quick: boolean;
+  readonly seed: number;
+  readonly bindingBytes: number;
+}
+
+export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice): Candidate | null {
+  try {
+    const { candidates } = listCandidates(g, { kinds: [kind], ratios: ratio === null ? null : [ratio], ranks: null, paths: [path], evictions: [parseEviction(eviction ?? 'none', 'eviction')] });
+    return candidates[0] ?? null;
+  } catch {
+    // A codec that cannot exist for this model is not part of its grid.
+    return null;
+  }
+}
+
+export const configurationFor = (geometry: Geometry, candidate: Candidate, bindingBytes: number): Configuration => ({
+  geometry, ...candidate, choice: { storage: 'f16', groupSize: 64 }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes,
+});
+
+/**
+ * Steps at two contexts a choice (one for `quick`). The first lies on the calibration's grid of contexts, one sequence; the second is
+ * drawn between its points, with an odd batch, so that most of the shapes that hold the context or the batch were never measured.
+ */
+export function stepGrid({ geometry, software, quick, seed, bindingBytes }: GridRules): StepCase[] {
+  const random = randomFrom(seed);
+  const [least, most] = software ? [512, quick ? 1024 : 4096] : [1024, 32_768];
+  const drawn = (low: number, high: number): number => Math.round((low * (high / low) ** random()) / 32) * 32;
+  const batches = software ? [1, 2, 3, 5] : [3, 5, 7, 11, 24];
+  return CHOICES.slice(0, quick ? QUICK_CHOICES : undefined).flatMap((choice): StepCase[] => {
+    const candidate = candidateOf(geometry, choice);
+    if (!candidate) return [];
+    const c = configurationFor(geometry, candidate, bindingBytes);
+    const at = (batch: number, contextTokens: number): StepCase => ({ id: candidateId(geometry, candidate, 'f16'), c, batch, contextTokens });
+    const off = at(batches[Math.floor(random() * batches.length)] as number, drawn(least, most));
+    return quick ? [off] : [at(1, 2 ** Math.round(Math.log2(drawn(least, most)))), off];
+  });
+}

@@ -1,0 +1,214 @@
+/**
+ * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with the probe beside
+ * each step, and times are corrected for drift as a calibration's are. Then the operations of each step run one by one, which tells
+ * which kernel an error comes from, and what a step costs beyond them.
+ */
+import { interleave } from '../bench/interleave.js';
+import { openProbe, type Probe } from '../bench/probe.js';
+import { median } from '../bench/timing.js';
+import { priceStep, type Pricer } from '../cost/latency.js';
+import type { Evidence, Interval } from '../cost/evidence.js';
+import { totalBytes, memoryModel } from '../cost/memory.js';
+import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
+import { GpuError, type Device } from '../gpu/index.js';
+import type { Configuration } from '../schedule/schedule.js';
+import type { KernelName } from '../schedule/kernels.js';
+import { correctedSeconds } from '../schema/drift.js';
+import { shapeKey, type Calibrated } from './calibrated.js';
+
+/** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
+export interface StepCase {
+  readonly id: string;
+  readonly c: Configuration;
+  readonly batch: number;
+  readonly contextTokens: number;
+}
+
+/** All calls of one kernel in a step. */
+export interface KernelRow {
+  readonly kernel: KernelName;
+  readonly calls: number;
+  readonly measuredSeconds: number;
+  readonly predicted: Interval;
+}
+
+export interface StepRow {
+  readonly id: string;
+  readonly batch: number;
+  readonly contextTokens: number;
+  /** Median over the rounds, corrected for drift. */
+  readonly measuredSeconds: number;
+  /** As the clock said. */
+  readonly rawSeconds: readonly number[];
+  /** Time of the probe over its reference, beside each of them. */
+  readonly drift: readonly number[];
+  readonly predicted: Interval;
+  readonly evidence: Evidence;
+  /** Share of the estimate that no measured kernel stands behind. */
+  readonly rooflineShare: number;
+  readonly octavesOutside: number;
+  /** Sum of the operations' own times, each alone in a submission. */
+  readonly operationsSeconds: number;
+  readonly kernels: readonly KernelRow[];
+}
+
+export interface StepsReport {
+  readonly steps: readonly StepRow[];
+  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  /** Distinct calls of the steps, and how many of them the calibration has not measured. */
+  readonly shapes: { readonly all: number; readonly unmeasured: number };
+}
+
+export interface StepRules {
+  readonly seed: number;
+  readonly calibrated: Calibrated;
+  /** Time for all of it. */
+  readonly seconds: number;
+  /** Decoders that are open together take at most this. */
+  readonly openBytes: number;
+  readonly leastRounds?: number;
+  readonly onStep?: (done: number, total: number, id: string) => void;
+  readonly stopped?: () => boolean;
+}
+
+const LEAST_ROUNDS = 3;
+/** Lengths grow by one a round, and stay inside the tile that the context ends. */
+const MOST_ROUNDS = 15;
+const PAGE_TOKENS = 32;
+const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
+
+/** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
+const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
+
+/** Cases in groups that are open together; neighbours stay neighbours. */
+export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
+  const groups: StepCase[][] = [];
+  let bytes = Infinity;
+  for (const one of cases) {
+    const own = totalBytes(memoryModel(one.c, one.contextTokens, PAGE_TOKENS), one.batch);
+    if (bytes + own > openBytes) {
+      groups.push([]);
+      bytes = 0;
+    }
+    (groups.at(-1) as StepCase[]).push(one);
+    bytes += own;
+  }
+  return groups;
+}
+
+interface Opened {
+  readonly of: StepCase;
+  readonly decoder: GpuDecoder;
+}
+
+/** One round of one decoder. */
+interface Round {
+  readonly step: number;
+  /** By operation, in order. */
+  readonly operations: readonly number[];
+  readonly drift: number;
+}
+
+/**
+ * Measures and predicts every case that the decoder executes.
+ * @throws GpuError for any failure but an operation without a kernel
+ */
+export async function checkSteps(device: Device, cases: readonly StepCase[], rules: StepRules): Promise<StepsReport> {
+  const { calibrated } = rules;
+  const submitSeconds = calibrated.calibration.overheads.submitSeconds;
+  const probe = await openProbe(device, { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds });
+  const steps: StepRow[] = [];
+  const notRun: { id: string; reason: string }[] = [];
+  const shapes = new Map<string, boolean>();
+  const started = now();
+  try {
+    // A calibration's times are those of a machine at its reference; without one, this process's own first runs are.
+    const first: number[] = [];
+    for (let i = 0; i < 7; i++) first.push(await probe.run());
+    const reference = calibrated.calibration.probe?.referenceSeconds ?? median(first);
+    const groups = groupsOf(cases, rules.openBytes);
+    for (const [index, group] of groups.entries()) {
+      const opened: Opened[] = [];
+      try {
+        for (const of of group) {
+          if (rules.stopped?.()) break;
+          rules.onStep?.(steps.length + notRun.length + opened.length, cases.length, of.id);
+          const decoder = await openFilled(device, of, rules.seed, notRun);
+          if (decoder) opened.push({ of, decoder });
+        }
+        const left = Math.max(0, rules.seconds - (now() - started)) / (groups.length - index);
+        const rounds = await measure(device, opened, probe, { reference, submitSeconds, seconds: left, seed: rules.seed, leastRounds: rules.leastRounds ?? LEAST_ROUNDS, stopped: rules.stopped ?? (() => false) });
+        opened.forEach(({ of, decoder }, i) => {
+          for (const { op } of decoder.operations) shapes.set(shapeKey(op), calibrated.isMeasured(op));
+          steps.push(rowOf(device, of, decoder, rounds[i] as Round[], calibrated.pricer));
+        });
+      } finally {
+        for (const { decoder } of opened) decoder.close();
+      }
+      if (rules.stopped?.()) break;
+    }
+  } finally {
+    probe.free();
+  }
+  return { steps, notRun, shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length } };
+}
+
+/** A decoder with a fabricated cache whose pipelines are compiled, or null with the reason noted. */
+async function openFilled(device: Device, { id, c, batch, contextTokens }: StepCase, seed: number, notRun: { id: string; reason: string }[]): Promise<GpuDecoder | null> {
+  let decoder: GpuDecoder | undefined;
+  try {
+    decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed }, batch, contextTokens, pageTokens: PAGE_TOKENS });
+    await decoder.fillCache(contextTokens - MOST_ROUNDS - 1);
+    await decoder.step(new Array<number>(batch).fill(0));
+    return decoder;
+  } catch (error) {
+    decoder?.close();
+    if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
+    notRun.push({ id, reason: error.message });
+    return null;
+  }
+}
+
+async function measure(device: Device, opened: readonly Opened[], probe: Probe, rules: { reference: number; submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean }): Promise<Round[][]> {
+  const rounds = opened.map((): Round[] => []);
+  const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
+    const before = await probe.run();
+    const { seconds: step } = await decoder.step(new Array<number>(of.batch).fill(0));
+    const operations: number[] = [];
+    for (const { steps } of decoder.operations) {
+      const time = await device.run(steps);
+      operations.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - rules.submitSeconds));
+    }
+    const drift = Math.sqrt(before * (await probe.run())) / rules.reference;
+    (rounds[i] as Round[]).push({ step, operations, drift });
+    return step;
+  });
+  if (measures.length > 0) {
+    await interleave(measures, { seconds: rules.seconds, leastRounds: rules.leastRounds, mostRounds: MOST_ROUNDS, seed: rules.seed, clockNow: now, settled: () => rules.stopped() });
+  }
+  return rounds;
+}
+
+function rowOf(device: Device, { id, c, batch, contextTokens }: StepCase, decoder: GpuDecoder, rounds: readonly Round[], pricer: Pricer): StepRow {
+  const drift = rounds.map((r) => r.drift);
+  const corrected = (seconds: readonly number[]): number => median(correctedSeconds({ seconds, drift }));
+  const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
+  const kernels = new Map<KernelName, { calls: number; measured: number; estimate: number; low: number; high: number }>();
+  decoder.operations.forEach(({ op }, i) => {
+    const of = kernels.get(op.kernel) ?? { calls: 0, measured: 0, estimate: 0, low: 0, high: 0 };
+    const own = pricer.price(op);
+    kernels.set(op.kernel, { calls: of.calls + 1, measured: of.measured + corrected(rounds.map((r) => r.operations[i] as number)), estimate: of.estimate + own.estimate, low: of.low + own.low, high: of.high + own.high });
+  });
+  const rows = [...kernels].map(([kernel, k]): KernelRow => ({ kernel, calls: k.calls, measuredSeconds: k.measured, predicted: { estimate: k.estimate, low: k.low, high: k.high } }));
+  const rawSeconds = rounds.map((r) => r.step);
+  return {
+    id, batch, contextTokens, rawSeconds, drift,
+    measuredSeconds: corrected(rawSeconds),
+    predicted: { estimate: price.estimate, low: price.low, high: price.high },
+    evidence: price.evidence,
+    rooflineShare: price.evidenceShare.roofline,
+    octavesOutside: price.octavesOutside,
+    operationsSeconds: rows.reduce((sum, k) => sum + k.measuredSeconds, 0),
+    kernels: rows,
+  };
+}

@@ -1,0 +1,148 @@
+/** Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or wrong. */
+import type { StorageChoice } from '../codecs/codec.js';
+import { memoryModel, type MemoryModel } from '../cost/memory.js';
+import type { AllocationKind } from '../decoder/gpu/allocations.js';
+import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
+import { parseEviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { GpuError, type Device } from '../gpu/index.js';
+import { candidateId, listCandidates } from '../plan/candidates.js';
+import type { Candidate } from '../plan/types.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
+
+/** Kinds that the model counts; `control` is part of its reserve. */
+export const COUNTED_KINDS = ['weights', 'codec', 'cache', 'in-flight', 'eviction', 'workspace'] as const satisfies readonly AllocationKind[];
+export type CountedKind = (typeof COUNTED_KINDS)[number];
+
+/** A kind's bytes in one configuration. */
+export interface KindBytes {
+  readonly kind: CountedKind;
+  readonly allocatedBytes: number;
+  readonly predictedBytes: number;
+}
+
+/** One configuration at one batch. */
+export interface MemoryRow {
+  readonly id: string;
+  readonly model: string;
+  readonly batch: number;
+  readonly contextTokens: number;
+  readonly kinds: readonly KindBytes[];
+  /** Tables and placeholders that the model leaves to its reserve. */
+  readonly controlBytes: number;
+}
+
+export interface MemoryReport {
+  readonly rows: readonly MemoryRow[];
+  /** Rows with a kind whose bytes differ. */
+  readonly mismatches: readonly MemoryRow[];
+  /** Configurations that the decoder does not execute (yet), and why: they were not checked. */
+  readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
+}
+
+/** A configuration to open, with its name. */
+export interface MemoryCase {
+  readonly id: string;
+  readonly c: Configuration;
+  readonly batch: number;
+  readonly contextTokens: number;
+}
+
+/** Not a whole number of tiles or pages, so that rounding shows; beyond the budgets of the policies below. */
+const CONTEXT_TOKENS = 201;
+const PAGE_TOKENS = 64;
+const EVICTIONS = ['none', 'streaming:4+60', 'h2o:40+24'] as const;
+const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
+const BRANCH = { width: 6, perHead: false };
+
+/** Bytes of each kind in the memory model. */
+export function predictedBytes(m: MemoryModel, batch: number): Record<CountedKind, number> {
+  return {
+    weights: m.weightsBytes,
+    codec: m.codecBytes,
+    cache: batch * m.kvBytesPerSequence,
+    'in-flight': batch * m.inFlightBytesPerSequence,
+    eviction: batch * m.evictionBytesPerSequence,
+    workspace: m.workspaceFixedBytes + batch * m.workspaceBytesPerSequence,
+  };
+}
+
+/** Bytes of each kind that a decoder has allocated. */
+export function allocatedBytes(decoder: Pick<GpuDecoder, 'allocations'>): Record<AllocationKind, number> {
+  const sums: Record<AllocationKind, number> = { weights: 0, codec: 0, cache: 0, 'in-flight': 0, eviction: 0, workspace: 0, control: 0 };
+  for (const { kind, bytes } of decoder.allocations) sums[kind] += bytes;
+  return sums;
+}
+
+/** Both of them, kind by kind. */
+export function compareBytes(decoder: Pick<GpuDecoder, 'allocations'>, m: MemoryModel, batch: number): { readonly kinds: KindBytes[]; readonly controlBytes: number } {
+  const [allocated, predicted] = [allocatedBytes(decoder), predictedBytes(m, batch)];
+  return { kinds: COUNTED_KINDS.map((kind) => ({ kind, allocatedBytes: allocated[kind], predictedBytes: predicted[kind] })), controlBytes: allocated.control };
+}
+
+export const holds = (row: Pick<MemoryRow, 'kinds'>): boolean => row.kinds.every((k) => k.allocatedBytes === k.predictedBytes);
+
+/** Every codec, path and eviction that the planner offers for a model; even and odd ranks, every width of quantised scalars. */
+export function memoryCandidates(g: Geometry): Candidate[] {
+  const evictions = EVICTIONS.map((text) => parseEviction(text, 'eviction'));
+  const list = (kinds: Parameters<typeof listCandidates>[1]['kinds'], more: { ratios?: number[]; ranks?: { rankK: number; rankV: number }[] }): Candidate[] =>
+    listCandidates(g, { kinds, ratios: more.ratios ?? null, ranks: more.ranks ?? null, paths: null, evictions }).candidates;
+  return [
+    ...list(['full'], {}),
+    ...list(['kv-quant'], { ratios: [2, 4, 16 / 3, 8] }),
+    ...list(['cla'], { ratios: [2] }),
+    ...(g.loops > 1 ? list(['final-loop'], { ratios: [g.loops] }) : []),
+    ...list(['lla', 'lla-2d', 'mla-head'], { ratios: [2] }),
+    ...list(['lla'], { ranks: [{ rankK: 5, rankV: 7 }] }),
+  ];
+}
+
+/** What `quick` leaves out is the second and third model; every codec, path and eviction stays. */
+export function memoryCases(quick: boolean): MemoryCase[] {
+  const models = quick ? [SMALL_OURO] : [SMALL_OURO, SMALL_HUGINN, SMALL_ORDINARY];
+  return models.flatMap((geometry) =>
+    memoryCandidates(geometry).flatMap((candidate): MemoryCase[] => {
+      const of = (choice: StorageChoice, perHead: boolean): Configuration => ({ geometry, ...candidate, choice, branch: { ...BRANCH, perHead }, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity });
+      const one = (suffix: string, cacheType: string, c: Configuration, batch: number): MemoryCase => ({ id: `${candidateId(geometry, candidate, cacheType)}${suffix}`, c, batch, contextTokens: CONTEXT_TOKENS });
+      return [
+        ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
+        ...(candidate.codec.kind === 'kv-quant' || candidate.eviction || quick ? [] : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
+        ...(candidate.path === 'absorbed' && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
+      ];
+    }),
+  );
+}
+
+export interface MemoryRules {
+  readonly seed: number;
+  readonly cases: readonly MemoryCase[];
+  readonly onCase?: (done: number, total: number, id: string) => void;
+  readonly stopped?: () => boolean;
+}
+
+/**
+ * Opens a decoder for every case and compares.
+ * @throws GpuError for any failure but an operation without a kernel
+ */
+export async function checkMemory(device: Device, rules: MemoryRules): Promise<MemoryReport> {
+  const rows: MemoryRow[] = [];
+  const notRun: { id: string; model: string; reason: string }[] = [];
+  for (const [done, { id, c, batch, contextTokens }] of rules.cases.entries()) {
+    if (rules.stopped?.()) break;
+    rules.onCase?.(done, rules.cases.length, id);
+    const model = c.geometry.name;
+    try {
+      const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch, contextTokens, pageTokens: PAGE_TOKENS });
+      try {
+        rows.push({ id, model, batch, contextTokens, ...compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch) });
+      } finally {
+        decoder.close();
+      }
+    } catch (error) {
+      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
+      notRun.push({ id, model, reason: error.message });
+    }
+  }
+  return { rows, mismatches: rows.filter((row) => !holds(row)), notRun };
+}

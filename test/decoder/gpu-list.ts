@@ -1,0 +1,60 @@
+/** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
+import type { Codec } from '../../src/codecs/codec.js';
+import type { Eviction } from '../../src/eviction/policy.js';
+import type { Geometry } from '../../src/geometry/geometry.js';
+import type { Case } from './gpu-cases.js';
+import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
+
+const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name) as Geometry;
+const OURO = named('ouro-like');
+const GROUPED = named('grouped pre-norm');
+const HUGINN = named('huginn-like');
+const ORDINARY = named('ordinary, one loop');
+const ONE_LOOP: Geometry = { ...GROUPED, name: 'one loop', loops: 1, normAfterEachLoop: false };
+
+const EVICTIONS: Eviction[] = [
+  { policy: 'streaming', sinkTokens: 3, windowTokens: 20, budgetTokens: 23 },
+  { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 },
+  { policy: 'budget', budgetTokens: 17 },
+];
+
+export const label = ({ geometry, codec, path, materialised, branch, eviction }: Case): string =>
+  [geometry.name, codec.kind, codec.bits ?? '', path ?? '', materialised ? 'materialised' : '', branch?.perHead ? 'branch per head' : '', eviction ? eviction.policy : ''].filter((part) => part !== '').join(', ');
+
+const absorbed = (geometry: Geometry): Case[] =>
+  learnedCodecs(geometry, 0.5).flatMap((codec) => [false, true].map((perHead): Case => ({ geometry, codec, path: 'absorbed', branch: { ...BRANCH, perHead } })));
+
+export const CASES: Case[] = [
+  ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
+  ...([8, 4, 3, 2] as const).map((bits) => ({ geometry: GROUPED, codec: { kind: 'kv-quant', bits } as const })),
+  { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 } },
+  { geometry: OURO, codec: { kind: 'final-loop' } },
+  ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const })),
+  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'fast' as const })),
+  ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'reconstruct' as const })),
+  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const })),
+  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, materialised: true })),
+  ...[OURO, GROUPED].flatMap((geometry) => learnedCodecs(geometry, 0.5).map((codec) => ({ geometry, codec, path: 'block-absorbed' as const }))),
+  ...absorbed(OURO),
+  ...[HUGINN, ORDINARY].flatMap((geometry): Case[] => [
+    { geometry, codec: { kind: 'full' } },
+    ...learnedCodecs(geometry, 0.5).flatMap((codec) => (['reconstruct', 'block-absorbed', 'absorbed', 'fast'] as const).map((path): Case => ({ geometry, codec, path }))),
+  ]),
+  { geometry: HUGINN, codec: { kind: 'kv-quant', bits: 8 } },
+  ...absorbed(GROUPED),
+  ...EVICTIONS.flatMap((eviction): Case[] => [
+    ...[OURO, GROUPED].map((geometry) => ({ geometry, codec: { kind: 'full' } as const, eviction })),
+    { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 }, eviction },
+    { geometry: OURO, codec: { kind: 'final-loop' }, eviction },
+    { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 }, eviction },
+    ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const, eviction })),
+    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, eviction })),
+    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, materialised: true, eviction })),
+    ...(eviction.policy === 'h2o' ? [] : learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'block-absorbed' as const, eviction }))),
+    ...absorbed(GROUPED).map((of) => ({ ...of, eviction })),
+    ...(['reconstruct', 'absorbed'] as const).map((path) => ({ geometry: HUGINN, codec: learnedCodecs(HUGINN, 0.5)[0] as Codec, path, eviction })),
+  ]),
+];
+
+/** The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all that differs. */
+export const singles = (of: Case): Case => (of.codec.bits === undefined ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of);

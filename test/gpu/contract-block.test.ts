@@ -1,0 +1,108 @@
+/** Block-absorbed attention and its set-up against float64, alone and one after the other. Outputs are NaN before a run. */
+import { expect, test } from 'vitest';
+import { makeOperands, mix } from '../../src/bench/inputs.js';
+import { attendLatentRow, mergedRow, type Run } from '../../src/bench/reference/attention.js';
+import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
+import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';
+import { relativeError } from '../../src/bench/verify.js';
+import { blockPlan } from '../../src/schedule/block-absorbed.js';
+import type { KernelCall, Shape } from '../../src/schedule/kernels.js';
+import { describeGpu } from './device.js';
+import { randomOf, SEED, type Random } from './random.js';
+
+const TOLERANCE = 1e-5;
+
+async function errorOf(device: Device, call: KernelCall, options: OperationOptions, seed: number): Promise<number> {
+  const plan = planOperation(call, options);
+  const operands = await makeOperands(device, plan, seed);
+  try {
+    await device.run(await device.bindAll(plan, operands.buffers));
+    return await relativeError(device, call, plan, operands, options, seed);
+  } finally {
+    device.free(...operands.buffers.values());
+  }
+}
+
+/** The shape of a call with the block plan's share. */
+function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape {
+  const plan = blockPlan(ropeBase, shape.headDim as number, blockTokens);
+  return { ...shape, blockTokens: plan.blockTokens, setupPerRank: plan.setupPerRank, macsPerRank: plan.macsPerRank };
+}
+const LONG = { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 1000, rankK: 96, rankV: 160, headDim: 128, groupSize: 0, splits: 3 };
+const SMALL = { ...LONG, headDim: 64, rankK: 27, rankV: 45, context: 300, splits: 2 };
+/** Scores with a spread of a few units, so that softmax is neither flat nor one token. */
+const scaleOf = (s: Shape): number => 4 * ((s.rankK as number) * (s.headDim as number)) ** -0.5;
+const FIRST = [0, 12_345, 900_001] as const;
+/** A ragged batch: a ring that wraps after pinned tokens, and a short one. */
+const ragged = { pinned: 37, capacity: 352, spans: [{ pinned: 37, firstPosition: 1234, ring: 300 }, { pinned: 5, firstPosition: 999_983, ring: 11 }] };
+
+interface Case {
+  name: string;
+  variant: string;
+  shape: Shape;
+  base: number;
+  block?: number;
+  options: (random: Random) => OperationOptions;
+}
+const CASES: readonly Case[] = [
+  { name: 'whole units', variant: 'f16', shape: LONG, base: 1e6, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
+  { name: 'odd ranks, one latent for all heads, grouped queries', variant: 'f16', shape: { ...SMALL, latentHeads: 1, group: 3 }, base: 1e4, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
+  { name: 'a wrapped ring after pinned tokens', variant: 'f16', shape: { ...SMALL, sequences: 2 }, base: 1e4, options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }) },
+  { name: 'without subgroups', variant: 'f16', shape: SMALL, base: 1e4, block: 64, options: () => ({ tuning: { subgroups: 0 } }) },
+  { name: 'f32', variant: 'f32', shape: { ...SMALL, headDim: 36 }, base: 5e4, options: () => ({}) },
+  { name: 'q8', variant: 'q8', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
+  { name: 'q4', variant: 'q4', shape: { ...SMALL, groupSize: 32, headDim: 36, sequences: 2 }, base: 5e4, options: () => ({ run: ragged }) },
+  { name: 'q3', variant: 'q3', shape: { ...SMALL, groupSize: 64, headDim: 36 }, base: 5e4, options: () => ({}) },
+  { name: 'q2', variant: 'q2', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
+];
+
+describeGpu('block-absorbed attention against float64', (device) => {
+  for (const { name, variant, shape, base, block, options } of CASES) {
+    test(name, { timeout: 180_000 }, async () => {
+      const own = options(randomOf(mix(SEED)));
+      const all: OperationOptions = { ropeBase: base, scale: scaleOf(shape), ...own };
+      // Splits that another call writes are not this call's to check.
+      if (own.run?.splits !== undefined) {
+        const { run, ...rest } = all;
+        const { splits: _, firstSplit: __, ...whole } = run as NonNullable<typeof run>;
+        all.run = whole;
+        Object.assign(all, rest);
+      }
+      const error = await errorOf(device, { kernel: 'attend_block_absorbed', variant, shape: withBlock(shape, base, block) }, all, mix(SEED));
+      expect(error <= TOLERANCE, `relative error ${error}, ${JSON.stringify(all)}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    });
+  }
+
+  test.each([
+    [{ heads: 6, kvHeads: 3, rankK: 27, headDim: 64 }, { pairing: 'adjacent' }],
+    [{ heads: 12, kvHeads: 3, rankK: 96, headDim: 128 }, { blockVectors: { group: 2 } }],
+    [{ heads: 1, kvHeads: 1, rankK: 1, headDim: 2 }, {}],
+  ] as [Shape, OperationOptions][])('block_vectors %j %j', async (shape, options) => {
+    const error = await errorOf(device, { kernel: 'block_vectors', variant: 'f16', shape }, options, mix(SEED));
+    expect(error <= 1e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+  });
+
+  test.each(['half-split', 'adjacent'] as const)('both in a row are attention over rebuilt keys with %s pairs', { timeout: 180_000 }, async (pairing) => {
+    const shape = withBlock({ ...SMALL, group: 2, sequences: 2 }, 1e4);
+    const scale = scaleOf(shape) / 2;
+    const run = { firstPosition: 900_001 };
+    const vectorsPlan = planOperation({ kernel: 'block_vectors', variant: 'f16', shape: { heads: 8, kvHeads: 2, rankK: 27, headDim: 64 } }, { pairing, blockVectors: { group: 2 } });
+    const attendPlan = planOperation({ kernel: 'attend_block_absorbed', variant: 'f16', shape }, { ropeBase: 1e4, scale, run });
+    const vectors = await makeOperands(device, vectorsPlan, mix(SEED));
+    const attend = await makeOperands(device, attendPlan, mix(SEED + 1));
+    const buffers = new Map([...attend.buffers, ['vectors', vectors.buffers.get('vectors') as NonNullable<ReturnType<typeof vectors.buffers.get>>]]);
+    await device.run([...(await device.bindAll(vectorsPlan, vectors.buffers)), ...(await device.bindAll(attendPlan, buffers))]);
+    const partials = new Float32Array(await device.read(buffers.get('partials') as NonNullable<ReturnType<typeof buffers.get>>, bufferOf(attendPlan, 'partials').bytes));
+    const capacity = capacityOf(300);
+    const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
+    const tokens: Run = { span: () => ({ pinned: 0, firstPosition: 900_001, ring: 300 }), pinned: 0, capacity, querySet: 0 };
+    const rebuilding = { ropeBase: 1e4, pairing, weights: vectors.scalar('weights'), means: vectors.scalar('means') };
+    for (let head = 0; head < 8; head++) {
+      const { output } = attendLatentRow(shape, scale, vectors.scalar('queries'), rebuilding, { keys: cached('keys', 27), values: cached('values', 45) }, tokens, head, () => 0);
+      const actual = mergedRow((i) => partials[i] as number, head, 2, 45);
+      const error = Math.sqrt(output.reduce((s, x, i) => s + (x - (actual[i] as number)) ** 2, 0) / output.reduce((s, x) => s + x * x, 0));
+      expect(error <= TOLERANCE, `head ${head}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    }
+    device.free(...vectors.buffers.values(), ...attend.buffers.values());
+  });
+});

@@ -1,0 +1,216 @@
+/**
+ * Kernels for matrix units. Everywhere: with the units emulated in plain WGSL (matrix_emulated.wgsl), so that tiles, edges, strides and
+ * sums are checked against float64; and compiled with the real ones by Dawn's null backend, which has every feature and runs
+ * nothing. Where an adapter has matrix units, the kernels themselves.
+ */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { mix } from '../../src/bench/inputs.js';
+import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { capacityOf, openDevice, planOperation, type Device, type OperationOptions, type OperationPlan, type Step } from '../../src/gpu/index.js';
+import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';
+import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/gpu/operations/matrix.js';
+import { KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../src/schedule/kernel-source.js';
+import { isQuantised, type KernelCall, type Storage } from '../../src/schedule/kernels.js';
+import { check } from './contract-run.js';
+import { describeGpu } from './device.js';
+import { randomOf, SEED, type Random } from './random.js';
+import { randomSingles, runPlan, wordsIn } from './run-plan.js';
+
+const EMULATED = sourcesFrom('emulated', (file) =>
+  readFileSync(file === 'matrix_units.wgsl' ? new URL('matrix_emulated.wgsl', import.meta.url) : new URL(file, KERNEL_DIRECTORY), 'utf8'),
+);
+/** Against float64 over the same f16 operands only the order of f32 sums is left. */
+const SUM_TOLERANCE = 1e-5;
+
+/** The device, running the kernels of another set of sources. */
+const running = (device: Device, sources: SourceSet): Device =>
+  Object.assign(Object.create(device) as Device, { bindAll: (plan: OperationPlan, buffers: Parameters<Device['bindAll']>[1]) => device.bindAll(plan, buffers, sources) });
+
+interface Product {
+  groups: number;
+  m: number;
+  k: number;
+  n: number;
+  options: MatmulOptions;
+}
+
+/** [sequence][group][width] with gaps, as activations of heads lie: rows are sequences. */
+const between = (r: Random, groups: number, width: number): Required<Rows> => {
+  const group = width + r.whole(0, 3);
+  return { offset: r.whole(0, 9), group, row: groups * group + r.whole(0, 5) };
+};
+
+function productOf(r: Random, fixed: Partial<Product>): Product {
+  const weightGroup = r.pick([1, 2, 4]);
+  const c = { groups: weightGroup * r.whole(1, 2), m: r.pick([16, 17, 32, 40, 64, 70]), k: 4 * r.whole(1, 30), n: r.whole(1, 150), ...fixed };
+  return { ...c, options: { x: between(r, c.groups, c.k), y: between(r, c.groups, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]) } };
+}
+
+const callOf = ({ groups, m, k, n }: Omit<Product, 'options'>): KernelCall => ({ kernel: 'matmul', variant: 'f16', shape: { groups, m, k, n } });
+
+/** Relative error against float64: over f16 operands, and over the activations as they are. */
+async function checkProduct(device: Device, c: Product, seed: number, spread = 0): Promise<{ error: number; rounded: number }> {
+  const where = `${JSON.stringify(c)}, LLA_SIM_SEED=${SEED}`;
+  const plan = planOperation(callOf(c), { matmul: c.options, matrixUnits: true });
+  expect(usesMatrixUnits(plan), where).toBe(true);
+  const x = randomSingles(mix(seed), wordsIn(plan, 'x')).map((value, i) => value * 10 ** (spread * ((mix(seed + i) % 1000) / 1000)));
+  const before = randomSingles(mix(seed + 1), wordsIn(plan, 'y'));
+  const stride = 2 * pairsOf(c.n);
+  const weightGroup = c.options.weightGroup ?? 1;
+  const halves = Uint16Array.from(randomSingles(mix(seed + 2), (c.groups / weightGroup) * c.k * stride), halfBits);
+  const weights = Float64Array.from(halves, halfValue);
+  const result = new Float32Array((await runPlan(device, plan, { x, y: before, weights: new Uint32Array(halves.buffer) }))('y').buffer);
+  const at = (rows: Rows | undefined, width: number, g: number, row: number): number => (rows?.offset ?? 0) + g * (rows?.group ?? c.m * width) + row * (rows?.row ?? width);
+  const written = new Set<number>();
+  let [difference, roundedDifference, norm] = [0, 0, 0];
+  for (let g = 0; g < c.groups; g++) {
+    for (let row = 0; row < c.m; row++) {
+      const from = at(c.options.x, c.k, g, row);
+      const own = x.subarray(from, from + c.k);
+      const stored = Float64Array.from(own, (value) => halfValue(halfBits(value)));
+      for (let j = 0; j < c.n; j++) {
+        const out = at(c.options.y, c.n, g, row) + j;
+        let [sum, roundedSum] = [0, 0];
+        for (let i = 0; i < c.k; i++) {
+          const w = weights[(Math.floor(g / weightGroup) * c.k + i) * stride + j] as number;
+          sum += (own[i] as number) * w;
+          roundedSum += (stored[i] as number) * w;
+        }
+        const had = c.options.accumulate ? (before[out] as number) : 0;
+        written.add(out);
+        difference += ((result[out] as number) - had - sum) ** 2;
+        roundedDifference += ((result[out] as number) - had - roundedSum) ** 2;
+        norm += sum ** 2;
+      }
+    }
+  }
+  expect(written.size, where).toBe(c.groups * c.m * c.n);
+  expect(before.findIndex((value, i) => !written.has(i) && value !== result[i]), `float changed beside the rows: ${where}`).toBe(-1);
+  const errors = { error: Math.sqrt(difference / norm), rounded: Math.sqrt(roundedDifference / norm) };
+  expect(errors.rounded, `over f16 operands: ${where}`).toBeLessThanOrEqual(SUM_TOLERANCE);
+  expect(errors.error, where).toBeLessThanOrEqual(MATRIX_RELATIVE_ERROR);
+  return errors;
+}
+
+/** Every shape of tile, whole and with edges; the last columns of an odd n; one step of k and several stages. */
+const EDGES: readonly Partial<Product>[] = [
+  { groups: 1, m: 16, k: 64, n: 64 },
+  { groups: 1, m: 64, k: 96, n: 256 },
+  { groups: 1, m: 130, k: 33, n: 72 },
+  { groups: 1, m: 33, k: 4, n: 1 },
+  { groups: 4, m: 100, k: 36, n: 27 },
+  { groups: 160, m: 16, k: 8, n: 65 },
+  { groups: 160, m: 20, k: 36, n: 70 },
+  { groups: 64, m: 65, k: 8, n: 129 },
+  {}, {}, {}, {},
+];
+
+function products(device: Device): void {
+  test('products: rows apart, shared weights, sums, edges', { timeout: 120_000 }, async () => {
+    const tiles = new Set<string>();
+    for (const [i, edge] of EDGES.entries()) {
+      const c = productOf(randomOf(mix(SEED + i)), edge);
+      tiles.add(JSON.stringify(planOperation(callOf(c), { matmul: c.options, matrixUnits: true }).steps[0]?.constants));
+      await checkProduct(device, c, mix(SEED + i));
+    }
+    expect(tiles.size).toBeGreaterThan(5);
+  });
+
+  test('f16 activations keep the contract at magnitudes over three decades', async () => {
+    for (const spread of [0, 3]) {
+      const { error } = await checkProduct(device, { groups: 1, m: 48, k: 512, n: 64, options: {} }, mix(SEED + 99), spread);
+      // Rounding leaves 2^-12 or less of an operand, and something must be left.
+      expect(error, `LLA_SIM_SEED=${SEED}`).toBeLessThan(4e-4);
+      expect(error, `LLA_SIM_SEED=${SEED}`).toBeGreaterThan(5e-5);
+    }
+  });
+}
+
+/** Every storage and stage depth, one and several stages and passes over the pairs, odd ranks, rows without whole quads. */
+const REBUILDS: readonly { storage: Storage; rank: number; headDim: number }[] = [
+  { storage: 'f16', rank: 96, headDim: 128 },
+  { storage: 'f16', rank: 27, headDim: 96 },
+  { storage: 'f32', rank: 41, headDim: 64 },
+  { storage: 'q8', rank: 18, headDim: 20 },
+  { storage: 'q4', rank: 70, headDim: 256 },
+  { storage: 'q3', rank: 45, headDim: 100 },
+  { storage: 'q2', rank: 150, headDim: 128 },
+];
+
+function rebuildOf(r: Random, { storage, rank, headDim }: (typeof REBUILDS)[number]): { call: KernelCall; options: OperationOptions } {
+  const [kvHeads, context, sequences, pinned] = [2, r.whole(1, 150), r.whole(1, 3), r.pick([0, 4, 37])];
+  const shape = { sequences, kvHeads, latentHeads: r.pick([1, kvHeads]), context, rank, headDim, groupSize: isQuantised(storage) ? 32 * r.whole(1, 2) : 0 };
+  const spans = Array.from({ length: sequences }, (_, i) => ({ pinned: r.whole(0, pinned), firstPosition: r.whole(0, 100_000), ring: i === 0 ? context : r.whole(1, context) }));
+  const run = { pinned, capacity: capacityOf(pinned + context + r.whole(0, 40)), spans };
+  const options = { ropeBase: r.pick([1e4, 1e6]), pairing: headDim % 4 === 0 ? r.pick(['adjacent', 'half-split'] as const) : 'adjacent', positionsByHead: r.pick([true, false]), positions: 2 ** 17, matrixUnits: true, run } as const;
+  return { call: { kernel: 'rebuild', variant: `${storage}+${r.pick(['rope', 'plain'])}`, shape }, options };
+}
+
+function rebuilds(device: Device): void {
+  test.each(REBUILDS)('rebuild: $storage, rank $rank, head width $headDim', { timeout: 60_000 }, async (fixed) => {
+    const { call, options } = rebuildOf(randomOf(mix(SEED + fixed.rank)), fixed);
+    const where = `${JSON.stringify(call)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`;
+    expect(usesMatrixUnits(planOperation(call, options)), where).toBe(true);
+    const { error } = await check(device, call, [options], mix(SEED));
+    expect(error, where).toBeLessThanOrEqual(MATRIX_RELATIVE_ERROR);
+  });
+}
+
+describeGpu('matrix units, emulated', (device) => {
+  if (device.has('shader-f16')) {
+    products(running(device, EMULATED));
+    rebuilds(running(device, EMULATED));
+  } else test.skip('[skipped: the adapter has no shader-f16]', () => undefined);
+});
+
+describeGpu('matrix units', (device) => {
+  const reason = matrixUnitsObstacle(device);
+  if (reason === null) {
+    products(running(device, OWN_SOURCES));
+    rebuilds(running(device, OWN_SOURCES));
+  } else test.skip(`products, rebuild [skipped: ${reason}]`, () => undefined);
+});
+
+describeGpu('matrix units, compiled', () => {
+  test('Dawn takes every tile of every kernel', async () => {
+    const nothing = await openDevice({ backend: 'null' });
+    const most = nothing.limits.maxComputeWorkgroupStorageSize;
+    try {
+      const calls = [[16, 64], [32, 64], [64, 32], [64, 33], [16, 4096 * 8], [64, 4096 * 8]].map(([m = 0, n = 0]) => callOf({ groups: 1, m, k: 64, n }));
+      for (const call of [...calls, ...REBUILDS.map((fixed) => rebuildOf(randomOf(SEED), fixed).call)]) {
+        const plan = planOperation(call, { matrixUnits: true });
+        expect(usesMatrixUnits(plan)).toBe(true);
+        // The null backend has 16 KiB of workgroup memory: of larger tiles it can say that everything else is right.
+        await nothing.pipeline(plan.steps[0] as Step).catch((error: Error) => expect(error.message).toMatch(new RegExp(`The total use of workgroup storage .* is larger than the maximum allowed \\(${most} bytes`)));
+      }
+    } finally {
+      nothing.close();
+    }
+  });
+});
+
+test('few rows, f32 weights, weights that are no whole vec4s and a device without the option stay with the other kernels', () => {
+  const sourceOf = (shape: { groups: number; m: number; k: number; n: number }, variant = 'f16', matrixUnits = true): string | undefined => planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source;
+  const shape = { groups: 1, m: 16, k: 64, n: 64 };
+  expect(sourceOf(shape)).toBe('matmul_matrix');
+  expect(sourceOf({ ...shape, m: 15 })).toBe('matmul');
+  expect(sourceOf({ ...shape, m: 8 })).toBe('matvec');
+  expect(sourceOf({ ...shape, k: 33, n: 65 })).toBe('matmul');
+  expect(sourceOf(shape, 'f32')).toBe('matmul');
+  expect(sourceOf(shape, 'f16', false)).toBe('matmul');
+});
+
+test('what a device lacks for matrix units is named', () => {
+  const unit = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 };
+  const all = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix'];
+  const device = (features: readonly string[], config: typeof unit, sizes: readonly [number, number], bytes: number) => ({ has: (f: string) => features.includes(f), units: { matrixConfigs: [config], subgroupSizes: sizes }, limits: { maxComputeWorkgroupStorageSize: bytes } });
+  expect(matrixUnitsObstacle(device(all, unit, [32, 32], 49_152))).toBeNull();
+  expect(matrixUnitsObstacle(device(all.slice(0, 2), unit, [32, 32], 49_152))).toMatch(/has no chromium-experimental-subgroup-matrix/);
+  expect(matrixUnitsObstacle(device(all.slice(1), unit, [32, 32], 49_152))).toMatch(/need shader-f16/);
+  expect(matrixUnitsObstacle(device(all, { ...unit, resultComponentType: 'f16' }, [32, 32], 49_152))).toMatch(/there are 16×16×16 f16 into f16/);
+  expect(matrixUnitsObstacle(device(all, { ...unit, N: 8 }, [32, 32], 49_152))).toMatch(/there are 16×8×16/);
+  expect(matrixUnitsObstacle(device(all, unit, [8, 32], 49_152))).toMatch(/8 to 32 threads/);
+  expect(matrixUnitsObstacle(device(all, unit, [64, 64], 49_152))).toMatch(/64 to 64 threads/);
+  expect(matrixUnitsObstacle(device(all, unit, [32, 32], 16_384))).toMatch(/16384/);
+});
