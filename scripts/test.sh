@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # The whole check: types, lint, build, every test, GPU tests included. Brings a software Vulkan driver where the machine
-# has no adapter (scripts/setup-software-gpu.sh says what it installs) and does nothing of the kind where it has one.
+# has no adapter and Chromium where it has no browser (scripts/setup-software-gpu.sh and scripts/setup-browser.sh say what
+# they install), and does nothing of the kind where it has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 step() { printf '\n== %s\n' "$1"; }
 
 step 'GPU adapter'
 bash scripts/setup-software-gpu.sh
+step 'browser'
+bash scripts/setup-browser.sh
 step 'types'
 npx tsc --noEmit -p .
 step 'lint'
@@ -14,4 +17,4 @@ npx eslint .
 step 'build'
 npm run --silent build
 step 'tests'
-LLA_SIM_REQUIRE_GPU=1 npx vitest run "$@"
+LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@"

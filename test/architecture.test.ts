@@ -107,6 +107,24 @@ describe('architecture', () => {
     expect(importers.length).toBeGreaterThan(0);
   });
 
+  it('lets the float64 decoder run without a GPU', () => {
+    const reference = files.filter((f) => f.startsWith('decoder/') && !f.startsWith('decoder/gpu/'));
+    expect(reference.length).toBeGreaterThan(10);
+    const reaching = reference.filter((f) => [...reachable(f, () => true)].some((g) => imports(g).some((i) => i.specifier === 'webgpu')));
+    expect(reaching).toEqual([]);
+    expect(reference.flatMap((f) => imports(f).filter((i) => i.target?.startsWith('decoder/gpu/')).map((i) => `${f} -> ${i.target}`))).toEqual([]);
+  });
+
+  it('the GPU decoder knows the GPU, what it executes and what it is specified by, and nothing else', () => {
+    const rooms = /^(decoder|gpu|schedule|codecs|eviction|geometry)\/|^errors\.ts$/;
+    const own = files.filter((f) => f.startsWith('decoder/gpu/'));
+    expect(own.length).toBeGreaterThan(5);
+    const strangers = own.flatMap((f) => imports(f).filter((i) => i.target !== null && !rooms.test(i.target)).map((i) => `${f} -> ${i.target}`));
+    expect(strangers).toEqual([]);
+    // The reference is what it is tested against: nothing may be computed by it.
+    expect(own.flatMap((f) => imports(f).filter((i) => i.target?.startsWith('decoder/reference/')).map((i) => `${f} -> ${i.target}`))).toEqual([]);
+  });
+
   it('has no import cycle among modules that load each other', () => {
     const state = new Map<string, 'open' | 'done'>();
     const cycles: string[] = [];

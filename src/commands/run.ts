@@ -287,11 +287,17 @@ async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loa
   }
 }
 
-/** Compiles what the decoder needs on a small one first, so that the limit is on its buffers alone. */
+/** Brings driver and program to the size that they keep with half of the sequences first, so that the limit is on buffers alone. */
 async function limitMemory(device: Device, c: Configuration, bytes: number, options: Parameters<typeof openDecoder>[2]): Promise<void> {
   if (!device.description.software) throw new UserError('--vram limits software adapters only: a GPU has the memory that it has', 'leave --vram out');
-  const warm = await openDecoder(device, { ...c, geometry: { ...c.geometry, layers: 1 } }, { ...options, weights: { storage: options.weights.storage, seed: 0 }, batch: 1 });
-  await warm.step([0]).finally(() => warm.close());
+  const batch = Math.ceil(options.batch / 2);
+  const warm = await openDecoder(device, c, { ...options, batch });
+  try {
+    await warm.fillCache(options.contextTokens - 1);
+    await warm.step(new Array<number>(batch).fill(0));
+  } finally {
+    warm.close();
+  }
   await device.submitEmpty();
   limitAddressSpace(bytes);
 }

@@ -2,8 +2,8 @@
 import { calibrationPricer } from '../cost/pricers.js';
 import { deviceOfAdapter, findDevice } from '../devices/find.js';
 import { UserError, show } from '../errors.js';
+import { staleKernels } from '../plan/ask.js';
 import { loadCalibration } from '../plan/calibrations.js';
-import { TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
 
 export const PAPER_DEVICE = 'h200';
@@ -16,7 +16,8 @@ export const PAPER_DEVICE = 'h200';
 export async function paperDevice(calibrationFile: string | null): Promise<PaperDevice> {
   const datasheet = datasheetDevice(findDevice(PAPER_DEVICE));
   if (calibrationFile === null) return datasheet;
-  const { file, calibration } = await loadCalibration(calibrationFile);
+  const loaded = await loadCalibration(calibrationFile);
+  const { file, calibration } = loaded;
   const { description, software, limits } = calibration.device;
   if (software || deviceOfAdapter(description)?.id !== datasheet.spec.id) {
     throw new UserError(
@@ -24,14 +25,11 @@ export async function paperDevice(calibrationFile: string | null): Promise<Paper
       'leave --calibration out to compare with the datasheet, or measure on an H200 with lla-sim calibrate',
     );
   }
-  const { kernelHash } = await import('../schedule/kernel-source.js');
-  const stale = calibration.kernels
-    .filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION))
-    .map((k) => k.kernel);
+  const stale = await staleKernels(loaded);
   return {
     ...datasheet,
     choice: { ...datasheet.choice, calibration: { file, adapter: description, software } },
-    pricer: calibrationPricer(calibration, { stale: new Set<string>(stale), link: datasheet.spec.interconnect, source: file }),
+    pricer: calibrationPricer(calibration, { stale: new Set(stale), link: datasheet.spec.interconnect, source: file }),
     bindingBytes: limits['maxStorageBufferBindingSize'] ?? Infinity,
     notes: stale.length > 0 ? [`${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`] : [],
   };

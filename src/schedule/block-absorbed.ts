@@ -22,14 +22,17 @@ export interface BlockPlan {
   readonly basis: BlockBasis;
 }
 
-/** Block sizes that the kernel has. */
-export const BLOCK_SIZES = [64, 128, 256, 512] as const;
+/** Block sizes that the kernel has. In the smallest every pair can be expanded, whatever the rotary base. */
+export const BLOCK_SIZES = [32, 64, 128, 256, 512] as const;
 
 /**
  * Score error that a basis stands for, relative to ‖q‖·‖k‖ and for the worst query: a pair's cosine and sine may each be off by
  * this over √2, and the pairs' parts of q and k add up to no more than ‖q‖·‖k‖ (Cauchy–Schwarz).
  */
 const TOLERANCE = 1e-5;
+
+/** The cost falls and then rises with the number of exact pairs, but for steps of a function: so many dearer ones end the search. */
+const PAST_BEST = 3;
 
 /** Per offset ±δ: every function once, then P ± Q and two products with latents. */
 function planOf(basis: BlockBasis, headDim: number): BlockPlan {
@@ -54,10 +57,14 @@ export function blockPlan(theta: number, headDim: number, blockTokens?: number, 
   if (known) return known;
   let best: BlockPlan | undefined;
   for (const size of blockTokens === undefined ? BLOCK_SIZES : [blockTokens]) {
+    let own: BlockPlan | undefined;
+    let dearer = 0;
     for (const basis of basesOf(theta, headDim, size, tolerance / Math.SQRT2)) {
       const plan = planOf(basis, headDim);
-      if (!best || plan.macsPerRank < best.macsPerRank) best = plan;
+      if (!own || plan.macsPerRank < own.macsPerRank) [own, dearer] = [plan, 0];
+      else if (++dearer === PAST_BEST) break;
     }
+    if (own && (!best || own.macsPerRank < best.macsPerRank)) best = own;
   }
   if (!best) throw new Error(`no block plan for theta ${theta} and head width ${headDim}`);
   plans.set(key, best);

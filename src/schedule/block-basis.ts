@@ -110,25 +110,23 @@ export const LIMITS = { more: 32, parity: 32 } as const;
 const scaleOf = (blockTokens: number): number => (blockTokens - 1) / 2;
 
 /**
- * The bases of a block size, one for each number of exact pairs that is worth considering.
+ * The bases of a block size, one for each number of exact pairs that is worth considering, fewest first.
  * @param tolerance largest error of a pair's cosine or sine
  */
-export function basesOf(ropeBase: number, headDim: number, blockTokens: number, tolerance: number): BlockBasis[] {
+export function* basesOf(ropeBase: number, headDim: number, blockTokens: number, tolerance: number): Generator<BlockBasis> {
   const phases = frequencies(ropeBase, headDim).map((t) => t * scaleOf(blockTokens));
   const coefficients = phases.map((phase) => (phase <= MOST_PHASE ? besselJ(phase) : new Float64Array(2 * COEFFICIENTS)));
   const parity = (odd: number): Float64Array[] => coefficients.map((j) => Float64Array.from({ length: COEFFICIENTS }, (_, k) => (2 * k + odd === 0 ? 1 : 2 * (-1) ** k) * (j[2 * k + odd] as number)));
   const [evens, odds] = [parity(0), parity(1)];
-  const found: BlockBasis[] = [];
   for (let exactPairs = 0; exactPairs <= phases.length; exactPairs++) {
     if ((phases[exactPairs] ?? 0) > MOST_PHASE) continue;
     if (exactPairs > LIMITS.parity) break;
     const even = spanning(evens.slice(exactPairs), tolerance, LIMITS.parity - exactPairs);
     const odd = even && spanning(odds.slice(exactPairs), tolerance, Math.min(LIMITS.parity - exactPairs, LIMITS.more - even.directions.length));
-    if (even && odd) found.push({ blockTokens, exactPairs, even, odd });
+    if (even && odd) yield { blockTokens, exactPairs, even, odd };
     // Slower pairs are all expanded by a function or two.
     if ((phases[exactPairs] ?? 0) < 1) break;
   }
-  return found;
 }
 
 /**

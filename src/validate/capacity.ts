@@ -41,19 +41,21 @@ export interface CapacityReport {
 export type Attempt = (candidate: Candidate, batch: number) => Promise<boolean>;
 
 export const CAPACITY_TOLERANCE = 0.02;
+/** The end of memory is found to this share of the batch. */
+const RESOLUTION = 0.005;
 const PAGE_TOKENS = 32;
 
 /** full, 4x, 21.33x and an evicted cache. */
 const CHOICES = [
   { kind: 'full', ratio: null, path: 'full' },
-  { kind: 'lla', ratio: 4, path: 'reconstruct' },
-  { kind: 'lla', ratio: 64 / 3, path: 'reconstruct' },
-  { kind: 'lla', ratio: 4, path: 'reconstruct', eviction: 'streaming:4+508' },
+  { kind: 'lla', ratio: 4, path: 'absorbed' },
+  { kind: 'lla', ratio: 64 / 3, path: 'absorbed' },
+  { kind: 'full', ratio: null, path: 'full', eviction: 'streaming:4+508' },
 ] as const;
 
 /** A shape whose caches are a few large buffers, as those of real models: allocators round small ones up. */
 export const CAPACITY_CONFIG = {
-  model_type: 'ouro', _name_or_path: 'capacity-test', num_hidden_layers: 2, total_ut_steps: 4, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64,
+  model_type: 'ouro', _name_or_path: 'capacity-test', num_hidden_layers: 8, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64,
   hidden_size: 256, intermediate_size: 512, vocab_size: 1024, max_position_embeddings: 65_536,
 };
 
@@ -63,7 +65,7 @@ export const CAPACITY_CONFIG = {
  */
 export async function largestBatch(predicted: number, works: (batch: number) => Promise<boolean>): Promise<{ exact: number; failedAt: number }> {
   let [good, bad] = [0, Infinity];
-  let stride = 1;
+  let stride = Math.max(1, Math.ceil(CAPACITY_TOLERANCE * predicted));
   let at = Math.max(1, predicted);
   while (good === 0 || bad === Infinity) {
     if (await works(at)) good = Math.max(good, at);
@@ -73,7 +75,7 @@ export async function largestBatch(predicted: number, works: (batch: number) => 
     at = good > 0 ? good + stride : Math.max(1, bad - stride);
     stride *= 4;
   }
-  while (bad - good > 1) {
+  while (bad - good > Math.max(1, RESOLUTION * good)) {
     const middle = Math.floor((good + bad) / 2);
     if (await works(middle)) good = middle;
     else bad = middle;
@@ -98,7 +100,7 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
   const { geometry, contextTokens, memoryBytes } = rules;
   const rows: CapacityRow[] = [];
   const notRun: { id: string; reason: string }[] = [];
-  for (const choice of rules.quick ? CHOICES.slice(0, 2) : CHOICES) {
+  for (const choice of rules.quick ? CHOICES.slice(0, 1) : CHOICES) {
     const candidate = candidateOf(geometry, choice);
     if (!candidate || rules.stopped?.()) continue;
     const c = configurationFor(geometry, candidate, rules.bindingBytes);
@@ -150,7 +152,8 @@ const FLAGS = (c: Candidate): string[] => [
 /** Runs the program; null where a signal ended it. */
 function child(cli: string, args: readonly string[], signal?: AbortSignal): Promise<{ code: number | null; text: string }> {
   return new Promise((resolve, reject) => {
-    const process_ = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'], ...(signal ? { signal } : {}) });
+    // Every thread's heap of glibc reserves 64 MiB of address space, touched or not; one heap for all does not.
+    const process_ = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, MALLOC_ARENA_MAX: '1' }, ...(signal ? { signal } : {}) });
     let text = '';
     for (const stream of [process_.stdout, process_.stderr]) stream.on('data', (chunk: Buffer) => (text = (text + chunk.toString('utf8')).slice(-4000)));
     process_.on('error', reject);
@@ -163,7 +166,7 @@ function child(cli: string, args: readonly string[], signal?: AbortSignal): Prom
  * @param cli the program, as node runs it
  * @returns the attempt, the model that it decodes, and what removes the model's file
  */
-export function inProcesses(cli: string, rules: { readonly memoryBytes: number; readonly contextTokens: number; readonly seed: number; readonly signal?: AbortSignal }): { attempt: Attempt; geometry: Geometry; remove(): void } {
+export function inProcesses(cli: string, rules: { readonly memoryBytes: number; readonly contextTokens: number; readonly seed: number; readonly signal?: AbortSignal }): { attempt: Attempt; geometry: Geometry; remove: () => void } {
   const folder = mkdtempSync(join(tmpdir(), 'lla-sim-capacity-'));
   const config = join(folder, 'config.json');
   writeFileSync(config, JSON.stringify(CAPACITY_CONFIG));

@@ -82,7 +82,7 @@ export function stepGrid({ geometry, software, quick, seed, bindingBytes }: Grid
   const random = randomFrom(seed);
   const [least, most] = software ? [512, quick ? 1024 : 4096] : [1024, 32_768];
   const drawn = (low: number, high: number): number => Math.round((low * (high / low) ** random()) / 32) * 32;
-  const batches = software ? [1, 2, 3, 5] : [3, 5, 7, 11, 24];
+  const batches = software ? (quick ? [1, 2] : [1, 2, 3, 5]) : [3, 5, 7, 11, 24];
   return CHOICES.slice(0, quick ? QUICK_CHOICES : undefined).flatMap((choice): StepCase[] => {
     const candidate = candidateOf(geometry, choice);
     if (!candidate) return [];

@@ -132,6 +132,10 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
       try {
         for (const of of group) {
           if (rules.stopped?.()) break;
+          if (steps.length + opened.length > 0 && now() - started > rules.seconds) {
+            notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: 'the time budget was spent' });
+            continue;
+          }
           rules.onStep?.(steps.length + notRun.length + opened.length, cases.length, of.id);
           const decoder = await openFilled(device, of, rules.seed, notRun);
           if (decoder) opened.push({ of, decoder });

@@ -35,16 +35,16 @@ interface Product {
   options: MatmulOptions;
 }
 
-/** [sequence][group][width] with gaps, as activations of heads lie: rows are sequences. */
-const between = (r: Random, groups: number, width: number): Required<Rows> => {
-  const group = width + r.whole(0, 3);
-  return { offset: r.whole(0, 9), group, row: groups * group + r.whole(0, 5) };
+/** With gaps: [sequence][group][width] as activations of heads lie, where rows are sequences, or [group][row][width] with rows to spare. */
+const between = (r: Random, groups: number, m: number, width: number): Required<Rows> => {
+  const [offset, apart] = [r.whole(0, 9), width + r.whole(0, 3)];
+  return r.pick([{ offset, group: apart, row: groups * apart + r.whole(0, 5) }, { offset, group: (m + r.whole(1, 3)) * apart, row: apart }]);
 };
 
 function productOf(r: Random, fixed: Partial<Product>): Product {
   const weightGroup = r.pick([1, 2, 4]);
   const c = { groups: weightGroup * r.whole(1, 2), m: r.pick([16, 17, 32, 40, 64, 70]), k: 4 * r.whole(1, 30), n: r.whole(1, 150), ...fixed };
-  return { ...c, options: { x: between(r, c.groups, c.k), y: between(r, c.groups, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]) } };
+  return { ...c, options: { x: between(r, c.groups, c.m, c.k), y: between(r, c.groups, c.m, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]) } };
 }
 
 const callOf = ({ groups, m, k, n }: Omit<Product, 'options'>): KernelCall => ({ kernel: 'matmul', variant: 'f16', shape: { groups, m, k, n } });

@@ -92,6 +92,13 @@ describe('each verdict depends on the planner', () => {
     expect(verdictOf('huginn/32x/whole', reshaped('huginn-3.5b', { preludeLayers: 0, codaLayers: 0 }))).toBe('exact');
   });
 
+  it('the 2.6B prefill that ran out of memory: at half the context not even full-width K/V beside it explains that', () => {
+    const f = PAPER_FIGURES.find((x) => x.id === 'prefill/by-layer/64k/2.6b') as PaperFigure;
+    const subject = { ...f.subject, contextTokens: 32_768 } as PaperFigure['subject'];
+    expect(judge(f, answer(MODEL, f.subject)).verdict).toBe('explained');
+    expect(judge(f, answer(MODEL, subject)).verdict).toBe('unexplained');
+  });
+
   it('a published value three times as large is explained by none of the reasons', () => {
     for (const f of PAPER_FIGURES) {
       if (by(REPORT, f.id).verdict !== 'explained' || f.value === null) continue;

@@ -68,7 +68,7 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
 <div class="tools" role="group" aria-label="Filter of the table">
 <label>Find <input type="search" id="find" placeholder="lla 4x" autocomplete="off"></label>
 <label>Codec <select id="kind"><option value="">all</option>${kinds.map((k) => html`<option>${k}</option>`)}</select></label>
-<label>Show <select id="state"><option value="">everything</option><option value="kept">what meets the targets</option><option value="pareto">Pareto front</option></select></label>
+<label>Show <select id="state"><option value="">everything</option><option value="kept"${report.removed.length > 0 && report.plans.length > 0 ? html` selected` : ''}>what meets the targets</option><option value="pareto">Pareto front</option></select></label>
 <button type="button" id="save">Save these plans as JSON</button>
 <p id="count" role="status"></p>
 </div>

@@ -96,19 +96,19 @@ export function tableSection(view: View): Html {
     const state = plan.id === chosen ? 'recommended' : !kept ? 'removed' : plan.pareto ? 'pareto' : '';
     const mark = { recommended: 'recommended', removed: 'misses a target', pareto: 'Pareto', '': '' }[state];
     const why = (reasons.get(plan.id) ?? []).join('; ');
-    return html`<tr data-id="${plan.id}" data-kind="${plan.codec.kind}" data-state="${state}" class="${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}"><th scope="row" data-value="${state === '' ? 'z' : state}">${mark === '' ? '' : html`<span class="state">${mark}</span>`}${why === '' ? '' : html`<span class="why">${why}</span>`}</th>${columns.map((c) => html`<td${c.numeric ? html` class="number"` : ''} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`)}</tr>
+    return html`<tr data-id="${plan.id}" data-kind="${plan.codec.kind}" data-state="${state}" class="${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}"><th scope="row" data-value="${state === '' ? 'z' : state}">${mark === '' ? '' : html`<span class="state">${mark}</span>`}</th>${columns.map((c) => html`<td${c.numeric ? html` class="number"` : ''} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`)}${reasons.size === 0 ? '' : html`<td class="why" data-value="${why}">${why}</td>`}</tr>
 `;
   });
   const head = (title: string, numeric: boolean): Html => html`<th scope="col"${numeric ? html` class="number"` : ''} aria-sort="none"><button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button></th>`;
   return html`<table id="plans"><caption>${report.plans.length} of ${view.all.length} combinations answer the question. ${report.settings.targets.secondsPerToken === null ? 'Times are at the largest batch' : 'Times are at the largest batch that meets the time target'}${report.settings.batch === null ? '' : `, or at batch ${report.settings.batch} as asked`}; in brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.</caption>
-<thead><tr>${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}</tr></thead>
+<thead><tr>${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}${reasons.size === 0 ? '' : head('misses', false)}</tr></thead>
 <tbody>${rows}</tbody></table>`;
 }
 
 /** What must be known before believing: notes, contradictions, what cannot be. */
 export function notesSection({ report }: View): Html {
   return html`<ul>${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}</ul>
-${report.contradictions.length === 0 ? '' : html`<details open><summary>Where the published figures contradict each other</summary><ul>${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}</ul></details>`}
+${report.contradictions.length === 0 ? '' : html`<details><summary>Where the published figures contradict each other (${report.contradictions.length})</summary><ul>${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}</ul></details>`}
 ${report.refused.length === 0 ? '' : html`<details><summary>Combinations that cannot be (${report.refused.length})</summary><ul>${report.refused.map((r) => html`<li>${r.id}: ${r.reason}</li>`)}</ul></details>`}`;
 }
 

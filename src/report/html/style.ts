@@ -13,12 +13,12 @@ p{margin:.5rem 0;max-width:68ch}
 a{color:var(--link)}
 .skip{position:absolute;left:-999rem}.skip:focus{left:1rem;top:1rem;background:var(--paper);padding:.5rem;z-index:9}
 :focus-visible{outline:3px solid var(--link);outline-offset:2px}
-#answer{border-left:4px solid var(--good);background:var(--soft);padding:.4rem 1rem;margin:1rem 0}
+#answer p{max-width:90ch}#answer{font-size:1.08rem;border-left:4px solid var(--good);background:var(--soft);padding:.4rem 1rem;margin:1rem 0}
 form{background:var(--soft);border:1px solid var(--line);border-radius:.5rem;padding:1rem;margin-top:.5rem}
 .fields{display:grid;grid-template-columns:repeat(auto-fit,minmax(11.5rem,1fr));gap:.8rem}
 label{display:block;font-size:.9rem;font-weight:600}
 label small{display:block;font-weight:400;color:var(--muted)}
-input,select,button{font:inherit;color:inherit}
+input,select,button{font:inherit;font-weight:400;color:inherit}
 input[type=text],input[type=search],select{width:100%;padding:.35rem .5rem;border:1px solid var(--muted);border-radius:.3rem;background:var(--paper)}
 input[aria-invalid=true]{border-color:var(--warn);border-width:2px}
 form button,.tools button{padding:.35rem .9rem;border:1px solid var(--muted);border-radius:.3rem;background:var(--paper);cursor:pointer}
@@ -44,7 +44,7 @@ th[aria-sort=ascending] button::after{content:" \\25B2"}th[aria-sort=descending]
 tr.recommended{background:color-mix(in srgb,var(--good) 14%,transparent)}
 tr.removed,tr.empty{color:var(--muted)}
 .state{font-size:.8rem;font-weight:600}.recommended .state{color:var(--good)}
-.why{display:block;font-size:.78rem;max-width:20rem;white-space:normal}
+.why{font-size:.78rem;min-width:22rem;white-space:normal}
 .tools{display:flex;flex-wrap:wrap;gap:.8rem;align-items:end;margin:.6rem 0}.tools label{min-width:9rem}
 .evidence{display:inline-block;font-size:.76rem;font-weight:600;padding:0 .4rem;border-radius:.8rem;border:1.5px solid var(--muted);vertical-align:middle}
 .evidence.exact,.evidence.measured,.evidence.interpolated{background:var(--good);border-color:var(--good);color:var(--paper)}
@@ -57,7 +57,7 @@ figure.roofline{border-style:dashed}
 figcaption{font-size:.88rem}.source{display:block;color:var(--muted);font-size:.8rem;margin-top:.25rem}
 .marks,#notes li{max-width:90ch}
 footer{margin:2.5rem auto 2rem;color:var(--muted);font-size:.88rem}
-@media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:21rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}}
+@media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}}
 @media print{:root{color-scheme:light;--ink:#000;--muted:#444;--paper:#fff;--line:#bbb;--soft:#fff;--link:#000;--good:#00543d;--warn:#000}
 body{font-size:10pt}form,.tools,.skip,#status{display:none}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}
 #figures{display:block}figure{margin-bottom:1rem}.chart{height:9cm}table{font-size:7.5pt}th,td{padding:.12rem .25rem}td,thead th{white-space:normal}thead{display:table-header-group}@page{margin:1.4cm}}

@@ -76,7 +76,7 @@ export function memoryBreakdown(view: View): Picture | null {
         },
         options: {
           ...options, indexAxis: 'y',
-          scales: { x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0))) / 1e9 }, y: { ...y, stacked: true, ticks: { ...y.ticks, color: theme.ink }, grid: { display: false }, title: { display: false } } },
+          scales: { x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0))) / 1e9 }, y: { ...y, stacked: true, ticks: { ...y.ticks, color: theme.ink, autoSkip: false }, grid: { display: false }, title: { display: false } } },
         },
         plugins: [frame(theme, words)],
       };

@@ -1,0 +1,2 @@
+/** Program of a report's page. */
+export function pageBundle(): Promise<string>;

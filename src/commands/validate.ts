@@ -1,0 +1,93 @@
+/** `lla-sim validate`: holds the predictions against the bundled decoder. */
+import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { openDevice } from '../gpu/index.js';
+import { parseBytes, parseNumber, parseSeconds } from '../units.js';
+import { validationMarkdown, validationTable } from '../validate/print.js';
+import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
+import { validate } from '../validate/validate.js';
+import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { print } from './output.js';
+import { progressLine } from './progress.js';
+import { explained } from './run.js';
+
+const FORMATS = ['table', 'json', 'markdown'] as const;
+const BUDGET = { quick: '90s', whole: '15m' } as const;
+
+export const validateCommand: Command = {
+  options: {
+    quick: { type: 'boolean', help: 'a minute or two: memory, capacity and correctness decide the exit code; times are shown and not judged, as CI machines are noisy' },
+    budget: { type: 'string', help: `time to spend: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]` },
+    only: { type: 'string', multiple: true, help: `only these sections: ${SECTIONS.join(', ')} [all]` },
+    model: { type: 'string', help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]' },
+    calibration: { type: 'string', help: 'calibration file to predict with [the one that fits the device]' },
+    vram: { type: 'string', help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 768MiB]' },
+    adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
+    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
+    seed: { type: 'string', help: 'of fabricated weights and of the shapes that are drawn [from the clock]' },
+    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...OUTPUT,
+  },
+  examples: [
+    ['validate', 'everything; exit code 5 when a tolerance is missed'],
+    ['validate --quick', 'what CI runs: exit code 5 for memory, capacity and correctness only'],
+    ['validate --only latency --budget 5m --format markdown -o validation.md', 'step times alone, as a page'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const quick = args.flags['quick'] === true;
+  const quiet = args.flags['quiet'] === true;
+  const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? (quick ? BUDGET.quick : BUDGET.whole), '--budget', true);
+  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const sections = readSections(args);
+  const vram = textFlag(args, 'vram');
+  const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
+  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
+  const device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.once('SIGINT', stop);
+  const progress = !quiet && process.stderr.isTTY === true;
+  let report: ValidationReport;
+  try {
+    report = await validate(device, {
+      budgetSeconds, quick, seed, sections, memoryBytes,
+      calibration: textFlag(args, 'calibration'),
+      model: textFlag(args, 'model'),
+      cli: process.argv[1] ?? null,
+      signal: abort.signal,
+      ...(progress ? { onProgress: (p) => void process.stderr.write(progressLine(p.elapsedSeconds, Math.max(0, p.budgetSeconds - p.elapsedSeconds), `${p.section} ${p.doing}`)) } : {}),
+    });
+  } catch (error) {
+    throw abort.signal.aborted && !(error instanceof UserError) ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted) : explained(error);
+  } finally {
+    process.removeListener('SIGINT', stop);
+    if (progress) process.stderr.write('\r\u001b[K');
+    device.close();
+  }
+  await print(render(report, format), { file: textFlag(args, 'output'), quiet });
+  return outsideTolerance(report.checks) ? EXIT.outsideTolerance : EXIT.ok;
+}
+
+function render(report: ValidationReport, format: (typeof FORMATS)[number]): string {
+  switch (format) {
+    case 'json':
+      return `${JSON.stringify(report, null, 2)}\n`;
+    case 'markdown':
+      return validationMarkdown(report);
+    case 'table':
+      return validationTable(report);
+  }
+}
+
+function readSections(args: Args): readonly Section[] {
+  const given = args.flags['only'];
+  if (!Array.isArray(given)) return SECTIONS;
+  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
+    const section = SECTIONS.find((s) => s === name.trim());
+    if (section === undefined) throw new UserError(`--only must be of ${SECTIONS.join(', ')}, not ${show(name)}`, 'correct the name');
+    return section;
+  });
+}

@@ -1,0 +1,75 @@
+/** Correctness: logits of a few decode steps against the float64 reference, before anything that the decoder does is timed. */
+import { openDecoder } from '../decoder/gpu/decoder.js';
+import { ReferenceDecoder } from '../decoder/reference/decoder.js';
+import { loadModel } from '../decoder/reference/model.js';
+import { codecTensors, modelTensors } from '../decoder/tensors.js';
+import { fabricate, mix } from '../decoder/weights.js';
+import { GpuError, type Device } from '../gpu/index.js';
+import type { MemoryCase } from './memory.js';
+
+/** Largest difference of a logit over the root mean square of the step's logits. */
+export const LOGIT_TOLERANCE = 1e-3;
+const STEPS = 6;
+
+export interface CorrectnessReport {
+  readonly rows: readonly { readonly id: string; readonly model: string; readonly error: number }[];
+  readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
+}
+
+export interface CorrectnessRules {
+  readonly seed: number;
+  readonly cases: readonly MemoryCase[];
+  readonly onCase?: (done: number, total: number, id: string) => void;
+  readonly stopped?: () => boolean;
+}
+
+/** Logits of the reference and of the device for one case: the worst relative error of its steps. */
+async function worstError(device: Device, { c, contextTokens }: MemoryCase, seed: number): Promise<number> {
+  const g = c.geometry;
+  const made = { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' as const };
+  const model = loadModel(g, fabricate(modelTensors(g), made));
+  const reference = new ReferenceDecoder(model, fabricate(codecTensors(g, c.codec, c.path, c.branch), made), { codec: c.codec, path: c.path, eviction: c.eviction, choice: c.choice, branch: c.branch, materialised: c.materialised });
+  const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed }, batch: 1, contextTokens });
+  try {
+    let worst = 0;
+    for (let i = 0; i < STEPS; i++) {
+      const token = mix(seed + i) % g.vocab;
+      const expected = reference.step(token);
+      await decoder.step([token]);
+      worst = Math.max(worst, relativeError(await decoder.logits(), expected));
+    }
+    return worst;
+  } finally {
+    decoder.close();
+  }
+}
+
+/** Largest difference over the root mean square of what is expected; infinite where a value is no number. */
+export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  let [worst, squares] = [0, 0];
+  for (let i = 0; i < expected.length; i++) {
+    const difference = Math.abs((actual[i] as number) - (expected[i] as number));
+    if (Number.isNaN(difference)) return Infinity;
+    worst = Math.max(worst, difference);
+    squares += (expected[i] as number) ** 2;
+  }
+  return worst / Math.sqrt(squares / expected.length);
+}
+
+/** @throws GpuError for any failure but an operation without a kernel */
+export async function checkCorrectness(device: Device, rules: CorrectnessRules): Promise<CorrectnessReport> {
+  const rows: { id: string; model: string; error: number }[] = [];
+  const notRun: { id: string; model: string; reason: string }[] = [];
+  for (const [done, one] of rules.cases.entries()) {
+    if (rules.stopped?.()) break;
+    rules.onCase?.(done, rules.cases.length, one.id);
+    const model = one.c.geometry.name;
+    try {
+      rows.push({ id: one.id, model, error: await worstError(device, one, rules.seed) });
+    } catch (error) {
+      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
+      notRun.push({ id: one.id, model, reason: error.message });
+    }
+  }
+  return { rows, notRun };
+}

@@ -1,0 +1,56 @@
+/**
+ * Long context: what a million tokens would take, extrapolated from the calibration, and how far such an extrapolation is off at the
+ * longest context whose cache this device can hold and bind.
+ */
+import { priceStep } from '../cost/latency.js';
+import type { Evidence, Interval } from '../cost/evidence.js';
+import { memoryModel, totalBytes } from '../cost/memory.js';
+import { layoutOf } from '../codecs/registry.js';
+import { storedBytes } from '../schedule/kernels.js';
+import type { Device } from '../gpu/index.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { checkSteps, type StepRow, type StepRules } from './latency.js';
+
+export const MILLION = 2 ** 20;
+
+export interface LongContextReport {
+  readonly id: string;
+  /** The step that was measured; null where the decoder does not execute it. */
+  readonly measured: StepRow | null;
+  readonly reason: string | null;
+  readonly atMillion: {
+    readonly contextTokens: number;
+    /** Cache of one sequence, and all that the decoder would allocate. */
+    readonly cacheBytes: number;
+    readonly totalBytes: number;
+    readonly secondsPerStep: Interval;
+    readonly evidence: Evidence;
+    readonly octavesOutside: number;
+  };
+}
+
+/** The longest power of two of tokens whose rows a binding and the memory hold. */
+export function longestContext(c: Configuration, memoryBytes: number): number {
+  const rowBytes = Math.max(...layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).map((t) => t.heads * storedBytes(t.storage, t.width, t.groupSize)));
+  let context = 1024;
+  while (context < MILLION && 2 * context * rowBytes <= c.bindingBytes && totalBytes(memoryModel(c, 2 * context, 32), 1) <= memoryBytes) context *= 2;
+  return context;
+}
+
+/** Measures a step of one sequence there, and prices one at a million tokens. */
+export async function checkLongContext(device: Device, id: string, c: Configuration, rules: StepRules & { readonly memoryBytes: number }): Promise<LongContextReport> {
+  const contextTokens = longestContext(c, rules.memoryBytes);
+  const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], { ...rules, openBytes: Infinity });
+  const m = memoryModel(c, MILLION, 32);
+  // Bindings do not bound an extrapolation: a calibrated GPU that holds a million tokens binds them in parts as the schedule says.
+  const price = priceStep(c, rules.calibrated.pricer, 1, MILLION);
+  return {
+    id,
+    measured: steps[0] ?? null,
+    reason: notRun[0]?.reason ?? null,
+    atMillion: {
+      contextTokens: MILLION, cacheBytes: m.kvBytesPerSequence, totalBytes: totalBytes(m, 1),
+      secondsPerStep: { estimate: price.estimate, low: price.low, high: price.high }, evidence: price.evidence, octavesOutside: price.octavesOutside,
+    },
+  };
+}

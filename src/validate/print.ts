@@ -1,0 +1,157 @@
+/** A validation as a page for a terminal or as Markdown: the verdict first, then what it rests on. */
+import { columns, wrap, type Column } from '../report/text.js';
+import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { capacityHolds, type CapacityRow } from './capacity.js';
+import type { StepRow } from './latency.js';
+import type { MemoryRow } from './memory.js';
+import { overheadOf, percent, verdict, type Check, type KernelSummary, type ValidationReport } from './report.js';
+import { covered, signedError } from './statistics.js';
+
+const WIDTH = 100;
+/** Rows of a table of differences; the JSON has all. */
+const MOST_ROWS = 12;
+
+interface Block {
+  readonly title: string;
+  readonly paragraphs?: readonly string[];
+  readonly table?: { readonly head: readonly string[]; readonly right: readonly boolean[]; readonly rows: readonly (readonly string[])[] };
+}
+
+function table<T>(spec: readonly Column<T>[], rows: readonly T[]): NonNullable<Block['table']> {
+  return { head: spec.map((c) => c.title), right: spec.map((c) => c.align === 'right'), rows: rows.map((row) => spec.map((c) => c.cell(row))) };
+}
+
+const left = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'left', cell });
+const right = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'right', cell });
+const milliseconds = (seconds: number): string => formatNumber(seconds * 1e3);
+const signed = (x: number): string => `${x >= 0 ? '+' : '−'}${percent(Math.abs(x))}`;
+
+const STATUS: Readonly<Record<Check['status'], string>> = { holds: 'holds', failed: 'OUTSIDE', 'not-checked': 'not checked' };
+const CHECKS: readonly Column<Check>[] = [
+  left('check', (c) => c.name),
+  left('', (c) => `${STATUS[c.status]}${c.status === 'failed' && !c.strict ? ' (not judged)' : ''}`),
+  left('found', (c) => c.found),
+  left('tolerance', (c) => c.tolerance),
+];
+
+const STEPS: readonly Column<StepRow>[] = [
+  left('step', (s) => s.id),
+  right('batch', (s) => String(s.batch)),
+  right('context', (s) => String(s.contextTokens)),
+  right('measured ms', (s) => milliseconds(s.measuredSeconds)),
+  right('predicted', (s) => milliseconds(s.predicted.estimate)),
+  right('90 % interval', (s) => `${milliseconds(s.predicted.low)}–${milliseconds(s.predicted.high)}`),
+  right('error', (s) => signed(signedError(s))),
+  left('inside', (s) => (covered(s) ? 'yes' : 'no')),
+  left('evidence', (s) => s.evidence),
+  right('overhead', (s) => signed(overheadOf(s))),
+];
+
+const KERNELS: readonly Column<KernelSummary>[] = [
+  left('kernel', (k) => k.kernel),
+  right('calls', (k) => String(k.calls)),
+  right('share', (k) => percent(k.share)),
+  right('measured ms', (k) => milliseconds(k.measuredSeconds)),
+  right('predicted', (k) => milliseconds(k.predictedSeconds)),
+  right('bias', (k) => signed(k.predictedSeconds / k.measuredSeconds - 1)),
+  right('median error', (k) => percent(k.errors.medianError)),
+  right('inside', (k) => percent(k.errors.coverage)),
+];
+
+const CAPACITY: readonly Column<CapacityRow>[] = [
+  left('cache', (r) => r.id),
+  right('context', (r) => formatTokens(r.contextTokens)),
+  right('predicted', (r) => String(r.predicted.exact)),
+  right('reached', (r) => String(r.reached.exact)),
+  right('failed at', (r) => String(r.reached.failedAt)),
+  right('on the grid', (r) => `${r.predicted.onGrid} / ${r.reached.onGrid}`),
+  right('error', (r) => signed(r.error)),
+  left('', (r) => (capacityHolds(r) ? 'holds' : 'OUTSIDE')),
+];
+
+interface Difference {
+  readonly row: MemoryRow;
+  readonly kind: string;
+  readonly allocated: number;
+  readonly predicted: number;
+}
+
+const DIFFERENCES: readonly Column<Difference>[] = [
+  left('model', (d) => d.row.model),
+  left('configuration', (d) => d.row.id),
+  right('batch', (d) => String(d.row.batch)),
+  left('kind', (d) => d.kind),
+  right('allocated', (d) => String(d.allocated)),
+  right('predicted', (d) => String(d.predicted)),
+  right('difference', (d) => String(d.allocated - d.predicted)),
+];
+
+function memoryBlock({ memory }: ValidationReport): Block[] {
+  if (!memory) return [];
+  const differences = memory.mismatches.flatMap((row) => row.kinds.filter((k) => k.allocatedBytes !== k.predictedBytes).map((k): Difference => ({ row, kind: k.kind, allocated: k.allocatedBytes, predicted: k.predictedBytes })));
+  const reasons = [...new Set(memory.notRun.map((n) => n.reason))];
+  return [{
+    title: 'Memory',
+    paragraphs: [
+      `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, in-flight latents, eviction state and workspace were compared one by one.`,
+      ...(differences.length > MOST_ROWS ? [`${differences.length} figures differ; the first ${MOST_ROWS}:`] : []),
+      ...reasons.map((reason) => `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} configurations (${reason}).`),
+    ],
+    ...(differences.length > 0 ? { table: table(DIFFERENCES, differences.slice(0, MOST_ROWS)) } : {}),
+  }];
+}
+
+function latencyBlocks({ latency }: ValidationReport): Block[] {
+  if (!latency) return [];
+  const { summary, shapes } = latency;
+  const about = summary
+    ? `${summary.count} steps of ${latency.model}: median error ${percent(summary.medianError)}, 90th percentile ${percent(summary.p90Error)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} inside their interval. ${shapes.unmeasured} of the ${shapes.all} distinct kernel calls are not in the calibration.`
+    : 'No step was measured.';
+  return [
+    { title: 'Steps', paragraphs: [about, ...latency.notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)], table: table(STEPS, latency.steps) },
+    { title: 'Operations', paragraphs: ['Every operation of these steps alone, summed by kernel: where an error comes from.'], table: table(KERNELS, latency.kernels) },
+  ];
+}
+
+function longContextBlock({ longContext }: ValidationReport): Block[] {
+  if (!longContext) return [];
+  const { measured, atMillion } = longContext;
+  const { secondsPerStep: t } = atMillion;
+  const checked = measured
+    ? `A step over ${formatTokens(measured.contextTokens)} tokens, the longest context that fits, took ${milliseconds(measured.measuredSeconds)} ms and was predicted at ${milliseconds(measured.predicted.estimate)} (${milliseconds(measured.predicted.low)}–${milliseconds(measured.predicted.high)}, ${measured.evidence}): error ${signed(signedError(measured))}.`
+    : `No long step was measured: ${longContext.reason ?? 'it was interrupted'}.`;
+  const million = `At ${formatTokens(atMillion.contextTokens)} tokens ${longContext.id} would keep ${formatBytes(atMillion.cacheBytes)} of cache (${formatBytes(atMillion.totalBytes)} in all) and take ${milliseconds(t.estimate)} ms a step (${milliseconds(t.low)}–${milliseconds(t.high)}, ${atMillion.evidence}, ${atMillion.octavesOutside.toFixed(1)} octaves outside what was measured).`;
+  return [{ title: 'Long context', paragraphs: [checked, million] }];
+}
+
+function blocksOf(r: ValidationReport): Block[] {
+  const device = `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}, clock ${r.device.clock}`;
+  const calibration = r.calibration ? `calibration ${r.calibration.file}` : 'no calibration';
+  return [
+    { title: 'Verdict', paragraphs: [...verdict(r), `${r.program}${r.quick ? ' validate --quick' : ' validate'}, ${device}; ${calibration}; seed ${r.seed}; ${Math.round(r.elapsedSeconds)} s.`], table: table(CHECKS, r.checks) },
+    ...memoryBlock(r),
+    ...latencyBlocks(r),
+    ...(r.capacity ? [{ title: 'Capacity', paragraphs: [`${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that decoded a step over a full, made-up cache.`, ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`)], table: table(CAPACITY, r.capacity.rows) }] : []),
+    ...longContextBlock(r),
+    ...(r.notes.length > 0 ? [{ title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) }] : []),
+  ];
+}
+
+/** For a terminal. */
+export const validationTable = (r: ValidationReport): string =>
+  `${blocksOf(r).map(({ title, paragraphs = [], table: t }) => [title, ...paragraphs.flatMap((p) => wrap(p, WIDTH)), ...(t ? ['', ...columns(t.head.map((head, i): Column<readonly string[]> => ({ title: head, align: t.right[i] ? 'right' : 'left', cell: (row) => row[i] as string })), t.rows)] : [])].join('\n')).join('\n\n')}\n`;
+
+const escaped = (text: string): string => text.replace(/\|/g, '\\|');
+
+/** As Markdown. @param picture path of the scatter of predicted against measured, where there is one */
+export function validationMarkdown(r: ValidationReport, picture: string | null = null): string {
+  const parts = blocksOf(r).map(({ title, paragraphs = [], table: t }) =>
+    [
+      `${title === 'Verdict' ? '# Validation' : `## ${title}`}`,
+      ...paragraphs.flatMap((p) => ['', escaped(p)]),
+      ...(t ? ['', `| ${t.head.map(escaped).join(' | ')} |`, `| ${t.right.map((isRight) => (isRight ? '--:' : ':--')).join(' | ')} |`, ...t.rows.map((row) => `| ${row.map(escaped).join(' | ')} |`)] : []),
+      ...(title === 'Steps' && picture !== null ? ['', `![predicted against measured step times](${picture})`] : []),
+    ].join('\n'),
+  );
+  return `${parts.join('\n\n')}\n`;
+}

@@ -1,0 +1,146 @@
+/** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
+import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './capacity.js';
+import { LOGIT_TOLERANCE, type CorrectnessReport } from './correctness.js';
+import type { StepRow, StepsReport } from './latency.js';
+import type { LongContextReport } from './long-context.js';
+import type { MemoryReport } from './memory.js';
+import { quantile, summarise, type ErrorSummary } from './statistics.js';
+
+export const SECTIONS = ['memory', 'latency', 'capacity', 'long-context'] as const;
+export type Section = (typeof SECTIONS)[number];
+
+export interface Check {
+  readonly name: 'correctness' | 'memory' | 'step-median-error' | 'step-p90-error' | 'interval-coverage' | 'decoder-overhead' | 'capacity';
+  /** `failed` sets the exit code where `strict`. */
+  readonly status: 'holds' | 'failed' | 'not-checked';
+  readonly strict: boolean;
+  readonly found: string;
+  readonly tolerance: string;
+}
+
+export interface ValidationReport {
+  readonly schema: 'lla-sim/validate';
+  readonly schemaVersion: 1;
+  readonly program: string;
+  readonly device: { readonly description: string; readonly driver: string; readonly software: boolean; readonly clock: 'gpu-timestamp' | 'wall' };
+  readonly calibration: { readonly file: string; readonly stale: readonly string[] } | null;
+  readonly quick: boolean;
+  readonly seed: number;
+  readonly elapsedSeconds: number;
+  readonly checks: readonly Check[];
+  readonly correctness: CorrectnessReport | null;
+  readonly memory: MemoryReport | null;
+  readonly latency: (StepsReport & { readonly model: string; readonly summary: ErrorSummary | null; readonly kernels: readonly KernelSummary[] }) | null;
+  readonly capacity: CapacityReport | null;
+  readonly longContext: LongContextReport | null;
+  /** Why a section is missing, and what the reader should know. */
+  readonly notes: readonly string[];
+}
+
+/** One kernel over all steps. */
+export interface KernelSummary {
+  readonly kernel: string;
+  readonly calls: number;
+  readonly measuredSeconds: number;
+  readonly predictedSeconds: number;
+  /** Share of all steps' measured time. */
+  readonly share: number;
+  readonly errors: ErrorSummary;
+}
+
+/** Shortest context at which the decoder's overhead is judged. */
+export const OVERHEAD_CONTEXT = 1024;
+const OVERHEAD_TOLERANCE = 0.1;
+export const TOLERANCES = { software: { median: 0.06, p90: 0.15 }, hardware: { median: 0.04, p90: null } } as const;
+const COVERAGE = [0.85, 0.97] as const;
+
+export const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
+
+export const overheadOf = (step: StepRow): number => step.measuredSeconds / step.operationsSeconds - 1;
+
+/** Kernels by the time that they take. */
+export function kernelSummaries(steps: readonly StepRow[]): KernelSummary[] {
+  const rows = new Map<string, { calls: number; measured: number; predicted: number; compared: { measuredSeconds: number; predicted: StepRow['predicted'] }[] }>();
+  for (const { kernels } of steps) {
+    for (const k of kernels) {
+      const row = rows.get(k.kernel) ?? { calls: 0, measured: 0, predicted: 0, compared: [] };
+      row.compared.push(k);
+      rows.set(k.kernel, { ...row, calls: row.calls + k.calls, measured: row.measured + k.measuredSeconds, predicted: row.predicted + k.predicted.estimate });
+    }
+  }
+  const all = [...rows.values()].reduce((sum, r) => sum + r.measured, 0);
+  return [...rows]
+    .map(([kernel, r]): KernelSummary => ({ kernel, calls: r.calls, measuredSeconds: r.measured, predictedSeconds: r.predicted, share: r.measured / all, errors: summarise(r.compared) as ErrorSummary }))
+    .sort((a, b) => b.measuredSeconds - a.measuredSeconds);
+}
+
+interface Judged {
+  readonly software: boolean;
+  readonly quick: boolean;
+  readonly correctness: CorrectnessReport | null;
+  readonly memory: MemoryReport | null;
+  readonly steps: readonly StepRow[] | null;
+  readonly capacity: CapacityReport | null;
+}
+
+/** Holds what was found against the tolerances. Times of `quick` are reported and never strict: it runs on noisy machines. */
+export function judge({ software, quick, correctness, memory, steps, capacity }: Judged): Check[] {
+  const strict = !quick;
+  const check = (name: Check['name'], isStrict: boolean, tolerance: string, found: { ok: boolean; text: string } | null): Check => ({
+    name, strict: isStrict, tolerance, status: found === null ? 'not-checked' : found.ok ? 'holds' : 'failed', found: found?.text ?? '–',
+  });
+  const worst = correctness && correctness.rows.length > 0 ? Math.max(...correctness.rows.map((r) => r.error)) : null;
+  const summary = steps ? summarise(steps) : null;
+  const limits = software ? TOLERANCES.software : TOLERANCES.hardware;
+  const overheads = (steps ?? []).filter((s) => s.contextTokens >= OVERHEAD_CONTEXT).map(overheadOf);
+  const wrong = capacity?.rows.filter((r) => !capacityHolds(r)) ?? [];
+  return [
+    check('correctness', true, `logits within ${LOGIT_TOLERANCE} of float64`, worst === null ? null : { ok: worst <= LOGIT_TOLERANCE, text: `${worst.toExponential(1)} at worst, ${correctness?.rows.length} configurations` }),
+    check('memory', true, 'equal to the byte', memory && memory.rows.length > 0 ? { ok: memory.mismatches.length === 0, text: `${memory.rows.length - memory.mismatches.length} of ${memory.rows.length} configurations equal` } : null),
+    check('capacity', true, `within ${percent(CAPACITY_TOLERANCE)}, equal on the grid`, capacity && capacity.rows.length > 0 ? { ok: wrong.length === 0, text: `${capacity.rows.length - wrong.length} of ${capacity.rows.length} codecs` } : null),
+    check('step-median-error', strict, `at most ${percent(limits.median)}`, summary && { ok: summary.medianError <= limits.median, text: percent(summary.medianError) }),
+    ...(limits.p90 === null ? [] : [check('step-p90-error', strict, `at most ${percent(limits.p90)}`, summary && { ok: summary.p90Error <= limits.p90, text: percent(summary.p90Error) })]),
+    check('interval-coverage', strict, `${percent(COVERAGE[0])} to ${percent(COVERAGE[1])}`, summary && { ok: coverageHolds(summary), text: `${percent(summary.coverage)} of ${summary.count} steps` }),
+    check('decoder-overhead', strict, `median at most ${percent(OVERHEAD_TOLERANCE)} from ${OVERHEAD_CONTEXT} tokens on`, overheads.length === 0 ? null : { ok: quantile(overheads, 0.5) <= OVERHEAD_TOLERANCE, text: `${percent(quantile(overheads, 0.5))}, at worst ${percent(Math.max(...overheads))}` }),
+  ];
+}
+
+/** Few steps cannot show a coverage between two bounds: one step more or less is forgiven either way. */
+const coverageHolds = ({ coverage, count }: ErrorSummary): boolean => coverage >= COVERAGE[0] - 1 / count && coverage <= COVERAGE[1] + 1 / count;
+
+/** True where the exit code has to say so. */
+export const outsideTolerance = (checks: readonly Check[]): boolean => checks.some((c) => c.strict && c.status === 'failed');
+
+/** One paragraph that a reader can act on. */
+export function verdict(r: ValidationReport): string[] {
+  const failed = r.checks.filter((c) => c.status === 'failed');
+  const open = r.checks.filter((c) => c.status === 'not-checked');
+  const lines: string[] = [];
+  if (failed.length === 0 && open.length === 0) lines.push('Trust the predictions on this device within the errors below: every tolerance holds.');
+  else if (failed.length === 0) lines.push(`Nothing that was checked is outside its tolerance; not checked: ${open.map((c) => c.name).join(', ')}.`);
+  else lines.push(`Do not trust without a second look: outside tolerance ${failed.length === 1 ? 'is' : 'are'} ${failed.map((c) => `${c.name} (${c.found}, wanted ${c.tolerance})`).join('; ')}.`);
+  if (r.memory) {
+    const { rows, mismatches, notRun } = r.memory;
+    lines.push(mismatches.length === 0 ? `Memory is exact in all ${rows.length} configurations.` : `Memory differs from what is allocated in ${mismatches.length} of ${rows.length} configurations: ${kindsThatDiffer(r.memory)}.`);
+    if (notRun.length > 0) lines.push(`${notRun.length} configurations are not executed by the decoder and were not checked.`);
+  }
+  const worst = r.latency && worstKernel(r.latency.kernels);
+  if (r.latency?.summary && worst) {
+    lines.push(`Step times are ${percent(Math.abs(r.latency.summary.bias))} too ${r.latency.summary.bias > 0 ? 'long' : 'short'} in the median. Most of the error comes from ${worst.kernel}: ${percent(Math.abs(worst.predictedSeconds / worst.measuredSeconds - 1))} too ${worst.predictedSeconds > worst.measuredSeconds ? 'long' : 'short'}, ${percent(worst.share)} of the time.`);
+  }
+  const drifted = r.latency?.steps.flatMap((s) => s.drift) ?? [];
+  if (drifted.length > 0) lines.push(`While steps were measured the machine ran at ${(1 / quantile(drifted, 0.5)).toFixed(2)} times its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`);
+  if (r.calibration && r.calibration.stale.length > 0) lines.push(`The calibration is stale for ${r.calibration.stale.join(', ')}: those are priced by roofline, so that step errors say little about the model. Measure again with lla-sim calibrate.`);
+  return lines;
+}
+
+/** Kernel whose error adds most seconds. */
+const worstKernel = (kernels: readonly KernelSummary[]): KernelSummary | undefined =>
+  [...kernels].sort((a, b) => Math.abs(b.predictedSeconds - b.measuredSeconds) - Math.abs(a.predictedSeconds - a.measuredSeconds))[0];
+
+function kindsThatDiffer(m: MemoryReport): string {
+  const counts = new Map<string, number>();
+  for (const row of m.mismatches) for (const k of row.kinds) if (k.allocatedBytes !== k.predictedBytes) counts.set(k.kind, (counts.get(k.kind) ?? 0) + 1);
+  return [...counts].map(([kind, count]) => `${kind} in ${count}`).join(', ');
+}
+

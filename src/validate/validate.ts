@@ -1,0 +1,167 @@
+/** Runs the sections of a validation on one device, within a time budget. */
+import { describeProgram } from '../bench/host.js';
+import { deviceOfAdapter } from '../devices/find.js';
+import { EXIT, UserError } from '../errors.js';
+import type { Device } from '../gpu/index.js';
+import { calibratedFor, type Calibrated } from './calibrated.js';
+import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
+import { checkCorrectness, type CorrectnessReport } from './correctness.js';
+import { candidateOf, configurationFor, stepGrid, validationModel } from './grid.js';
+import { checkSteps } from './latency.js';
+import { checkLongContext, type LongContextReport } from './long-context.js';
+import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
+import { judge, kernelSummaries, SECTIONS, type Section, type ValidationReport } from './report.js';
+import { summarise } from './statistics.js';
+
+export interface ValidateOptions {
+  readonly budgetSeconds: number;
+  readonly quick: boolean;
+  readonly seed: number;
+  readonly sections: readonly Section[];
+  /** Calibration file; the one that fits the device unless given. */
+  readonly calibration: string | null;
+  /** Model whose steps are measured: a preset. */
+  readonly model: string | null;
+  /** Memory of a GPU, where the catalogue does not know it; on a software adapter what a decoder may take. */
+  readonly memoryBytes: number | null;
+  /** The program, for attempts that run in processes of their own; null where it is not known. */
+  readonly cli: string | null;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (p: { readonly section: string; readonly doing: string; readonly elapsedSeconds: number; readonly budgetSeconds: number }) => void;
+}
+
+const MIB = 2 ** 20;
+/** Memory for capacity on a software adapter: large beside what the process takes for itself by the way. */
+const SOFTWARE_CAPACITY_BYTES = 768 * MIB;
+const SOFTWARE_CAPACITY_CONTEXT = 1024;
+const CAPACITY_CONTEXT = 4096;
+/** What a driver keeps of a GPU's memory (plan --reserve). */
+const RESERVE_BYTES = 512 * MIB;
+/** Decoders open together, and the longest cache, on a software adapter; on a GPU a share of its memory. */
+const SOFTWARE_OPEN_BYTES = 3072 * MIB;
+const OPEN_SHARE = 0.6;
+/** Where to stop measuring steps, as a share of the budget; long context and capacity follow. */
+const STEPS_SHARE = 0.6;
+const LONG_CONTEXT_SHARE = 0.1;
+const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
+
+interface Session {
+  readonly device: Device;
+  readonly o: ValidateOptions;
+  readonly started: number;
+  readonly notes: string[];
+  readonly memoryBytes: number | null;
+  readonly stopped: () => boolean;
+  readonly progress: (section: string, doing: string) => void;
+}
+
+/**
+ * Validates.
+ * @throws UserError when it was interrupted, and for a calibration of another device
+ * @throws GpuError when the device fails
+ */
+export async function validate(device: Device, o: ValidateOptions): Promise<ValidationReport> {
+  const started = now();
+  const { software, description, driver } = device.description;
+  const memoryBytes = o.memoryBytes ?? (software ? SOFTWARE_CAPACITY_BYTES : (deviceOfAdapter(description)?.vramBytes ?? null));
+  const s: Session = {
+    device, o, started, notes: [], memoryBytes,
+    stopped: () => o.signal?.aborted === true,
+    progress: (section, doing) => o.onProgress?.({ section, doing, elapsedSeconds: now() - started, budgetSeconds: o.budgetSeconds }),
+  };
+  const wants = (section: Section): boolean => o.sections.includes(section) && !s.stopped();
+  const calibrated = wants('latency') || wants('long-context') ? await calibratedFor(device, o.calibration) : null;
+  const { correctness, memory } = wants('memory') ? await memorySection(s) : { correctness: null, memory: null };
+  const capacity = wants('capacity') ? await capacitySection(s) : null;
+  const latency = wants('latency') ? await latencySection(s, calibrated) : null;
+  const longContext = wants('long-context') && !o.quick ? await longContextSection(s, calibrated) : null;
+  if (o.quick && o.sections.includes('long-context')) s.notes.push('--quick leaves the long context out');
+  if (o.quick) s.notes.push('--quick: times are reported and not judged; memory, capacity and correctness are');
+  for (const section of SECTIONS.filter((name) => !o.sections.includes(name))) s.notes.push(`${section} was not asked for`);
+  if (s.stopped()) throw interrupted();
+  return {
+    schema: 'lla-sim/validate',
+    schemaVersion: 1,
+    program: `${describeProgram().name} ${describeProgram().version}`,
+    device: { description, driver, software, clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall' },
+    calibration: calibrated && { file: calibrated.file, stale: calibrated.stale },
+    quick: o.quick,
+    seed: o.seed,
+    elapsedSeconds: now() - started,
+    checks: judge({ software, quick: o.quick, correctness, memory, steps: latency?.steps ?? null, capacity }),
+    correctness, memory, latency, capacity, longContext,
+    notes: s.notes,
+  };
+}
+
+const interrupted = (): UserError => new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
+
+async function memorySection(s: Session): Promise<{ correctness: CorrectnessReport; memory: MemoryReport }> {
+  const cases = memoryCases(s.o.quick);
+  const rules = { seed: s.o.seed, stopped: s.stopped };
+  const memory = await checkMemory(s.device, { ...rules, cases, onCase: (done, total, id) => s.progress('memory', `${done + 1} of ${total}: ${id}`) });
+  // One case a codec and path: evictions and batches change what is stored, and the decoder's own tests compare those.
+  const distinct = cases.filter(({ c }, i) => c.eviction === null && cases.findIndex((other) => other.c.geometry === c.geometry && other.c.codec === c.codec && other.c.path === c.path && other.c.materialised === c.materialised && other.c.eviction === null) === i);
+  const correctness = await checkCorrectness(s.device, { ...rules, cases: distinct, onCase: (done, total, id) => s.progress('correctness', `${done + 1} of ${total}: ${id}`) });
+  return { correctness, memory };
+}
+
+async function latencySection(s: Session, calibrated: Calibrated | null): Promise<ValidationReport['latency']> {
+  if (!calibrated) {
+    s.notes.push(`there is no calibration of ${s.device.description.description}: steps have no prediction to compare with; measure with lla-sim calibrate`);
+    return null;
+  }
+  const { software } = s.device.description;
+  const geometry = validationModel(software, s.o.model);
+  const { bindingBytes, openBytes } = limits(s);
+  const cases = stepGrid({ geometry, software, quick: s.o.quick, seed: s.o.seed, bindingBytes });
+  const seconds = Math.max(1, STEPS_SHARE * s.o.budgetSeconds);
+  const report = await checkSteps(s.device, cases, { seed: s.o.seed, calibrated, seconds, openBytes, stopped: s.stopped, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
+  return { ...report, model: geometry.name, summary: summarise(report.steps), kernels: kernelSummaries(report.steps) };
+}
+
+const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({
+  bindingBytes: device.limits.maxStorageBufferBindingSize,
+  openBytes: device.description.software ? SOFTWARE_OPEN_BYTES : OPEN_SHARE * (memoryBytes ?? SOFTWARE_OPEN_BYTES),
+});
+
+async function longContextSection(s: Session, calibrated: Calibrated | null): Promise<LongContextReport | null> {
+  if (!calibrated) return null;
+  const { software } = s.device.description;
+  const geometry = validationModel(software, s.o.model);
+  const { bindingBytes, openBytes } = limits(s);
+  const candidate = candidateOf(geometry, { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' });
+  if (!candidate) {
+    s.notes.push(`long context: ${geometry.name} has no LLA at 21.33×`);
+    return null;
+  }
+  s.progress('long context', `lla-21.33x/block-absorbed`);
+  const c = configurationFor(geometry, candidate, bindingBytes);
+  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, { seed: s.o.seed, calibrated, seconds: LONG_CONTEXT_SHARE * s.o.budgetSeconds, openBytes, memoryBytes: openBytes, stopped: s.stopped });
+}
+
+async function capacitySection(s: Session): Promise<CapacityReport | null> {
+  const { device, o, memoryBytes } = s;
+  const rules = { memoryBytes: memoryBytes ?? 0, bindingBytes: device.limits.maxStorageBufferBindingSize, quick: o.quick, stopped: s.stopped, onAttempt: (id: string, batch: number) => s.progress('capacity', `${id}, batch ${batch}`) };
+  if (device.description.software) {
+    if (o.cli === null || process.platform !== 'linux') {
+      s.notes.push('capacity on a software adapter needs Linux, where a process can be limited in memory');
+      return null;
+    }
+    const contextTokens = SOFTWARE_CAPACITY_CONTEXT;
+    const { attempt, geometry, remove } = inProcesses(o.cli, { memoryBytes: rules.memoryBytes, contextTokens, seed: o.seed, ...(o.signal ? { signal: o.signal } : {}) });
+    try {
+      return await checkCapacity({ ...rules, geometry, contextTokens, attempt });
+    } finally {
+      remove();
+    }
+  }
+  if (memoryBytes === null) {
+    s.notes.push('capacity was not checked: the memory of this device is not known; give it with --vram');
+    return null;
+  }
+  const geometry = validationModel(false, o.model);
+  const attempt = onDevice(device, (candidate) => configurationFor(geometry, candidate, rules.bindingBytes), CAPACITY_CONTEXT, o.seed);
+  return checkCapacity({ ...rules, memoryBytes: memoryBytes - RESERVE_BYTES, geometry, contextTokens: CAPACITY_CONTEXT, attempt });
+}
+

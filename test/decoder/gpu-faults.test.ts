@@ -1,0 +1,192 @@
+/** What the GPU decoder does when something goes wrong, and that nothing stays allocated. */
+import { expect, test } from 'vitest';
+import { UserError } from '../../src/errors.js';
+import { plannedContext } from '../../src/decoder/gpu/decoder.js';
+import { codecTensors, modelTensors } from '../../src/decoder/tensors.js';
+import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import { GpuError, openDevice, type Buffer, type Device } from '../../src/gpu/index.js';
+import { cacheBytes, rowLayout } from '../../src/gpu/cache-layout.js';
+import { layoutOf } from '../../src/codecs/registry.js';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+import { configurationOf, errorsOf, F16, open, referenceOf, relative, TOLERANCE, type Case } from './gpu-cases.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
+import type { Codec } from '../../src/codecs/codec.js';
+import type { Geometry } from '../../src/geometry/geometry.js';
+
+const OURO = GEOMETRIES[0] as Geometry;
+const FULL: Case = { geometry: OURO, codec: { kind: 'full' } };
+const LLA: Case = { geometry: OURO, codec: learnedCodecs(OURO, 0.5)[0] as Codec, path: 'reconstruct' };
+
+/** A device that counts what is allocated and not freed, and refuses the buffer of that number. */
+function counting(device: Device, refused = Infinity): { device: Device; made: () => number; alive: () => number } {
+  const alive = new Set<Buffer>();
+  let made = 0;
+  const watched: Device = Object.create(device, {
+    buffer: {
+      value: async (label: string, bytes: number): Promise<Buffer> => {
+        if (++made === refused) throw new GpuError('out-of-memory', `buffer ${label}: no memory`);
+        const buffer = await device.buffer(label, bytes);
+        alive.add(buffer);
+        return buffer;
+      },
+    },
+    bind: {
+      value: async (...given: Parameters<Device['bind']>) => {
+        const bound = await device.bind(...given);
+        alive.add(bound.uniforms);
+        return bound;
+      },
+    },
+    free: {
+      value: (...buffers: readonly Buffer[]) => {
+        for (const buffer of buffers) alive.delete(buffer);
+        device.free(...buffers);
+      },
+    },
+  }) as Device;
+  return { device: watched, made: () => made, alive: () => alive.size };
+}
+
+/** A source whose tensor holds a NaN. */
+const broken = (source: TensorSource, tensor: string): TensorSource => ({
+  shapes: source.shapes,
+  read(name, from, count) {
+    const values = source.read(name, from, count);
+    if (name === tensor) values[0] = NaN;
+    return values;
+  },
+});
+
+describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
+  test('frees everything on close, and when any allocation fails', { timeout: 120_000 }, async () => {
+    for (const of of [FULL, LLA]) {
+      const whole = counting(device);
+      const decoder = await open(whole.device, of);
+      await decoder.step([1]);
+      expect(whole.alive()).toBeGreaterThan(20);
+      decoder.close();
+      decoder.close();
+      expect(whole.alive()).toBe(0);
+      for (const refused of [1, 2, 3, 7, Math.floor(whole.made() / 2), whole.made() - 1, whole.made()]) {
+        const short = counting(device, refused);
+        await expect(open(short.device, of)).rejects.toThrow(/no memory \(\d+ bytes in \d+ buffers are allocated already\)/);
+        expect(short.alive()).toBe(0);
+      }
+    }
+  });
+
+  test('a closed decoder says so', async () => {
+    const decoder = await open(device, FULL);
+    decoder.close();
+    await expect(decoder.step([1])).rejects.toThrow('the decoder is closed');
+    await expect(decoder.logits()).rejects.toThrow(GpuError);
+  });
+
+  test('wrong input is refused and leaves the decoder usable', async () => {
+    const decoder = await open(device, FULL, { contextTokens: 2 });
+    await expect(decoder.step([OURO.vocab])).rejects.toThrow(UserError);
+    await expect(decoder.step([-1])).rejects.toThrow('not one of the 23');
+    await expect(decoder.step([1, 2])).rejects.toThrow('2 tokens were given for 1 sequences');
+    await expect(decoder.prefill([[]])).rejects.toThrow('has no tokens');
+    await decoder.step([1]);
+    await decoder.step([1]);
+    await expect(decoder.step([1])).rejects.toThrow('sequence 0 has 2 tokens, as many as its cache was made for');
+    decoder.reset();
+    await decoder.step([1]);
+    decoder.close();
+    for (const [options, message] of [[{ batch: 0 }, 'the batch'], [{ contextTokens: 1.5 }, 'the context'], [{ pageTokens: 33 }, 'multiple of 32']] as const) await expect(open(device, FULL, options)).rejects.toThrow(message);
+    await expect(open(device, { ...FULL, path: 'fast' })).rejects.toThrow('full cannot be read by the path fast');
+    await expect(open(device, { ...FULL, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 0, budgetTokens: 4 } })).rejects.toThrow('keeps no recent tokens');
+  });
+
+  test('NaN in the weights ends the step with an error, and frees everything', async () => {
+    const specs = modelTensors(OURO);
+    const model = broken(fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }), 'model.layers.1.mlp.down_proj.weight');
+    const watched = counting(device);
+    await expect(open(watched.device, FULL, { weights: { storage: 'f16', seed: SEED, model } })).rejects.toThrow(/NaN/);
+    expect(watched.alive()).toBe(0);
+    const decoder = await open(watched.device, FULL, { weights: { storage: 'f32', seed: SEED, model } });
+    await expect(decoder.step([1])).rejects.toThrow('the logits of sequence 0 hold NaN at position 0');
+    expect(watched.alive()).toBe(0);
+  });
+
+  test('a device lost in mid-step', async () => {
+    const own = await openDevice();
+    const decoder = await open(own, FULL);
+    await decoder.step([1]);
+    const step = decoder.step([2]);
+    (own as unknown as { raw: GPUDevice }).raw.destroy();
+    await expect(step).rejects.toMatchObject({ name: 'GpuError', fault: 'lost' });
+    await expect(decoder.step([1])).rejects.toThrow(GpuError);
+    own.close();
+  });
+
+  test('weights from tensors, in f16 and f32, decode as fabricated ones do', { timeout: 120_000 }, async () => {
+    const { codec, path = 'reconstruct' } = LLA;
+    const options = { seed: SEED, tiedEmbeddings: OURO.tiedEmbeddings, codec: 'random' } as const;
+    const model = fabricate(modelTensors(OURO), options);
+    const own = fabricate(codecTensors(OURO, codec, path, BRANCH), options);
+    for (const storage of ['f16', 'f32'] as const) {
+      const errors = await errorsOf(device, { ...LLA, choice: { storage: 'f32', groupSize: 32 } }, 6, { weights: { storage, seed: SEED + 1, model, codec: own } });
+      expect(Math.max(...errors)).toBeLessThan(TOLERANCE);
+    }
+    const lacking = { ...model, shapes: new Map([...model.shapes].filter(([name]) => name !== 'lm_head.weight')) };
+    await expect(open(device, FULL, { weights: { storage: 'f16', seed: 1, model: lacking } })).rejects.toThrow('"lm_head.weight" is missing');
+  });
+
+  test('weights in parts that a binding holds decode as whole ones', { timeout: 120_000 }, async () => {
+    const errors = await errorsOf(device, { ...FULL, choice: { storage: 'f32', groupSize: 32 }, bindingBytes: 24 * 12 }, 6);
+    expect(Math.max(...errors)).toBeLessThan(TOLERANCE);
+  });
+
+  test('sampling draws what the sampler draws from the same logits', async () => {
+    const { sample } = await import('../../src/decoder/sampler.js');
+    const sampling = { temperature: 0.8, topP: 0.9, seed: SEED };
+    const decoder = await open(device, FULL, { batch: 2, sampling });
+    let tokens = [1, 1];
+    let differing = 0;
+    for (let draw = 0; draw < 12; draw++) {
+      const next = await decoder.step(tokens);
+      const logits = await decoder.logits();
+      // A number on the edge between two tokens may fall to either.
+      differing += tokens.filter((_, i) => next.tokens[i] !== sample(logits.subarray(i * OURO.vocab, (i + 1) * OURO.vocab), sampling, draw, i)).length;
+      tokens = [...next.tokens];
+    }
+    expect(differing).toBeLessThanOrEqual(1);
+    decoder.close();
+  });
+
+  test('a fabricated cache gives finite logits; reset forgets it', async () => {
+    for (const of of [FULL, LLA, { ...FULL, codec: { kind: 'kv-quant', bits: 3 } } as Case]) {
+      const decoder = await open(device, of, { batch: 2 });
+      await decoder.fillCache([40, 99]);
+      const { tokens } = await decoder.step([1, 2]);
+      expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
+      expect(tokens).toHaveLength(2);
+      expect(decoder.lengths).toEqual([41, 100]);
+      await expect(decoder.fillCache(101)).rejects.toThrow('at most 100');
+      decoder.reset();
+      const [token] = promptOf(OURO, 1, SEED);
+      await decoder.step([token as number, token as number]);
+      expect(relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token as number))).toBeLessThan(TOLERANCE);
+      decoder.close();
+    }
+  });
+
+  test('caches have the bytes of the layout', async () => {
+    const decoder = await open(device, LLA, { batch: 3 });
+    const c = configurationOf(LLA);
+    const expected = layoutOf(OURO, c.codec, c.path, F16, BRANCH).reduce((sum, t) => sum + t.layers * t.loops * cacheBytes(rowLayout(t.storage, t.width, t.groupSize), 128, 3 * t.heads), 0);
+    expect(decoder.allocations.filter((a) => a.kind === 'cache').reduce((sum, a) => sum + a.bytes, 0)).toBe(expected);
+    decoder.close();
+  });
+});
+
+test('steps are planned for an eighth of an octave at most beyond the context', () => {
+  expect(plannedContext(1, 10_000)).toBe(256);
+  expect(plannedContext(4096, 10_000)).toBe(4096);
+  expect(plannedContext(4097, 10_000)).toBe(4608);
+  expect(plannedContext(9_900, 10_000)).toBe(10_000);
+  for (let n = 1; n < 100_000; n = Math.ceil(n * 1.1)) expect(plannedContext(n, 10 ** 6)).toBeLessThan(Math.max(n + 257, n * 1.126));
+});

@@ -1,0 +1,63 @@
+/** Contexts beyond one split and one plan, odd ranks, and batches that the tiled product takes, against the float64 reference. */
+import { expect, test } from 'vitest';
+import type { Geometry } from '../../src/geometry/geometry.js';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+import { open, referenceOf, relative, TOLERANCE, type Case } from './gpu-cases.js';
+import { label } from './gpu-list.js';
+import { GEOMETRIES, promptOf } from './models.js';
+
+const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm') as Geometry;
+const WIDE: Geometry = { ...base, name: 'wider', layers: 1, heads: 4, kvHeads: 2, headDim: 32, hidden: 48, mlpHidden: 80, vocab: 61, rope: { theta: 1e6, pairing: 'half-split' }, maxPositions: 4096 };
+const LLA = { kind: 'lla', rankK: 27, rankV: 45 } as const;
+const SINGLE = { storage: 'f32', groupSize: 32 } as const;
+const TOKENS = 290;
+
+const CASES: Case[] = [
+  { geometry: WIDE, codec: { kind: 'full' }, choice: SINGLE },
+  { geometry: WIDE, codec: LLA, path: 'reconstruct', choice: SINGLE },
+  { geometry: WIDE, codec: LLA, path: 'block-absorbed', choice: SINGLE },
+  { geometry: WIDE, codec: LLA, path: 'absorbed', choice: SINGLE, branch: { width: 16, perHead: false } },
+  { geometry: WIDE, codec: LLA, path: 'reconstruct', choice: SINGLE, eviction: { policy: 'h2o', heavyTokens: 130, recentTokens: 24, budgetTokens: 154 } },
+  { geometry: WIDE, codec: LLA, path: 'block-absorbed', choice: SINGLE, eviction: { policy: 'streaming', sinkTokens: 5, windowTokens: 262, budgetTokens: 267 } },
+];
+
+describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
+  for (const of of CASES) {
+    test(`${label(of)}: ${TOKENS} tokens`, { timeout: 240_000 }, async () => {
+      const tokens = promptOf(WIDE, TOKENS, SEED + 3);
+      const reference = referenceOf(of);
+      const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: TOKENS });
+      try {
+        let worst = 0;
+        for (const [i, token] of tokens.entries()) {
+          const expected = reference.step(token);
+          await decoder.step([token]);
+          if (i % 32 === 0 || i > TOKENS - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
+        }
+        if (process.env.TRACE) console.log(label(of), worst);
+        expect(worst).toBeLessThan(TOLERANCE);
+      } finally {
+        decoder.close();
+      }
+    });
+  }
+
+  test('a batch of 19 decodes as 19 batches of one', { timeout: 240_000 }, async () => {
+    for (const of of CASES.slice(0, 4)) {
+      const prompts = Array.from({ length: 19 }, (_, i) => promptOf(WIDE, 1 + (i % 4), SEED + 20 + i));
+      const decoder = await open(device, of, { batch: 19 });
+      try {
+        await decoder.prefill(prompts);
+        const logits = await decoder.logits();
+        prompts.forEach((prompt, i) => {
+          const reference = referenceOf(of);
+          const expected = prompt.map((token) => reference.step(token)).at(-1) as Float64Array;
+          expect(relative(logits.subarray(i * WIDE.vocab, (i + 1) * WIDE.vocab), expected), `${label(of)}, sequence ${i}`).toBeLessThan(TOLERANCE);
+        });
+      } finally {
+        decoder.close();
+      }
+    }
+  });
+});

@@ -1,0 +1,118 @@
+/** What a report's folder holds, for every scenario; and the command that writes it. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { COMMANDS } from '../../src/commands/commands.js';
+import { parseCommand } from '../../src/commands/command.js';
+import { UserError } from '../../src/errors.js';
+import { picturesOf } from '../../src/report/pictures/index.js';
+import { png } from '../../src/report/pictures/png.js';
+import { compile, plan, ROOT, scratch, type Outcome } from '../cli/program.js';
+import { pageBundle } from '../../scripts/page-bundle.mjs';
+import { filesOf, SCENARIOS, scenarioOf, textOf, viewOfScenario } from './reports.js';
+
+describe.each(SCENARIOS)('%s', (name) => {
+  it('holds the same numbers as plan prints, in every format', async () => {
+    const files = await filesOf(scenarioOf(name));
+    const file = join(ROOT, 'scenarios', `${name}.yaml`);
+    expect(textOf(files, 'plans.json')).toBe((await plan(file, '--format', 'json')).out);
+    const { report } = (await viewOfScenario(scenarioOf(name))).view;
+    if (report.plans.some((p) => p.maxBatch.exact >= 1)) {
+      expect(textOf(files, 'plans.csv')).toBe((await plan(file, '--format', 'csv')).out);
+      const table = (await plan(file, '--format', 'markdown')).out.split('\n').filter((l) => l.startsWith('|'));
+      for (const line of table) expect(textOf(files, 'report.md')).toContain(line);
+    }
+  });
+
+  it('answers, shows memory and pictures with their evidence, in Markdown and HTML', async () => {
+    const { view } = await viewOfScenario(scenarioOf(name));
+    const files = await filesOf(scenarioOf(name), { draw: () => Buffer.from('') });
+    const [md, page] = [textOf(files, 'report.md'), textOf(files, 'report.html')];
+    for (const p of picturesOf(view)) {
+      expect(files.has(`${p.id}.png`)).toBe(true);
+      expect(md).toContain(`(${p.id}.png)`);
+      expect(page).toContain(`id="figure-${p.id}"`);
+      expect(p.title.length * p.summary.length * p.source.length * p.subtitle.length).toBeGreaterThan(0);
+    }
+    for (const text of [md, page]) {
+      expect(text.replace(/<script[\s\S]*?<\/script>/g, '')).not.toMatch(/NaN|undefined|\[object|Infinity/);
+      expect(text).not.toMatch(/\b20\d\d-\d\d-\d\dT/);
+    }
+    expect(page).not.toMatch(/(?:src|href)="(?!#)/);
+    expect([...page.matchAll(/<tr data-id=/g)].length).toBe(view.all.length);
+  });
+});
+
+it('names the pictures that it has only where there is something to show', async () => {
+  const ids = async (s: Parameters<typeof viewOfScenario>[0]) => picturesOf((await viewOfScenario(s)).view).map((p) => p.id);
+  expect(await ids({ device: 'h200' })).toEqual(['memory-breakdown', 'cache-against-context', 'batch-against-ratio', 'time-against-context', 'speed-against-quality', 'eviction-memory', 'eviction-batch']);
+  // Nothing is known about the speed of 55 GB of memory.
+  expect(await ids({ vram: '55GB' })).not.toEqual(expect.arrayContaining(['time-against-context']));
+  expect(await ids({ vram: '55GB' })).not.toEqual(expect.arrayContaining(['speed-against-quality']));
+  // No figure is published for this model.
+  expect(await ids({ device: 'h200', model: 'nanbeige4.2-3b' })).not.toContain('speed-against-quality');
+  expect(await ids({ calibration: join(ROOT, 'calibrations/mesa-llvmpipe.json') })).toContain('kernel-roofline');
+});
+
+it('gives the same bytes again, pictures too', async () => {
+  const [a, b] = [await filesOf(scenarioOf('huginn-h100'), { draw: png }), await filesOf(scenarioOf('huginn-h100'), { draw: png })];
+  expect([...b.keys()]).toEqual([...a.keys()]);
+  for (const [name, content] of a) expect(Buffer.compare(Buffer.from(content), Buffer.from(b.get(name) as Buffer)), name).toBe(0);
+});
+
+describe('the command', () => {
+  const folder = scratch();
+  let program: Awaited<ReturnType<typeof compile>>;
+  beforeAll(async () => {
+    program = await compile();
+    const page = join(program.cli, '../page');
+    mkdirSync(page, { recursive: true });
+    writeFileSync(join(page, 'page.js'), await pageBundle());
+  });
+  afterAll(() => {
+    program.remove();
+    folder.remove();
+  });
+  const run = (...args: string[]): Outcome => program.run(['report', ...args], { cwd: ROOT });
+
+  it('writes a folder and says so, removes pictures that are no more, leaves other files', () => {
+    const out = join(folder.path, 'chat');
+    mkdirSync(out);
+    for (const name of ['kernel-roofline.png', 'mine.png', 'notes.txt']) writeFileSync(join(out, name), 'x');
+    const o = run('scenarios/chat-h200.yaml', '-o', out);
+    expect(o.code, o.err).toBe(0);
+    expect(o.out).toBe('');
+    const names = readdirSync(out).sort();
+    expect(names).toEqual(['batch-against-ratio.png', 'cache-against-context.png', 'eviction-batch.png', 'eviction-memory.png', 'memory-breakdown.png', 'mine.png', 'notes.txt', 'plans.csv', 'plans.json', 'report.html', 'report.md', 'speed-against-quality.png', 'time-against-context.png']);
+    for (const name of names.filter((n) => n.endsWith('.png') && n !== 'mine.png')) expect(readFileSync(join(out, name)).subarray(1, 4).toString()).toBe('PNG');
+    expect(o.err).toContain('report.html');
+    expect(run('scenarios/chat-h200.yaml', '-o', out, '--quiet').err).toBe('');
+  });
+
+  it('writes a report that says why nothing fits, and exits with 3', () => {
+    const out = join(folder.path, 'nothing');
+    const o = run('scenarios/nothing-fits.yaml', '-o', out);
+    expect(o.code).toBe(3);
+    expect(o.err).toMatch(/error: nothing fits/);
+    expect(readFileSync(join(out, 'report.md'), 'utf8')).toMatch(/Nothing fits/);
+  });
+
+  it('refuses what it cannot write or read, in one line', () => {
+    const file = folder.file('file', 'x');
+    for (const args of [['scenarios/chat-h200.yaml', '-o', file], ['scenarios/none.yaml', '-o', join(folder.path, 'a')], ['--device', 'h200'], ['--device', 'h201', '-o', join(folder.path, 'b')], ['scenarios/chat-h200.yaml', '-o', join(file, 'below')]]) {
+      const o = run(...args);
+      expect(o.code, args.join(' ')).toBe(2);
+      expect(o.err).toMatch(/^error: .+; .+\n$/);
+    }
+    expect(existsSync(join(folder.path, 'a'))).toBe(false);
+  });
+
+  it('says in the words of the file what is wrong in it', async () => {
+    const file = folder.file('bad.yaml', 'device: h200\nbatch: 0\n');
+    const report = await COMMANDS['report']?.load();
+    if (!report) throw new Error('report is not registered');
+    const error = await report.run(parseCommand('report', report, [file, '-o', join(folder.path, 'c')])).catch((e: unknown) => e);
+    expect(error).toBeInstanceOf(UserError);
+    expect((error as UserError).message).toMatch(/^scenario ".*bad\.yaml": batch must be/);
+  });
+});

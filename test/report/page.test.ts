@@ -1,0 +1,240 @@
+/// <reference lib="dom" />
+/** The report's page in a real browser, opened from disk: silent, alone, and with the command line's numbers. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pageBundle } from '../../scripts/page-bundle.mjs';
+import type { PlanReport } from '../../src/plan/types.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { plan, ROOT, scratch } from '../cli/program.js';
+import { noBrowser, open, startBrowser } from './browser.js';
+import { filesOf, scenarioOf, textOf } from './reports.js';
+
+const FILE = (name: string): string => join(ROOT, 'scenarios', `${name}.yaml`);
+
+/** What the table of a page says, by plan and column, unrounded. */
+const tableOf = (page: Page): Promise<Record<string, Record<string, string>>> =>
+  page.evaluate(() => Object.fromEntries([...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')].map((row) => [row.dataset['id'] ?? '', { state: row.dataset['state'] ?? '', ...Object.fromEntries([...row.cells].map((c) => [c.dataset['key'] ?? '', c.dataset['value'] ?? ''])) }])));
+
+/** The page's figures are those of a report: every plan, batch, byte and second. */
+function expectSame(table: Record<string, Record<string, string>>, report: PlanReport): void {
+  for (const p of report.plans) {
+    const row = table[p.id];
+    if (!row) throw new Error(`the page has no ${p.id}`);
+    const d = p.atTarget ?? p.decode;
+    expect(row['state'], p.id).not.toBe('removed');
+    expect(Number(row['batch']), p.id).toBe(p.maxBatch.exact);
+    expect(Number(row['kv']), p.id).toBe(p.memory.kvBytesPerToken);
+    for (const [key, value] of [['time', d.secondsPerStep?.estimate], ['rate', d.tokensPerSecond?.estimate]] as const) {
+      // Another version of V8 may round exp and log otherwise in the last place.
+      if (value === undefined) expect(row[key], `${p.id} ${key}`).toBe('');
+      else expect(Math.abs(Number(row[key]) / value - 1), `${p.id} ${key}`).toBeLessThan(1e-12);
+    }
+  }
+  expect(Object.values(table).filter((r) => r['state'] !== 'removed').length).toBe(report.plans.length);
+}
+
+describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () => {
+  const folder = scratch();
+  let browser: Browser;
+  let script: string;
+  beforeAll(async () => {
+    [browser, script] = await Promise.all([startBrowser(), pageBundle()]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    folder.remove();
+  });
+
+  async function pageOf(scenario: Scenario, file: string | null = null): Promise<string> {
+    const path = join(folder.path, `${Math.random().toString(36).slice(2)}.html`);
+    writeFileSync(path, textOf(await filesOf(scenario, { script, file }), 'report.html'));
+    return path;
+  }
+  const change = async (page: Page, name: string, value: string): Promise<void> => {
+    const status = page.locator('#status');
+    await page.evaluate(() => { (document.getElementById('status') as HTMLElement).textContent = ''; });
+    const control = page.locator(`[name=${name}]`);
+    if (name === 'model') await control.selectOption(value);
+    else await control.fill(value);
+    await expect.poll(() => status.textContent(), { timeout: 20_000 }).toMatch(/anew|Not changed/);
+  };
+
+  it.each(['chat-h200', 'huginn-h100', 'tensor-parallel-2xh100', 'nothing-fits'])('%s opens without a message or a request, with its pictures drawn', async (name) => {
+    const o = await open(browser, await pageOf(scenarioOf(name)));
+    const drawn = await o.page.evaluate(() => [...document.querySelectorAll('canvas')].map((c) => {
+      const pixels = c.getContext('2d')?.getImageData(0, 0, c.width, c.height).data ?? [];
+      const colours = new Set<number>();
+      for (let i = 0; i < pixels.length; i += 4) if ((pixels[i + 3] ?? 0) > 200) colours.add(((pixels[i] ?? 0) << 16) + ((pixels[i + 1] ?? 0) << 8) + (pixels[i + 2] ?? 0));
+      return colours.size;
+    }));
+    expect(drawn.length).toBe(await o.page.locator('figure').count());
+    for (const colours of drawn) expect(colours).toBeGreaterThan(10);
+    expect(o.incidents).toEqual([]);
+    await o.close();
+  });
+
+  it('gives the numbers of the command that it names when a control changes', async () => {
+    const o = await open(browser, await pageOf(scenarioOf('chat-h200'), 'scenarios/chat-h200.yaml'));
+    const steps: [string, string, string[]][] = [
+      ['vram', '80GB', ['--vram', '80GB']],
+      ['context', '64k', ['--ctx', '64k']],
+      ['batch', '3', ['--batch', '3']],
+      ['tpot', '150ms', ['--tpot', '150ms']],
+      ['min', 'gsm8k@isocache=0.75', ['--min', 'gsm8k@isocache=0.75']],
+      ['model', 'ouro-2.6b', ['--model', 'ouro-2.6b']],
+      ['context', '2k', ['--ctx', '2k']],
+    ];
+    const flags = new Map<string, string[]>();
+    for (const [name, value, words] of steps) {
+      flags.set(name, words);
+      await change(o.page, name, value);
+      const cli = await plan(FILE('chat-h200'), ...[...flags.values()].flat(), '--format', 'json');
+      expect([0, 3], cli.err).toContain(cli.code);
+      expectSame(await tableOf(o.page), JSON.parse(cli.out) as PlanReport);
+      const command = (await o.page.locator('#command').textContent()) ?? '';
+      for (const word of words) expect(command).toContain(word);
+      // The command that the page shows is one that gives these numbers.
+      const again = await plan(FILE('chat-h200'), ...command.split(' ').slice(3), '--format', 'json');
+      expectSame(await tableOf(o.page), JSON.parse(again.out) as PlanReport);
+    }
+    await o.page.locator('button[type=reset]').click();
+    await expect.poll(() => o.page.locator('#command').textContent()).toBe('lla-sim plan scenarios/chat-h200.yaml');
+    expectSame(await tableOf(o.page), JSON.parse((await plan(FILE('chat-h200'), '--format', 'json')).out) as PlanReport);
+    expect(o.incidents).toEqual([]);
+    await o.close();
+  });
+
+  it('keeps the device when only memory was given, and says how to ask for the same', async () => {
+    const o = await open(browser, await pageOf({ vram: '141GB', context: 4096 }));
+    await change(o.page, 'vram', '60GB');
+    const command = (await o.page.locator('#command').textContent()) ?? '';
+    expect(command).toContain('--device h200');
+    expectSame(await tableOf(o.page), JSON.parse((await plan(...command.split(' ').slice(2), '--format', 'json')).out) as PlanReport);
+    await o.close();
+  });
+
+  it('says what is wrong with a control and keeps its answer', async () => {
+    const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
+    const before = await tableOf(o.page);
+    for (const [name, value] of [['vram', 'much'], ['context', '-1'], ['min', 'taste=1'], ['tpot', '80'], ['retrieval', '<b>x'], ['batch', '1.5']] as const) {
+      await change(o.page, name, value);
+      expect(await o.page.locator('#status').textContent()).toMatch(/^Not changed: .+/);
+      expect(await tableOf(o.page)).toEqual(before);
+      await o.page.locator('button[type=reset]').click();
+      await expect.poll(() => o.page.locator('#status').textContent()).toMatch(/anew/);
+    }
+    expect(o.incidents).toEqual([]);
+    await o.close();
+  });
+
+  it('sorts by every column in both directions, and filters', async () => {
+    const o = await open(browser, await pageOf(scenarioOf('nanbeige-a100')));
+    const { page } = o;
+    await page.locator('#state').selectOption('');
+    const titles = await page.locator('#plans thead button').allTextContents();
+    expect(titles.length).toBeGreaterThan(10);
+    for (const title of titles) {
+      const button = page.locator('#plans thead button', { hasText: new RegExp(`^${title.replace(/[$.]/g, '\\$&')}$`) });
+      for (const direction of ['ascending', 'descending']) {
+        // By keyboard: the header is a button.
+        await button.focus();
+        await page.keyboard.press('Enter');
+        expect(await button.locator('..').getAttribute('aria-sort')).toBe(direction);
+        const numeric = (await button.getAttribute('data-numeric')) === 'yes';
+        const values = (await page.evaluate((column) => [...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')].map((r) => r.cells[column]?.dataset['value'] ?? ''), titles.indexOf(title))).filter((v) => v !== '');
+        const order = numeric ? [...values].sort((a, b) => Number(a) - Number(b)) : [...values].sort();
+        expect(values, `${title} ${direction}`).toEqual(direction === 'ascending' ? order : order.reverse());
+      }
+    }
+    await page.locator('#find').fill('lla block');
+    const found = await page.locator('#plans tbody tr:visible').evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''));
+    expect(found.length).toBeGreaterThan(0);
+    for (const id of found) expect(id).toMatch(/lla.*block/);
+    await page.locator('#find').fill('');
+    await page.locator('#kind').selectOption('kv-quant');
+    for (const id of await page.locator('#plans tbody tr:visible').evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''))) expect(id).toMatch(/^kv-quant/);
+    await o.close();
+  });
+
+  it('saves the plans that it shows as the command prints them', async () => {
+    const o = await open(browser, await pageOf(scenarioOf('edge-rtx-4090')));
+    await change(o.page, 'context', '2k');
+    const [download] = await Promise.all([o.page.waitForEvent('download'), o.page.locator('#save').click()]);
+    const { readFileSync } = await import('node:fs');
+    const saved = JSON.parse(readFileSync(await download.path(), 'utf8')) as PlanReport;
+    const cli = JSON.parse((await plan(FILE('edge-rtx-4090'), '--ctx', '2k', '--format', 'json')).out) as PlanReport;
+    expect(saved.plans.map((p) => p.maxBatch)).toEqual(cli.plans.map((p) => p.maxBatch));
+    expect(saved.recommendation?.planId).toBe(cli.recommendation?.planId);
+    await o.close();
+  });
+
+  it('fits narrow screens, and can be read in the dark and on paper', async () => {
+    const file = await pageOf(scenarioOf('chat-h200'));
+    const widths: [number, string][] = [];
+    for (const width of [320, 390, 768]) {
+      const o = await open(browser, file, { viewport: { width, height: 800 } });
+      widths.push([await o.page.evaluate(() => document.documentElement.scrollWidth), `at ${width}`]);
+      expect(widths.at(-1)?.[0], `at ${width}`).toBeLessThanOrEqual(width);
+      await o.close();
+    }
+    const contrast = (page: Page): Promise<number[]> => page.evaluate(() => {
+      const channels = (colour: string): number[] => (/rgba?\(([^)]+)\)/.exec(colour)?.[1] ?? '0,0,0').split(',').slice(0, 3).map(Number);
+      const light = (colour: string): number => {
+        const [r = 0, g = 0, b = 0] = channels(colour).map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const paper = light(getComputedStyle(document.body).backgroundColor);
+      return ['body', 'figcaption', '.units', '.source', 'dt', 'caption', '.why', 'label small'].map((s) => light(getComputedStyle(document.querySelector(s) ?? document.body).color)).map((ink) => (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05));
+    });
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const o = await open(browser, file, { colorScheme });
+      // WCAG AA for text.
+      for (const ratio of await contrast(o.page)) expect(ratio, colorScheme).toBeGreaterThan(4.5);
+      await o.page.emulateMedia({ media: 'print', colorScheme });
+      expect(await o.page.locator('form').isVisible()).toBe(false);
+      expect(await o.page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe('rgb(255, 255, 255)');
+      expect((await o.page.pdf({ format: 'A4' })).subarray(0, 4).toString()).toBe('%PDF');
+      expect(o.incidents).toEqual([]);
+      await o.close();
+    }
+  });
+
+  it('can be used by keyboard alone: every control is reached, in order, and shows that it is', async () => {
+    const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
+    const reached: string[] = [];
+    for (let i = 0; i < 60; i++) {
+      await o.page.keyboard.press('Tab');
+      const at = await o.page.evaluate(() => {
+        const e = document.activeElement as HTMLElement;
+        return { name: e.getAttribute('name') ?? (e.id || e.textContent || e.tagName), outline: getComputedStyle(e).outlineStyle };
+      });
+      reached.push(at.name);
+      expect(at.outline, at.name).not.toBe('none');
+      if (at.name === 'evidence') break;
+    }
+    expect(reached).toEqual(expect.arrayContaining(['model', 'vram', 'context', 'batch', 'tpot', 'retrieval', 'min', 'find', 'kind', 'state', 'save', 'rows', 'codec', 'evidence']));
+    await o.close();
+  });
+
+  it('runs nothing that a scenario or model name holds', async () => {
+    const hostile = `</script><script>alert(1)</script><img src=x onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
+    const config = JSON.stringify({ model_type: 'ouro', _name_or_path: hostile, num_hidden_layers: 4, total_ut_steps: 4, num_attention_heads: 8, num_key_value_heads: 8, hidden_size: 512, head_dim: 64, intermediate_size: 1024, vocab_size: 1000, max_position_embeddings: 4096, rope_theta: 1e6, architectures: ['OuroForCausalLM'] });
+    const { mkdirSync } = await import('node:fs');
+    const directory = join(folder.path, '<img src=x onerror=alert(6)>');
+    mkdirSync(directory);
+    writeFileSync(join(directory, 'config.json'), config);
+    const o = await open(browser, await pageOf({ name: hostile, description: hostile, device: 'h200', model: join(directory, 'config.json') }, hostile));
+    expect(await o.page.locator('h1').textContent()).toBe(hostile.replace(/\s+/g, ' '));
+    await change(o.page, 'context', hostile);
+    await change(o.page, 'context', '8k');
+    expect(await o.page.evaluate(() => ({ scripts: document.scripts.length, images: document.images.length, vectors: document.querySelectorAll('svg').length, handlers: document.querySelectorAll('[onerror],[onload]').length }))).toEqual({ scripts: 2, images: 0, vectors: 0, handlers: 0 });
+    expect(o.incidents).toEqual([]);
+    // Were markup to get in all the same, the content policy stops it.
+    await o.page.evaluate(() => { document.body.insertAdjacentHTML('beforeend', '<img src="https://example.org/x.png" onerror="document.title=1">'); });
+    await expect.poll(() => o.incidents.join('\n')).toMatch(/Content Security Policy/);
+    expect(o.incidents.join('\n')).not.toMatch(/dialog/);
+    await o.close();
+  });
+});
