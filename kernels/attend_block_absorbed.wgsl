@@ -10,7 +10,7 @@ enable subgroups;
 //
 // A thread holds phi at OFFSETS offsets, so that a basis vector serves OFFSETS tokens of either sign. Blocks are counted from where a
 // split begins, so that no split starts inside a block. Basis vectors and psi are the same for all threads: eight threads load one
-// each and hand it round, in subgroups of at least eight (attend_block_plain.wgsl does without).
+// each and hand it round, in subgroups of at least eight.
 // Bindings: 0 params, 1 vectors [query head][pair][component pair] (a, b, a, b), 2 keys (latents), 3 values (latents), 4 partials,
 // 5 spans, 6 scores (not written), 7 angles (cos, sin): [position % FINE][pair], turned on by HALF - 1/2, then [position / FINE][pair],
 // 8 functions: psi [pair that is not exact][quad], then phi [offset][quads of even functions, then of odd ones].

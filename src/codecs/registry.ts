@@ -82,11 +82,17 @@ export function codecParameters(g: Geometry, codec: Codec, path: Path, branch: B
 /** Scalars of the means μ among the codec's parameters. */
 export const codecMeans = (g: Geometry, codec: Codec): number => (isLatent(codec) ? codecSpec(codec).parameters(g, { ...codec, rankK: 0, rankV: 0 }) : 0);
 
-/** Scalars of the codec's matrices as they are stored: without the means, rows of an odd rank padded by one (words hold pairs). */
+/**
+ * Scalars of the codec's matrices as they are stored, without the means. Words hold pairs, so rows of an odd rank are padded by one:
+ * those of W_down, which end in a latent, and of the key up-projection where attention reads it row by row.
+ */
 export function paddedCodecParameters(g: Geometry, codec: Codec, path: Path, branch: Branch): number {
   if (!isLatent(codec)) return codecParameters(g, codec, path, branch);
   const { rankK = 0, rankV = 0 } = codec;
-  return codecParameters(g, { ...codec, rankK: evenRow(rankK), rankV: evenRow(rankV) }, path, branch) - codecMeans(g, codec);
+  const means = codecMeans(g, codec);
+  const matrices = (k: number, v: number): number => codecSpec(codec).parameters(g, { ...codec, rankK: k, rankV: v }) - means;
+  const own = (matrices(evenRow(rankK), evenRow(rankV)) + matrices(path === 'fast' ? rankK : evenRow(rankK), rankV)) / 2;
+  return own + codecParameters(g, codec, path, branch) - codecParameters(g, codec, 'reconstruct', branch);
 }
 
 /** `lla-4x`, `cla-6x`, `kv-quant-4bit`, `full`: short, unique among published settings. */

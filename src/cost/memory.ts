@@ -3,8 +3,8 @@
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
 import { codecMeans, CODECS, isLatent, layoutOf, paddedCodecParameters } from '../codecs/registry.js';
-import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
-import { allocatedTokens, evictionStateBytesPerToken, keptTokens, segmentsOf } from '../eviction/policy.js';
+import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
+import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockComponents } from '../schedule/kernels.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
@@ -54,12 +54,33 @@ export function weightBytes(g: Geometry, gpus: number): number {
 }
 
 /**
+ * Weights that a GPU holds beyond those of the checkpoint: norms and biases are kept in f32, the exit gate's single column is
+ * padded to a pair and has no bias (it never fires); layers that read another layer's cache (cla) need no K and V projections.
+ */
+function heldBeyondCheckpoint(c: Configuration): number {
+  const g = c.geometry;
+  const bytes = WEIGHT_BYTES[g.weightType];
+  const layers = g.preludeLayers + g.layers + g.codaLayers;
+  const kept = (g.normsPerLayer * g.hidden + g.extraParametersPerLayer) * layers + g.hidden;
+  const unread = c.codec.kind === 'cla' ? 2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1)) : 0;
+  return kept * (F32 - bytes) + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * bytes;
+}
+
+/**
  * Codec parameters of one GPU. Per-head matrices divide with the KV heads; matrices of a shared latent are replicated on
- * the latent side and divided on the head side. Rows of an odd rank are padded by one.
+ * the latent side and divided on the head side. Rows of an odd rank are padded by one; a constant a latent centres what is encoded.
  */
 function codecBytesPerGpu(c: Configuration): number {
-  const total = paddedCodecParameters(c.geometry, c.codec, c.path, c.branch) * CODEC_BYTES + codecMeans(c.geometry, c.codec) * F32;
+  const total = paddedCodecParameters(c.geometry, c.codec, c.path, c.branch) * CODEC_BYTES + (codecMeans(c.geometry, c.codec) + centreScalars(c)) * F32;
   return Math.ceil((total * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
+}
+
+/** −μ·W_down of every latent, added as it is appended; `fast` decodes instead. */
+function centreScalars(c: Configuration): number {
+  if (!isLatent(c.codec) || c.path === 'fast') return 0;
+  const { rankK = 0, rankV = 0, kind } = c.codec;
+  const latents = (kind === 'lla' ? c.geometry.kvHeads : 1) * (CODECS[kind].loopAxis ? 1 : c.geometry.loops);
+  return (rankK + rankV) * latents * c.geometry.layers;
 }
 
 /** Builds the memory model of a configuration at a context length (tokens). */
@@ -69,7 +90,7 @@ export function memoryModel(c: Configuration, context: number, pageTokens: numbe
   const perToken = bytesPerToken(layout);
   const allocated = pagedTokens(allocatedTokens(c.eviction, context), pageTokens);
   return {
-    weightsBytes: weightBytes(g, c.gpus),
+    weightsBytes: weightBytes(g, c.gpus) + heldBeyondCheckpoint(c),
     codecBytes: codecBytesPerGpu(c),
     kvBytesPerToken: perToken,
     kvBytesPerSequence: Math.ceil(perToken * allocated),
@@ -77,7 +98,7 @@ export function memoryModel(c: Configuration, context: number, pageTokens: numbe
     evictionBytesPerSequence: evictionStateBytesPerToken(c.eviction, layout) * allocated,
     kvBytesAt1M: Math.ceil(perToken * keptTokens(c.eviction, 2 ** 20)),
     workspaceFixedBytes: workspaceFixed(c),
-    workspaceBytesPerSequence: workspacePerSequence(c, context),
+    workspaceBytesPerSequence: workspacePerSequence(c, allocated),
   };
 }
 
@@ -104,8 +125,7 @@ const branchKeyScalars = (c: Configuration): number => (c.path === 'absorbed' ? 
 
 /** Width of the rows that attention's split partials hold. */
 function partialWidth(c: Configuration): number {
-  const latentValues = isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
-  return Math.max(c.geometry.headDim, latentValues ? (c.codec.rankV ?? 0) : 0);
+  return Math.max(c.geometry.headDim, mergesLatents(c) ? (c.codec.rankV ?? 0) : 0);
 }
 
 /** Query heads of one GPU. */
@@ -121,44 +141,44 @@ function workspaceFixed(c: Configuration): number {
   return c.targetWorkgroups * latentGroup * (partialWidth(c) + 2) * F32;
 }
 
-/** StreamingLLM's second rotation of the query, where keys are cached rotated: in rows of full width, or a rotary branch. */
-function secondQueryScalars(c: Configuration): number {
-  if (c.eviction?.policy !== 'streaming') return 0;
-  const { preludeLayers, codaLayers, headDim } = c.geometry;
-  const fullWidth = !isLatent(c.codec) || c.path === 'fast' || preludeLayers + codaLayers > 0;
-  return heads(c) * (fullWidth ? headDim : c.path === 'absorbed' ? c.branch.width : 0);
+/** Queries are kept twice where StreamingLLM's sinks are scored with a second rotation: rows of full width, or a rotary branch. */
+function querySets(c: Configuration): 1 | 2 {
+  if (c.eviction?.policy !== 'streaming') return 1;
+  const { preludeLayers, codaLayers } = c.geometry;
+  return !isLatent(c.codec) || c.path === 'fast' || c.path === 'absorbed' || preludeLayers + codaLayers > 0 ? 2 : 1;
 }
 
+/** True where attention reads latents and its rows are brought to full width after the merge. */
+const mergesLatents = (c: Configuration): boolean => isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
+
 /**
- * Activations, logits, partials and one layer's exact K/V of a sequence; on a materialising path its rebuilt K and V, on
- * the fast one the rows of every loop that the last one writes, under H2O the scores of one layer.
+ * Activations, logits and partials of a sequence; on a materialising path one layer's rebuilt K and V, on the fast one the rows of
+ * every loop that the last one writes, under H2O the scores of one layer. The buffers are those of decoder/gpu/machine.ts.
+ * @param capacity slots of a cached row, whole pages
  */
-function workspacePerSequence(c: Configuration, context: number): number {
+function workspacePerSequence(c: Configuration, capacity: number): number {
   const g = c.geometry;
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
-  const width = partialWidth(c);
-  const kept = pagedTokens(keptTokens(c.eviction, context), TILE_TOKENS);
-  const branch = c.path === 'absorbed' ? c.branch.width * (heads(c) + (c.branch.perHead ? kvHeads : 1)) : 0;
-  const { rankK = 0 } = c.codec;
-  const activations =
-    3 * g.hidden + // residual stream, its norm, a projection's output
-    (g.adapter ? 2 * g.hidden : 0) + // prelude output and the adapter's input
-    heads(c) * g.headDim * 2 + // queries, attention output
-    secondQueryScalars(c) +
-    2 * kvHeads * g.headDim + // one (layer, loop)'s exact K and V, read by that loop only
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const absorbed = c.path === 'absorbed';
+  const queryWidth = Math.max(g.headDim, absorbed ? rankK + c.branch.width : 0);
+  const pinned = c.eviction?.policy === 'streaming' ? Math.min(c.eviction.sinkTokens, capacity - 1) : c.eviction?.policy === 'h2o' ? capacity - c.eviction.recentTokens : 0;
+  const floats =
+    (g.adapter ? 5 : 3) * g.hidden + // residual stream, its norm, a projection's output; beside an adapter prelude output and loop state
+    (heads(c) + 2 * kvHeads) * g.headDim + (absorbed ? c.branch.width * heads(c) : 0) + // a projection's queries, keys, values, branch queries
+    querySets(c) * heads(c) * queryWidth + // queries as attention reads them
+    heads(c) * (g.headDim + 2) + // attention's output, maximum and sum
+    (mergesLatents(c) ? heads(c) * rankV : 0) + // merged rows before the value up-projection
     3 * mlp + // gate, up, their product
-    branch +
-    (spansLoops(c) ? 0 : latentScalars(c)) + // a latent that is complete within its layer
+    g.vocab + // logits, gathered from all GPUs for the choice of the token
+    (pinned > 0 ? 2 : 1) * heads(c) * (partialWidth(c) + 2) + // partials: one split of each segment
+    (spansLoops(c) ? 0 : latentScalars(c) + branchKeyScalars(c)) + // a latent that is complete within its layer
     (c.path === 'fast' ? 2 * (spansLoops(c) ? g.loops : 1) * kvHeads * g.headDim : 0) + // rows that the last loop reconstructs
-    heads(c) * (c.path === 'absorbed' ? rankK : c.path === 'block-absorbed' ? g.headDim * blockComponents(rankK) : 0); // absorbed query, or the block vectors a_m, b_m
-  const logits = g.vocab; // gathered from all GPUs, for the choice of the token
-  const splits = c.path === 'block-absorbed' && segmentsOf(c.eviction, context).pinned > 0 ? 2 : 1;
-  const partials = splits * heads(c) * (width + 2);
-  const merged = heads(c) * (width + 2);
-  const rebuilt = c.path === 'reconstruct' && c.materialised ? 2 * kept * kvHeads * g.headDim * 2 : 0;
-  const scores = c.eviction?.policy === 'h2o' ? heads(c) * kept * F32 : 0;
-  return (activations + logits + partials + merged) * F32 + rebuilt + scores;
+    (c.path === 'block-absorbed' ? heads(c) * g.headDim * blockComponents(rankK) : 0) + // the block vectors a_m, b_m
+    (c.eviction?.policy === 'h2o' ? heads(c) * capacity : 0); // scores
+  const rebuilt = c.path === 'reconstruct' && c.materialised ? 2 * capacity * kvHeads * g.headDim * 2 : 0;
+  return floats * F32 + rebuilt;
 }
 
 /** Bytes that `batch` sequences need on a GPU, without the reserve. */

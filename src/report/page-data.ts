@@ -51,5 +51,5 @@ function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
   );
 }
 
-/** JSON that can stand inside a script element: nothing in it can end the element or start a comment. */
-export const scriptJson = (value: unknown): string => JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+/** JSON that can stand inside a script element: nothing in it can end the element, start a comment or turn the direction of text. */
+export const scriptJson = (value: unknown): string => JSON.stringify(value).replace(/[<>&\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);

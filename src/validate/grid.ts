@@ -21,8 +21,8 @@ interface Choice {
 const CHOICES: readonly Choice[] = [
   { kind: 'full', ratio: null, path: 'full' },
   { kind: 'lla', ratio: 4, path: 'reconstruct' },
-  { kind: 'lla', ratio: 64 / 3, path: 'reconstruct' },
   { kind: 'lla', ratio: 4, path: 'block-absorbed' },
+  { kind: 'lla', ratio: 64 / 3, path: 'reconstruct' },
   { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' },
   { kind: 'lla', ratio: 4, path: 'absorbed' },
   { kind: 'lla', ratio: 4, path: 'materialised' },
@@ -42,7 +42,7 @@ const CHOICES: readonly Choice[] = [
   { kind: 'lla-2d', ratio: 32 / 3, path: 'absorbed' },
 ];
 /** What `quick` measures of them. */
-const QUICK_CHOICES = 5;
+const QUICK_CHOICES = 3;
 /** A vocabulary whose embedding a software adapter can bind (128 MiB); the head then has the shape of half the model's, which is one of its parts there. */
 const SOFTWARE_VOCAB = 24_576;
 

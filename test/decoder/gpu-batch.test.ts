@@ -3,15 +3,15 @@ import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { open, referenceOf, relative, TOLERANCE } from './gpu-cases.js';
-import { CASES, label, singles } from './gpu-list.js';
+import { BATCH_CASES, label, singles } from './gpu-list.js';
 import { promptOf } from './models.js';
 
 const LENGTHS = [33, 1, 12];
 const STEPS = 6;
 
 describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const of of CASES.map(singles)) {
-    test(label(of), { timeout: 120_000 }, async () => {
+  for (const of of BATCH_CASES.map(singles)) {
+    test(label(of), { timeout: 240_000 }, async () => {
       const prompts = LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 10 + i));
       const references = LENGTHS.map(() => referenceOf(of));
       const decoder = await open(device, of, { batch: LENGTHS.length });

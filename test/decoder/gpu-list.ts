@@ -12,10 +12,11 @@ const HUGINN = named('huginn-like');
 const ORDINARY = named('ordinary, one loop');
 const ONE_LOOP: Geometry = { ...GROUPED, name: 'one loop', loops: 1, normAfterEachLoop: false };
 
+/** A bare budget is a ring alone, which the other policies have as well: it is tried on few. */
+const BUDGET: Eviction = { policy: 'budget', budgetTokens: 17 };
 const EVICTIONS: Eviction[] = [
   { policy: 'streaming', sinkTokens: 3, windowTokens: 20, budgetTokens: 23 },
   { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 },
-  { policy: 'budget', budgetTokens: 17 },
 ];
 
 export const label = ({ geometry, codec, path, materialised, branch, eviction }: Case): string =>
@@ -42,6 +43,8 @@ export const CASES: Case[] = [
   ]),
   { geometry: HUGINN, codec: { kind: 'kv-quant', bits: 8 } },
   ...absorbed(GROUPED),
+  { geometry: OURO, codec: { kind: 'full' }, eviction: BUDGET },
+  ...(['reconstruct', 'block-absorbed', 'absorbed'] as const).map((path) => ({ geometry: GROUPED, codec: learnedCodecs(GROUPED, 0.5)[0] as Codec, path, eviction: BUDGET })),
   ...EVICTIONS.flatMap((eviction): Case[] => [
     ...[OURO, GROUPED].map((geometry) => ({ geometry, codec: { kind: 'full' } as const, eviction })),
     { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 }, eviction },
@@ -58,3 +61,6 @@ export const CASES: Case[] = [
 
 /** The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all that differs. */
 export const singles = (of: Case): Case => (of.codec.bits === undefined ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of);
+
+/** One geometry of every layout: what sequences of a batch could confuse does not depend on the number of loops. */
+export const BATCH_CASES: Case[] = CASES.filter(({ geometry, codec }) => geometry.name === GROUPED.name || geometry.name === HUGINN.name || codec.kind === 'cla' || codec.kind === 'final-loop');

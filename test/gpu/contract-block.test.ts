@@ -44,20 +44,23 @@ interface Case {
   block?: number;
   options: (random: Random) => OperationOptions;
 }
-const CASES: readonly Case[] = [
-  { name: 'whole units', variant: 'f16', shape: LONG, base: 1e6, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
-  { name: 'odd ranks, one latent for all heads, grouped queries', variant: 'f16', shape: { ...SMALL, latentHeads: 1, group: 3 }, base: 1e4, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
-  { name: 'a wrapped ring after pinned tokens', variant: 'f16', shape: { ...SMALL, sequences: 2 }, base: 1e4, options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }) },
-  { name: 'without subgroups', variant: 'f16', shape: SMALL, base: 1e4, block: 64, options: () => ({ tuning: { subgroups: 0 } }) },
+/** A pipeline takes a software adapter up to half a minute to compile: beside the first cases, one storage a seed, or all on demand. */
+const OTHER_STORAGES: readonly Case[] = [
   { name: 'f32', variant: 'f32', shape: { ...SMALL, headDim: 36 }, base: 5e4, options: () => ({}) },
   { name: 'q8', variant: 'q8', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
   { name: 'q4', variant: 'q4', shape: { ...SMALL, groupSize: 32, headDim: 36, sequences: 2 }, base: 5e4, options: () => ({ run: ragged }) },
   { name: 'q3', variant: 'q3', shape: { ...SMALL, groupSize: 64, headDim: 36 }, base: 5e4, options: () => ({}) },
   { name: 'q2', variant: 'q2', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
 ];
+const CASES: readonly Case[] = [
+  { name: 'whole units', variant: 'f16', shape: LONG, base: 1e6, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
+  { name: 'odd ranks, one latent for all heads, grouped queries', variant: 'f16', shape: { ...SMALL, latentHeads: 1, group: 3 }, base: 1e4, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
+  { name: 'a wrapped ring after pinned tokens', variant: 'f16', shape: { ...SMALL, sequences: 2 }, base: 1e4, options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }) },
+];
 
 describeGpu('block-absorbed attention against float64', (device) => {
-  for (const { name, variant, shape, base, block, options } of CASES) {
+  const others = process.env.LLA_SIM_CONTRACT === 'full' ? OTHER_STORAGES : [randomOf(mix(SEED + 7)).pick(OTHER_STORAGES)];
+  for (const { name, variant, shape, base, block, options } of [...CASES, ...others]) {
     test(name, { timeout: 180_000 }, async () => {
       const own = options(randomOf(mix(SEED)));
       const all: OperationOptions = { ropeBase: base, scale: scaleOf(shape), ...own };

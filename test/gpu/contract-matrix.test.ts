@@ -44,7 +44,7 @@ const between = (r: Random, groups: number, m: number, width: number): Required<
 function productOf(r: Random, fixed: Partial<Product>): Product {
   const weightGroup = r.pick([1, 2, 4]);
   const c = { groups: weightGroup * r.whole(1, 2), m: r.pick([16, 17, 32, 40, 64, 70]), k: 4 * r.whole(1, 30), n: r.whole(1, 150), ...fixed };
-  return { ...c, options: { x: between(r, c.groups, c.m, c.k), y: between(r, c.groups, c.m, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]) } };
+  return { ...c, options: { x: between(r, c.groups, c.m, c.k), y: between(r, c.groups, c.m, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]), ...fixed.options } };
 }
 
 const callOf = ({ groups, m, k, n }: Omit<Product, 'options'>): KernelCall => ({ kernel: 'matmul', variant: 'f16', shape: { groups, m, k, n } });
@@ -99,7 +99,7 @@ const EDGES: readonly Partial<Product>[] = [
   { groups: 1, m: 64, k: 96, n: 256 },
   { groups: 1, m: 130, k: 33, n: 72 },
   { groups: 1, m: 33, k: 4, n: 1 },
-  { groups: 4, m: 100, k: 36, n: 27 },
+  { groups: 4, m: 100, k: 36, n: 27, options: { y: { offset: 2, group: 3090, row: 30 }, accumulate: false } },
   { groups: 160, m: 16, k: 8, n: 65 },
   { groups: 160, m: 20, k: 36, n: 70 },
   { groups: 64, m: 65, k: 8, n: 129 },

@@ -88,7 +88,7 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
     ],
     steps: [
       {
-        source: tuned(tuning, 'subgroups', 1) === 1 ? 'attend_block_absorbed' : 'attend_block_plain',
+        source: 'attend_block_absorbed',
         element: fold.storage,
         constants: fold.constants({
           SCRATCH: Math.max(block, workgroup * unitsEach(fold.values, wide) * readUnit(fold.values)),

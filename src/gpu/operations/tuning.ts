@@ -35,9 +35,8 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
     { name: 'tokens', values: [2, 4, 8] },
     { name: 'pairs', values: [2, 4, 8] },
   ],
-  // `subgroups` 0 is for devices without them; `offsets` is how many of a block's offsets a thread takes.
+  // `offsets` is how many of a block's offsets a thread takes.
   attend_block_absorbed: [
-    { name: 'subgroups', values: [1, 0] },
     { name: 'offsets', values: [2, 4, 8] },
   ],
   block_vectors: [{ name: 'workgroup', values: [32, 64, 128] }],

@@ -112,6 +112,7 @@ function datasets(theme: Theme, line: TimeLine, index: number, count: number): C
   return [
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.low })), fill: false },
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.high })), fill: '-1', backgroundColor: band },
-    { ...style, label: line.label, data: line.points.map((p) => ({ x: p.x, y: p.y })), pointStyle: markOf(index), pointRadius: 4, backgroundColor: colour, fill: false },
+    // The full cache lies beneath and is wider: a path as fast as it lies on it.
+    { ...style, ...(index === 0 ? { order: 1, borderWidth: style.borderWidth + 1.5 } : {}), label: line.label, data: line.points.map((p) => ({ x: p.x, y: p.y })), pointStyle: markOf(index), pointRadius: index === 0 ? 6 : 4, backgroundColor: colour, fill: false },
   ];
 }

@@ -1,0 +1,153 @@
+/** Faults of the decoder: a clear error, everything freed, nothing that could pass for a result. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
+import { modelTensors } from '../../src/decoder/tensors.js';
+import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import { UserError } from '../../src/errors.js';
+import { GpuError, openDevice, type Device } from '../../src/gpu/index.js';
+import type { Configuration } from '../../src/schedule/schedule.js';
+import { SMALL_OURO } from '../../src/validate/geometries.js';
+import { describeGpu } from '../gpu/device.js';
+import { randomOf, SEED } from '../gpu/random.js';
+import { lose, meter, type Meter } from './meter.js';
+
+const FULL: Configuration = {
+  geometry: SMALL_OURO, codec: { kind: 'full' }, path: 'full', materialised: false, choice: { storage: 'f16', groupSize: 32 }, branch: { width: 6, perHead: false },
+  eviction: null, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity,
+};
+const LATENT: Configuration = { ...FULL, codec: { kind: 'lla', rankK: 12, rankV: 20 }, path: 'reconstruct' };
+const open = (device: Device, c: Configuration, options: Partial<GpuDecoderOptions> = {}): Promise<GpuDecoder> =>
+  openDecoder(device, c, { weights: { storage: 'f16', seed: SEED }, batch: 2, contextTokens: 64, ...options });
+
+/** Weights of which one element is NaN. */
+function withNaN(name: string, index: number): TensorSource {
+  const plain = fabricate(modelTensors(SMALL_OURO), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+  return {
+    shapes: plain.shapes,
+    read: (tensor, from = 0, count) => {
+      const values = plain.read(tensor, from, count);
+      if (tensor === name && index >= from && index < from + values.length) values[index - from] = NaN;
+      return values;
+    },
+  };
+}
+
+const faultOf = async (call: Promise<unknown>): Promise<unknown> => call.then(() => 'no error', (error: unknown) => error);
+
+describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
+  let held: Meter;
+  beforeEach(() => {
+    held = meter(device);
+  });
+  afterEach(() => held.remove());
+
+  test('the meter sees what a decoder holds, and that closing frees all of it', async () => {
+    const decoder = await open(device, LATENT);
+    const allocated = decoder.allocations.reduce((sum, a) => sum + a.bytes, 0);
+    expect(held.bytes).toBe(allocated + decoder.uniformBytes);
+    decoder.close();
+    expect([held.bytes, held.buffers]).toEqual([0, 0]);
+  });
+
+  test('out of memory at any allocation: the error names the buffer, nothing stays', async () => {
+    const whole = await open(device, LATENT);
+    const count = new Set(whole.allocations.map((a) => a.label.replace(' (rounding)', ''))).size;
+    whole.close();
+    const random = randomOf(SEED);
+    const places = [0, 1, 2, count - 1, ...Array.from({ length: 12 }, () => random.whole(0, count - 1))];
+    for (const place of places) {
+      let made = 0;
+      let refused = '';
+      const short = Object.create(device, {
+        buffer: {
+          value: (label: string, bytes: number) => {
+            if (made++ !== place) return device.buffer(label, bytes);
+            refused = label;
+            return Promise.reject(new GpuError('out-of-memory', `buffer ${label}: no memory`));
+          },
+        },
+      }) as Device;
+      const error = await faultOf(open(short, LATENT));
+      expect(error, `allocation ${place}`).toBeInstanceOf(GpuError);
+      expect((error as GpuError).fault).toBe('out-of-memory');
+      expect((error as GpuError).message).toContain(refused);
+      expect([held.bytes, held.buffers], `allocation ${place} (${refused})`).toEqual([0, 0]);
+    }
+  });
+
+  test("a buffer that the device itself refuses is an 'out-of-memory' too", async () => {
+    const huge = { ...FULL, geometry: { ...SMALL_OURO, kvHeads: 4, headDim: 256, heads: 4 } };
+    const error = await faultOf(open(device, huge, { contextTokens: 2 ** 26, batch: 1 }));
+    expect(error).toBeInstanceOf(GpuError);
+    expect((error as GpuError).fault).toBe('out-of-memory');
+    expect(held.bytes).toBe(0);
+  });
+
+  test('a context longer than the cache is refused in words, and the decoder goes on after a reset', async () => {
+    const decoder = await open(device, FULL, { contextTokens: 3, batch: 1 });
+    for (let i = 0; i < 3; i++) await decoder.step([i]);
+    const error = await faultOf(decoder.step([3]));
+    expect(error).toBeInstanceOf(UserError);
+    expect((error as UserError).message).toContain('3 tokens');
+    await expect(decoder.fillCache(4)).rejects.toThrow(UserError);
+    decoder.reset();
+    expect((await decoder.step([1])).tokens).toHaveLength(1);
+    decoder.close();
+    expect(held.bytes).toBe(0);
+  });
+
+  test('NaN in the weights is an error of the step, not a token', async () => {
+    const random = randomOf(SEED + 1);
+    const bad = modelTensors(SMALL_OURO).filter((t) => t.role === 'matrix' && !t.name.includes('exit_gate') && t.name !== 'model.embed_tokens.weight');
+    const { name, shape } = bad[random.whole(0, bad.length - 1)] as (typeof bad)[number];
+    const decoder = await open(device, FULL, { weights: { storage: 'f32', seed: SEED, model: withNaN(name, random.whole(0, (shape[0] as number) * (shape[1] as number) - 1)) } });
+    const error = await faultOf(decoder.step([1, 2]));
+    expect(error, name).toBeInstanceOf(GpuError);
+    expect((error as GpuError).message).toMatch(/NaN/);
+    expect(held.bytes).toBe(0);
+    expect(await faultOf(decoder.step([1, 2]))).toBeInstanceOf(GpuError);
+  });
+
+  test('a token that the model has not leaves the decoder as it was', async () => {
+    const decoder = await open(device, FULL);
+    await expect(decoder.step([1, SMALL_OURO.vocab])).rejects.toThrow(UserError);
+    await decoder.step([1, 2]);
+    expect(decoder.lengths).toEqual([1, 1]);
+    decoder.close();
+  });
+
+  test('a lost device in mid-step: the step rejects, and so does everything after it', async () => {
+    const own = await openDevice();
+    const counted = meter(own);
+    const decoder = await open(own, LATENT);
+    await decoder.step([1, 2]);
+    const pending = faultOf(decoder.step([3, 4]));
+    // The step is under way: its inputs are being written.
+    await Promise.resolve();
+    lose(own);
+    const error = await pending;
+    expect(error).toBeInstanceOf(GpuError);
+    expect(['lost', 'validation', 'internal']).toContain((error as GpuError).fault);
+    const after = await faultOf(decoder.step([5, 6]));
+    expect((after as GpuError).fault).toBe('lost');
+    expect(counted.bytes).toBe(0);
+    own.close();
+  });
+
+  test('40 decoders one after the other and 300 steps leave no buffer behind', { timeout: 120_000 }, async () => {
+    for (let i = 0; i < 40; i++) {
+      const decoder = await open(device, i % 2 === 0 ? FULL : LATENT);
+      await decoder.step([1, 2]);
+      decoder.close();
+    }
+    expect([held.bytes, held.buffers]).toEqual([0, 0]);
+    const decoder = await open(device, LATENT, { contextTokens: 301 });
+    await decoder.step([1, 2]);
+    const before = held.buffers;
+    for (let i = 0; i < 300; i++) await decoder.step([i % 100, 3]);
+    // Steps are bound anew where their shapes change; one step's uniform blocks replace another's.
+    expect(Math.abs(held.buffers - before)).toBeLessThanOrEqual(16);
+    decoder.close();
+    expect([held.bytes, held.buffers]).toEqual([0, 0]);
+  });
+});
