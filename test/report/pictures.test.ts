@@ -187,7 +187,10 @@ describe('PNG', () => {
       const wide = data.datasets.filter((d) => picture.id !== 'memory-breakdown' || Math.max(...(d.data as number[])) > 2);
       const colours = wide.map((d) => (d.label === '' ? undefined : ((d as { borderColor?: unknown }).borderColor === LIGHT.paper ? d.backgroundColor : (d as { borderColor?: unknown }).borderColor))).filter((c): c is string => typeof c === 'string' && /^#[0-9a-f]{6}$/i.test(c));
       expect(colours.length, picture.id).toBeGreaterThan(1);
-      for (const colour of colours) expect(share(p, [80, 100, WIDTH - 20, HEIGHT - 60], near(colour)), `${picture.id}: ${colour}`).toBeGreaterThan(0.00002);
+      const shares = colours.map((colour) => share(p, [80, 100, WIDTH - 20, HEIGHT - 60], near(colour)));
+      // Lines may lie on each other, so a colour may be rare, but each is there, and most are plain to see.
+      for (const [i, s] of shares.entries()) expect(s, `${picture.id}: ${colours[i]}`).toBeGreaterThan(0);
+      expect(shares.filter((s) => s > 0.0002).length, picture.id).toBeGreaterThan(colours.length / 2);
       // The plot is no flood of one colour.
       expect(share(p, [120, 110, WIDTH - 120, HEIGHT - 110], near('#ffffff')), picture.id).toBeGreaterThan(0.05);
     }

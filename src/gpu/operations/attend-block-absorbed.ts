@@ -12,8 +12,8 @@ import { tuned, type Tuning } from './tuning.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;
-/** Offsets of a thread unless tuned: more want more registers than a GPU has. */
-const OWN_OFFSETS = 4;
+/** Offsets of a thread unless tuned: four are no faster and take a software adapter three times as long to compile. */
+const OWN_OFFSETS = 2;
 /** Words of workgroup memory for basis vectors. */
 const BASIS_WORDS = 4096;
 /** Positions of a row of the kernel's fine table of angles. */
