@@ -1,14 +1,16 @@
 /** Shapes worth measuring when nobody says which: the published models, codecs and ranks over contexts and batches. */
 import type { KernelCall, Shape } from '../schedule/kernels.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
+import { GROUP_SIZE } from '../schedule/kernels.js';
 import { splitCount } from '../schedule/schedule.js';
 
 const CONTEXTS = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] as const;
 const SEQUENCES = [1, 2, 4, 8, 16, 32] as const;
-/** Key and value ranks of the published ratios (3:5 of 2Td/ρ at Td = 512); odd ranks wait for kernels that read them. */
-export const RANKS = [[288, 480], [240, 400], [192, 320], [144, 240], [120, 200], [96, 160], [72, 120], [36, 60], [18, 30]] as const;
+/** Key and value ranks of the published ratios (3:5 of 2Td/ρ at Td = 512). */
+export const RANKS = [[288, 480], [240, 400], [192, 320], [144, 240], [120, 200], [96, 160], [72, 120], [36, 60], [27, 45], [18, 30]] as const;
 /** KV heads, group and head width of the published models: Ouro, Nanbeige, Recurrent-Llama, Huginn (few of its 55 heads). */
 const HEADS = [{ kvHeads: 16, group: 1, headDim: 128 }, { kvHeads: 8, group: 6, headDim: 128 }, { kvHeads: 8, group: 4, headDim: 64 }, { kvHeads: 11, group: 1, headDim: 96 }] as const;
+const QUANTISED = ['q8', 'q4', 'q3', 'q2'] as const;
 const ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256] as const;
 /** Rotary base of Ouro. */
 const ROPE_BASE = 1e6;
@@ -17,8 +19,8 @@ const splitsOf = (context: number, rows: number, target: number): number[] => [.
 
 /** The block plan's share of a block-absorbed call's shape (schedule/block-absorbed.ts). */
 export function blockDims(ropeBase: number, headDim: number): Shape {
-  const { blockTokens, exactPairs, functions, macsPerRank } = blockPlan(ropeBase, headDim);
-  return { blockTokens, setupPerRank: 2 * headDim + functions * (headDim / 2 - exactPairs), macsPerRank };
+  const { blockTokens, setupPerRank, macsPerRank } = blockPlan(ropeBase, headDim);
+  return { blockTokens, setupPerRank, macsPerRank };
 }
 
 function attention(target: number): KernelCall[] {
@@ -29,6 +31,8 @@ function attention(target: number): KernelCall[] {
         for (const splits of splitsOf(context, sequences * kvHeads, target)) {
           const common = { sequences, kvHeads, group, context, splits };
           calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0, groupSize: 0 } });
+          // Quantised caches, of the first model alone: their cost a scalar is what differs.
+          if (kvHeads === HEADS[0].kvHeads) for (const bits of QUANTISED) calls.push({ kernel: 'attend', variant: bits, shape: { ...common, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0, groupSize: GROUP_SIZE } });
           for (const [rankK, rankV] of RANKS) {
             if (group === 1) calls.push({ kernel: 'attend', variant: 'f16', shape: { ...common, keyWidth: rankK, valueWidth: rankV, branchWidth: 64, branchHeads: 1, groupSize: 0 } });
             const latent = { ...common, latentHeads: kvHeads, rankK, rankV, headDim, groupSize: 0 };

@@ -140,9 +140,8 @@ function attentionOps(l: Layer): Op[] {
 
 /** The block plan's share of a shape; see block-absorbed.ts. */
 function blockShape(c: Configuration): Shape {
-  const d = c.geometry.headDim;
-  const { blockTokens, exactPairs, functions, macsPerRank } = blockPlan(c.geometry.rope.theta, d);
-  return { blockTokens, setupPerRank: 2 * d + functions * (d / 2 - exactPairs), macsPerRank };
+  const { blockTokens, setupPerRank, macsPerRank } = blockPlan(c.geometry.rope.theta, c.geometry.headDim);
+  return { blockTokens, setupPerRank, macsPerRank };
 }
 
 /** Tokens that one kernel attends to; segments of one row write splits of the same partials. */

@@ -36,7 +36,9 @@ const faultOf = async (call: Promise<unknown>): Promise<unknown> => call.then(()
 
 describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
   let held: Meter;
-  beforeEach(() => {
+  beforeEach(async () => {
+    // The buffer of the timestamps belongs to the device and stays.
+    await device.run([]);
     held = meter(device);
   });
   afterEach(() => held.remove());
@@ -96,15 +98,28 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(held.bytes).toBe(0);
   });
 
-  test('NaN in the weights is an error of the step, not a token', async () => {
+  test('NaN in weights that are stored as halves is refused by name when they are loaded', async () => {
     const random = randomOf(SEED + 1);
-    const bad = modelTensors(SMALL_OURO).filter((t) => t.role === 'matrix' && !t.name.includes('exit_gate') && t.name !== 'model.embed_tokens.weight');
-    const { name, shape } = bad[random.whole(0, bad.length - 1)] as (typeof bad)[number];
+    const all = modelTensors(SMALL_OURO).filter((t) => t.role === 'matrix' && !t.name.includes('exit_gate'));
+    const { name, shape } = all[random.whole(0, all.length - 1)] as (typeof all)[number];
+    const index = random.whole(0, (shape[0] as number) * (shape[1] as number) - 1);
+    const error = await faultOf(open(device, FULL, { weights: { storage: 'f16', seed: SEED, model: withNaN(name, index) } }));
+    expect(error).toBeInstanceOf(UserError);
+    expect((error as UserError).message).toContain(name);
+    expect((error as UserError).message).toContain(`element ${index}`);
+    expect([held.bytes, held.buffers]).toEqual([0, 0]);
+  });
+
+  test('NaN that reaches the logits is an error of the step, not a token', async () => {
+    const random = randomOf(SEED + 2);
+    // A NaN among queries or keys alone is lost in the softmax's maximum, which ignores it: files are checked as they are read.
+    const all = modelTensors(SMALL_OURO).filter((t) => /o_proj|v_proj|mlp|lm_head/.test(t.name) && t.role === 'matrix');
+    const { name, shape } = all[random.whole(0, all.length - 1)] as (typeof all)[number];
     const decoder = await open(device, FULL, { weights: { storage: 'f32', seed: SEED, model: withNaN(name, random.whole(0, (shape[0] as number) * (shape[1] as number) - 1)) } });
     const error = await faultOf(decoder.step([1, 2]));
     expect(error, name).toBeInstanceOf(GpuError);
     expect((error as GpuError).message).toMatch(/NaN/);
-    expect(held.bytes).toBe(0);
+    expect([held.bytes, held.buffers]).toEqual([0, 0]);
     expect(await faultOf(decoder.step([1, 2]))).toBeInstanceOf(GpuError);
   });
 
@@ -118,6 +133,7 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('a lost device in mid-step: the step rejects, and so does everything after it', async () => {
     const own = await openDevice();
+    await own.run([]);
     const counted = meter(own);
     const decoder = await open(own, LATENT);
     await decoder.step([1, 2]);
@@ -134,17 +150,17 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     own.close();
   });
 
-  test('40 decoders one after the other and 300 steps leave no buffer behind', { timeout: 120_000 }, async () => {
-    for (let i = 0; i < 40; i++) {
+  test('20 decoders one after the other and 150 steps leave no buffer behind', { timeout: 120_000 }, async () => {
+    for (let i = 0; i < 20; i++) {
       const decoder = await open(device, i % 2 === 0 ? FULL : LATENT);
       await decoder.step([1, 2]);
       decoder.close();
     }
     expect([held.bytes, held.buffers]).toEqual([0, 0]);
-    const decoder = await open(device, LATENT, { contextTokens: 301 });
+    const decoder = await open(device, LATENT, { contextTokens: 151 });
     await decoder.step([1, 2]);
     const before = held.buffers;
-    for (let i = 0; i < 300; i++) await decoder.step([i % 100, 3]);
+    for (let i = 0; i < 150; i++) await decoder.step([i % 100, 3]);
     // Steps are bound anew where their shapes change; one step's uniform blocks replace another's.
     expect(Math.abs(held.buffers - before)).toBeLessThanOrEqual(16);
     decoder.close();
