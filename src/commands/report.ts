@@ -12,6 +12,7 @@ export const reportCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...settingOptions,
+    validation: { type: 'string', help: 'JSON of lla-sim validate: adds the picture of predicted against measured', group: 'Measurements' },
     output: { type: 'string', short: 'o', help: 'folder to write to [reports/NAME of the scenario file]', group: 'Output' },
   },
   examples: [
@@ -27,9 +28,11 @@ async function run(args: Args): Promise<ExitCode> {
   const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
   const { scenario, fromFile } = await readScenario(args);
   const [{ viewOf }, { reportFiles, writeFolder }, { pageScript }] = await Promise.all([import('../report/view.js'), import('../report/folder.js'), import('../report/page-script.js')]);
+  const validationFile = textFlag(args, 'validation');
+  const validation = validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
   const { view, sources } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
-    return { view: viewOf(scenario, read), sources: read };
+    return { view: viewOf(scenario, read, validation), sources: read };
   });
   const draw = await loadDraw(quiet);
   const origin = { file: args.positional === null ? null : displayPath(args.positional), fields: fromFile };
@@ -45,7 +48,7 @@ async function loadDraw(quiet: boolean): Promise<Draw> {
   try {
     return (await import('../report/pictures/png.js')).png;
   } catch (error) {
-    const missing = /Cannot find (native binding|module|package)/i.test(String(error));
+    const missing = /(Cannot find|Failed to load) (native binding|module|package)/i.test(String(error));
     if (!missing) throw error;
     if (!quiet) process.stderr.write('warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html draws its own\n');
     return null;

@@ -26,7 +26,7 @@ const shownScenario = (s: Scenario): Scenario => ({ ...s, ...(s.name === undefin
 export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; script: string; draw: Draw }): Map<string, string | Buffer> {
   const { view, draw } = input;
   const pictures = picturesOf(view);
-  const data = { scenario: shownScenario(input.scenario), sources: pageSources(input.sources), origin: { ...input.origin, fields: shownScenario(input.origin.fields) } };
+  const data = { scenario: shownScenario(input.scenario), sources: pageSources(input.sources), origin: { ...input.origin, fields: shownScenario(input.origin.fields) }, validation: view.validation };
   const files = new Map<string, string | Buffer>([
     ['report.html', htmlDocument(view, pictures, data, input.script)],
     ['report.md', reportMarkdown(view, pictures, draw !== null)],

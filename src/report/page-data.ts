@@ -5,12 +5,14 @@ import type { KernelName } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
 import { TERMS_VERSION } from '../schedule/kernels.js';
 import type { Scenario } from '../schema/settings.js';
+import type { Validation } from '../schema/validation.js';
 import type { Origin } from './command-line.js';
 
 export interface PageData {
   readonly scenario: Scenario;
   readonly sources: Sources;
   readonly origin: Origin;
+  readonly validation: Validation | null;
 }
 
 /**

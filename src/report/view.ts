@@ -6,6 +6,7 @@ import { evaluate } from '../plan/evaluate.js';
 import { makePlan } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
+import type { Validation } from '../schema/validation.js';
 
 /** A combination with its figures. */
 export interface Evaluated {
@@ -19,12 +20,14 @@ export interface View {
   readonly report: PlanReport;
   readonly request: PlanRequest;
   readonly sources: Sources;
+  /** Predictions held against a real decoder, where a file of them was given. */
+  readonly validation: Validation | null;
   /** Every combination that can exist, also those that miss a target. */
   readonly all: readonly Evaluated[];
 }
 
 /** Plans a scenario and keeps what its pictures need. @throws UserError for settings that cannot be */
-export function viewOf(scenario: Scenario, sources: Sources): View {
+export function viewOf(scenario: Scenario, sources: Sources, validation: Validation | null = null): View {
   const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused);
   const kept = new Map(report.plans.map((p) => [p.id, p]));
@@ -33,7 +36,7 @@ export function viewOf(scenario: Scenario, sources: Sources): View {
     const plan = kept.get(evaluated.id);
     return { candidate, plan: plan ?? evaluated, kept: plan !== undefined };
   });
-  return { report, request, sources, all };
+  return { report, request, sources, validation, all };
 }
 
 /** The recommended plan; where there is none, the one that holds most, or null when nothing fits. */

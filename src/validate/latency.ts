@@ -83,10 +83,10 @@ const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimesta
 /** Cases in groups that are open together; neighbours stay neighbours. */
 export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
   const groups: StepCase[][] = [];
-  let bytes = Infinity;
+  let bytes = 0;
   for (const one of cases) {
     const own = totalBytes(memoryModel(one.c, one.contextTokens, PAGE_TOKENS), one.batch);
-    if (bytes + own > openBytes) {
+    if (groups.length === 0 || bytes + own > openBytes) {
       groups.push([]);
       bytes = 0;
     }

@@ -11,6 +11,8 @@ import { BRANCH, decoderOf, modelOf, promptOf, type Setup } from './models.js';
 
 /** Relative error of logits that a decoder of f32 arithmetic may show against float64. */
 export const TOLERANCE = 1e-3;
+/** Where rows are rounded to f16, one between two halves may fall to either: a single step may then be this far off, half of all may not. */
+export const ROUNDED_TOLERANCE = 20 * TOLERANCE;
 export const F16 = { storage: 'f16', groupSize: 32 } as const;
 
 export interface Case extends Omit<Setup, 'seed'> {

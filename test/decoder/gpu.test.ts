@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { errorsOf, TOLERANCE, type Case } from './gpu-cases.js';
+import { errorsOf, ROUNDED_TOLERANCE, TOLERANCE, type Case } from './gpu-cases.js';
 import { CASES, label, singles } from './gpu-list.js';
 
 const STEPS = 64;
@@ -14,7 +14,9 @@ describeGpu(`GPU decoder (LLA_SIM_SEED=${SEED})`, (device) => {
       // A coarse code that lies between two levels may fall to either side, and changes what follows: what precedes it must agree.
       const checked = (of.codec.bits ?? 8) < 8 ? errors.slice(0, STEPS / 8) : errors;
       if (process.env.TRACE) console.log(label(of), Math.max(...errors).toExponential(1), errors.map((e) => e.toExponential(0)).join(' '));
-      expect(Math.max(...checked)).toBeLessThan(TOLERANCE);
+      // Rebuilt rows are f16 whatever the cache is.
+      expect(Math.max(...checked)).toBeLessThan(of.materialised ? ROUNDED_TOLERANCE : TOLERANCE);
+      expect([...checked].sort((a, b) => a - b)[checked.length >> 1]).toBeLessThan(TOLERANCE);
     });
   }
 
@@ -23,7 +25,7 @@ describeGpu(`GPU decoder (LLA_SIM_SEED=${SEED})`, (device) => {
       const of = CASES.find((c) => c.geometry.name === 'ouro-like' && (c.path ?? 'full') === path && (path === 'full' || c.codec.kind === 'lla')) as Case;
       const errors = (await errorsOf(device, of, STEPS)).sort((a, b) => a - b);
       expect(errors[STEPS / 2], label(of)).toBeLessThan(TOLERANCE);
-      expect(errors.at(-1), label(of)).toBeLessThan(20 * TOLERANCE);
+      expect(errors.at(-1), label(of)).toBeLessThan(ROUNDED_TOLERANCE);
     }
   });
 });

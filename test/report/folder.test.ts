@@ -7,6 +7,9 @@ import { parseCommand } from '../../src/commands/command.js';
 import { UserError } from '../../src/errors.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
+import { LIGHT } from '../../src/report/pictures/theme.js';
+import { viewOf } from '../../src/report/view.js';
+import { readValidation } from '../../src/schema/validation.js';
 import { compile, plan, ROOT, scratch, type Outcome } from '../cli/program.js';
 import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { filesOf, SCENARIOS, scenarioOf, textOf, viewOfScenario } from './reports.js';
@@ -54,6 +57,22 @@ it('names the pictures that it has only where there is something to show', async
   expect(await ids({ calibration: join(ROOT, 'calibrations/mesa-llvmpipe.json') })).toContain('kernel-roofline');
 });
 
+it('shows predicted against measured steps where a validation is at hand', async () => {
+  const folder = scratch();
+  const step = (id: string, measured: number, predicted: number): object => ({ id, batch: 1, contextTokens: 64, measuredSeconds: measured, predicted: { estimate: predicted, low: predicted * 0.9, high: predicted * 1.1 }, evidence: 'interpolated' });
+  const file = folder.file('validation.json', JSON.stringify({ schema: 'lla-sim/validate', schemaVersion: 1, device: { description: 'llvm<b>pipe', software: true }, latency: { model: 'small', steps: [step('a', 0.01, 0.0102), step('b', 0.1, 0.12), step('c', 0.2, 0.21)] } }));
+  const made = await viewOfScenario(scenarioOf('chat-h200'));
+  const view = viewOf(made.scenario, made.sources, readValidation(file));
+  folder.remove();
+  const picture = picturesOf(view).find((p) => p.id === 'predicted-against-measured');
+  expect(picture?.summary).toBe('3 decode steps: the prediction is off by 5 % in the median, 2 of 3 measured times lie in their interval. A software adapter: this says nothing about a GPU.');
+  expect(picture?.evidence).toBe('interpolated');
+  const points = picture?.chart(LIGHT).data.datasets.find((d) => d.label === 'interpolated')?.data as { x: number; y: number }[];
+  expect(points.map(({ x, y }) => [Number(x.toFixed(6)), Number(y.toFixed(6))])).toEqual([[10, 10.2], [100, 120], [200, 210]]);
+  expect(png(picture as NonNullable<typeof picture>).length).toBeGreaterThan(10_000);
+  expect(picturesOf(made.view).some((p) => p.id === 'predicted-against-measured')).toBe(false);
+});
+
 it('gives the same bytes again, pictures too', async () => {
   const [a, b] = [await filesOf(scenarioOf('huginn-h100'), { draw: png }), await filesOf(scenarioOf('huginn-h100'), { draw: png })];
   expect([...b.keys()]).toEqual([...a.keys()]);
@@ -97,14 +116,25 @@ describe('the command', () => {
     expect(readFileSync(join(out, 'report.md'), 'utf8')).toMatch(/Nothing fits/);
   });
 
-  it('refuses what it cannot write or read, in one line', () => {
+  it('refuses what it cannot write or read, in one line', async () => {
     const file = folder.file('file', 'x');
-    for (const args of [['scenarios/chat-h200.yaml', '-o', file], ['scenarios/none.yaml', '-o', join(folder.path, 'a')], ['--device', 'h200'], ['--device', 'h201', '-o', join(folder.path, 'b')], ['scenarios/chat-h200.yaml', '-o', join(file, 'below')]]) {
-      const o = run(...args);
-      expect(o.code, args.join(' ')).toBe(2);
-      expect(o.err).toMatch(/^error: .+; .+\n$/);
+    const report = await COMMANDS['report']?.load();
+    if (!report) throw new Error('report is not registered');
+    const chat = join(ROOT, 'scenarios/chat-h200.yaml');
+    for (const [args, message] of [
+      [[chat, '-o', file], /--output ".*file" cannot be written \(EEXIST\)/],
+      [[chat, '-o', join(file, 'below')], /--output ".*below" cannot be written \(ENOTDIR\)/],
+      [['none.yaml', '-o', join(folder.path, 'a')], /scenario "none.yaml" does not exist/],
+      [['--device', 'h200'], /folder of the report is not given/],
+      [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],
+      [[chat, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not JSON/],
+      [[chat, '-o', join(folder.path, 'd'), '--validation', folder.file('v.json', '{"schema":"lla-sim/validate","schemaVersion":1,"device":{"description":"x","software":true},"latency":null}')], /holds no step times/],
+    ] as const) {
+      const error = await report.run(parseCommand('report', report, args)).catch((e: unknown) => e);
+      expect(error, args.join(' ')).toBeInstanceOf(UserError);
+      expect((error as UserError).message).toMatch(message);
     }
-    expect(existsSync(join(folder.path, 'a'))).toBe(false);
+    for (const name of ['a', 'b', 'd']) expect(existsSync(join(folder.path, name))).toBe(false);
   });
 
   it('says in the words of the file what is wrong in it', async () => {

@@ -68,24 +68,25 @@ function readBounds(text: string): Record<string, number> {
  */
 export function asked(data: PageData, values: ControlValues): { scenario: Scenario; sources: Sources } {
   const before = initialValues(data);
-  const scenario: Record<string, unknown> = { ...data.scenario };
+  const scenario: { -readonly [K in keyof Scenario]: Scenario[K] } = { ...data.scenario };
   let { sources } = data;
   for (const name of CONTROLS) {
     const now = values[name].trim();
     if (now === before[name].trim()) continue;
     if (now === '') {
       // Memory without a figure is that of the device.
-      if (name === 'vram' && data.sources.spec) delete scenario['vram'];
+      if (name === 'vram' && data.sources.spec) delete scenario.vram;
       else if (name === 'vram') throw new UserError('--vram needs a value', 'write for example 141GB');
       else delete scenario[name];
-    } else scenario[name] = name === 'min' ? readBounds(now) : now;
+    } else if (name === 'min') scenario.min = readBounds(now);
+    else scenario[name] = now;
   }
-  if (scenario['model'] !== data.scenario.model) sources = { ...sources, model: presetSource(String(scenario['model'])) };
-  if (scenario['vram'] !== data.scenario.vram) {
-    const vramBytes = scenario['vram'] === undefined ? (sources.spec?.vramBytes ?? sources.device.vramBytes) : readVram(String(scenario['vram']));
+  if (scenario.model !== data.scenario.model && scenario.model !== undefined) sources = { ...sources, model: presetSource(scenario.model) };
+  if (scenario.vram !== data.scenario.vram) {
+    const vramBytes = scenario.vram === undefined ? (sources.spec?.vramBytes ?? sources.device.vramBytes) : readVram(String(scenario.vram));
     // The device stays the report's: from the memory alone the command line might choose another.
-    if (sources.spec && scenario['device'] === undefined && scenario['calibration'] === undefined) scenario['device'] = sources.spec.id;
-    sources = { ...sources, device: { ...sources.device, vramBytes } };
+    if (sources.spec && scenario.device === undefined && scenario.calibration === undefined) scenario.device = sources.spec.id;
+    sources = { ...sources, device: sources.device };
   }
-  return { scenario: scenario as Scenario, sources };
+  return { scenario, sources };
 }

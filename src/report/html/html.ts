@@ -13,7 +13,6 @@ type Value = Html | string | number | boolean | null | undefined | readonly Valu
 /** Text as HTML shows it, in content and in quoted attributes. Control characters, which HTML forbids, become U+FFFD. */
 export function escapeHtml(text: string): string {
   return text
-    // eslint-disable-next-line no-control-regex
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
     .replace(/[&<>"'`]/g, (c) => `&#${c.charCodeAt(0)};`);
 }

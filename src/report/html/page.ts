@@ -72,7 +72,7 @@ function plan(first: boolean): void {
   let shown: View;
   try {
     const { scenario, sources } = asked(data, values());
-    shown = viewOf(scenario, sources);
+    shown = viewOf(scenario, sources, data.validation);
     const { command, without } = commandLine(data.origin, scenario);
     element('command').textContent = without.length === 0 ? command : `${command}   # after taking ${without.join(', ')} out of the file`;
   } catch (error) {

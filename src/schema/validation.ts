@@ -1,0 +1,46 @@
+/** A validation file (`lla-sim validate --format json -o FILE`), as far as a report shows it: steps predicted and measured. */
+import { z } from 'zod';
+import { printable, show, UserError } from '../errors.js';
+import { readTextFile } from '../files.js';
+
+const MAX_FILE_BYTES = 64 * 2 ** 20;
+
+const seconds = z.number().refine((x) => x > 0 && x < 1e6, 'must be positive and finite');
+/** Shown to people, in pictures and in pages. */
+const label = z.string().max(400).transform(printable);
+
+const validationSchema = z.object({
+  schema: z.literal('lla-sim/validate'),
+  schemaVersion: z.literal(1),
+  device: z.object({ description: label, software: z.boolean() }),
+  latency: z
+    .object({
+      model: label,
+      steps: z.array(z.object({ id: label, batch: z.number(), contextTokens: z.number(), measuredSeconds: seconds, predicted: z.object({ estimate: seconds, low: seconds, high: seconds }), evidence: z.enum(['measured', 'interpolated', 'extrapolated', 'roofline']) })).max(5000),
+    })
+    .nullable(),
+});
+
+/** What a report keeps of a validation. */
+export type Validation = z.infer<typeof validationSchema> & { /** As shown to people. */ readonly file: string };
+
+/**
+ * Reads a validation.
+ * @throws UserError when the file is none, or holds no steps
+ */
+export function readValidation(path: string): Validation {
+  let json: unknown;
+  try {
+    json = JSON.parse(readTextFile(path, 'validation', MAX_FILE_BYTES));
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    throw new UserError(`validation ${show(path)} is not JSON`, 'write one with lla-sim validate --format json -o FILE');
+  }
+  const parsed = validationSchema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new UserError(`validation ${show(path)} is not one of this version: ${issue?.path.join('.') || 'file'} ${issue?.message}`, 'write one with lla-sim validate --format json -o FILE');
+  }
+  if (!parsed.data.latency || parsed.data.latency.steps.length === 0) throw new UserError(`validation ${show(path)} holds no step times`, 'run lla-sim validate without --only, or with --only latency');
+  return { ...parsed.data, file: printable(path) };
+}

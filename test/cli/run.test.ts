@@ -1,0 +1,92 @@
+/** `lla-sim run` and `lla-sim validate` as processes: results, messages, exit codes, Ctrl-C. */
+import { spawn } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { modelTensors } from '../../src/decoder/tensors.js';
+import { fabricate } from '../../src/decoder/weights.js';
+import { geometryFromConfig } from '../../src/geometry/hf-config.js';
+import { safetensors, type PlainTensor } from '../decoder/files.js';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+import { compile, expectBadInput, scratch } from './program.js';
+
+const CONFIG = {
+  model_type: 'ouro', num_hidden_layers: 2, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 16, hidden_size: 64, intermediate_size: 96, vocab_size: 160, max_position_embeddings: 4096,
+};
+const files = scratch();
+const config = files.file('config.json', JSON.stringify(CONFIG));
+let program: Awaited<ReturnType<typeof compile>>;
+beforeAll(async () => {
+  program = await compile();
+}, 60_000);
+afterAll(() => {
+  program.remove();
+  files.remove();
+});
+const run = (...args: string[]) => program.run(['run', '--model', config, ...args], { timeout: 120_000 });
+
+interface Run {
+  tokens: number[][];
+  cache: { allocatedBytes: number; bytesPerToken: number; tokensKept: number[] };
+  tokensPerSecond: number;
+  memory: { totalBytes: number };
+  warnings: string[];
+  text: string[] | null;
+}
+const json = (...args: string[]): Run => {
+  const o = run('--format', 'json', ...args);
+  expect(o.code, o.err).toBe(0);
+  return JSON.parse(o.out) as Run;
+};
+
+it('says in one line what is wrong with the input', () => {
+  for (const args of [[], ['--tokens', '1,x'], ['--tokens', '160'], ['--text', 'hello'], ['--tokens', '1', '--ctx', '3'], ['--tokens', '1', '--codec', 'full,lla'], ['--tokens', '1', '--codec', 'lla', '--path', 'full'], ['--tokens', '1', '--layers', '3'], ['--tokens', '1', '--weights', 'bf16'], ['--tokens', '1', '--batch', '2', '--stop', '3']]) {
+    expectBadInput(run(...args));
+  }
+});
+
+describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
+  it('generates, the same from the same seed, and counts the cache', { timeout: 240_000 }, () => {
+    const args = ['--tokens', '1,2,3', '--codec', 'lla', '--ratio', '2', '--max-tokens', '8', '--temperature', '1', '--top-p', '0.9', '--batch', '2', '--seed', String(SEED)];
+    const first = json(...args);
+    expect(first.tokens.map((t) => t.length)).toEqual([8, 8]);
+    // Sequences of a batch draw from streams of their own.
+    expect(first.tokens[0]).not.toEqual(first.tokens[1]);
+    expect(json(...args).tokens).toEqual(first.tokens);
+    // 4 heads x (rankK + rankV = 32) x 2 layers x 2 bytes.
+    expect(first.cache).toEqual({ allocatedBytes: 2 * 32 * 512, bytesPerToken: 512, tokensKept: [10, 10] });
+    expect(first.tokensPerSecond).toBeGreaterThan(0);
+    expect(first.warnings.join()).toContain('mean nothing');
+  });
+
+  it('decodes a checkpoint: the same tensors from a file give the tokens that fabricating them gives', { timeout: 240_000 }, () => {
+    const folder = join(files.path, 'checkpoint');
+    mkdirSync(folder);
+    const g = geometryFromConfig(CONFIG, 'checkpoint');
+    const made = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+    const tensors = Object.fromEntries(modelTensors(g).map((t): [string, PlainTensor] => [t.name, { dtype: 'F16', shape: [...t.shape], values: [...made.read(t.name)] }]));
+    writeFileSync(join(folder, 'config.json'), JSON.stringify(CONFIG));
+    writeFileSync(join(folder, 'model.safetensors'), safetensors(tensors));
+    const prompt = ['--tokens', '5,6,7', '--max-tokens', '6', '--format', 'json'];
+    const o = program.run(['run', '--model', folder, ...prompt], { timeout: 120_000 });
+    expect(o.code, o.err).toBe(0);
+    const read = JSON.parse(o.out) as Run;
+    expect(read.tokens).toEqual(json(...prompt.slice(0, 4), '--seed', String(SEED)).tokens);
+    expect(read.warnings.join()).not.toContain('fabricated');
+  });
+
+  it('Ctrl-C: one line, exit code 130, nothing on stdout', { timeout: 120_000 }, async () => {
+    const child = spawn(process.execPath, [program.cli, 'run', '--model', config, '--tokens', '1', '--max-tokens', '200000', '--eviction', 'streaming:4+60', '--format', 'json'], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let [out, err] = ['', ''];
+    child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
+    const ended = new Promise<number | null>((resolve) => child.on('close', resolve));
+    await new Promise((resolve) => setTimeout(resolve, 6000));
+    child.kill('SIGINT');
+    expect(await ended, err).toBe(130);
+    expect(out).toBe('');
+    expect(err).toMatch(/error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/);
+    expect(err).not.toMatch(/defect|at .*\.js:\d+/);
+  });
+});

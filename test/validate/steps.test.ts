@@ -1,0 +1,83 @@
+/** Steps measured beside predictions: the figures that a validation reports, on a tiny model with made-up prices. */
+import { expect, test } from 'vitest';
+import { datasheetPricer } from '../../src/cost/pricers.js';
+import type { KernelCall } from '../../src/schedule/kernels.js';
+import { schedule, forEachOp } from '../../src/schedule/schedule.js';
+import type { Calibrated } from '../../src/validate/calibrated.js';
+import { candidateOf, configurationFor, stepGrid, validationModel } from '../../src/validate/grid.js';
+import { SMALL_OURO } from '../../src/validate/geometries.js';
+import { checkSteps, groupsOf, type StepCase } from '../../src/validate/latency.js';
+import { checkLongContext, longestContext } from '../../src/validate/long-context.js';
+import { kernelSummaries } from '../../src/validate/report.js';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+
+const RATES = { bytesPerSecond: 10e9, f32FlopsPerSecond: 50e9, matrixFlopsPerSecond: null };
+/** A calibration that has measured nothing but matrix products. */
+const CALIBRATED = {
+  file: 'made up', stale: [], pricer: datasheetPricer(RATES, null), isMeasured: (call: KernelCall) => call.kernel === 'matmul',
+  calibration: { overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 } },
+} as unknown as Calibrated;
+
+const cases = (path: 'full' | 'reconstruct', batch: number, contextTokens: number): StepCase => {
+  const candidate = candidateOf(SMALL_OURO, path === 'full' ? { kind: 'full', ratio: null, path } : { kind: 'lla', ratio: 2, path });
+  if (!candidate) throw new Error('no candidate');
+  return { id: path, c: configurationFor(SMALL_OURO, candidate, Infinity), batch, contextTokens };
+};
+
+test('decoders are grouped so that those of a group fit together', () => {
+  const all = [cases('full', 1, 64), cases('full', 2, 64), cases('reconstruct', 1, 96), cases('full', 1, 128)];
+  expect(groupsOf(all, Infinity).map((g) => g.length)).toEqual([4]);
+  expect(groupsOf(all, 0).map((g) => g.length)).toEqual([1, 1, 1, 1]);
+  expect(groupsOf(all, Infinity).flat()).toEqual(all);
+});
+
+test('the grid has every path, both evictions, and contexts that steps of a few rounds do not leave', () => {
+  for (const software of [true, false]) {
+    const grid = stepGrid({ geometry: validationModel(software, null), software, quick: false, seed: SEED, bindingBytes: 2 ** 27 });
+    expect(new Set(grid.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(6);
+    expect(new Set(grid.map(({ c }) => c.eviction?.policy ?? 'none')).size).toBe(3);
+    expect(new Set(grid.map(({ c }) => c.codec.kind)).size).toBeGreaterThanOrEqual(5);
+    expect(grid.filter((s) => s.contextTokens % 32 !== 0 || s.contextTokens < 64)).toEqual([]);
+    expect(stepGrid({ geometry: validationModel(software, null), software, quick: false, seed: SEED, bindingBytes: 2 ** 27 })).toEqual(grid);
+  }
+});
+
+describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
+  test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
+    const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
+    const { steps, notRun, shapes } = await checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, seconds: 1, openBytes: Infinity });
+    expect(notRun).toEqual([]);
+    expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
+    steps.forEach((step, i) => {
+      const { c, batch, contextTokens } = all[i] as StepCase;
+      let calls = 0;
+      forEachOp(c, schedule(c, batch, contextTokens), (_, count) => (calls += count));
+      expect(step.kernels.reduce((sum, k) => sum + k.calls, 0)).toBe(calls);
+      expect(step.measuredSeconds).toBeGreaterThan(0);
+      expect(step.rawSeconds.length).toBeGreaterThanOrEqual(3);
+      expect(step.drift).toHaveLength(step.rawSeconds.length);
+      expect(step.operationsSeconds).toBeCloseTo(step.kernels.reduce((sum, k) => sum + k.measuredSeconds, 0), 12);
+      // The kernels' own predictions add up to the step's, which has no submission where the device's clock leaves it out.
+      const sum = step.kernels.reduce((total, k) => total + k.predicted.estimate, 0);
+      expect(step.predicted.estimate / sum).toBeCloseTo(1, device.hasTimestamps ? 9 : 0);
+      expect([step.evidence, step.rooflineShare]).toEqual(['roofline', 1]);
+    });
+    expect(shapes.all).toBeGreaterThan(10);
+    expect(shapes.unmeasured).toBeGreaterThan(0);
+    expect(shapes.unmeasured).toBeLessThan(shapes.all);
+    expect(kernelSummaries(steps).reduce((sum, k) => sum + k.share, 0)).toBeCloseTo(1, 9);
+  });
+
+  test('a long context is the longest that the binding holds, and a million tokens are priced', { timeout: 120_000 }, async () => {
+    const { c } = cases('full', 1, 64);
+    // 2 KV heads x 16 x 2 bytes.
+    expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
+    expect(longestContext(c, Infinity)).toBe(2 ** 20);
+    const report = await checkLongContext(device, 'full', { ...c, bindingBytes: 2048 * 64 }, { seed: SEED, calibrated: CALIBRATED, seconds: 1, openBytes: Infinity, memoryBytes: 2 ** 30 });
+    expect(report.measured?.contextTokens).toBe(2048);
+    // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
+    expect(report.atMillion.cacheBytes).toBe(2 ** 20 * 512);
+    expect(report.atMillion.secondsPerStep.estimate).toBeGreaterThan(report.measured?.predicted.estimate as number);
+  });
+});
