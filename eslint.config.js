@@ -17,5 +17,5 @@ export default tseslint.config(
     },
   },
   // Scripts in plain JavaScript have no types to check.
-  { files: ['**/*.mjs', '**/*.js'], ...tseslint.configs.disableTypeChecked },
+  { files: ['**/*.mjs', '**/*.mts', '**/*.js'], ...tseslint.configs.disableTypeChecked },
 );

@@ -34,6 +34,8 @@ try {
 chmodSync(join(folder, 'node'), 0o755);
 writeFileSync(join(folder, 'run'), RUN());
 chmodSync(join(folder, 'run'), 0o755);
+copyFileSync(join(root, 'scripts/measure-gpu.sh'), join(folder, 'measure'));
+chmodSync(join(folder, 'measure'), 0o755);
 
 execFileSync('tar', ['-cJf', archive, '-C', out, 'lla-sim-portable'], { env: { ...process.env, XZ_OPT: '-6 -T0' } });
 const bytes = statSync(archive).size;
@@ -45,6 +47,8 @@ function copyPackages() {
   const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
   for (const [path, entry] of Object.entries(lock.packages)) {
     if (path === '' || entry.dev || entry.devOptional || !existsSync(join(root, path))) continue;
+    // Pictures are drawn where reports are read; without these packages `report` writes everything else.
+    if (/^node_modules\/(@napi-rs|@fontsource|chart\.js)/.test(path)) continue;
     const target = join(folder, path);
     mkdirSync(dirname(target), { recursive: true });
     cpSync(join(root, path), target, {

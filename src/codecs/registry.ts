@@ -84,14 +84,14 @@ export const codecMeans = (g: Geometry, codec: Codec): number => (isLatent(codec
 
 /**
  * Scalars of the codec's matrices as they are stored, without the means. Words hold pairs, so rows of an odd rank are padded by one:
- * those of W_down, which end in a latent, and of the key up-projection where attention reads it row by row.
+ * those of W_down, which end in a latent, and of an up-projection that is read row by row (K's in attention, both where rows are rebuilt).
  */
-export function paddedCodecParameters(g: Geometry, codec: Codec, path: Path, branch: Branch): number {
+export function paddedCodecParameters(g: Geometry, codec: Codec, path: Path, branch: Branch, materialised = false): number {
   if (!isLatent(codec)) return codecParameters(g, codec, path, branch);
   const { rankK = 0, rankV = 0 } = codec;
   const means = codecMeans(g, codec);
   const matrices = (k: number, v: number): number => codecSpec(codec).parameters(g, { ...codec, rankK: k, rankV: v }) - means;
-  const own = (matrices(evenRow(rankK), evenRow(rankV)) + matrices(path === 'fast' ? rankK : evenRow(rankK), rankV)) / 2;
+  const own = (matrices(evenRow(rankK), evenRow(rankV)) + matrices(path === 'fast' ? rankK : evenRow(rankK), materialised ? evenRow(rankV) : rankV)) / 2;
   return own + codecParameters(g, codec, path, branch) - codecParameters(g, codec, 'reconstruct', branch);
 }
 

@@ -1,4 +1,5 @@
 /** `lla-sim validate`: holds the predictions against the bundled decoder. */
+import { writeFile } from 'node:fs/promises';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { openDevice } from '../gpu/index.js';
 import { parseBytes, parseNumber, parseSeconds } from '../units.js';
@@ -21,6 +22,7 @@ export const validateCommand: Command = {
     model: { type: 'string', help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]' },
     calibration: { type: 'string', help: 'calibration file to predict with [the one that fits the device]' },
     vram: { type: 'string', help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 768MiB]' },
+    picture: { type: 'string', help: 'write a scatter of predicted against measured step times to this file (PNG)', group: 'Output' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
     seed: { type: 'string', help: 'of fabricated weights and of the shapes that are drawn [from the clock]' },
@@ -67,16 +69,34 @@ async function run(args: Args): Promise<ExitCode> {
     if (progress) process.stderr.write('\r\u001b[K');
     device.close();
   }
-  await print(render(report, format), { file: textFlag(args, 'output'), quiet });
+  const picture = await writePicture(report, textFlag(args, 'picture'), quiet);
+  await print(render(report, format, picture), { file: textFlag(args, 'output'), quiet });
   return outsideTolerance(report.checks) ? EXIT.outsideTolerance : EXIT.ok;
 }
 
-function render(report: ValidationReport, format: (typeof FORMATS)[number]): string {
+/** Draws the scatter; the file's name where there is one. */
+async function writePicture(report: ValidationReport, file: string | null, quiet: boolean): Promise<string | null> {
+  if (file === null) return null;
+  const scatter = (await import('../validate/picture.js')).scatterPicture(report);
+  if (!scatter) {
+    if (!quiet) process.stderr.write(`warning: no step was measured, so that there is no picture to write to ${file}\n`);
+    return null;
+  }
+  const { png } = await import('../report/pictures/png.js');
+  try {
+    await writeFile(file, png(scatter));
+  } catch (error) {
+    throw new UserError(`--picture ${show(file)} cannot be written (${String((error as NodeJS.ErrnoException).code)})`, 'check the path and its permissions');
+  }
+  return file;
+}
+
+function render(report: ValidationReport, format: (typeof FORMATS)[number], picture: string | null): string {
   switch (format) {
     case 'json':
       return `${JSON.stringify(report, null, 2)}\n`;
     case 'markdown':
-      return validationMarkdown(report);
+      return validationMarkdown(report, picture);
     case 'table':
       return validationTable(report);
   }

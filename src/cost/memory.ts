@@ -71,7 +71,7 @@ function heldBeyondCheckpoint(c: Configuration): number {
  * the latent side and divided on the head side. Rows of an odd rank are padded by one; a constant a latent centres what is encoded.
  */
 function codecBytesPerGpu(c: Configuration): number {
-  const total = paddedCodecParameters(c.geometry, c.codec, c.path, c.branch) * CODEC_BYTES + (codecMeans(c.geometry, c.codec) + centreScalars(c)) * F32;
+  const total = paddedCodecParameters(c.geometry, c.codec, c.path, c.branch, c.path === 'reconstruct' && c.materialised) * CODEC_BYTES + (codecMeans(c.geometry, c.codec) + centreScalars(c)) * F32;
   return Math.ceil((total * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
 }
 

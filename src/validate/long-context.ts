@@ -18,6 +18,8 @@ export interface LongContextReport {
   /** The step that was measured; null where the decoder does not execute it. */
   readonly measured: StepRow | null;
   readonly reason: string | null;
+  /** What bounded the context that was measured: what the device holds and binds, or the time budget. */
+  readonly boundedBy: 'memory' | 'time';
   readonly atMillion: {
     readonly contextTokens: number;
     /** Cache of one sequence, and all that the decoder would allocate. */
@@ -37,9 +39,14 @@ export function longestContext(c: Configuration, memoryBytes: number): number {
   return context;
 }
 
+/** A step runs about this often: to compile, and in each round whole and operation by operation. */
+const RUNS = 8;
+
 /** Measures a step of one sequence there, and prices one at a million tokens. */
 export async function checkLongContext(device: Device, id: string, c: Configuration, rules: StepRules & { readonly memoryBytes: number }): Promise<LongContextReport> {
-  const contextTokens = longestContext(c, rules.memoryBytes);
+  const longest = longestContext(c, rules.memoryBytes);
+  let contextTokens = longest;
+  while (contextTokens > 1024 && RUNS * priceStep(c, rules.calibrated.pricer, 1, contextTokens).estimate > rules.seconds) contextTokens /= 2;
   const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], { ...rules, openBytes: Infinity });
   const m = memoryModel(c, MILLION, 32);
   // Bindings do not bound an extrapolation: a calibrated GPU that holds a million tokens binds them in parts as the schedule says.
@@ -48,6 +55,7 @@ export async function checkLongContext(device: Device, id: string, c: Configurat
     id,
     measured: steps[0] ?? null,
     reason: notRun[0]?.reason ?? null,
+    boundedBy: contextTokens < longest ? 'time' : 'memory',
     atMillion: {
       contextTokens: MILLION, cacheBytes: m.kvBytesPerSequence, totalBytes: totalBytes(m, 1),
       secondsPerStep: { estimate: price.estimate, low: price.low, high: price.high }, evidence: price.evidence, octavesOutside: price.octavesOutside,

@@ -118,7 +118,7 @@ function longContextBlock({ longContext }: ValidationReport): Block[] {
   const { measured, atMillion } = longContext;
   const { secondsPerStep: t } = atMillion;
   const checked = measured
-    ? `A step over ${formatTokens(measured.contextTokens)} tokens, the longest context that fits, took ${milliseconds(measured.measuredSeconds)} ms and was predicted at ${milliseconds(measured.predicted.estimate)} (${milliseconds(measured.predicted.low)}–${milliseconds(measured.predicted.high)}, ${measured.evidence}): error ${signed(signedError(measured))}.`
+    ? `A step over ${formatTokens(measured.contextTokens)} tokens, the longest context that ${longContext.boundedBy === 'time' ? 'the budget allows' : 'fits'}, took ${milliseconds(measured.measuredSeconds)} ms and was predicted at ${milliseconds(measured.predicted.estimate)} (${milliseconds(measured.predicted.low)}–${milliseconds(measured.predicted.high)}, ${measured.evidence}): error ${signed(signedError(measured))}.`
     : `No long step was measured: ${longContext.reason ?? 'it was interrupted'}.`;
   const million = `At ${formatTokens(atMillion.contextTokens)} tokens ${longContext.id} would keep ${formatBytes(atMillion.cacheBytes)} of cache (${formatBytes(atMillion.totalBytes)} in all) and take ${milliseconds(t.estimate)} ms a step (${milliseconds(t.low)}–${milliseconds(t.high)}, ${atMillion.evidence}, ${atMillion.octavesOutside.toFixed(1)} octaves outside what was measured).`;
   return [{ title: 'Long context', paragraphs: [checked, million] }];

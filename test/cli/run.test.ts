@@ -89,4 +89,18 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(err).toMatch(/error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/);
     expect(err).not.toMatch(/defect|at .*\.js:\d+/);
   });
+
+  it('validate --quick: the exit code is what its strict checks say; capacity and correctness hold', { timeout: 400_000 }, () => {
+    const o = program.run(['validate', '--quick', '--format', 'json', '--seed', String(SEED)], { timeout: 390_000 });
+    expect([0, 5], o.err).toContain(o.code);
+    const report = JSON.parse(o.out) as { schema: string; schemaVersion: number; checks: { name: string; status: string; strict: boolean }[]; memory: { rows: unknown[]; mismatches: unknown[] }; notes: string[] };
+    expect([report.schema, report.schemaVersion]).toEqual(['lla-sim/validate', 1]);
+    expect(o.code).toBe(report.checks.some((c) => c.strict && c.status === 'failed') ? 5 : 0);
+    const statusOf = (name: string): string | undefined => report.checks.find((c) => c.name === name)?.status;
+    expect([statusOf('correctness'), statusOf('capacity')]).toEqual(['holds', process.platform === 'linux' ? 'holds' : 'not-checked']);
+    expect(statusOf('memory')).toBe(report.memory.mismatches.length === 0 ? 'holds' : 'failed');
+    expect(report.checks.filter((c) => c.name.startsWith('step-')).every((c) => !c.strict)).toBe(true);
+    // The compiled copy has no calibration: steps have no prediction, and that is said.
+    expect([statusOf('step-median-error'), report.notes.join().includes('no calibration')]).toEqual(['not-checked', true]);
+  });
 });

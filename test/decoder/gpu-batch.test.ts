@@ -11,7 +11,7 @@ const STEPS = 6;
 
 describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of BATCH_CASES.map(singles)) {
-    test(label(of), { timeout: 240_000 }, async () => {
+    test(label(of), { timeout: 600_000 }, async () => {
       const prompts = LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 10 + i));
       const references = LENGTHS.map(() => referenceOf(of));
       const decoder = await open(device, of, { batch: LENGTHS.length });

@@ -59,7 +59,7 @@ const broken = (source: TensorSource, tensor: string): TensorSource => ({
 });
 
 describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
-  test('frees everything on close, and when any allocation fails', { timeout: 120_000 }, async () => {
+  test('frees everything on close, and when any allocation fails', { timeout: 600_000 }, async () => {
     for (const of of [FULL, LLA]) {
       const whole = counting(device);
       const decoder = await open(whole.device, of);
@@ -122,7 +122,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     own.close();
   });
 
-  test('weights from tensors, in f16 and f32, decode as fabricated ones do', { timeout: 120_000 }, async () => {
+  test('weights from tensors, in f16 and f32, decode as fabricated ones do', { timeout: 600_000 }, async () => {
     const { codec, path = 'reconstruct' } = LLA;
     const options = { seed: SEED, tiedEmbeddings: OURO.tiedEmbeddings, codec: 'random' } as const;
     const model = fabricate(modelTensors(OURO), options);
@@ -135,7 +135,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     await expect(open(device, FULL, { weights: { storage: 'f16', seed: 1, model: lacking } })).rejects.toThrow('"lm_head.weight" is missing');
   });
 
-  test('weights in parts that a binding holds decode as whole ones', { timeout: 120_000 }, async () => {
+  test('weights in parts that a binding holds decode as whole ones', { timeout: 600_000 }, async () => {
     const errors = await errorsOf(device, { ...FULL, choice: { storage: 'f32', groupSize: 32 }, bindingBytes: 24 * 12 }, 6);
     expect(Math.max(...errors)).toBeLessThan(TOLERANCE);
   });

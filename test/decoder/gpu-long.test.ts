@@ -24,7 +24,7 @@ const CASES: Case[] = [
 
 describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of CASES) {
-    test(`${label(of)}: ${TOKENS} tokens`, { timeout: 240_000 }, async () => {
+    test(`${label(of)}: ${TOKENS} tokens`, { timeout: 600_000 }, async () => {
       const tokens = promptOf(WIDE, TOKENS, SEED + 3);
       const reference = referenceOf(of);
       const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: TOKENS });
@@ -43,7 +43,7 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
     });
   }
 
-  test('a batch of 19 decodes as 19 batches of one', { timeout: 240_000 }, async () => {
+  test('a batch of 19 decodes as 19 batches of one', { timeout: 600_000 }, async () => {
     for (const of of CASES.slice(0, 4)) {
       const prompts = Array.from({ length: 19 }, (_, i) => promptOf(WIDE, 1 + (i % 4), SEED + 20 + i));
       const decoder = await open(device, of, { batch: 19 });

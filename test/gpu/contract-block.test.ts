@@ -61,7 +61,7 @@ const CASES: readonly Case[] = [
 describeGpu('block-absorbed attention against float64', (device) => {
   const others = process.env.LLA_SIM_CONTRACT === 'full' ? OTHER_STORAGES : [randomOf(mix(SEED + 7)).pick(OTHER_STORAGES)];
   for (const { name, variant, shape, base, block, options } of [...CASES, ...others]) {
-    test(name, { timeout: 180_000 }, async () => {
+    test(name, { timeout: 600_000 }, async () => {
       const own = options(randomOf(mix(SEED)));
       const all: OperationOptions = { ropeBase: base, scale: scaleOf(shape), ...own };
       // Splits that another call writes are not this call's to check.
@@ -85,7 +85,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
     expect(error <= 1e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
   });
 
-  test.each(['half-split', 'adjacent'] as const)('both in a row are attention over rebuilt keys with %s pairs', { timeout: 180_000 }, async (pairing) => {
+  test.each(['half-split', 'adjacent'] as const)('both in a row are attention over rebuilt keys with %s pairs', { timeout: 600_000 }, async (pairing) => {
     const shape = withBlock({ ...SMALL, group: 2, sequences: 2 }, 1e4);
     const scale = scaleOf(shape) / 2;
     const run = { firstPosition: 900_001 };

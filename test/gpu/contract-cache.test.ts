@@ -152,7 +152,7 @@ async function checkAppend(device: Device, { storage, sequences, heads, width, g
 }
 
 describeGpu('caches against float64', (device) => {
-  test.each(KERNELS.append.variants)('append %s: the whole cache is right, all other tokens unchanged', { timeout: 120_000 }, async (variant) => {
+  test.each(KERNELS.append.variants)('append %s: the whole cache is right, all other tokens unchanged', { timeout: 600_000 }, async (variant) => {
     const widths = [27, 45, 128, 1, 30, 96, 160, 33];
     for (const [i, width] of widths.entries()) {
       const seed = mix(SEED + i);

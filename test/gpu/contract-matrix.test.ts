@@ -107,7 +107,7 @@ const EDGES: readonly Partial<Product>[] = [
 ];
 
 function products(device: Device): void {
-  test('products: rows apart, shared weights, sums, edges', { timeout: 240_000 }, async () => {
+  test('products: rows apart, shared weights, sums, edges', { timeout: 600_000 }, async () => {
     const tiles = new Set<string>();
     for (const [i, edge] of EDGES.entries()) {
       const c = productOf(randomOf(mix(SEED + i)), edge);
@@ -148,7 +148,7 @@ function rebuildOf(r: Random, { storage, rank, headDim }: (typeof REBUILDS)[numb
 }
 
 function rebuilds(device: Device): void {
-  test.each(REBUILDS)('rebuild: $storage, rank $rank, head width $headDim', { timeout: 120_000 }, async (fixed) => {
+  test.each(REBUILDS)('rebuild: $storage, rank $rank, head width $headDim', { timeout: 600_000 }, async (fixed) => {
     const { call, options } = rebuildOf(randomOf(mix(SEED + fixed.rank)), fixed);
     const where = `${JSON.stringify(call)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`;
     expect(usesMatrixUnits(planOperation(call, options)), where).toBe(true);

@@ -86,7 +86,7 @@ export function asked(data: PageData, values: ControlValues): { scenario: Scenar
     const vramBytes = scenario.vram === undefined ? (sources.spec?.vramBytes ?? sources.device.vramBytes) : readVram(String(scenario.vram));
     // The device stays the report's: from the memory alone the command line might choose another.
     if (sources.spec && scenario.device === undefined && scenario.calibration === undefined) scenario.device = sources.spec.id;
-    sources = { ...sources, device: sources.device };
+    sources = { ...sources, device: { ...sources.device, vramBytes } };
   }
   return { scenario, sources };
 }
