@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { fill, makeOperands, singleAt, mix } from '../../src/bench/inputs.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
 import { u32, write, type Step } from '../../src/gpu/plan.js';
+import type { KernelCall } from '../../src/schedule/kernels.js';
 import { describeGpu } from './device.js';
 
 const noop: Step = { source: 'noop', element: 'f32', constants: {}, uniforms: [u32(7)], buffers: write('target'), workgroups: [1, 1, 1] };
@@ -62,10 +63,11 @@ describeGpu('device', (device) => {
 });
 
 test.each([
-  [{ kernel: 'attend', variant: 'q4', shape: { sequences: 1, kvHeads: 1, group: 1, context: 1, keyWidth: 2, valueWidth: 2, branchWidth: 0, branchHeads: 1, splits: 1 } }, /q4 storage/],
-  [{ kernel: 'attend', variant: 'f16', shape: { sequences: 1, kvHeads: 1, group: 1, context: 1, keyWidth: 27, valueWidth: 2, branchWidth: 0, branchHeads: 1, splits: 1 } }, /keyWidth must be even, not 27/],
+  [{ kernel: 'attend', variant: 'q5', shape: { sequences: 1, kvHeads: 1, group: 1, context: 1, keyWidth: 2, valueWidth: 2, branchWidth: 0, branchHeads: 1, groupSize: 64, splits: 1 } }, /attend has no variant q5/],
+  [{ kernel: 'attend', variant: 'q4', shape: { sequences: 1, kvHeads: 1, group: 1, context: 1, keyWidth: 2, valueWidth: 2, branchWidth: 0, branchHeads: 1, groupSize: 48, splits: 1 } }, /48 is not a multiple of 32/],
+  [{ kernel: 'rope', variant: 'half-split', shape: { rows: 1, heads: 1, headDim: 27 } }, /headDim must be even, not 27/],
   [{ kernel: 'matmul', variant: 'f16', shape: { groups: 1, m: 0, k: 1, n: 1 } }, /m must be at least 1/],
   [{ kernel: 'swiglu', variant: 'f32', shape: { rows: 1 } }, /width must be a whole number/],
-] as const)('a shape that no kernel handles is refused: %j', (call, message) => {
+] as [KernelCall, RegExp][])('a shape that no kernel handles is refused: %j', (call, message) => {
   expect(() => planOperation(call)).toThrow(message);
 });
