@@ -14,18 +14,12 @@ struct Params { words: u32, seed: u32, modulus: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> target_words: array<u32>;
 
-// "lowbias32" by Chris Wellons: an integer mix with low bias (nullprogram.com/blog/2018/07/31).
-fn mix(value: u32) -> u32 {
-  var x = value;
-  x = (x ^ (x >> 16u)) * 0x7feb352du;
-  x = (x ^ (x >> 15u)) * 0x846ca68bu;
-  return x ^ (x >> 16u);
-}
+#include "hash.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) groups: vec3u) {
   for (var i = id.x; i < params.words; i += groups.x * WG) {
-    let r = mix(i ^ mix(params.seed));
+    let r = mix_bits(i ^ mix_bits(params.seed));
     var word = params.seed;
     if (MODE == 1u) { word = (r & 0x87ff87ffu) + 0x34003400u; }
     if (MODE == 2u) { word = bitcast<u32>(f32(r >> 8u) * 0x1p-23 - 1.0); }

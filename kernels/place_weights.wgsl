@@ -33,17 +33,11 @@ struct Params {
 @group(0) @binding(1) var<storage, read> staged: array<f32>;
 @group(0) @binding(2) var<storage, read_write> target_words: array<u32>;
 
-// "lowbias32" by Chris Wellons.
-fn mix(value: u32) -> u32 {
-  var x = value;
-  x = (x ^ (x >> 16u)) * 0x7feb352du;
-  x = (x ^ (x >> 15u)) * 0x846ca68bu;
-  return x ^ (x >> 16u);
-}
+#include "hash.wgsl"
 
 fn element(index: u32) -> f32 {
   if (MODE == 0u) {
-    let level = ((mix(mix(index ^ params.seed_first) + params.seed_second) >> 16u) * params.levels) >> 16u;
+    let level = ((mix_bits(mix_bits(index ^ params.seed_first) + params.seed_second) >> 16u) * params.levels) >> 16u;
     return params.base + params.step * f32(i32(2u * level + 1u) - i32(params.levels));
   }
   if (MODE == 1u) { return select(0.0, 1.0, (index / params.rank) % params.width == index % params.rank); }

@@ -19,13 +19,7 @@ var<workgroup> shares: array<vec3f, WG>;
 var<workgroup> tops: array<f32, WG>;
 var<workgroup> broken: atomic<u32>;
 
-// "lowbias32" by Chris Wellons: an integer mix with low bias (nullprogram.com/blog/2018/07/31).
-fn mix_bits(value: u32) -> u32 {
-  var x = value;
-  x = (x ^ (x >> 16u)) * 0x7feb352du;
-  x = (x ^ (x >> 15u)) * 0x846ca68bu;
-  return x ^ (x >> 16u);
-}
+#include "hash.wgsl"
 
 // Orders floats as unsigned integers.
 fn key_of(bits: u32) -> u32 { return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u); }

@@ -2,18 +2,10 @@
  * Operands of a benchmark or a contract test: made on the device by kernels/fill.wgsl, and known to the host without
  * reading them back, as the value of a word depends on the seed and its index only.
  */
-import { keyIndex, valueIndex } from '../gpu/cache-layout.js';
 import { halfValue } from '../gpu/half.js';
+import { mix } from '../hash.js';
 import { bufferOf, u32, write, type OperationPlan } from '../gpu/plan.js';
 import type { Buffer, Device } from '../gpu/device.js';
-
-/** "lowbias32" by Chris Wellons, as in fill.wgsl. */
-export function mix(value: number): number {
-  let x = value >>> 0;
-  x = Math.imul(x ^ (x >>> 16), 0x7feb352d);
-  x = Math.imul(x ^ (x >>> 15), 0x846ca68b);
-  return (x ^ (x >>> 16)) >>> 0;
-}
 
 const HALVES = Float64Array.from({ length: 65536 }, (_, bits) => halfValue(bits));
 
@@ -78,18 +70,6 @@ export const fill = (device: Device, target: Buffer, seed: number): Promise<void
 
 /** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
 export type Scalars = (index: number) => number;
-
-/** Component of a cached row, key side. */
-export const keyRow =
-  (data: Scalars, capacity: number, width: number) =>
-  (row: number, token: number, i: number): number =>
-    data(2 * keyIndex(row, token, i >> 1, capacity, width / 2) + (i & 1));
-
-/** Component of a cached row, value side. */
-export const valueRow =
-  (data: Scalars, capacity: number, width: number) =>
-  (row: number, token: number, i: number): number =>
-    data(2 * valueIndex(row, token, i >> 1, capacity, width / 2) + (i & 1));
 
 /** A plan's buffers on the device, filled, with what the host knows of them. */
 export interface Operands {

@@ -1,6 +1,6 @@
 /** Choosing the next token from logits, in float64. */
 import { UserError } from '../errors.js';
-import { mix } from './weights.js';
+import { mix } from '../hash.js';
 
 export interface Sampling {
   /** 0: greedy. */

@@ -3,6 +3,7 @@
  * element, so that a GPU kernel can fill the same values in place and nothing is ever uploaded.
  */
 import { UserError } from '../errors.js';
+import { mix } from '../hash.js';
 import { halfBits, halfValue } from '../gpu/half.js';
 import { elementsOf, type TensorSpec } from './tensors.js';
 
@@ -15,14 +16,6 @@ export interface TensorSource {
    * @throws RangeError for a tensor that does not exist, or elements beyond its end
    */
   read(name: string, from?: number, count?: number): Float32Array;
-}
-
-/** "lowbias32" by Chris Wellons: an invertible hash of 32 bits. */
-export function mix(value: number): number {
-  let x = value >>> 0;
-  x = Math.imul(x ^ (x >>> 16), 0x7feb352d);
-  x = Math.imul(x ^ (x >>> 15), 0x846ca68b);
-  return (x ^ (x >>> 16)) >>> 0;
 }
 
 /** The two words that a tensor's values depend on beside the index: from the seed and the name (FNV-1a). */

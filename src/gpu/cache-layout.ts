@@ -75,8 +75,6 @@ export function rowLayout(storage: Storage, width: number, groupSize: number = G
   return { storage, bits, width, groupSize, unitComponents: components, planes, units, quadWords: Math.floor((units * planes) / 4) * 4, tail, groups, tailsAt, scalesAt, tileWords: scalesAt + groups * SCALE_WORDS };
 }
 
-export { isQuantised };
-
 /** Words of one row (a sequence's head) that holds `capacity` tokens, and bytes of `rows` of them. */
 export const rowWords = (layout: RowLayout, capacity: number): number => (capacity / TILE_TOKENS) * layout.tileWords;
 export const cacheBytes = (layout: RowLayout, capacity: number, rows: number): number => 4 * rows * rowWords(layout, capacity);
@@ -212,10 +210,3 @@ export function putComponent(words: Uint32Array, layout: RowLayout, capacity: nu
 export function putScale(words: Uint32Array, layout: RowLayout, capacity: number, row: number, token: number, group: number, scale: number): void {
   putBits(words, [scaleField(layout, capacity, row, token, group)], halfBits(scale));
 }
-
-/** Key side of an even f16 row, in pairs, [row][token / 32][pair][token % 32]. `row`: sequence × kvHeads + head; `pairs`: half the width. */
-export const keyIndex = (row: number, token: number, pair: number, capacity: number, pairs: number): number =>
-  ((row * (capacity / TILE_TOKENS) + Math.floor(token / TILE_TOKENS)) * pairs + pair) * TILE_TOKENS + (token % TILE_TOKENS);
-
-/** Value side of an even f16 row, in pairs, [row][token][pair]. */
-export const valueIndex = (row: number, token: number, pair: number, capacity: number, pairs: number): number => (row * capacity + token) * pairs + pair;

@@ -4,4 +4,4 @@ export type { AdapterDescription, AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';
 export { planOperation, IMPLEMENTED, type OperationOptions } from './operations/index.js';
 export { bufferOf, type BufferPlan, type OperationPlan, type Step } from './plan.js';
-export { capacityOf, keyIndex, valueIndex } from './cache-layout.js';
+export { capacityOf } from './cache-layout.js';

@@ -16,7 +16,6 @@ const seconds = within(1e-12, 1e3);
 const rate = within(1e3, 1e21);
 const memory = z.int().refine((x) => x >= 2 ** 20 && x <= 2 ** 50, 'must be from 1 MiB to 1024 TiB');
 /** Text that is shown to people: short, and without anything that a terminal would interpret. */
-// eslint-disable-next-line no-control-regex
 const label = z.string().max(400).regex(/^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$/, 'must not hold control characters');
 const shape = z.record(z.string(), within(0, 2 ** 50));
 

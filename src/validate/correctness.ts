@@ -3,7 +3,8 @@ import { openDecoder } from '../decoder/gpu/decoder.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
 import { codecTensors, modelTensors } from '../decoder/tensors.js';
-import { fabricate, mix } from '../decoder/weights.js';
+import { fabricate } from '../decoder/weights.js';
+import { mix } from '../hash.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import type { MemoryCase } from './memory.js';
 

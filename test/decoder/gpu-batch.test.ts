@@ -22,7 +22,6 @@ describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
         for (let step = 0; ; step++) {
           const logits = await decoder.logits();
           const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
-          if (process.env.TRACE) console.log(label(of), step, errors);
           expect(Math.max(...errors)).toBeLessThan(of.materialised ? ROUNDED_TOLERANCE : TOLERANCE);
           if (step === STEPS) break;
           const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);

@@ -3,7 +3,7 @@ import type { Codec } from '../../src/codecs/codec.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
-import { mix } from '../../src/decoder/weights.js';
+import { mix } from '../../src/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
 

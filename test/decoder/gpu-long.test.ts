@@ -35,7 +35,6 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
           await decoder.step([token]);
           if (i % 32 === 0 || i > TOKENS - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
         }
-        if (process.env.TRACE) console.log(label(of), worst);
         expect(worst).toBeLessThan(TOLERANCE);
       } finally {
         decoder.close();

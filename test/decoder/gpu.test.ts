@@ -13,7 +13,6 @@ describeGpu(`GPU decoder (LLA_SIM_SEED=${SEED})`, (device) => {
       const errors = await errorsOf(device, of, STEPS);
       // A coarse code that lies between two levels may fall to either side, and changes what follows: what precedes it must agree.
       const checked = (of.codec.bits ?? 8) < 8 ? errors.slice(0, STEPS / 8) : errors;
-      if (process.env.TRACE) console.log(label(of), Math.max(...errors).toExponential(1), errors.map((e) => e.toExponential(0)).join(' '));
       // Rebuilt rows are f16 whatever the cache is.
       expect(Math.max(...checked)).toBeLessThan(of.materialised ? ROUNDED_TOLERANCE : TOLERANCE);
       expect([...checked].sort((a, b) => a - b)[checked.length >> 1]).toBeLessThan(TOLERANCE);

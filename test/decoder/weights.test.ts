@@ -1,7 +1,8 @@
 /** Fabricated weights: values, their spread, and what stands for a model on disk. */
 import { describe, expect, it } from 'vitest';
 import { codecTensors, elementsOf, modelTensors } from '../../src/decoder/tensors.js';
-import { combined, counterHash, fabricate, fabricatedValue, levelsOf, mix, storedAs, tensorSeed } from '../../src/decoder/weights.js';
+import { combined, counterHash, fabricate, fabricatedValue, levelsOf, storedAs, tensorSeed } from '../../src/decoder/weights.js';
+import { mix } from '../../src/hash.js';
 import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { codecParameters } from '../../src/codecs/registry.js';

@@ -3,7 +3,7 @@
  * rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of the main factors instead.
  */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import type { RunOptions, Span } from '../../src/gpu/operations/fold.js';

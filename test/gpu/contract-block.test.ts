@@ -1,6 +1,7 @@
 /** Block-absorbed attention and its set-up against float64, alone and one after the other. Outputs are NaN before a run. */
 import { expect, test } from 'vitest';
-import { makeOperands, mix } from '../../src/bench/inputs.js';
+import { makeOperands } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { attendLatentRow, mergedRow, type Run } from '../../src/bench/reference/attention.js';
 import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
 import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';

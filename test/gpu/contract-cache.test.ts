@@ -1,13 +1,14 @@
 /** Kernels that write caches, against float64: every word is compared, also those that must not change. */
 import { expect, test } from 'vitest';
-import { makeOperands, mix } from '../../src/bench/inputs.js';
+import { makeOperands } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { relativeError } from '../../src/bench/verify.js';
 import { putRow, slotOf, storedGroup } from '../../src/bench/reference/cache.js';
-import { cacheRow, capacityOf, codeValue, fieldsOf, isQuantised, putComponent, putScale, rowLayout, scaleField, storedBits, TILE_TOKENS, type RowLayout } from '../../src/gpu/cache-layout.js';
+import { cacheRow, capacityOf, codeValue, fieldsOf, putComponent, putScale, rowLayout, scaleField, storedBits, TILE_TOKENS, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { AppendOptions } from '../../src/gpu/operations/append.js';
-import { KERNELS, STORAGE_BITS, storedBytes, type KernelCall, type Storage } from '../../src/schedule/kernels.js';
+import { isQuantised, KERNELS, STORAGE_BITS, storedBytes, type KernelCall, type Storage } from '../../src/schedule/kernels.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';

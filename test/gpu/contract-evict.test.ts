@@ -1,12 +1,12 @@
 /** H2O's mass and exchange of tokens against float64; of the caches every word is compared. */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { moveOf, nextSlot, pooledWeight, type Span } from '../../src/bench/reference/eviction.js';
 import { LOWEST } from '../../src/bench/reference/merge.js';
-import { capacityOf, fieldsOf, isQuantised, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
+import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { EvictedCache } from '../../src/gpu/operations/evict.js';
-import { KERNELS, type Storage } from '../../src/schedule/kernels.js';
+import { isQuantised, KERNELS, type Storage } from '../../src/schedule/kernels.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';

@@ -1,6 +1,6 @@
 /** Products whose rows lie apart in wider buffers, share weights or add to what is there: against float64, gaps untouched. */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';

@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { capacityOf, openDevice, planOperation, type Device, type OperationOptions, type OperationPlan, type Step } from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';

@@ -1,6 +1,6 @@
 /** The choice of a token against float64: greedy exactly, from the nucleus but for draws that lie on a boundary. */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { drawn, drawToken, nucleus, type Sampling } from '../../src/bench/reference/sample.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { NO_TOKEN } from '../../src/gpu/operations/sample.js';

@@ -1,6 +1,6 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import type { Placement } from '../../src/gpu/operations/elementwise.js';
 import type { KernelName, Shape } from '../../src/schedule/kernels.js';

@@ -1,6 +1,7 @@
 /** The runtime: bytes come back as they went, and what is wrong fails loudly. */
 import { expect, test } from 'vitest';
-import { fill, makeOperands, singleAt, mix } from '../../src/bench/inputs.js';
+import { fill, makeOperands, singleAt } from '../../src/bench/inputs.js';
+import { mix } from '../../src/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
 import { u32, write, type Step } from '../../src/gpu/plan.js';
 import type { KernelCall } from '../../src/schedule/kernels.js';

@@ -1,6 +1,7 @@
 /** What a cache holds after an append, in float64: the specification of append.wgsl, on top of the addresses of gpu/cache-layout.ts. */
 import { codePosition, quantisationScale, quantise } from '../../codecs/quantise.js';
-import { codeValue, fieldsOf, isQuantised, putComponent, putScale, scaleField, storedBits, type RowLayout, type Words } from '../../gpu/cache-layout.js';
+import { isQuantised } from '../../schedule/kernels.js';
+import { codeValue, fieldsOf, putComponent, putScale, scaleField, storedBits, type RowLayout, type Words } from '../../gpu/cache-layout.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));

@@ -1,5 +1,5 @@
 /** Nucleus sampling in float64: the specification of sample_top_p.wgsl. */
-import { mix } from '../inputs.js';
+import { mix } from '../../hash.js';
 
 export interface Sampling {
   readonly temperature: number;

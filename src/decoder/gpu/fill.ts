@@ -1,7 +1,7 @@
 /** Fabricated cache contents: pseudo-random words that are finite in every storage. */
 import { u32, write } from '../../gpu/plan.js';
 import type { Buffer, Device, Step } from '../../gpu/index.js';
-import { mix } from '../weights.js';
+import { mix } from '../../hash.js';
 import type { Machine } from './machine.js';
 
 /** Modes of kernels/fill.wgsl: pairs of halves in ±[0.25, 1), which codes and scales can be as well; singles in [-1, 1); positive ones; words below a bound. */

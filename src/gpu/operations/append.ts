@@ -1,6 +1,6 @@
 /** Writing new rows to a cache in its storage type: kernels/append.wgsl. */
-import { storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
-import { cacheBytes, capacityOf, isQuantised, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
+import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan, type Uniform } from '../plan.js';
 import { dimensions, requirePositive, requireVariant } from '../shape.js';

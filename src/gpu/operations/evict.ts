@@ -1,6 +1,6 @@
 /** H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
-import { storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
-import { cacheBytes, capacityOf, isQuantised, rowLayout } from '../cache-layout.js';
+import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../plan.js';
 import { dimensions, requirePositive, requireVariant } from '../shape.js';
