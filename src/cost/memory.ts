@@ -8,6 +8,7 @@ import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../evic
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockComponents } from '../schedule/kernels.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
+import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
@@ -108,9 +109,6 @@ function latentScalars(c: Configuration): number {
   const { rankK = 0, rankV = 0 } = c.codec;
   return (rankK + rankV) * (c.codec.kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1);
 }
-
-/** True where a latent sums over several loops, so that all layers' are incomplete until the last one. */
-const spansLoops = (c: Configuration): boolean => isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
 
 /**
  * Scalars of the running latent accumulators of one sequence: a loop-axis latent is complete only after the last loop,

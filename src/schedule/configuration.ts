@@ -1,4 +1,5 @@
 /** What is decoded and how, what a schedule is made of, and how work is divided over workgroups, bindings and GPUs. */
+import { CODECS, isLatent } from '../codecs/registry.js';
 import { QUANT_STORAGE } from '../codecs/uncompressed.js';
 import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
@@ -82,3 +83,6 @@ export const project = (c: Configuration, label: string, m: number, k: number, n
 
 /** A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use it. */
 export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, when);
+
+/** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
+export const spansLoops = (c: Configuration): boolean => isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;

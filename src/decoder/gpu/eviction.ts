@@ -3,7 +3,8 @@ import type { EvictedCache } from '../../gpu/operations/evict.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';
-import { spansLoops, type Dispatch, type Machine } from './machine.js';
+import { spansLoops } from '../../schedule/configuration.js';
+import type { Dispatch, Machine } from './machine.js';
 import type { Place } from './walk.js';
 
 export const mass: Executor = (m, visit) => {

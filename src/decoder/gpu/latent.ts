@@ -8,7 +8,8 @@ import type { Buffer } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
-import { spansLoops, type Dispatch, type Machine, type Vectors } from './machine.js';
+import { spansLoops } from '../../schedule/configuration.js';
+import type { Dispatch, Machine, Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 
 /** Latent rows of a token in one layer and loop. */

@@ -1,10 +1,11 @@
 /** What the operations of a step work on: weights, caches, activations and the few numbers that change from step to step. */
 import { blocksOf } from '../../geometry/geometry.js';
-import { CODECS, isLatent } from '../../codecs/registry.js';
+import { isLatent } from '../../codecs/registry.js';
 import { type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockComponents } from '../../schedule/kernels.js';
+import { spansLoops } from '../../schedule/configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Allocations } from './allocations.js';
@@ -109,9 +110,6 @@ export class Machine {
     return place.block.name === 'core' ? queryWidth(this.c) : this.c.geometry.headDim;
   }
 }
-
-/** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
-export const spansLoops = (c: Configuration): boolean => isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
 
 /** Rotary tables reach as far as the cache does, and one step beyond. */
 const positionsOf = (contextTokens: number): number => contextTokens + 1;
