@@ -105,8 +105,8 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
   ];
 }
 
-/** Few steps cannot show a coverage between two bounds: one step more or less is forgiven either way. */
-const coverageHolds = ({ coverage, count }: ErrorSummary): boolean => coverage >= COVERAGE[0] - 1 / count && coverage <= COVERAGE[1] + 1 / count;
+/** Few steps cannot show a coverage below 100 %: one step is forgiven above, where intervals are too wide, and none below. */
+const coverageHolds = ({ coverage, count }: ErrorSummary): boolean => coverage >= COVERAGE[0] && coverage <= COVERAGE[1] + 1 / count;
 
 /** True where the exit code has to say so. */
 export const outsideTolerance = (checks: readonly Check[]): boolean => checks.some((c) => c.strict && c.status === 'failed');
