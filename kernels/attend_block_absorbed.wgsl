@@ -1,64 +1,153 @@
 enable subgroups;
-// Split-KV decode attention with full RoPE straight on latents: K is never rebuilt. In a block of 2 HALF positions centred on n0,
-// with offset delta and the pairs' vectors (block_vectors.wgsl) turned to the centre,
-//   A_m = cos(theta_m n0) a_m + sin(theta_m n0) b_m     B_m = cos(theta_m n0) b_m - sin(theta_m n0) a_m
+// Split-KV decode attention with full RoPE straight on latents: K is never rebuilt. In a block of 2 HALF positions centred on n0, with
+// offset delta and the pairs' vectors turned to the centre (A_m, B_m of block_basis.wgsl),
 //   s(n0 + delta) = sum_m (cos(theta_m delta) A_m + sin(theta_m delta) B_m) . c
-// The tables cos(theta_m delta) and sin(theta_m delta) are the same in every block and numerically of low rank: the EXACT fastest
-// pairs are taken as they are, the others through few functions phi_j(delta) with psi_j,m (src/schedule/block-basis.ts). Per block
-// and latent component, `basis` holds A_m and sum_m psi_j,m A_m (even in delta), B_m and sum_m psi_j,m B_m (odd). Even and odd sums
-// P and Q serve both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
+// The tables cos(theta_m delta) and sin(theta_m delta) are the same in every block and numerically of low rank, so that a few functions
+// phi_j of the offset with a vector of latent components each (the block's basis) stand for all pairs. Even and odd sums P and Q serve
+// both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
 //
-// A thread holds phi at OFFSETS offsets, so that a basis vector serves OFFSETS tokens of either sign. Blocks are counted from where a
-// split begins, so that no split starts inside a block. Basis vectors and psi are the same for all threads: eight threads load one
-// each and hand it round, in subgroups of at least eight.
-// Bindings: 0 params, 1 vectors [query head][pair][component pair] (a, b, a, b), 2 keys (latents), 3 values (latents), 4 partials,
-// 5 spans, 6 scores (not written), 7 angles (cos, sin): [position % FINE][pair], turned on by HALF - 1/2, then [position / FINE][pair],
-// 8 functions: psi [pair that is not exact][quad], then phi [offset][quads of even functions, then of odd ones].
+// Every thread keeps phi at OFFSETS offsets of its own, in all blocks that it meets; eight threads are a stream of neighbouring offsets,
+// the streams of a way cover a block, and WAYS blocks are taken at a time. Basis vectors are the same for a whole stream. On a software
+// adapter eight threads load one each and hand it round (HANDED): it has no cheap load of one address for all threads. There is no
+// barrier before finish_rows. Blocks are counted from the run's first token, and no split starts inside a block.
+// Bindings: 0 params, 1 basis [query head][block][quad of components][function], 2 keys (latents), 3 values (latents), 4 partials,
+// 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones].
 // Run: lla-sim bench --kernel attend_block_absorbed
-#include "block_scores.wgsl"
+#include "attend_rows.wgsl"
 
-var<private> lane: u32;   // of eight
+override HALF: u32;          // half a block, 8 * OFFSETS * streams
+override WAYS: u32;          // blocks at a time
+override OFFSETS: u32;       // offsets of a thread, at most MOST_OFFSETS
+override EVEN: u32;          // even functions, at most 4 * MOST_QUADS
+override ODD: u32;           // odd functions
+override HANDED: u32;        // 1: basis vectors are handed round in groups of eight threads, 0: each thread loads them
+const MOST_OFFSETS = 8u;
+const MOST_QUADS = 8u;       // of functions of a parity
 
-fn add_eight_even(at: u32, first: u32) {
-  if (first >= EVEN) { return; }
+@group(0) @binding(1) var<storage, read> basis: array<vec4f>;
+@group(0) @binding(7) var<storage, read> functions: array<vec4f>;
+
+fn blocks_of_sequence() -> u32 { return params.spare0; }
+
+var<private> even_at: array<vec4f, MOST_OFFSETS * MOST_QUADS>;   // phi: [offset of this thread][quad of even functions]
+var<private> odd_at: array<vec4f, MOST_OFFSETS * MOST_QUADS>;
+var<private> even: array<vec4f, MOST_OFFSETS>;
+var<private> odd: array<vec4f, MOST_OFFSETS>;
+var<private> after_units: array<Unit, MOST_OFFSETS>;
+var<private> before_units: array<Unit, MOST_OFFSETS>;
+var<private> sides: array<f32, 2u * MOST_OFFSETS>;    // scores of this thread's tokens after the centre, then before it
+var<private> lane: u32;                               // of the eight of a stream
+
+// Function j's basis vector at all offsets of this thread. `j` is a constant wherever this is called: arrays that are indexed at run
+// time are not in registers.
+fn add_function(j: u32, v: vec4f) {
+  for (var k = 0u; k < OFFSETS; k++) {
+    if (j < EVEN) { even[k] = fma(vec4f(even_at[k * MOST_QUADS + j / 4u][j % 4u]), v, even[k]); }
+    else { odd[k] = fma(vec4f(odd_at[k * MOST_QUADS + (j - EVEN) / 4u][(j - EVEN) % 4u]), v, odd[k]); }
+  }
+}
+
+fn add_eight(at: u32, first: u32) {
+  if (first >= EVEN + ODD) { return; }
+  if (HANDED == 0u) {
+    for (var j = first; j < min(first + 8u, EVEN + ODD); j++) { add_function(j, basis[at + j]); }
+    return;
+  }
   let held = basis[at + first + lane];
-  if (first + 0u < EVEN) { add_even(first + 0u, subgroupBroadcast(held, 0u)); }
-  if (first + 1u < EVEN) { add_even(first + 1u, subgroupBroadcast(held, 1u)); }
-  if (first + 2u < EVEN) { add_even(first + 2u, subgroupBroadcast(held, 2u)); }
-  if (first + 3u < EVEN) { add_even(first + 3u, subgroupBroadcast(held, 3u)); }
-  if (first + 4u < EVEN) { add_even(first + 4u, subgroupBroadcast(held, 4u)); }
-  if (first + 5u < EVEN) { add_even(first + 5u, subgroupBroadcast(held, 5u)); }
-  if (first + 6u < EVEN) { add_even(first + 6u, subgroupBroadcast(held, 6u)); }
-  if (first + 7u < EVEN) { add_even(first + 7u, subgroupBroadcast(held, 7u)); }
+  if (first + 0u < EVEN + ODD) { add_function(first + 0u, subgroupBroadcast(held, 0u)); }
+  if (first + 1u < EVEN + ODD) { add_function(first + 1u, subgroupBroadcast(held, 1u)); }
+  if (first + 2u < EVEN + ODD) { add_function(first + 2u, subgroupBroadcast(held, 2u)); }
+  if (first + 3u < EVEN + ODD) { add_function(first + 3u, subgroupBroadcast(held, 3u)); }
+  if (first + 4u < EVEN + ODD) { add_function(first + 4u, subgroupBroadcast(held, 4u)); }
+  if (first + 5u < EVEN + ODD) { add_function(first + 5u, subgroupBroadcast(held, 5u)); }
+  if (first + 6u < EVEN + ODD) { add_function(first + 6u, subgroupBroadcast(held, 6u)); }
+  if (first + 7u < EVEN + ODD) { add_function(first + 7u, subgroupBroadcast(held, 7u)); }
 }
 
-fn add_eight_odd(at: u32, first: u32) {
-  if (first >= ODD) { return; }
-  let held = basis[at + EVEN + first + lane];
-  if (first + 0u < ODD) { add_odd(first + 0u, subgroupBroadcast(held, 0u)); }
-  if (first + 1u < ODD) { add_odd(first + 1u, subgroupBroadcast(held, 1u)); }
-  if (first + 2u < ODD) { add_odd(first + 2u, subgroupBroadcast(held, 2u)); }
-  if (first + 3u < ODD) { add_odd(first + 3u, subgroupBroadcast(held, 3u)); }
-  if (first + 4u < ODD) { add_odd(first + 4u, subgroupBroadcast(held, 4u)); }
-  if (first + 5u < ODD) { add_odd(first + 5u, subgroupBroadcast(held, 5u)); }
-  if (first + 6u < ODD) { add_odd(first + 6u, subgroupBroadcast(held, 6u)); }
-  if (first + 7u < ODD) { add_odd(first + 7u, subgroupBroadcast(held, 7u)); }
+// Four components of a unit. A choice between constants, again for the registers' sake.
+fn part_of(unit: Unit, e: u32) -> vec4f {
+  var v = unit[0];
+  for (var i = 1u; i < UNIT_VECS; i++) { v = select(v, unit[i], i == e); }
+  return v;
 }
 
-fn add_psi(at: u32, t: Turned) {
-  let held = functions[at + min(lane, max(PSI_QUADS, 1u) - 1u)];
-  if (PSI_QUADS > 0u) { add_more(0u, subgroupBroadcast(held, 0u), t); }
-  if (PSI_QUADS > 1u) { add_more(1u, subgroupBroadcast(held, 1u), t); }
-  if (PSI_QUADS > 2u) { add_more(2u, subgroupBroadcast(held, 2u), t); }
-  if (PSI_QUADS > 3u) { add_more(3u, subgroupBroadcast(held, 3u), t); }
-  if (PSI_QUADS > 4u) { add_more(4u, subgroupBroadcast(held, 4u), t); }
-  if (PSI_QUADS > 5u) { add_more(5u, subgroupBroadcast(held, 5u), t); }
-  if (PSI_QUADS > 6u) { add_more(6u, subgroupBroadcast(held, 6u), t); }
-  if (PSI_QUADS > 7u) { add_more(7u, subgroupBroadcast(held, 7u), t); }
+// Adds part e of the units to the scores; components of `ends` are those from the mean of the keys on, whose latents are `last`.
+fn add_quad(at: u32, e: u32, ends: vec4<bool>, last: vec4f) {
+  for (var k = 0u; k < OFFSETS; k++) {
+    even[k] = vec4f(0.0);
+    odd[k] = vec4f(0.0);
+  }
+  add_eight(at, 0u);
+  add_eight(at, 8u);
+  add_eight(at, 16u);
+  add_eight(at, 24u);
+  add_eight(at, 32u);
+  add_eight(at, 40u);
+  add_eight(at, 48u);
+  add_eight(at, 56u);
+  for (var k = 0u; k < OFFSETS; k++) {
+    sides[k] += dot(even[k] + odd[k], select(part_of(after_units[k], e), last, ends));
+    sides[OFFSETS + k] += dot(even[k] - odd[k], select(part_of(before_units[k], e), last, ends));
+  }
+}
+
+// The scores of this thread's tokens in the block that starts at token `first` of the run.
+fn score_block(place: Place, block: u32, own: u32) {
+  let first = block * 2u * HALF;
+  var after: array<Token, MOST_OFFSETS>;
+  var before: array<Token, MOST_OFFSETS>;
+  for (var k = 0u; k < OFFSETS; k++) {
+    // Tokens past the end repeat the last one; their scores are not used.
+    after[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, min(first + HALF + own + 8u * k, place.end - 1u)));
+    before[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, min(first + HALF - 1u - own - 8u * k, place.end - 1u)));
+    sides[k] = 0.0;
+    sides[OFFSETS + k] = 0.0;
+  }
+  let quads = params.key_width / 4u + 1u;
+  let mean = vec4u(params.key_width % 4u);
+  let last = select(vec4f(0.0), vec4f(1.0), vec4u(0u, 1u, 2u, 3u) == mean);
+  let at = (place.first_head * blocks_of_sequence() + block) * quads * (EVEN + ODD);
+  for (var unit = 0u; unit * UNIT_VECS < quads; unit++) {
+    for (var k = 0u; k < OFFSETS; k++) {
+      after_units[k] = load_unit(&keys, params.keys, after[k], min(unit, params.keys.units - 1u));
+      before_units[k] = load_unit(&keys, params.keys, before[k], min(unit, params.keys.units - 1u));
+    }
+    for (var quad = unit * UNIT_VECS; quad < min((unit + 1u) * UNIT_VECS, quads); quad++) {
+      let ends = vec4<bool>(quad + 1u == quads) & (vec4u(0u, 1u, 2u, 3u) >= mean);
+      add_quad(at + quad * (EVEN + ODD), quad % UNIT_VECS, ends, last);
+    }
+  }
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32, @builtin(subgroup_invocation_id) id: u32) {
+  let place = place_of(group_id, groups);
   lane = id % 8u;
-  attend_blocks(place_of(group_id, groups), l);
+  let in_way = l % (HALF / OFFSETS);
+  let own = in_way / 8u * 8u * OFFSETS + lane;   // this thread's first offset
+  for (var k = 0u; k < OFFSETS; k++) {
+    for (var q = 0u; q < (EVEN + 3u) / 4u; q++) { even_at[k * MOST_QUADS + q] = functions[(own + 8u * k) * ((EVEN + 3u) / 4u + (ODD + 3u) / 4u) + q]; }
+    for (var q = 0u; q < (ODD + 3u) / 4u; q++) { odd_at[k * MOST_QUADS + q] = functions[(own + 8u * k) * ((EVEN + 3u) / 4u + (ODD + 3u) / 4u) + (EVEN + 3u) / 4u + q]; }
+  }
+  start_rows();
+  // Up, as a split past the last token is empty and begins anywhere.
+  let begin = (place.begin + 2u * HALF - 1u) / (2u * HALF);
+  let end = (place.end + 2u * HALF - 1u) / (2u * HALF);
+  for (var step = begin; step < end; step += WAYS) {
+    let block = step + l / (HALF / OFFSETS);
+    score_block(place, min(block, end - 1u), own);
+    // Row groups take tokens of the stream one after the other, eight neighbours at a time.
+    for (var j = 0u; j < 2u * OFFSETS * params.once; j++) {
+      let after = j < OFFSETS;
+      for (var r = 0u; r < WIDE * params.once; r++) {
+        let of_eight = r * (8u / WIDE) + lane / WIDE;
+        let s = subgroupShuffle(sides[0], id - lane + of_eight);
+        let offset = own - lane + 8u * select(j - OFFSETS, j, after) + of_eight;
+        let i = block * 2u * HALF + select(HALF - 1u - offset, HALF + offset, after);
+        fold_row(l, place, min(i, place.end - 1u), vec4f(select(LOWEST, params.scale * s, i < place.end), LOWEST, LOWEST, LOWEST));
+      }
+      for (var k = 0u; k < 2u * OFFSETS - 1u; k++) { sides[k] = sides[k + 1u]; }
+    }
+  }
+  finish_rows(l, place);
 }

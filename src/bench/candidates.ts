@@ -17,10 +17,10 @@ const ROPE_BASE = 1e6;
 /** Splits that fill the target of the schedule, and none. */
 const splitsOf = (context: number, rows: number, target: number): number[] => [...new Set([1, splitCount(context, rows, target)])];
 
-/** The block plan's share of a block-absorbed call's shape (schedule/block-absorbed.ts). */
+/** The block plan's share of a block-absorbed call's shape (schedule/block-absorbed.ts); its set-up has one field more. */
 export function blockDims(ropeBase: number, headDim: number): Shape {
-  const { blockTokens, setupPerRank, macsPerRank } = blockPlan(ropeBase, headDim);
-  return { blockTokens, setupPerRank, macsPerRank };
+  const { blockTokens, functions } = blockPlan(ropeBase, headDim);
+  return { blockTokens, functions };
 }
 
 function attention(target: number): KernelCall[] {
@@ -38,6 +38,8 @@ function attention(target: number): KernelCall[] {
             const latent = { ...common, latentHeads: kvHeads, rankK, rankV, headDim, groupSize: 0 };
             calls.push({ kernel: 'attend_rebuild', variant: 'f16', shape: latent });
             calls.push({ kernel: 'attend_block_absorbed', variant: 'f16', shape: { ...latent, ...blockDims(ROPE_BASE, headDim) } });
+            const { setupPerRank } = blockPlan(ROPE_BASE, headDim);
+            calls.push({ kernel: 'block_basis', variant: 'f32', shape: { sequences, heads: kvHeads * group, context, rankK, headDim, ...blockDims(ROPE_BASE, headDim), setupPerRank } });
             calls.push({ kernel: 'block_vectors', variant: 'f16', shape: { heads: sequences * kvHeads * group, kvHeads, rankK, headDim } });
           }
         }

@@ -7,7 +7,7 @@ import type { BoundStep, RunTime } from '../gpu/device.js';
 
 /** What the timing needs of a device; a test gives a fake one. */
 export interface Runner {
-  run(steps: readonly BoundStep[], expectedSeconds?: number): Promise<RunTime>;
+  run(steps: readonly BoundStep[]): Promise<RunTime>;
 }
 
 export type Clock = 'gpu-timestamp' | 'wall';
@@ -93,18 +93,18 @@ const wantsMore = (rules: TimingRules, count: number, spent: number): boolean =>
 export async function batchTimer(runner: Runner, copies: readonly (readonly BoundStep[])[], rules: Pick<TimingRules, 'clock' | 'submitSeconds' | 'batchSeconds'>): Promise<() => Promise<{ each: number; total: number }>> {
   let next = 0;
   const batch = (calls: number): BoundStep[] => Array.from({ length: calls }, () => copies[next++ % copies.length] as readonly BoundStep[]).flat();
-  const timeBatch = async (calls: number, each = 0): Promise<number> => {
-    const time = await runner.run(batch(calls), each * calls);
+  const timeBatch = async (calls: number): Promise<number> => {
+    const time = await runner.run(batch(calls));
     const seconds = rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null ? time.gpuSeconds : time.wallSeconds - rules.submitSeconds;
     return Math.max(SHORTEST_SECONDS, seconds / calls);
   };
   let estimate = await timeBatch(1);
   // A cheap call's first estimate is mostly noise: one larger batch corrects it.
   const calls = callsPerBatch(estimate, copies.length, rules.batchSeconds / 4);
-  if (calls > 1) estimate = await timeBatch(calls, estimate);
+  if (calls > 1) estimate = await timeBatch(calls);
   const perSample = callsPerBatch(estimate, copies.length, rules.batchSeconds);
   return async () => {
-    const each = await timeBatch(perSample, estimate);
+    const each = await timeBatch(perSample);
     return { each, total: each * perSample };
   };
 }

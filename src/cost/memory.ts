@@ -6,7 +6,8 @@ import { codecMeans, CODECS, isLatent, layoutOf, paddedCodecParameters } from '.
 import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
 import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
-import { blockComponents } from '../schedule/kernels.js';
+import { blockPlan } from '../schedule/block-absorbed.js';
+import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
@@ -173,7 +174,7 @@ function workspacePerSequence(c: Configuration, capacity: number): number {
     (pinned > 0 ? 2 : 1) * heads(c) * (partialWidth(c) + 2) + // partials: one split of each segment
     (spansLoops(c) ? 0 : latentScalars(c) + branchKeyScalars(c)) + // a latent that is complete within its layer
     (c.path === 'fast' ? 2 * (spansLoops(c) ? g.loops : 1) * kvHeads * g.headDim : 0) + // rows that the last loop reconstructs
-    (c.path === 'block-absorbed' ? heads(c) * g.headDim * blockComponents(rankK) : 0) + // the block vectors a_m, b_m
+    (c.path === 'block-absorbed' ? heads(c) * (g.headDim * blockComponents(rankK) + blockBasisScalars(capacity - pinned, rankK, blockPlan(g.rope.theta, g.headDim))) : 0) + // the block vectors a_m, b_m, and the basis of every block
     (c.eviction?.policy === 'h2o' ? heads(c) * capacity : 0); // scores
   const rebuilt = c.path === 'reconstruct' && c.materialised ? 2 * capacity * kvHeads * g.headDim * 2 : 0;
   return floats * F32 + rebuilt;

@@ -2,7 +2,7 @@
  * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission stands in
  * an error scope, and an error that Dawn reports outside of one makes the next call fail: nothing goes wrong silently.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
 import { GpuError, type GpuFault } from './errors.js';
 import { packUniforms, type OperationPlan, type Step } from './plan.js';
@@ -21,14 +21,15 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupsPerDimension',
 ] as const;
 /**
- * Below this, sleeping is too coarse. Of a run that is timed by the wall clock only a share is slept, so that the estimate
- * may be that far too long; with timestamps sleeping too long costs nothing but time, and polling would take a core from
- * a software adapter and double what it measures.
+ * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to twice as slow.
+ * Between turns the thread therefore sleeps for a share of the time waited so far, which bounds the error of a wall clock; not at
+ * first, as a sleep is too coarse there, and never long, as signals wait as well.
  */
-const LEAST_SLEEP_SECONDS = 0.002;
-const SLEPT_SHARE = { wall: 0.6, timestamps: 1.15 };
+const SLEPT = { share: 0.03, afterSeconds: 0.0007, mostSeconds: 0.01 };
 /** Feature of Dawn that the standard's types do not name. */
 export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
+const pauseCell = new Int32Array(new SharedArrayBuffer(4));
+const pause = (seconds: number): void => void Atomics.wait(pauseCell, 0, 0, seconds * 1000);
 const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
 
 /** A product that the matrix units do: left is rows × depth, right depth × columns. */
@@ -253,10 +254,8 @@ export class Device {
 
   /**
    * Runs steps in order in one pass of one submission and waits. Steps see what the steps before them wrote.
-   * @param expectedSeconds how long it will take, where that is known: waiting polls, which takes a core from a software
-   *   adapter, so most of that time is slept instead
    */
-  async run(steps: readonly BoundStep[], expectedSeconds = 0): Promise<RunTime> {
+  async run(steps: readonly BoundStep[]): Promise<RunTime> {
     const timed = this.hasTimestamps ? this.queries() : undefined;
     const wallSeconds = await this.submit('run', (encoder) => {
       const pass = encoder.beginComputePass(timed ? { timestampWrites: { querySet: timed.set, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 } } : {});
@@ -268,7 +267,7 @@ export class Device {
       }
       pass.end();
       if (timed) encoder.resolveQuerySet(timed.set, 0, 2, timed.resolve, 0);
-    }, expectedSeconds);
+    });
     return { wallSeconds, gpuSeconds: timed ? await this.elapsed(timed.resolve) : null };
   }
 
@@ -285,7 +284,7 @@ export class Device {
   }
 
   /** Encodes, submits and waits; returns the seconds from submission until the queue was done. */
-  private async submit(subject: string, encode: (encoder: GPUCommandEncoder) => void, expectedSeconds = 0): Promise<number> {
+  private async submit(subject: string, encode: (encoder: GPUCommandEncoder) => void): Promise<number> {
     const started = await this.scoped(subject, () => {
       const encoder = this.raw.createCommandEncoder();
       encode(encoder);
@@ -294,10 +293,19 @@ export class Device {
       this.raw.queue.submit([commands]);
       return now;
     });
-    if (expectedSeconds > LEAST_SLEEP_SECONDS) await sleep(SLEPT_SHARE[this.hasTimestamps ? 'timestamps' : 'wall'] * expectedSeconds * 1000);
+    const waited = (): number => Number(process.hrtime.bigint() - started) * 1e-9;
+    let done = false;
     // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
-    await this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
-    const seconds = Number(process.hrtime.bigint() - started) * 1e-9;
+    const finished = this.raw.queue.onSubmittedWorkDone().then(
+      () => (done = true),
+      () => (done = true),
+    );
+    while (!done) {
+      await turn();
+      if (!done && waited() > SLEPT.afterSeconds) pause(Math.min(SLEPT.mostSeconds, SLEPT.share * waited()));
+    }
+    await finished;
+    const seconds = waited();
     this.check();
     return seconds;
   }

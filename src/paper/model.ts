@@ -35,7 +35,7 @@ export function datasheetDevice(spec: DeviceSpec): PaperDevice {
 }
 
 /** Operations of attention over the cache, beside the kernels whose name says so. */
-const ATTENTION_LABELS = ['query-absorb', 'value-up', 'merge', 'rebuild-k', 'rebuild-v', 'block-vectors'];
+const ATTENTION_LABELS = ['query-absorb', 'value-up', 'merge', 'rebuild-k', 'rebuild-v', 'block-vectors', 'block-basis'];
 const isAttention = (o: Op): boolean => o.kernel.startsWith('attend') || ATTENTION_LABELS.includes(o.label);
 
 /** What one step does, counted from its schedule. */

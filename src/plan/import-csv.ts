@@ -35,7 +35,7 @@ export function readKernelTimes(path: string): ImportedTimes {
     const shape: Record<string, number> = {};
     for (const dim of spec.dims) {
       if (row[dim] === undefined) throw new UserError(`${at}: the column ${dim} is missing`, `${kernel} takes the columns ${spec.dims.join(', ')}`);
-      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, { min: dim.startsWith('branch') ? 0 : 1, max: MAX_SIZE, whole: dim !== 'macsPerRank' && dim !== 'group' });
+      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, { min: dim.startsWith('branch') ? 0 : 1, max: MAX_SIZE, whole: dim !== 'group' });
     }
     const seconds = readNumber(row['seconds'] ?? '', `${at}: seconds`, { min: 1e-12, max: MAX_SECONDS });
     addSample(groups, kernel, variant, shape, seconds);

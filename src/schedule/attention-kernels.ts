@@ -102,31 +102,56 @@ const blockVectors: KernelSpec = {
 
 /** Blocks of positions that a row's cached tokens touch; the threads of a partial block idle, so it costs like a whole one. */
 const blocks = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'blockTokens'));
-/** Operations of the set-up of all blocks: phases moved to the block's centre, and the block's functions combined. */
-const setupFlops = (s: Shape) => queries(s) * blocks(s) * 2 * field(s, 'setupPerRank') * field(s, 'rankK');
-/** Operations of the scores alone: `macsPerRank` holds the set-up's share of a whole block, which is taken off. */
-const scoreFlops = (s: Shape) => queries(s) * blocks(s) * 2 * Math.max(0, field(s, 'macsPerRank') * field(s, 'blockTokens') - field(s, 'setupPerRank')) * field(s, 'rankK');
+
+/**
+ * f32 scalars of the basis of a query head: in every block of its tokens, `functions` vectors of all latent components and the mean,
+ * in whole quads.
+ */
+export const blockBasisScalars = (tokens: number, rankK: number, { blockTokens, functions }: { blockTokens: number; functions: number }): number =>
+  Math.ceil(tokens / blockTokens) * (Math.floor(rankK / 4) + 1) * 4 * functions;
+
+const basisBytes = (s: Shape): number => 4 * blockBasisScalars(field(s, 'context'), field(s, 'rankK'), { blockTokens: field(s, 'blockTokens'), functions: field(s, 'functions') });
+
+/**
+ * The basis of every block of a query, from its vectors: phases moved to the block's centre, and combined into the block's functions
+ * (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and latent component.
+ */
+const blockBasis: KernelSpec = {
+  dims: ['sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank'],
+  variants: ['f32'],
+  work: (s) => {
+    const [heads, rk, d] = [field(s, 'sequences') * field(s, 'heads'), field(s, 'rankK'), field(s, 'headDim')];
+    const flops = heads * blocks(s) * 2 * field(s, 'setupPerRank') * rk;
+    return { readBytes: heads * d * blockComponents(rk) * 4, writeBytes: heads * basisBytes(s), flops, matrixFlops: flops };
+  },
+  terms: (s) => {
+    const w = blockBasis.work(s, 'f32');
+    return [1, w.readBytes, w.writeBytes, w.flops];
+  },
+};
+
+/** Operations of the scores: every function at every offset of either sign, and the products with two latents. */
+const scoreFlops = (s: Shape) => queries(s) * blocks(s) * field(s, 'blockTokens') * (field(s, 'functions') + 4) * field(s, 'rankK');
 
 /**
  * Split-KV decode attention with full RoPE straight on latents: block by block, the rotated key up-projection is
- * expressed in few functions of the position, so that K is never rebuilt. `blockTokens`: positions of a block.
- * `setupPerRank`: multiply-adds of a block's set-up per query head and latent component. `macsPerRank`: multiply-adds per
- * cached token, query head and latent component where blocks are full, set-up included (schedule/block-absorbed.ts).
+ * expressed in few functions of the position, so that K is never rebuilt. `blockTokens`: positions of a block;
+ * `functions`: functions of the offset in a block, with a basis vector each (schedule/block-absorbed.ts).
  */
 const attendBlockAbsorbed: KernelSpec = {
-  dims: ['sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'setupPerRank', 'macsPerRank', 'groupSize', 'splits'],
-  variants: STORAGES,
+  dims: ['sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'functions', 'groupSize', 'splits'],
+  variants: withScores,
   work: (s, v) => {
-    const [rk, rv, d, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'headDim'), field(s, 'group')];
-    const key = setupFlops(s) + scoreFlops(s);
+    const [rk, rv, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'group')];
+    const key = scoreFlops(s);
     return {
-      readBytes: latentRows(s) * (stored(s, v, rk) + stored(s, v, rv)) + queries(s) * d * blockComponents(rk) * 4,
-      writeBytes: partialBytes(s, rv),
+      readBytes: latentRows(s) * (stored(s, v, rk) + stored(s, v, rv)) + queries(s) * basisBytes(s),
+      writeBytes: partialBytes(s, rv) + scoreBytes(s, v),
       flops: key + rows(s) * group * 2 * rv + unpacking(latentRows(s), v, rk + rv),
       matrixFlops: key,
     };
   },
-  terms: (s, v) => [...latentTerms(s, attendBlockAbsorbed.work(s, v), scoreFlops(s)), setupFlops(s)],
+  terms: (s, v) => [...latentTerms(s, attendBlockAbsorbed.work(s, v), scoreFlops(s)), queries(s) * basisBytes(s)],
 };
 
 /**
@@ -257,6 +282,7 @@ export const ATTENTION_KERNELS = {
   attend,
   attend_rebuild: attendRebuild,
   block_vectors: blockVectors,
+  block_basis: blockBasis,
   attend_block_absorbed: attendBlockAbsorbed,
   attend_merge: attendMerge,
   attend_current: attendCurrent,

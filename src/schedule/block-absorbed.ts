@@ -13,7 +13,7 @@ export interface BlockPlan {
   readonly blockTokens: number;
   /** Fast rotary pairs that are evaluated exactly. */
   readonly exactPairs: number;
-  /** Even and odd functions for the other pairs (M). */
+  /** Even and odd functions in all, those of the exact pairs (a cosine and a sine each) included: basis vectors of a block (F). */
   readonly functions: number;
   /** Multiply-adds of a block's set-up per query head and latent component. */
   readonly setupPerRank: number;
@@ -37,9 +37,10 @@ const PAST_BEST = 3;
 /** Per offset ±δ: every function once, then P ± Q and two products with latents. */
 function planOf(basis: BlockBasis, headDim: number): BlockPlan {
   const { blockTokens, exactPairs, even, odd } = basis;
-  const functions = even.directions.length + odd.directions.length;
-  const setupPerRank = 2 * headDim + functions * (headDim / 2 - exactPairs);
-  return { blockTokens, exactPairs, functions, setupPerRank, macsPerRank: exactPairs + functions / 2 + 2 + setupPerRank / blockTokens, basis };
+  const more = even.directions.length + odd.directions.length;
+  const functions = 2 * exactPairs + more;
+  const setupPerRank = 2 * headDim + more * (headDim / 2 - exactPairs);
+  return { blockTokens, exactPairs, functions, setupPerRank, macsPerRank: functions / 2 + 2 + setupPerRank / blockTokens, basis };
 }
 
 const plans = new Map<string, BlockPlan>();

@@ -9,7 +9,7 @@ import { ATTENTION_KERNELS } from './attention-kernels.js';
 import { field, padded, STORAGES, storageOfVariant, storedBytes, type KernelSpec, type Shape, type Work } from './kernel-spec.js';
 
 export { evenRow, GROUP_SIZE, STORAGES, groupOf, isQuantised, STORAGE_BITS, storageOfVariant, storedBytes, type KernelSpec, type Shape, type Storage, type Work } from './kernel-spec.js';
-export { blockComponents } from './attention-kernels.js';
+export { blockBasisScalars, blockComponents } from './attention-kernels.js';
 
 export type KernelName =
   | 'embed'
@@ -135,7 +135,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
 };
 
 /** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
-export const TERMS_VERSION = 3;
+export const TERMS_VERSION = 4;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 

@@ -11,7 +11,7 @@ import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { headsPerGpu, inParts, op, perHead, project, splitCount, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime, evictOps, massOps, readsLatents } from './eviction-ops.js';
-import { groupOf, storedBytes, type KernelName, type Shape, type Storage } from './kernels.js';
+import { blockBasisScalars, groupOf, storedBytes, type KernelName, type Shape, type Storage } from './kernels.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {
@@ -123,7 +123,8 @@ function attentionOps(l: Layer): Op[] {
     perHead('value-up', kvHeads, batch * group, rankV, d),
     op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', { rows: batch * heads, keyWidth: d + branch, valueWidth: d }),
   ];
-  const over = (segments: readonly Segment[], rowsEach: number) => attendAndMerge(l, storage, segments, { cacheRows: latentHeads, cacheWidth: widest, rowsEach, width: rankV });
+  const over = (segments: readonly Segment[], rowsEach: number, basis?: Basis) =>
+    attendAndMerge(l, storage, segments, { cacheRows: latentHeads, cacheWidth: widest, rowsEach, width: rankV, ...(basis ? { basis } : {}) });
   if (c.path === 'absorbed') {
     const shape = { kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV, branchWidth: branch, branchHeads: c.branch.perHead ? kvHeads : 1 };
     return [perHead('query-absorb', kvHeads, batch * group, d, rankK), ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads), ...after];
@@ -131,17 +132,19 @@ function attentionOps(l: Layer): Op[] {
   if (c.path === 'reconstruct') return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: n, shape: latent }], kvHeads), ...after];
   // Blocks are runs of consecutive positions: the ring is one, the pinned tokens before it are not part of it.
   const { pinned, ring } = segmentsOf(c.eviction, l.context);
+  const { blockTokens, functions, setupPerRank } = blockPlan(c.geometry.rope.theta, d);
   const segments: Segment[] = [
-    { label: 'attend', kernel: 'attend_block_absorbed', tokens: ring, shape: { ...latent, ...blockShape(c) } },
+    { label: 'attend', kernel: 'attend_block_absorbed', tokens: ring, shape: { ...latent, blockTokens, functions } },
     { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: pinned, shape: latent },
   ];
-  return [op('block-vectors', 'block_vectors', 'f16', { heads: batch * heads, kvHeads, rankK, headDim: d }), ...over(segments.filter((s) => s.tokens > 0), kvHeads), ...after];
+  // The basis of as many sequences as one call of attention takes.
+  const basis = ring > 0 ? { kernel: 'block_basis', shape: { heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank }, sequenceBytes: basisBytes(l) } as const : undefined;
+  return [op('block-vectors', 'block_vectors', 'f16', { heads: batch * heads, kvHeads, rankK, headDim: d }), ...over(segments.filter((s) => s.tokens > 0), kvHeads, basis), ...after];
 }
 
-/** The block plan's share of a shape; see block-absorbed.ts. */
-function blockShape(c: Configuration): Shape {
-  const { blockTokens, setupPerRank, macsPerRank } = blockPlan(c.geometry.rope.theta, c.geometry.headDim);
-  return { blockTokens, setupPerRank, macsPerRank };
+/** Bytes of a sequence's block basis in one layer and loop. */
+function basisBytes({ c, heads, context }: Layer): number {
+  return 4 * heads * blockBasisScalars(segmentsOf(c.eviction, context).ring, c.codec.rankK ?? 0, blockPlan(c.geometry.rope.theta, c.geometry.headDim));
 }
 
 /** Tokens that one kernel attends to; segments of one row write splits of the same partials. */
@@ -152,9 +155,16 @@ interface Segment {
   readonly shape: Shape;
 }
 
-/** Sequences whose caches (`rowsEach` rows of `width` scalars a token) one binding holds, and how often. */
-function parts({ c, batch, context }: Layer, rowsEach: number, width: number, type: Storage): { size: number; repeat: number }[] {
-  return inParts(batch, keptTokens(c.eviction, context) * rowsEach * storedBytes(type, width, c.choice.groupSize), c.bindingBytes);
+/** Set-up of block-absorbed attention that runs before every part of it. */
+interface Basis {
+  readonly kernel: 'block_basis';
+  readonly shape: Shape;
+  readonly sequenceBytes: number;
+}
+
+/** Sequences whose caches (`rowsEach` rows of `width` scalars a token) and other buffers (`besides` bytes) one binding holds each, and how often. */
+function parts({ c, batch, context }: Layer, rowsEach: number, width: number, type: Storage, besides = 0): { size: number; repeat: number }[] {
+  return inParts(batch, Math.max(besides, keptTokens(c.eviction, context) * rowsEach * storedBytes(type, width, c.choice.groupSize)), c.bindingBytes);
 }
 
 /** Attention over rows of full width, with the current token folded in by the merge. */
@@ -168,12 +178,12 @@ function fullWidth(l: Layer, type: Storage): Op[] {
 /**
  * Attention and its merge, part by part.
  * @param of `cacheRows` rows a sequence of at most `cacheWidth` scalars are stored, `rowsEach` are shared out to
- *   workgroups; `width` of the value rows; `currentKey` where the merge folds in the current token's exact key and value
+ *   workgroups; `width` of the value rows; `basis` of block-absorbed attention; `currentKey` where the merge folds in the current token's exact key and value
  */
-function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { cacheRows: number; cacheWidth: number; rowsEach: number; width: number; currentKey?: number }): Op[] {
+function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { cacheRows: number; cacheWidth: number; rowsEach: number; width: number; currentKey?: number; basis?: Basis }): Op[] {
   const { c, heads } = l;
   const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
-  return parts(l, of.cacheRows, of.cacheWidth, type).flatMap(({ size, repeat }) => {
+  return parts(l, of.cacheRows, of.cacheWidth, type, of.basis?.sequenceBytes).flatMap(({ size, repeat }) => {
     let splits = 0;
     const attends = segments.map(({ label, kernel, tokens, shape }) => {
       const own = splitCount(tokens, size * of.rowsEach, c.targetWorkgroups);
@@ -181,7 +191,8 @@ function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], o
       return op(label, kernel, variant, { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own }, 'always', repeat);
     });
     const current = of.currentKey !== undefined;
-    return [...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
+    const basis = of.basis ? [op('block-basis', of.basis.kernel, 'f32', { sequences: size, ...of.basis.shape }, 'always', repeat)] : [];
+    return [...basis, ...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
   });
 }
 

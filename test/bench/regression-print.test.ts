@@ -74,7 +74,7 @@ test.each([true, false])('every kernel has representative calls that can be plan
 
 test('a shape leaves out what is usual', () => {
   expect(shapeText({ shape: { groups: 1, m: 2, k: 2048, n: 64 } })).toBe('m2 k2048 n64');
-  expect(shapeText({ shape: { sequences: 3, kvHeads: 4, latentHeads: 4, group: 1, context: 9, macsPerRank: 27.5 } })).toBe('seq3 kv4 ctx9');
+  expect(shapeText({ shape: { sequences: 3, kvHeads: 4, latentHeads: 4, group: 1, context: 9, functions: 37 } })).toBe('seq3 kv4 ctx9');
 });
 
 test.each([['5%', 0.05], ['7.5 %', 0.075], ['0.05', 0.05]])('threshold %s', (text, value) => expect(readThreshold(text)).toBeCloseTo(value, 12));

@@ -27,12 +27,14 @@ async function errorOf(device: Device, call: KernelCall, options: OperationOptio
 /** The shape of a call with the block plan's share. */
 function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape {
   const plan = blockPlan(ropeBase, shape.headDim as number, blockTokens);
-  return { ...shape, blockTokens: plan.blockTokens, setupPerRank: plan.setupPerRank, macsPerRank: plan.macsPerRank };
+  return { ...shape, blockTokens: plan.blockTokens, functions: plan.functions };
 }
 const LONG = { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 1000, rankK: 96, rankV: 160, headDim: 128, groupSize: 0, splits: 3 };
 const SMALL = { ...LONG, headDim: 64, rankK: 27, rankV: 45, context: 300, splits: 2 };
 /** Scores with a spread of a few units, so that softmax is neither flat nor one token. */
 const scaleOf = (s: Shape): number => 4 * ((s.rankK as number) * (s.headDim as number)) ** -0.5;
+/** The same of a random basis. */
+const basisScale = (s: Shape): number => 4 * ((s.rankK as number) * (s.functions as number)) ** -0.5;
 const FIRST = [0, 12_345, 900_001] as const;
 /** A ragged batch: a ring that wraps after pinned tokens, and a short one. */
 const ragged = { pinned: 37, capacity: 352, spans: [{ pinned: 37, firstPosition: 1234, ring: 300 }, { pinned: 5, firstPosition: 999_983, ring: 11 }] };
@@ -64,7 +66,8 @@ describeGpu('block-absorbed attention against float64', (device) => {
   for (const { name, variant, shape, base, block, options } of [...CASES, ...others]) {
     test(name, { timeout: 600_000 }, async () => {
       const own = options(randomOf(mix(SEED)));
-      const all: OperationOptions = { ropeBase: base, scale: scaleOf(shape), ...own };
+      const blocks = withBlock(shape, base, block);
+      const all: OperationOptions = { ropeBase: base, scale: basisScale(blocks), ...own };
       // Splits that another call writes are not this call's to check.
       if (own.run?.splits !== undefined) {
         const { run, ...rest } = all;
@@ -72,7 +75,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
         all.run = whole;
         Object.assign(all, rest);
       }
-      const error = await errorOf(device, { kernel: 'attend_block_absorbed', variant, shape: withBlock(shape, base, block) }, all, mix(SEED));
+      const error = await errorOf(device, { kernel: 'attend_block_absorbed', variant, shape: blocks }, all, mix(SEED));
       expect(error <= TOLERANCE, `relative error ${error}, ${JSON.stringify(all)}, LLA_SIM_SEED=${SEED}`).toBe(true);
     });
   }
@@ -86,7 +89,17 @@ describeGpu('block-absorbed attention against float64', (device) => {
     expect(error <= 1e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
   });
 
-  test.each(['half-split', 'adjacent'] as const)('both in a row are attention over rebuilt keys with %s pairs', { timeout: 600_000 }, async (pairing) => {
+  test.each([
+    ['whole quads, three heads', { sequences: 1, heads: 3, context: 700, rankK: 96, headDim: 128 }, 1e6, {}],
+    ['an odd rank, a ragged batch far out', { sequences: 2, heads: 2, context: 300, rankK: 27, headDim: 64 }, 1e4, { run: ragged }],
+    ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
+  ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
+    const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim as number);
+    const error = await errorOf(device, { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } }, { ropeBase, ...options }, mix(SEED));
+    expect(error <= 2e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+  });
+
+  test.each(['half-split', 'adjacent'] as const)('all three in a row are attention over rebuilt keys with %s pairs', { timeout: 600_000 }, async (pairing) => {
     const shape = withBlock({ ...SMALL, group: 2, sequences: 2 }, 1e4);
     const scale = scaleOf(shape) / 2;
     const run = { firstPosition: 900_001 };
@@ -94,8 +107,13 @@ describeGpu('block-absorbed attention against float64', (device) => {
     const attendPlan = planOperation({ kernel: 'attend_block_absorbed', variant: 'f16', shape }, { ropeBase: 1e4, scale, run });
     const vectors = await makeOperands(device, vectorsPlan, mix(SEED));
     const attend = await makeOperands(device, attendPlan, mix(SEED + 1));
-    const buffers = new Map([...attend.buffers, ['vectors', vectors.buffers.get('vectors') as NonNullable<ReturnType<typeof vectors.buffers.get>>]]);
-    await device.run([...(await device.bindAll(vectorsPlan, vectors.buffers)), ...(await device.bindAll(attendPlan, buffers))]);
+    const { blockTokens, functions, setupPerRank } = blockPlan(1e4, 64);
+    const basisPlan = planOperation({ kernel: 'block_basis', variant: 'f32', shape: { sequences: 2, heads: 4, context: 300, rankK: 27, headDim: 64, blockTokens, functions, setupPerRank } }, { ropeBase: 1e4, run });
+    const basis = await makeOperands(device, basisPlan, mix(SEED + 2));
+    type Shared = NonNullable<ReturnType<typeof attend.buffers.get>>;
+    const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors') as Shared]]);
+    const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis') as Shared]]);
+    await device.run([...(await device.bindAll(vectorsPlan, vectors.buffers)), ...(await device.bindAll(basisPlan, basisBuffers)), ...(await device.bindAll(attendPlan, buffers))]);
     const partials = new Float32Array(await device.read(buffers.get('partials') as NonNullable<ReturnType<typeof buffers.get>>, bufferOf(attendPlan, 'partials').bytes));
     const capacity = capacityOf(300);
     const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
@@ -107,6 +125,6 @@ describeGpu('block-absorbed attention against float64', (device) => {
       const error = Math.sqrt(output.reduce((s, x, i) => s + (x - (actual[i] as number)) ** 2, 0) / output.reduce((s, x) => s + x * x, 0));
       expect(error <= TOLERANCE, `head ${head}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
     }
-    device.free(...vectors.buffers.values(), ...attend.buffers.values());
+    device.free(...vectors.buffers.values(), ...basis.buffers.values(), ...attend.buffers.values());
   });
 });

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { segmentsOf, type Eviction } from '../../src/eviction/policy.js';
 import { findPreset } from '../../src/geometry/presets.js';
+import { blockPlan } from '../../src/schedule/block-absorbed.js';
 import { storedBytes, workOf } from '../../src/schedule/kernels.js';
 import { forEachOp, schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configuration, lla, PER_HEAD } from '../contract/geometries.js';
@@ -49,8 +50,8 @@ describe('order of a layer', () => {
     ['reconstruct, streaming', { codec: LATENT, path: 'reconstruct', eviction: STREAMING }, [...ENCODE, 'rope', 'attend', 'merge', ...LATER, ...APPEND]],
     ['absorbed', { codec: LATENT, path: 'absorbed' }, [...BRANCH, 'rope-branch', 'rope-branch-key', 'query-absorb', 'attend', 'merge', ...LATER, ...APPEND, 'append-branch']],
     ['absorbed, streaming', { codec: LATENT, path: 'absorbed', eviction: STREAMING }, [...BRANCH, 'rope-sinks', 'rope-branch', 'rope-branch-key', 'query-absorb', 'attend', 'merge', ...LATER, ...APPEND, 'append-branch']],
-    ['block-absorbed', { codec: LATENT, path: 'block-absorbed' }, [...ENCODE, 'rope', 'block-vectors', 'attend', 'merge', ...LATER, ...APPEND]],
-    ['block-absorbed, streaming', { codec: LATENT, path: 'block-absorbed', eviction: STREAMING }, [...ENCODE, 'rope', 'block-vectors', 'attend', 'attend-sinks', 'merge', ...LATER, ...APPEND]],
+    ['block-absorbed', { codec: LATENT, path: 'block-absorbed' }, [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'merge', ...LATER, ...APPEND]],
+    ['block-absorbed, streaming', { codec: LATENT, path: 'block-absorbed', eviction: STREAMING }, [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'attend-sinks', 'merge', ...LATER, ...APPEND]],
   ] as [string, Partial<Configuration>, string[]][])('%s', (_name, changes, labels) => {
     expect(layer(changes).map((o) => o.label)).toEqual(['attention-norm', ...labels, ...MLP]);
   });
@@ -118,10 +119,16 @@ describe('block-absorbed', () => {
     expect(bytes(short, 260)).toBe(bytes(long, 512));
   });
 
-  it('counts what the plan counts where blocks are full', () => {
-    const { shape } = attend(4096);
-    const macs = workOf(attend(4096)).matrixFlops / 2 / (512 * 16 * 4096 * 96);
-    expect(macs).toBeCloseTo(shape['macsPerRank'] as number, 9);
+  it('counts what the plan counts where blocks are full, set-up included', () => {
+    const ops = layer({ codec: LATENT, path: 'block-absorbed' }, 512, 4096);
+    const macs = (label: string): number => workOf(find(ops, label)).matrixFlops / 2 / (512 * 16 * 4096 * 96);
+    expect(macs('attend') + macs('block-basis')).toBeCloseTo(blockPlan(1e6, 128).macsPerRank, 9);
+  });
+
+  it('writes a basis of every block: 37 vectors of 25 quads, once a layer and loop', () => {
+    const ops = layer({ codec: LATENT, path: 'block-absorbed' }, 2, 1000);
+    expect(workOf(find(ops, 'block-basis')).writeBytes).toBe(2 * 16 * 4 * 25 * 37 * 16);
+    expect(calls({ codec: LATENT, path: 'block-absorbed' }, 'block-basis')).toBe(96);
   });
 
   it('writes its vectors once a layer and loop, odd ranks with one component of padding', () => {

@@ -1,8 +1,9 @@
 /**
- * Block-absorbed attention in float64, without blocks: the vectors of every rotary pair, and scores from exact angles. The
- * specification of block_vectors and attend_block_absorbed.
+ * Block-absorbed attention in float64, step by step: the vectors of every rotary pair, the basis of a block, scores from a basis. The
+ * specification of block_vectors, block_basis and attend_block_absorbed; the three after each other are held against attention over
+ * rebuilt keys with exact angles (attendLatentRow).
  *
- * Error of the kernel's score, relative to ‖q‖·‖k‖ of the head (k: the rebuilt key, before rotation):
+ * Error of the score of all three, relative to ‖q‖·‖k‖ of the head (k: the rebuilt key, before rotation):
  *
  * - A pair's cosine and sine may each be off by e (the basis is cut at e = 1e-5/√2), so pair m's part of the score is off by at most
  *   √2 e |q_m| |k_m|, and the sum of |q_m| |k_m| is at most ‖q‖·‖k‖: 1e-5. It is reached only by a query and a key that
@@ -14,6 +15,7 @@
  */
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import { blockComponents } from '../../schedule/attention-kernels.js';
+import { psiTable, type BlockBasis } from '../../schedule/block-basis.js';
 import { evenRow } from '../../schedule/kernel-spec.js';
 import type { Shape } from '../../schedule/kernels.js';
 import type { Scalars } from '../inputs.js';
@@ -32,29 +34,68 @@ export function blockVectorsRow(shape: Shape, adjacent: boolean, group: number, 
   return Array.from({ length: blockComponents(rankK) }, (_, x) => [first * w(i, x) + second * w(k, x), second * w(i, x) - first * w(k, x)]).flat();
 }
 
-/** Output of one query head (counted over all sequences) over the rings of its sequence, from its vectors. */
-export function attendBlockRow(shape: Shape, scale: number, ropeBase: number, vectors: Scalars, caches: Record<'keys' | 'values', CachedRows>, run: Run, head: number): number[] {
-  const { kvHeads, latentHeads, group, rankK, rankV, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'group' | 'rankK' | 'rankV' | 'headDim', number>;
+/**
+ * Basis vectors of one block and quad of components of a query head, [function][component of the quad], from its vectors: every pair's
+ * vectors turned to the block's centre, and what the functions take of them (psi, as the kernel reads it).
+ * @param centre position of the middle of the block
+ */
+export function blockBasisRow(shape: Shape, ropeBase: number, basis: BlockBasis, vectors: Scalars, head: number, centre: number, quad: number): number[] {
+  const { rankK, headDim } = shape as Dims as Record<'rankK' | 'headDim', number>;
+  const { exactPairs, even, odd } = basis;
+  const components = blockComponents(rankK);
+  const psi = psiTable(headDim, basis);
+  const more = even.directions.length + odd.directions.length;
+  const width = Math.ceil(more / 4) * 4;
+  const own = Array.from({ length: 2 * exactPairs + more }, () => [0, 0, 0, 0]);
+  rotaryFrequencies(ropeBase, headDim).forEach((t, m) => {
+    const [cosine, sine] = [Math.cos(t * centre), Math.sin(t * centre)];
+    for (let e = 0; e < 4 && 4 * quad + e <= rankK; e++) {
+      const at = 2 * ((head * headDim) / 2 * components + m * components + 4 * quad + e);
+      const [a, b] = [vectors(at), vectors(at + 1)];
+      const [turnedA, turnedB] = [cosine * a + sine * b, cosine * b - sine * a];
+      const add = (j: number, x: number): void => void ((own[j] as number[])[e] = ((own[j] as number[])[e] as number) + x);
+      if (m < exactPairs) {
+        add(m, turnedA);
+        add(exactPairs + even.directions.length + m, turnedB);
+        continue;
+      }
+      const share = (j: number): number => psi[(m - exactPairs) * width + j] as number;
+      even.directions.forEach((_, j) => add(exactPairs + j, share(j) * turnedA));
+      odd.directions.forEach((_, j) => add(2 * exactPairs + even.directions.length + j, share(even.directions.length + j) * turnedB));
+    }
+  });
+  return own.flat();
+}
+
+/**
+ * Output of one query head (counted over all sequences) over the rings of its sequence, and its scores by slot, from the basis of its
+ * blocks: s(n0 + δ) = Σ_j φ_j(δ) basis_j · c, odd functions with the sign of δ.
+ * @param blocks of a sequence, as the basis is laid out
+ */
+export function attendBlockRow(shape: Shape, scale: number, phi: (offset: number) => { even: readonly number[]; odd: readonly number[] }, basis: Scalars, blocks: number, caches: Record<'keys' | 'values', CachedRows>, run: Run, head: number): { output: number[]; scores: Map<number, number> } {
+  const { kvHeads, latentHeads, group, rankK, rankV, blockTokens, functions } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'group' | 'rankK' | 'rankV' | 'blockTokens' | 'functions', number>;
   const kvRow = Math.floor(head / group);
   const sequence = Math.floor(kvRow / kvHeads);
   const row = latentHeads === 1 ? sequence : kvRow;
   const tokens = tokensOf({ ...run.span(sequence), pinned: 0 }, run.pinned, run.capacity);
-  const theta = rotaryFrequencies(ropeBase, headDim);
-  const components = blockComponents(rankK);
-  const own = Float64Array.from({ length: headDim * components }, (_, i) => vectors(head * headDim * components + i));
-  const u = new Float64Array(rankK + 1);
-  const scores = Float64Array.from(tokens, ({ slot, position }) => {
-    u.fill(0);
-    theta.forEach((t, m) => {
-      const [cosine, sine] = [Math.cos(t * position), Math.sin(t * position)];
-      for (let x = 0; x <= rankK; x++) {
-        const at = 2 * (m * components + x);
-        u[x] = (u[x] as number) + cosine * (own[at] as number) + sine * (own[at + 1] as number);
-      }
-    });
-    let dot = u[rankK] as number;
-    for (let x = 0; x < rankK; x++) dot += (u[x] as number) * caches.keys(row, slot, x);
+  const half = blockTokens / 2;
+  const quads = Math.floor(rankK / 4) + 1;
+  const scores = Float64Array.from(tokens, ({ slot }, i) => {
+    const [block, place] = [Math.floor(i / blockTokens), i % blockTokens];
+    const after = place >= half;
+    const { even, odd } = phi(after ? place - half : half - 1 - place);
+    const weights = [...even, ...odd.map((x) => (after ? x : -x))];
+    let dot = 0;
+    for (let x = 0; x <= rankK; x++) {
+      const at = (((head * blocks + block) * quads + Math.floor(x / 4)) * functions) * 4 + (x % 4);
+      let u = 0;
+      for (let j = 0; j < functions; j++) u += (weights[j] as number) * basis(at + 4 * j);
+      dot += u * (x < rankK ? caches.keys(row, slot, x) : 1);
+    }
     return scale * dot;
   });
-  return weightedSum(scores, rankV, (t, i) => caches.values(row, (tokens[t] as { slot: number }).slot, i));
+  return {
+    output: weightedSum(scores, rankV, (t, i) => caches.values(row, (tokens[t] as { slot: number }).slot, i)),
+    scores: new Map(tokens.map(({ slot }, t) => [slot, scores[t] as number])),
+  };
 }

@@ -1,6 +1,7 @@
 /**
  * The calls that `bench` measures unless told otherwise: for every kernel, what a decode step of Ouro-1.4B asks of it.
  */
+import { blockPlan } from '../../schedule/block-absorbed.js';
 import { RANKS, blockDims } from '../candidates.js';
 import type { KernelCall, Shape } from '../../schedule/kernels.js';
 
@@ -43,7 +44,7 @@ export type CaseGroup = (typeof CASE_GROUPS)[number];
 /** Which of the groups a kernel belongs to. */
 export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
   if (kernel === 'matmul') return 'products';
-  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'rebuild', 'attend_prefill'].includes(kernel) ? 'attention' : 'small';
+  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'block_basis', 'rebuild', 'attend_prefill'].includes(kernel) ? 'attention' : 'small';
 }
 
 const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): KernelCall => ({ kernel, variant, shape });
@@ -54,6 +55,7 @@ interface Way {
   readonly absorbed: KernelCall;
   readonly rebuild: KernelCall;
   readonly blockVectors: KernelCall;
+  readonly blockBasis: KernelCall;
   readonly block: KernelCall;
   readonly rebuildKeys: KernelCall;
   readonly rebuildValues: KernelCall;
@@ -68,6 +70,7 @@ function waysOf(s: Scale, rankK: number, rankV: number): Way {
     absorbed: call('attend', 'f16', { ...rows, keyWidth: rankK, valueWidth: rankV, branchWidth: BRANCH, branchHeads: 1 }),
     rebuild: call('attend_rebuild', 'f16', latent),
     blockVectors: call('block_vectors', 'f16', { heads: s.sequences * s.heads, kvHeads: s.heads, rankK, headDim: HEAD_DIM }),
+    blockBasis: call('block_basis', 'f32', { sequences: s.sequences, heads: s.heads, context: s.context, rankK, headDim: HEAD_DIM, ...blockDims(ROPE_BASE, HEAD_DIM), setupPerRank: blockPlan(ROPE_BASE, HEAD_DIM).setupPerRank }),
     block: call('attend_block_absorbed', 'f16', { ...latent, ...blockDims(ROPE_BASE, HEAD_DIM) }),
     rebuildKeys: call('rebuild', 'f16+rope', { ...rebuilt, rank: rankK }),
     rebuildValues: call('rebuild', 'f16+plain', { ...rebuilt, rank: rankV }),
@@ -106,7 +109,7 @@ export function representativeCalls(software: boolean): KernelCall[] {
   const s = SCALES[software ? 'software' : 'hardware'];
   const w = waysOf(s, RANK_K, RANK_V);
   const prefill = call('attend_prefill', 'f32', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM });
-  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.block, w.rebuildKeys, w.rebuildValues, prefill, ...products(s, software), ...small(s)];
+  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues, prefill, ...products(s, software), ...small(s)];
 }
 
 /** The calls that one step of attention makes over the same cache, one way or the other. */
@@ -121,19 +124,19 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
   const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
   const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
   const full = (ways[0] as { way: Way }).way.full;
-  const attention = ways.flatMap(({ way: w }) => [w.absorbed, w.rebuild, w.blockVectors, w.block, w.rebuildKeys, w.rebuildValues]);
+  const attention = ways.flatMap(({ way: w }) => [w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues]);
   return {
     calls: [full, ...attention, ...products(s, software), ...small(s)],
     paths: ways.map(({ ranks, way: w }) => ({
       ranks, context: s.context,
-      paths: { 'block-absorbed': [w.blockVectors, w.block], absorbed: [w.absorbed], 'fused rebuild': [w.rebuild], 'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full] },
+      paths: { 'block-absorbed': [w.blockVectors, w.blockBasis, w.block], absorbed: [w.absorbed], 'fused rebuild': [w.rebuild], 'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full] },
     })),
   };
 }
 
 const SHORT: Readonly<Record<string, string>> = {
   sequences: 'seq', kvHeads: 'kv', latentHeads: 'latent', group: 'group', context: 'ctx', keyWidth: 'k', valueWidth: 'v', branchWidth: 'branch', branchHeads: 'branchheads',
-  splits: 'split', rankK: 'rk', rankV: 'rv', headDim: 'd', macsPerRank: '', setupPerRank: '', blockTokens: '', groups: 'g', m: 'm', k: 'k', n: 'n', rows: 'rows', width: 'w', vocab: 'vocab', heads: 'heads', rank: 'r',
+  splits: 'split', rankK: 'rk', rankV: 'rv', headDim: 'd', functions: '', setupPerRank: '', blockTokens: '', groups: 'g', m: 'm', k: 'k', n: 'n', rows: 'rows', width: 'w', vocab: 'vocab', heads: 'heads', rank: 'r',
 };
 
 /** A shape in few characters: `seq1 kv4 ctx1024 k128 v128 split4`; what is 0 or usual is left out. */

@@ -3,7 +3,7 @@
  * linear over a round cancels, and nothing periodic can stay in step with one side. The ratio of a round is one value;
  * noise that lasts longer than a round (tens of milliseconds) hits both sides and leaves the ratio alone.
  */
-import { median, type Clock, type Runner } from '../timing.js';
+import { type Clock, type Runner } from '../timing.js';
 import type { BoundStep } from '../../gpu/index.js';
 import { bootstrap, exponential, isSettled, randomFrom, type Interval } from './statistics.js';
 
@@ -57,15 +57,6 @@ const SHORTEST_SECONDS = 1e-9;
 /** Most calls in one submission: drivers give up on passes that run for seconds. */
 const MOST_CALLS = 4096;
 
-/**
- * What the device is told to expect, over what is expected: it sleeps for a share of that and then polls, and polling takes a
- * core from a software adapter. With this it sleeps about as long as the calls take: spread within a side fell from
- * tens of per cent to one or two.
- */
-const SLEEP_FACTOR = 1.7;
-/** Rounds over which the expected time follows the measured ones. */
-const EACH_MEMORY = 9;
-
 /** No whole rotations, unlike a calibration's batches: these can take long, and a round must be short. */
 const callsFor = (each: number, batchSeconds: number): number => Math.min(MOST_CALLS, Math.max(1, Math.ceil(batchSeconds / each)));
 
@@ -76,11 +67,10 @@ export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules)
   const started = rules.clockNow();
   const random = randomFrom(rules.seed);
   let next = 0;
-  let each = 0;
   // Both sides go on through the same rotation, so that neither finds what the other has just read.
   const time = async (side: Copies, calls: number): Promise<number> => {
     const steps = Array.from({ length: calls }, () => side[next++ % side.length] as readonly BoundStep[]).flat();
-    const run = await runner.run(steps, SLEEP_FACTOR * each * calls);
+    const run = await runner.run(steps);
     const seconds = rules.clock === 'gpu-timestamp' && run.gpuSeconds !== null ? run.gpuSeconds : run.wallSeconds - rules.submitSeconds;
     return Math.max(SHORTEST_SECONDS, seconds / calls);
   };
@@ -89,8 +79,7 @@ export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules)
     const seconds = [await time(pair.before, calls), await time(pair.now, calls), await time(pair.now, calls), await time(pair.before, calls)] as const;
     return Math.max(Math.min(seconds[0], seconds[3]), Math.min(seconds[1], seconds[2]));
   };
-  each = await trial(1);
-  each = await trial(callsFor(each, rules.batchSeconds / 2));
+  const each = await trial(callsFor(await trial(1), rules.batchSeconds / 2));
   // As many calls on both sides: what a submission costs by itself weighs equally.
   const calls = callsFor(each, rules.batchSeconds);
 
@@ -99,7 +88,6 @@ export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules)
   let look = LEAST_ROUNDS;
   for (;;) {
     rounds.push(await oneRound(random() < 0.5, (side) => time(pair[side], calls)));
-    each = median(rounds.slice(-EACH_MEMORY).map((r) => Math.max(r.before, r.now)));
     const spent = rules.clockNow() - started >= rules.seconds || rounds.length >= MOST_ROUNDS;
     const last = spent && rounds.length >= LEAST_ROUNDS;
     if (!last && rounds.length < look) continue;

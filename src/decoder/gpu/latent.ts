@@ -4,7 +4,7 @@ import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import { splitCount, type Op } from '../../schedule/schedule.js';
 import { TILE_TOKENS } from '../../codecs/layout.js';
-import type { Buffer } from '../../gpu/index.js';
+import type { Buffer, OperationPlan } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
@@ -202,23 +202,34 @@ const blockVectors: Executor = async (m, visit) => {
   ];
 };
 
+/** Tables of a block-absorbed operation, which all layers share. */
+async function blockTables(m: Machine, planned: OperationPlan): Promise<Record<string, Buffer>> {
+  const tables: Record<string, Buffer> = {};
+  for (const table of planned.buffers) if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
+  return tables;
+}
+
+/** The basis of every block of the ring. */
+const blockBasis: Executor = async (m, visit) => {
+  const planned = plan(visit.op, { ...rotary(m), run: runOf(m, false, m.batch) });
+  return [{ plan: planned, buffers: { vectors: m.buffer('block vectors'), ...(await blockTables(m, planned)), spans: m.buffer('spans'), basis: m.buffer('block basis') } }];
+};
+
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
 const attendBlocks: Executor = async (m, visit) => {
   const place = placed(visit);
   const { all } = segmentSplits(m, visit);
   const planned = plan(visit.op, { ...rotary(m), run: { ...runOf(m, false, m.batch), splits: all } });
   m.splits = all;
-  const tables: Record<string, Buffer> = {};
-  for (const table of planned.buffers) if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
   return [
     {
       plan: planned,
       buffers: {
-        vectors: m.buffer('block vectors'),
+        basis: m.buffer('block basis'),
         keys: m.caches.buffer('key-latent', place),
         values: m.caches.buffer('value-latent', place),
         partials: m.buffer('partials'),
-        ...tables,
+        ...(await blockTables(m, planned)),
         spans: m.buffer('spans'),
         scores: scoresOf(m),
       },
@@ -344,6 +355,7 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   'rebuild-k': rebuild('key'),
   'rebuild-v': rebuild('value'),
   'block-vectors': blockVectors,
+  'block-basis': blockBasis,
   'value-up': valueUp,
   'attend-current': attendCurrent,
   'attend-sinks': attendRebuild('pinned'),

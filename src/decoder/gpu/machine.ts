@@ -4,7 +4,8 @@ import { isLatent } from '../../codecs/registry.js';
 import { type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
-import { blockComponents } from '../../schedule/kernels.js';
+import { blockPlan } from '../../schedule/block-absorbed.js';
+import { blockBasisScalars, blockComponents } from '../../schedule/kernels.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';
@@ -163,7 +164,11 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
       await make('reconstructed keys', loops * kvHeads * d);
       await make('reconstructed values', loops * kvHeads * d);
     }
-    if (c.path === 'block-absorbed') await make('block vectors', heads * d * blockComponents(rankK));
+    if (c.path === 'block-absorbed') {
+      const { capacity, pinned } = caches.slots;
+      await make('block vectors', heads * d * blockComponents(rankK));
+      await make('block basis', heads * blockBasisScalars(capacity - pinned, rankK, blockPlan(g.rope.theta, d)));
+    }
     if (c.path === 'reconstruct' && c.materialised) {
       for (const axis of ['keys', 'values']) await allocations.make(`rebuilt ${axis}`, 'workspace', batch * kvHeads * caches.slots.capacity * d * 2);
     }

@@ -1,23 +1,26 @@
-/** Split-KV decode attention with full RoPE straight on latents: kernels/attend_block_absorbed.wgsl, after block_vectors. */
+/** Split-KV decode attention with full RoPE straight on latents: kernels/attend_block_absorbed.wgsl, after block_vectors and block_basis. */
 import { BLOCK_SIZES, blockPlan } from '../../schedule/block-absorbed.js';
-import { phiTable, psiTable } from '../../schedule/block-basis.js';
-import { blockComponents } from '../../schedule/attention-kernels.js';
+import { phiTable, psiTable, type BlockBasis } from '../../schedule/block-basis.js';
+import { blockBasisScalars, blockComponents } from '../../schedule/attention-kernels.js';
 import type { KernelCall } from '../../schedule/kernels.js';
+import { capacityOf } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../plan.js';
+import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { foldOf, readUnit, unitsEach, type RunOptions } from './fold.js';
+import { foldOf, readUnit, spansBuffer, type RunOptions } from './fold.js';
 import { tuned, type Tuning } from './tuning.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;
-/** Offsets of a thread unless tuned: four are no faster and take a software adapter three times as long to compile. */
+/** Offsets of a thread unless tuned. */
 const OWN_OFFSETS = 2;
-/** Words of workgroup memory for basis vectors. */
-const BASIS_WORDS = 4096;
-/** Positions of a row of the kernel's fine table of angles. */
+/** Threads of a stream, as the kernel has it. */
+const STREAM = 8;
+/** Positions of a row of the kernels' fine table of angles. */
 const FINE = 1024;
+/** Index of `spare0` among the uniforms of attend_rows.wgsl. */
+const SPARE = 17;
 
 /** (cos, sin) by [row][pair] of angles θ_m · position(row), from float64. */
 function turns(rows: number, theta: Float64Array, position: (row: number) => number): Float32Array<ArrayBuffer> {
@@ -31,87 +34,114 @@ function turns(rows: number, theta: Float64Array, position: (row: number) => num
   return table;
 }
 
-function joined(...parts: readonly Float32Array[]): Float32Array<ArrayBuffer> {
-  const all = new Float32Array(parts.reduce((sum, p) => sum + p.length, 0));
-  let at = 0;
-  for (const p of parts) {
-    all.set(p, at);
-    at += p.length;
-  }
-  return all;
+const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({ name, role: 'table', content: 'f32', bytes: words * 4, data });
+
+/** Blocks that a sequence's ring may have, and the last position that a call meets. */
+function reachOf(run: RunOptions, sequences: number, context: number, blockTokens: number): { blocks: number; positions: number } {
+  const { pinned = 0, firstPosition = 0 } = run;
+  const spans = run.spans ?? Array.from({ length: sequences }, () => ({ firstPosition, ring: context }));
+  const ring = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1)) - pinned;
+  return { blocks: Math.ceil(ring / blockTokens), positions: spans.reduce((most, s) => Math.max(most, s.firstPosition + s.ring), 1) };
+}
+
+function basisOf(call: KernelCall, rotary: RotaryOptions, headDim: number, blockTokens: number): BlockBasis {
+  requireShape((BLOCK_SIZES as readonly number[]).includes(blockTokens), `${call.kernel}: blocks have ${BLOCK_SIZES.join(', ')} positions, not ${blockTokens}`);
+  const { basis, functions } = blockPlan(rotary.ropeBase, headDim, blockTokens);
+  requireShape(functions === call.shape.functions, `${call.kernel}: rotary base ${rotary.ropeBase} takes ${functions} functions for blocks of ${blockTokens}, not ${call.shape.functions}`);
+  return basis;
+}
+
+/** f32 [query head][block][quad of components][function] (x 4). */
+const basisBuffer = (role: 'input' | 'output', queries: number, blocks: number, rankK: number, functions: number): BufferPlan => ({
+  name: 'basis', role, content: 'f32', bytes: 4 * queries * blockBasisScalars(blocks, rankK, { blockTokens: 1, functions }),
+});
+
+/**
+ * Basis vectors of every block of a sequence's ring: kernels/block_basis.wgsl, after block_vectors. Buffers: vectors, spans, basis; tables
+ * angles, psi.
+ * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
+ */
+export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank');
+  requirePositive(call, s);
+  requireEven(call, s, 'headDim');
+  const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
+  const [exact, even, odd] = [basis.exactPairs, basis.even.directions.length, basis.odd.directions.length];
+  const [pairs, half, psiQuads] = [s.headDim / 2, s.blockTokens / 2, Math.ceil((even + odd) / 4)];
+  const { blocks, positions } = reachOf(run, s.sequences, s.context, s.blockTokens);
+  const rows = Math.ceil(Math.max(positions, rotary.positions) / FINE);
+  const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
+  const workgroup = tuned(tuning, 'workgroup', 32);
+  return {
+    buffers: [
+      { name: 'vectors', role: 'input', content: 'f32', bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4 },
+      spansBuffer(run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition: run.firstPosition ?? 0, ring: s.context }))),
+      table('angles', 2 * (FINE + rows) * pairs, () => turns(FINE + rows, theta, (r) => (r < FINE ? r + half - 0.5 : (r - FINE) * FINE))),
+      table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
+      basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
+    ],
+    steps: [
+      {
+        source: 'block_basis',
+        element: 'f32',
+        constants: { WG: workgroup, HEAD_PAIRS: pairs, BLOCK: s.blockTokens, EXACT: exact, MORE_EVEN: even, MORE_ODD: odd, PSI_QUADS: psiQuads },
+        uniforms: [s.rankK, blocks, 1].map(u32),
+        buffers: [...read('vectors', 'spans', 'angles', 'psi'), ...write('basis')],
+        workgroups: [Math.ceil((blocks * (Math.floor(s.rankK / 4) + 1)) / workgroup), s.heads, s.sequences],
+      },
+    ],
+    tuning: { workgroup },
+  };
 }
 
 /**
- * Buffers: vectors (of block_vectors), keys, values, partials, spans; scores (not written), tables angles, functions. The call's tokens are its
- * rings: pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
+ * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings: pinned tokens have no
+ * run of positions, and attend_rebuild takes them into other splits of the same partials.
  * @param scale of q · k; headDim^-½ unless given
- * @throws GpuError for a block size that there is not, or spans beyond the table of positions
+ * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
 export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions, scale?: number, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
   requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'groupSize', 'splits');
+  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'functions', 'groupSize', 'splits');
   requirePositive(call, s, 'groupSize');
   requireEven(call, s, 'headDim');
   requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
-  const block = tuned(tuning, 'block', s.blockTokens);
-  requireShape((BLOCK_SIZES as readonly number[]).includes(block), `attend_block_absorbed: blocks have ${BLOCK_SIZES.join(', ')} positions, not ${block}`);
-  const { basis } = blockPlan(rotary.ropeBase, s.headDim, block);
-  const [exact, even, odd] = [basis.exactPairs, basis.even.directions.length, basis.odd.directions.length];
-  const functions = 2 * exact + even + odd;
-  const psiQuads = Math.ceil((even + odd) / 4);
-  const [evenQuads, oddQuads] = [Math.ceil((exact + even) / 4), Math.ceil((exact + odd) / 4)];
-  const half = block / 2;
-  const least = tuned(tuning, 'offsets', Math.min(OWN_OFFSETS, half / 8));
-  const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: block, launch: { workgroup: half / least, tile: block, lanes: 1, stream: 8 } });
-  const { workgroup, wide } = fold.launch;
-  const offsets = half / workgroup;
-  requireShape(Number.isInteger(offsets) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${workgroup} threads do not share ${half} offsets by at most ${MOST_OFFSETS}`);
-  const unitVecs = readUnit(fold.keys) / 4;
-  // Whole units; no fewer for a small rank, so that one pipeline serves all ranks.
-  const chunk = Math.max(1, Math.floor(tuned(tuning, 'basis', BASIS_WORDS) / (4 * functions * unitVecs))) * unitVecs;
-  const pairs = s.headDim / 2;
-  const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
-  const reach = run.spans?.reduce((most, x) => Math.max(most, x.firstPosition + x.ring), 1) ?? (run.firstPosition ?? 0) + s.context;
-  const rows = Math.ceil(Math.max(reach, rotary.positions) / FINE);
-  const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({ name, role: 'table', content: 'f32', bytes: words * 4, data });
+  const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
+  const even = basis.exactPairs + basis.even.directions.length;
+  const odd = basis.exactPairs + basis.odd.directions.length;
+  const half = s.blockTokens / 2;
+  const offsets = tuned(tuning, 'offsets', Math.min(OWN_OFFSETS, half / STREAM));
+  const ways = tuned(tuning, 'ways', 1);
+  requireShape(Number.isInteger(half / (STREAM * offsets)) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${offsets} offsets a thread do not share out ${half}`);
+  const workgroup = (ways * half) / offsets;
+  const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: s.blockTokens, launch: { workgroup, lanes: 1, stream: STREAM } });
+  const { blocks } = reachOf(run, s.sequences, s.context, s.blockTokens);
   const { buffers } = fold;
+  const uniforms = fold.uniforms(scale ?? s.headDim ** -0.5);
+  uniforms.splice(SPARE, 1, u32(blocks));
+  // Keys are read whole by every thread: EDGES has to know of their width alone what it knows of the values'.
+  const edges = s.rankK % readUnit(fold.keys) === 0 ? {} : { EDGES: 1 };
   return {
     buffers: [
-      { name: 'vectors', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * blockComponents(s.rankK) * 4 },
+      basisBuffer('input', s.sequences * s.kvHeads * s.group, blocks, s.rankK, s.functions),
       buffers.keys,
       buffers.values,
       buffers.partials,
       buffers.spans,
       buffers.scores,
-      table('angles', 2 * (FINE + rows) * pairs, () => turns(FINE + rows, theta, (r) => (r < FINE ? r + half - 0.5 : (r - FINE) * FINE))),
-      table('functions', (pairs - exact) * 4 * psiQuads + 4 * (evenQuads + oddQuads) * half, () => joined(psiTable(s.headDim, basis), phiTable(rotary.ropeBase, s.headDim, basis))),
+      table('phi', 4 * (Math.ceil(even / 4) + Math.ceil(odd / 4)) * half, () => phiTable(rotary.ropeBase, s.headDim, basis)),
     ],
     steps: [
       {
         source: 'attend_block_absorbed',
         element: fold.storage,
-        constants: fold.constants({
-          SCRATCH: Math.max(block, workgroup * unitsEach(fold.values, wide) * readUnit(fold.values)),
-          HEAD_PAIRS: pairs,
-          HALF: half,
-          OFFSETS: offsets,
-          EXACT: exact,
-          MORE_EVEN: even,
-          MORE_ODD: odd,
-          EVEN: exact + even,
-          ODD: exact + odd,
-          EVEN_QUADS: evenQuads,
-          ODD_QUADS: oddQuads,
-          FUNCTIONS: functions,
-          PSI_QUADS: psiQuads,
-          CHUNK: chunk,
-          BASIS: (chunk + 1) * functions,
-        }),
-        uniforms: fold.uniforms(scale ?? s.headDim ** -0.5),
-        buffers: [...read('vectors', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('angles', 'functions')],
+        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd, HANDED: tuned(tuning, 'handed', 1) }), ...edges },
+        uniforms,
+        buffers: [...read('basis', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('phi')],
         workgroups: fold.workgroups,
       },
     ],
-    tuning: { ...fold.launch, block, offsets, chunk, exact, even, odd },
+    tuning: { ...fold.launch, offsets, ways, even, odd },
   };
 }

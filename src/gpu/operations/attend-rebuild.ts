@@ -26,7 +26,7 @@ const MOST_WEIGHT_VECS = 32;
 /** Tokens of a thread at a time: more of them make fewer weights to read, until compilers no longer unroll their loop. */
 const DEFAULT_TOKENS = 8;
 const FEWEST_TOKENS = 4;
-/** Index of `spare0` among the uniforms of attend_fold.wgsl. */
+/** Index of `spare0` among the uniforms of attend_rows.wgsl. */
 const SPARE = 17;
 
 /** Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not read where none are pinned. */
@@ -75,7 +75,7 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, optio
         source: 'attend_rebuild',
         element: fold.storage,
         // A last chunk of units that is not whole has threads without a unit.
-        constants: { ...fold.rowConstants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }), ...(whole ? {} : { EDGES: 1 }) },
+        constants: { ...fold.constants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }), ...(whole ? {} : { EDGES: 1 }) },
         uniforms,
         buffers: [...read('queries', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('positions', 'weights', 'means', 'turns')],
         workgroups: fold.workgroups,

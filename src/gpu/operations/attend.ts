@@ -43,7 +43,7 @@ export function planAttend(call: KernelCall, scale: number | undefined, run: Run
       {
         source: 'attend',
         element: fold.storage,
-        constants: fold.rowConstants({
+        constants: fold.constants({
           KEY_EACH: keyEach,
           BRANCH_EACH: branchEach,
         }),

@@ -1,4 +1,4 @@
-/** What the split-KV attention kernels share on the host side: see kernels/attend_fold.wgsl. */
+/** What the split-KV attention kernels share on the host side: see kernels/attend_rows.wgsl. */
 import { storageOfVariant, type KernelCall, type Storage } from '../../schedule/kernels.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
@@ -57,10 +57,9 @@ export function rowUniforms(layout: RowLayout): Uniform[] {
   return [layout.quadWords / 4, words - layout.quadWords, layout.tail, layout.tileWords, unitsOf(layout), layout.tailsAt, layout.scalesAt, layout.groupSize].map(u32);
 }
 
-/** How a kernel's threads are laid out; see the `override` constants of attend_fold.wgsl. */
+/** How a kernel's threads are laid out; see the `override` constants of attend_rows.wgsl. */
 export interface Launch {
   readonly workgroup: number;
-  readonly tile: number;
   readonly lanes: number;
   readonly wide: number;
   readonly stream: number;
@@ -80,12 +79,15 @@ export interface Fold {
   readonly launch: Launch;
   readonly buffers: Record<'keys' | 'values' | 'partials' | 'spans' | 'scores', BufferPlan>;
   constants(more?: Readonly<Record<string, number>>): Record<string, number>;
-  /** The same for attend_rows.wgsl. */
-  rowConstants(more?: Readonly<Record<string, number>>): Record<string, number>;
   /** The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. */
   uniforms(scale: number): Uniform[];
   readonly workgroups: readonly [number, number, number];
 }
+
+/** The table of spans, 16 bytes a sequence. */
+export const spansBuffer = (spans: readonly Span[]): BufferPlan => ({
+  name: 'spans', role: 'table', content: 'u32', bytes: spans.length * 16, data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
+});
 
 /** Threads that share a row of `units` units so that each takes at most `most`: a power of two. */
 export function threadsOfRow(units: number, most: number): number {
@@ -98,9 +100,6 @@ export function threadsOfRow(units: number, most: number): number {
 const splitTokens = (context: number, splits: number, unit: number): number => Math.ceil(Math.ceil(context / splits) / unit) * unit;
 
 const DEFAULT_WORKGROUP = 64;
-/** Tokens of a tile, where the parts of their scores are at most MOST_PARTS floats: workgroup memory stays within 16 KiB. */
-const DEFAULT_TILE = 512;
-const MOST_PARTS = 2048;
 /** Threads that share a row: no more than the smallest subgroup, across which they add up. */
 const MOST_WIDE = 8;
 /** Threads that walk neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
@@ -149,9 +148,6 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
   const wide = fixed.launch?.wide ?? tuned(tuning, 'wide', Math.min(MOST_WIDE, wideFor(lanes)));
   const stream = Math.max(wide, fixed.launch?.stream ?? tuned(tuning, 'stream', DEFAULT_STREAM));
   const workgroup = Math.max(stream, fixed.launch?.workgroup ?? tuned(tuning, 'workgroup', DEFAULT_WORKGROUP));
-  let ownTile = DEFAULT_TILE;
-  while (ownTile * wide * lanes > MOST_PARTS && ownTile > workgroup / wide) ownTile /= 2;
-  const tile = fixed.launch?.tile ?? tuned(tuning, 'tile', ownTile);
   const valueEach = Math.ceil(unitsOf(values) / wide);
   const laneGroups = Math.ceil(shape.group / lanes);
   requireShape(lanes * valueEach * perUnit <= MOST_SUMS, `${call.kernel}: ${lanes} lanes of ${valueEach} units want more than ${MOST_SUMS} registers`);
@@ -169,28 +165,15 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
     capacity,
     laneGroups,
     ownSplits,
-    launch: { workgroup, tile, lanes, wide, stream },
+    launch: { workgroup, lanes, wide, stream },
     buffers: {
       keys: { name: 'keys', role: 'stream', content, bytes: bytes(keys, latentRows) },
       values: { name: 'values', role: 'stream', content, bytes: bytes(values, latentRows) },
       partials: { name: 'partials', role: 'output', content: 'f32', bytes: queries * splits * (shape.valueWidth + 2) * 4 },
-      spans: { name: 'spans', role: 'table', content: 'u32', bytes: shape.sequences * 16, data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])) },
+      spans: spansBuffer(spans),
       scores: { name: 'scores', role: 'output', content: 'f32', bytes: scores ? queries * capacity * 4 : 16 },
     },
     constants: (more = {}) => ({
-      WG: workgroup,
-      TILE: tile,
-      LANES: lanes,
-      WIDE: wide,
-      STREAM: stream,
-      VALUE_EACH: valueEach,
-      ACCUMULATORS: lanes * valueEach * perUnit,
-      SCRATCH: Math.max(workgroup * valueEach * readUnit(values), tile * wide * lanes),
-      SCORES: scores ? 1 : 0,
-      EDGES: edges,
-      ...more,
-    }),
-    rowConstants: (more = {}) => ({
       WG: workgroup,
       LANES: lanes,
       WIDE: wide,

@@ -3,7 +3,7 @@ import type { KernelCall, KernelName } from '../../schedule/kernels.js';
 import { GpuError } from '../errors.js';
 import type { OperationPlan } from '../plan.js';
 import { planAttend } from './attend.js';
-import { planAttendBlockAbsorbed } from './attend-block-absorbed.js';
+import { planAttendBlockAbsorbed, planBlockBasis } from './attend-block-absorbed.js';
 import { planBlockVectors, type BlockVectorsOptions } from './block-vectors.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
 import { planAppend, type AppendOptions } from './append.js';
@@ -69,6 +69,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   attend: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
   attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
   block_vectors: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
+  block_basis: (call, o) => planBlockBasis(call, rotaryOf(call, o), o.run, o.tuning),
   attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, rotaryOf(call, o), o.scale, o.run, o.tuning),
   attend_merge: (call, o) => planMerge(call, o.current, o.tuning),
   attend_current: (call, o) => planCurrent(call, o.current, o.tuning),
