@@ -10,8 +10,7 @@ enable subgroups;
 // the streams of a way cover a block, and WAYS blocks are taken at a time. Basis vectors are the same for a whole stream. On a software
 // adapter eight threads load one each and hand it round (HANDED): it has no cheap load of one address for all threads. There is no
 // barrier before finish_rows. Blocks are counted from the run's first token, and no split starts inside a block.
-// Bindings: 0 params, 1 basis [query head][block][quad of components][function], 2 keys (latents), 3 values (latents), 4 partials,
-// 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones].
+// Bindings: 0 params, 1 basis [query head][block][quad of components, then the mean of the keys][function], 2 keys (latents), 3 values (latents), 4 partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones].
 // Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_rows.wgsl"
 
@@ -35,6 +34,8 @@ var<private> even: array<vec4f, MOST_OFFSETS>;
 var<private> odd: array<vec4f, MOST_OFFSETS>;
 var<private> after_units: array<Unit, MOST_OFFSETS>;
 var<private> before_units: array<Unit, MOST_OFFSETS>;
+var<private> even_mean: array<f32, MOST_OFFSETS>;
+var<private> odd_mean: array<f32, MOST_OFFSETS>;
 var<private> sides: array<f32, 2u * MOST_OFFSETS>;    // scores of this thread's tokens after the centre, then before it
 var<private> lane: u32;                               // of the eight of a stream
 
@@ -64,15 +65,41 @@ fn add_eight(at: u32, first: u32) {
   if (first + 7u < EVEN + ODD) { add_function(first + 7u, subgroupBroadcast(held, 7u)); }
 }
 
-// Four components of a unit. A choice between constants, again for the registers' sake.
-fn part_of(unit: Unit, e: u32) -> vec4f {
-  var v = unit[0];
-  for (var i = 1u; i < UNIT_VECS; i++) { v = select(v, unit[i], i == e); }
-  return v;
+// The same of the mean of the keys, which is a number a function.
+fn add_mean(j: u32, v: f32) {
+  for (var k = 0u; k < OFFSETS; k++) {
+    if (j < EVEN) { even_mean[k] = fma(even_at[k * MOST_QUADS + j / 4u][j % 4u], v, even_mean[k]); }
+    else { odd_mean[k] = fma(odd_at[k * MOST_QUADS + (j - EVEN) / 4u][(j - EVEN) % 4u], v, odd_mean[k]); }
+  }
 }
 
-// Adds part e of the units to the scores; components of `ends` are those from the mean of the keys on, whose latents are `last`.
-fn add_quad(at: u32, e: u32, ends: vec4<bool>, last: vec4f) {
+fn add_eight_means(at: u32, first: u32) {
+  if (first >= EVEN + ODD) { return; }
+  if (HANDED == 0u) {
+    for (var j = first; j < min(first + 8u, EVEN + ODD); j++) { add_mean(j, basis[at + j].x); }
+    return;
+  }
+  let held = basis[at + first + lane].x;
+  if (first + 0u < EVEN + ODD) { add_mean(first + 0u, subgroupBroadcast(held, 0u)); }
+  if (first + 1u < EVEN + ODD) { add_mean(first + 1u, subgroupBroadcast(held, 1u)); }
+  if (first + 2u < EVEN + ODD) { add_mean(first + 2u, subgroupBroadcast(held, 2u)); }
+  if (first + 3u < EVEN + ODD) { add_mean(first + 3u, subgroupBroadcast(held, 3u)); }
+  if (first + 4u < EVEN + ODD) { add_mean(first + 4u, subgroupBroadcast(held, 4u)); }
+  if (first + 5u < EVEN + ODD) { add_mean(first + 5u, subgroupBroadcast(held, 5u)); }
+  if (first + 6u < EVEN + ODD) { add_mean(first + 6u, subgroupBroadcast(held, 6u)); }
+  if (first + 7u < EVEN + ODD) { add_mean(first + 7u, subgroupBroadcast(held, 7u)); }
+}
+
+// Quad `quad` of a row, from the unit that holds it: zero past the row's end. A choice between constants, again for the registers' sake.
+fn quad_of(unit: Unit, quad: u32) -> vec4f {
+  var v = unit[0];
+  for (var i = 1u; i < UNIT_VECS; i++) { v = select(v, unit[i], i == quad % UNIT_VECS); }
+  if (EDGES == 0u) { return v; }
+  return select(vec4f(0.0), v, vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.key_width));
+}
+
+// Adds a quad of components, which the units hold, to the scores.
+fn add_quad(at: u32, quad: u32) {
   for (var k = 0u; k < OFFSETS; k++) {
     even[k] = vec4f(0.0);
     odd[k] = vec4f(0.0);
@@ -86,8 +113,8 @@ fn add_quad(at: u32, e: u32, ends: vec4<bool>, last: vec4f) {
   add_eight(at, 48u);
   add_eight(at, 56u);
   for (var k = 0u; k < OFFSETS; k++) {
-    sides[k] += dot(even[k] + odd[k], select(part_of(after_units[k], e), last, ends));
-    sides[OFFSETS + k] += dot(even[k] - odd[k], select(part_of(before_units[k], e), last, ends));
+    sides[k] += dot(even[k] + odd[k], quad_of(after_units[k], quad));
+    sides[OFFSETS + k] += dot(even[k] - odd[k], quad_of(before_units[k], quad));
   }
 }
 
@@ -100,21 +127,30 @@ fn score_block(place: Place, block: u32, own: u32) {
     // Tokens past the end repeat the last one; their scores are not used.
     after[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, min(first + HALF + own + 8u * k, place.end - 1u)));
     before[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, min(first + HALF - 1u - own - 8u * k, place.end - 1u)));
-    sides[k] = 0.0;
-    sides[OFFSETS + k] = 0.0;
+    even_mean[k] = 0.0;
+    odd_mean[k] = 0.0;
   }
-  let quads = params.key_width / 4u + 1u;
-  let mean = vec4u(params.key_width % 4u);
-  let last = select(vec4f(0.0), vec4f(1.0), vec4u(0u, 1u, 2u, 3u) == mean);
-  let at = (place.first_head * blocks_of_sequence() + block) * quads * (EVEN + ODD);
+  let quads = (params.key_width + 3u) / 4u;
+  let at = (place.first_head * blocks_of_sequence() + block) * (quads + 1u) * (EVEN + ODD);
+  add_eight_means(at + quads * (EVEN + ODD), 0u);
+  add_eight_means(at + quads * (EVEN + ODD), 8u);
+  add_eight_means(at + quads * (EVEN + ODD), 16u);
+  add_eight_means(at + quads * (EVEN + ODD), 24u);
+  add_eight_means(at + quads * (EVEN + ODD), 32u);
+  add_eight_means(at + quads * (EVEN + ODD), 40u);
+  add_eight_means(at + quads * (EVEN + ODD), 48u);
+  add_eight_means(at + quads * (EVEN + ODD), 56u);
+  for (var k = 0u; k < OFFSETS; k++) {
+    sides[k] = even_mean[k] + odd_mean[k];
+    sides[OFFSETS + k] = even_mean[k] - odd_mean[k];
+  }
   for (var unit = 0u; unit * UNIT_VECS < quads; unit++) {
     for (var k = 0u; k < OFFSETS; k++) {
-      after_units[k] = load_unit(&keys, params.keys, after[k], min(unit, params.keys.units - 1u));
-      before_units[k] = load_unit(&keys, params.keys, before[k], min(unit, params.keys.units - 1u));
+      after_units[k] = load_unit(&keys, params.keys, after[k], unit);
+      before_units[k] = load_unit(&keys, params.keys, before[k], unit);
     }
     for (var quad = unit * UNIT_VECS; quad < min((unit + 1u) * UNIT_VECS, quads); quad++) {
-      let ends = vec4<bool>(quad + 1u == quads) & (vec4u(0u, 1u, 2u, 3u) >= mean);
-      add_quad(at + quad * (EVEN + ODD), quad % UNIT_VECS, ends, last);
+      add_quad(at + quad * (EVEN + ODD), quad);
     }
   }
 }

@@ -2,6 +2,7 @@
 import { DEFAULTS } from '../gpu/operations/index.js';
 import { bufferOf } from '../gpu/plan.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
+import { blockBasisScalars } from '../schedule/kernels.js';
 import { phiTable, type BlockBasis } from '../schedule/block-basis.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { cachedRows, queryHeads, runOf, withScores } from './latent-checkers.js';
@@ -22,21 +23,23 @@ const basisOf = (s: Subject): BlockBasis => blockPlan(s.options.ropeBase ?? DEFA
 
 const block_basis: Checker = {
   outputs: ['basis'],
-  // A row is a quad of a block that the ring touches, of the longest ring: shorter ones leave the rest unwritten.
-  rows: (shape) => dim(shape, 'sequences') * dim(shape, 'heads') * Math.ceil(dim(shape, 'context') / dim(shape, 'blockTokens')) * (Math.floor(dim(shape, 'rankK') / 4) + 1),
+  // A row is a quad, or the mean, of a block that the ring touches, of the longest ring: shorter ones leave the rest unwritten.
+  rows: (shape) => dim(shape, 'sequences') * dim(shape, 'heads') * Math.ceil(dim(shape, 'context') / dim(shape, 'blockTokens')) * (Math.ceil(dim(shape, 'rankK') / 4) + 1),
   row: (s, row) => {
     const { shape } = s.call;
     const [heads, tokens, functions] = [dim(shape, 'heads'), dim(shape, 'blockTokens'), dim(shape, 'functions')];
-    const quads = Math.floor(dim(shape, 'rankK') / 4) + 1;
+    const quads = Math.ceil(dim(shape, 'rankK') / 4);
     const most = Math.ceil(dim(shape, 'context') / tokens);
-    const [head, block, quad] = [Math.floor(row / (most * quads)), Math.floor(row / quads) % most, row % quads];
+    const [head, block, quad] = [Math.floor(row / (most * (quads + 1))), Math.floor(row / (quads + 1)) % most, row % (quads + 1)];
     const { firstPosition, ring } = runOf(s).span(Math.floor(head / heads));
     if (block * tokens >= ring) return { expected: [], actual: () => 0 };
-    const blocks = bufferOf(s.plan, 'basis').bytes / (16 * functions * quads * dim(shape, 'sequences') * heads);
+    const stride = blockBasisScalars(1, dim(shape, 'rankK'), { blockTokens: 1, functions });
+    const blocks = bufferOf(s.plan, 'basis').bytes / (4 * stride * dim(shape, 'sequences') * heads);
     const centre = firstPosition + (block + 0.5) * tokens - 0.5;
     const expected = blockBasisRow(shape, s.options.ropeBase ?? DEFAULTS.ropeBase, basisOf(s), s.input('vectors'), head, centre, quad);
-    const at = ((head * blocks + block) * quads + quad) * functions * 4;
-    return { expected, actual: (i) => s.output('basis')(at + i) };
+    const at = (head * blocks + block) * stride + quad * functions * 4;
+    const step = quad === quads ? 4 : 1;
+    return { expected, actual: (i) => s.output('basis')(at + step * i) };
   },
 };
 
@@ -58,7 +61,7 @@ const attend_block_absorbed: Checker = {
     const [rankK, rankV] = [dim(shape, 'rankK'), dim(shape, 'rankV')];
     const run = runOf(s);
     const caches = { keys: cachedRows(s, 'keys', rankK, run), values: cachedRows(s, 'values', rankV, run) };
-    const blocks = bufferOf(s.plan, 'basis').bytes / (16 * dim(shape, 'functions') * (Math.floor(rankK / 4) + 1) * queryHeads(shape));
+    const blocks = bufferOf(s.plan, 'basis').bytes / (4 * blockBasisScalars(1, rankK, { blockTokens: 1, functions: dim(shape, 'functions') }) * queryHeads(shape));
     return withScores(s, row, run, attendBlockRow(shape, s.options.scale ?? dim(shape, 'headDim') ** -0.5, phiOf(s), s.input('basis'), blocks, caches, run, row));
   },
 };

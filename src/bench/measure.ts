@@ -36,7 +36,7 @@ const kind = (device: Device): 'software' | 'hardware' => (device.description.so
 export function obstacle(device: Device, call: KernelCall, options: OperationOptions = {}): string | null {
   let plan: OperationPlan;
   try {
-    plan = planOperation(call, options);
+    plan = planOperation(call, { software: device.description.software, ...options });
   } catch (error) {
     if (error instanceof GpuError) return error.message;
     throw error;
@@ -101,7 +101,7 @@ export interface PreparedCall {
 export async function prepareCall(device: Device, call: KernelCall, seed: number, options: OperationOptions = {}, knownError?: number): Promise<PreparedCall> {
   const reason = obstacle(device, call, options);
   if (reason !== null) throw new GpuError('unsupported', reason);
-  const plan = planOperation(call, options);
+  const plan = planOperation(call, { software: device.description.software, ...options });
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   try {

@@ -104,11 +104,11 @@ const blockVectors: KernelSpec = {
 const blocks = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'blockTokens'));
 
 /**
- * f32 scalars of the basis of a query head: in every block of its tokens, `functions` vectors of all latent components and the mean,
- * in whole quads.
+ * f32 scalars of the basis of a query head: in every block of its tokens, `functions` vectors of all latent components, in whole quads,
+ * and of the mean, in one of its own.
  */
 export const blockBasisScalars = (tokens: number, rankK: number, { blockTokens, functions }: { blockTokens: number; functions: number }): number =>
-  Math.ceil(tokens / blockTokens) * (Math.floor(rankK / 4) + 1) * 4 * functions;
+  Math.ceil(tokens / blockTokens) * (padded(rankK, 4) + 4) * functions;
 
 const basisBytes = (s: Shape): number => 4 * blockBasisScalars(field(s, 'context'), field(s, 'rankK'), { blockTokens: field(s, 'blockTokens'), functions: field(s, 'functions') });
 

@@ -55,7 +55,7 @@ export const ALL: Case[] = [
     ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const, eviction })),
     ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, eviction })),
     ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, materialised: true, eviction })),
-    ...(eviction.policy === 'h2o' ? [] : learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'block-absorbed' as const, eviction }))),
+    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'block-absorbed' as const, eviction })),
     ...absorbed(GROUPED).map((of) => ({ ...of, eviction })),
     ...(['reconstruct', 'absorbed'] as const).map((path) => ({ geometry: HUGINN, codec: learnedCodecs(HUGINN, 0.5)[0] as Codec, path, eviction })),
   ]),

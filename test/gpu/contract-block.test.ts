@@ -58,7 +58,8 @@ const OTHER_STORAGES: readonly Case[] = [
 const CASES: readonly Case[] = [
   { name: 'whole units', variant: 'f16', shape: LONG, base: 1e6, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
   { name: 'odd ranks, one latent for all heads, grouped queries', variant: 'f16', shape: { ...SMALL, latentHeads: 1, group: 3 }, base: 1e4, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
-  { name: 'a wrapped ring after pinned tokens', variant: 'f16', shape: { ...SMALL, sequences: 2 }, base: 1e4, options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }) },
+  { name: 'a wrapped ring after pinned tokens, scores kept', variant: 'f16+scores', shape: { ...SMALL, sequences: 2 }, base: 1e4, options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }) },
+  { name: 'launched as on a GPU, two blocks at a time', variant: 'f16', shape: { ...SMALL, headDim: 36, context: 900 }, base: 5e4, options: () => ({ software: false, tuning: { ways: 2 } }) },
 ];
 
 describeGpu('block-absorbed attention against float64', (device) => {
@@ -67,7 +68,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
     test(name, { timeout: 600_000 }, async () => {
       const own = options(randomOf(mix(SEED)));
       const blocks = withBlock(shape, base, block);
-      const all: OperationOptions = { ropeBase: base, scale: basisScale(blocks), ...own };
+      const all: OperationOptions = { software: true, ropeBase: base, scale: basisScale(blocks), ...own };
       // Splits that another call writes are not this call's to check.
       if (own.run?.splits !== undefined) {
         const { run, ...rest } = all;
@@ -104,7 +105,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
     const scale = scaleOf(shape) / 2;
     const run = { firstPosition: 900_001 };
     const vectorsPlan = planOperation({ kernel: 'block_vectors', variant: 'f16', shape: { heads: 8, kvHeads: 2, rankK: 27, headDim: 64 } }, { pairing, blockVectors: { group: 2 } });
-    const attendPlan = planOperation({ kernel: 'attend_block_absorbed', variant: 'f16', shape }, { ropeBase: 1e4, scale, run });
+    const attendPlan = planOperation({ kernel: 'attend_block_absorbed', variant: 'f16', shape }, { software: true, ropeBase: 1e4, scale, run });
     const vectors = await makeOperands(device, vectorsPlan, mix(SEED));
     const attend = await makeOperands(device, attendPlan, mix(SEED + 1));
     const { blockTokens, functions, setupPerRank } = blockPlan(1e4, 64);

@@ -14,7 +14,7 @@
  *   terms, which are those of the parts of ‖q‖·‖w‖·‖c‖.
  */
 import { rotaryFrequencies } from '../../gpu/rotary.js';
-import { blockComponents } from '../../schedule/attention-kernels.js';
+import { blockBasisScalars, blockComponents } from '../../schedule/attention-kernels.js';
 import { psiTable, type BlockBasis } from '../../schedule/block-basis.js';
 import { evenRow } from '../../schedule/kernel-spec.js';
 import type { Shape } from '../../schedule/kernels.js';
@@ -35,7 +35,8 @@ export function blockVectorsRow(shape: Shape, adjacent: boolean, group: number, 
 }
 
 /**
- * Basis vectors of one block and quad of components of a query head, [function][component of the quad], from its vectors: every pair's
+ * Basis vectors of one block and quad of components of a query head, [function][component of the quad], or past the last quad its mean,
+ * [function], from its vectors: every pair's
  * vectors turned to the block's centre, and what the functions take of them (psi, as the kernel reads it).
  * @param centre position of the middle of the block
  */
@@ -46,11 +47,12 @@ export function blockBasisRow(shape: Shape, ropeBase: number, basis: BlockBasis,
   const psi = psiTable(headDim, basis);
   const more = even.directions.length + odd.directions.length;
   const width = Math.ceil(more / 4) * 4;
-  const own = Array.from({ length: 2 * exactPairs + more }, () => [0, 0, 0, 0]);
+  const mean = quad === Math.ceil(rankK / 4);
+  const own = Array.from({ length: 2 * exactPairs + more }, () => (mean ? [0] : [0, 0, 0, 0]));
   rotaryFrequencies(ropeBase, headDim).forEach((t, m) => {
     const [cosine, sine] = [Math.cos(t * centre), Math.sin(t * centre)];
-    for (let e = 0; e < 4 && 4 * quad + e <= rankK; e++) {
-      const at = 2 * ((head * headDim) / 2 * components + m * components + 4 * quad + e);
+    for (let e = 0; mean ? e < 1 : e < 4 && 4 * quad + e < rankK; e++) {
+      const at = 2 * (((head * headDim) / 2 + m) * components + (mean ? rankK : 4 * quad + e));
       const [a, b] = [vectors(at), vectors(at + 1)];
       const [turnedA, turnedB] = [cosine * a + sine * b, cosine * b - sine * a];
       const add = (j: number, x: number): void => void ((own[j] as number[])[e] = ((own[j] as number[])[e] as number) + x);
@@ -79,7 +81,8 @@ export function attendBlockRow(shape: Shape, scale: number, phi: (offset: number
   const row = latentHeads === 1 ? sequence : kvRow;
   const tokens = tokensOf({ ...run.span(sequence), pinned: 0 }, run.pinned, run.capacity);
   const half = blockTokens / 2;
-  const quads = Math.floor(rankK / 4) + 1;
+  const quads = Math.ceil(rankK / 4);
+  const stride = blockBasisScalars(1, rankK, { blockTokens: 1, functions });
   const scores = Float64Array.from(tokens, ({ slot }, i) => {
     const [block, place] = [Math.floor(i / blockTokens), i % blockTokens];
     const after = place >= half;
@@ -87,9 +90,9 @@ export function attendBlockRow(shape: Shape, scale: number, phi: (offset: number
     const weights = [...even, ...odd.map((x) => (after ? x : -x))];
     let dot = 0;
     for (let x = 0; x <= rankK; x++) {
-      const at = (((head * blocks + block) * quads + Math.floor(x / 4)) * functions) * 4 + (x % 4);
+      const block0 = (head * blocks + block) * stride;
       let u = 0;
-      for (let j = 0; j < functions; j++) u += (weights[j] as number) * basis(at + 4 * j);
+      for (let j = 0; j < functions; j++) u += (weights[j] as number) * basis(block0 + (x < rankK ? (Math.floor(x / 4) * functions + j) * 4 + (x % 4) : (quads * functions + j) * 4));
       dot += u * (x < rankK ? caches.keys(row, slot, x) : 1);
     }
     return scale * dot;

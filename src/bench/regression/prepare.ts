@@ -28,7 +28,7 @@ export interface PreparedPair extends Pair {
  * @throws VersionError when it does not compile, does not run or is wrong
  */
 export async function verifyVersion(device: Device, call: KernelCall, sources: SourceSet, seed: number): Promise<number> {
-  const plan = planOperation(call);
+  const plan = planOperation(call, { software: device.description.software });
   const owned: Buffer[] = [];
   try {
     // Operands first: what they lack is the device's fault, not the version's.
@@ -55,7 +55,7 @@ export async function verifyVersion(device: Device, call: KernelCall, sources: S
 
 /** Binds both versions to the same operands and copies of them. The caller frees. */
 export async function preparePair(device: Device, call: KernelCall, versions: { readonly before: SourceSet; readonly now: SourceSet }, seed: number): Promise<PreparedPair> {
-  const plan = planOperation(call);
+  const plan = planOperation(call, { software: device.description.software });
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   try {

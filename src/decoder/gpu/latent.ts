@@ -219,7 +219,7 @@ const blockBasis: Executor = async (m, visit) => {
 const attendBlocks: Executor = async (m, visit) => {
   const place = placed(visit);
   const { all } = segmentSplits(m, visit);
-  const planned = plan(visit.op, { ...rotary(m), run: { ...runOf(m, false, m.batch), splits: all } });
+  const planned = plan(visit.op, { ...rotary(m), software: m.device.description.software, run: { ...runOf(m, false, m.batch), splits: all } });
   m.splits = all;
   return [
     {

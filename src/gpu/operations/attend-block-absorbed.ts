@@ -13,8 +13,16 @@ import { tuned, type Tuning } from './tuning.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;
-/** Offsets of a thread unless tuned. */
-const OWN_OFFSETS = 2;
+/**
+ * Launch constants unless tuned. A software adapter pays for every load of every thread, so a thread takes many offsets and has most
+ * basis vectors from its neighbours; it compiles that for ten seconds, so not for heads of toy models. A GPU has fewer registers, and
+ * loads of one address by all threads are cheap.
+ */
+const OWN_LAUNCH = { software: { offsets: 8, handed: 1 }, toy: { offsets: 2, handed: 1 }, hardware: { offsets: 2, handed: 0 } };
+const TOY_HEAD_DIM = 64;
+/** Blocks of a thread that writes the basis: more of them make fewer vectors to read; the most that the kernel has. */
+const OWN_EACH = 2;
+const MOST_EACH = 8;
 /** Threads of a stream, as the kernel has it. */
 const STREAM = 8;
 /** Positions of a row of the kernels' fine table of angles. */
@@ -51,7 +59,7 @@ function basisOf(call: KernelCall, rotary: RotaryOptions, headDim: number, block
   return basis;
 }
 
-/** f32 [query head][block][quad of components][function] (x 4). */
+/** f32 [query head][block][quad of components, then the mean][function] (x 4). */
 const basisBuffer = (role: 'input' | 'output', queries: number, blocks: number, rankK: number, functions: number): BufferPlan => ({
   name: 'basis', role, content: 'f32', bytes: 4 * queries * blockBasisScalars(blocks, rankK, { blockTokens: 1, functions }),
 });
@@ -73,11 +81,13 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
   const rows = Math.ceil(Math.max(positions, rotary.positions) / FINE);
   const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
   const workgroup = tuned(tuning, 'workgroup', 32);
+  const each = tuned(tuning, 'each', OWN_EACH);
+  requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
   return {
     buffers: [
       { name: 'vectors', role: 'input', content: 'f32', bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4 },
       spansBuffer(run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition: run.firstPosition ?? 0, ring: s.context }))),
-      table('angles', 2 * (FINE + rows) * pairs, () => turns(FINE + rows, theta, (r) => (r < FINE ? r + half - 0.5 : (r - FINE) * FINE))),
+      table('angles', 2 * (FINE + 1 + rows) * pairs, () => turns(FINE + 1 + rows, theta, (r) => (r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE))),
       table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
       basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
     ],
@@ -85,13 +95,13 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
       {
         source: 'block_basis',
         element: 'f32',
-        constants: { WG: workgroup, HEAD_PAIRS: pairs, BLOCK: s.blockTokens, EXACT: exact, MORE_EVEN: even, MORE_ODD: odd, PSI_QUADS: psiQuads },
+        constants: { WG: workgroup, EACH: each, HEAD_PAIRS: pairs, BLOCK: s.blockTokens, FUNCTIONS: s.functions, EXACT: exact, MORE_EVEN: even, MORE_ODD: odd, PSI_QUADS: psiQuads },
         uniforms: [s.rankK, blocks, 1].map(u32),
         buffers: [...read('vectors', 'spans', 'angles', 'psi'), ...write('basis')],
-        workgroups: [Math.ceil((blocks * (Math.floor(s.rankK / 4) + 1)) / workgroup), s.heads, s.sequences],
+        workgroups: [Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup), s.heads, s.sequences],
       },
     ],
-    tuning: { workgroup },
+    tuning: { workgroup, each },
   };
 }
 
@@ -101,7 +111,7 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
  * @param scale of q · k; headDim^-½ unless given
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
-export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions, scale?: number, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions & { software?: boolean }, scale?: number, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'functions', 'groupSize', 'splits');
   requirePositive(call, s, 'groupSize');
@@ -111,7 +121,8 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
   const even = basis.exactPairs + basis.even.directions.length;
   const odd = basis.exactPairs + basis.odd.directions.length;
   const half = s.blockTokens / 2;
-  const offsets = tuned(tuning, 'offsets', Math.min(OWN_OFFSETS, half / STREAM));
+  const own = OWN_LAUNCH[rotary.software ? (s.headDim > TOY_HEAD_DIM ? 'software' : 'toy') : 'hardware'];
+  const offsets = tuned(tuning, 'offsets', Math.min(own.offsets, half / STREAM));
   const ways = tuned(tuning, 'ways', 1);
   requireShape(Number.isInteger(half / (STREAM * offsets)) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${offsets} offsets a thread do not share out ${half}`);
   const workgroup = (ways * half) / offsets;
@@ -136,12 +147,12 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions,
       {
         source: 'attend_block_absorbed',
         element: fold.storage,
-        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd, HANDED: tuned(tuning, 'handed', 1) }), ...edges },
+        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd, HANDED: tuned(tuning, 'handed', own.handed) }), ...edges },
         uniforms,
         buffers: [...read('basis', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('phi')],
         workgroups: fold.workgroups,
       },
     ],
-    tuning: { ...fold.launch, offsets, ways, even, odd },
+    tuning: { ...fold.launch, offsets, ways, handed: tuned(tuning, 'handed', own.handed), even, odd },
   };
 }

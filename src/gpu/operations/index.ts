@@ -42,6 +42,8 @@ export interface OperationOptions extends AttendRebuildOptions {
    * `matrixUnitsObstacle` finds nothing against it; false unless given.
    */
   matrixUnits?: boolean;
+  /** The device is a software adapter: launch constants that suit one, where these differ from a GPU's. */
+  software?: boolean;
   /** Launch constants that `calibrate --tune` found; the planners' own unless given. */
   tuning?: Tuning;
   /** Segments, spans and splits of an attention call; a plain cache unless given. */
@@ -70,7 +72,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
   block_vectors: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
   block_basis: (call, o) => planBlockBasis(call, rotaryOf(call, o), o.run, o.tuning),
-  attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, rotaryOf(call, o), o.scale, o.run, o.tuning),
+  attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, { ...rotaryOf(call, o), software: o.software ?? false }, o.scale, o.run, o.tuning),
   attend_merge: (call, o) => planMerge(call, o.current, o.tuning),
   attend_current: (call, o) => planCurrent(call, o.current, o.tuning),
   mass: (call, o) => planMass(call, o.mass),

@@ -37,12 +37,15 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
   ],
   // `offsets`: of a block, that a thread takes; `ways`: blocks at a time; `handed`: whether threads hand each other basis vectors.
   attend_block_absorbed: [
-    { name: 'offsets', values: [1, 2, 4] },
+    { name: 'offsets', values: [1, 2, 4, 8] },
     { name: 'ways', values: [1, 2, 4] },
     { name: 'handed', values: [0, 1] },
   ],
   block_vectors: [{ name: 'workgroup', values: [32, 64, 128] }],
-  block_basis: [{ name: 'workgroup', values: [32, 64, 128] }],
+  block_basis: [
+    { name: 'workgroup', values: [32, 64, 128] },
+    { name: 'each', values: [1, 2, 4, 8] },
+  ],
   attend_merge: [{ name: 'workgroup', values: [32, 64, 128] }],
   rmsnorm: [{ name: 'workgroup', values: [64, 128, 256] }],
 };
