@@ -6,7 +6,7 @@
  * offset δ = n − n0, the same in every block; the `exactPairs` fastest are evaluated as they are. Functions come in even and
  * odd halves, so ±δ share their products (a butterfly). The kernel takes its functions from the same basis (block-basis.ts).
  */
-import { basesOf, type BlockBasis } from './block-basis.js';
+import { basesOf, basisWith, type BlockBasis } from './block-basis.js';
 
 export interface BlockPlan {
   /** Positions in a block (B). */
@@ -43,6 +43,17 @@ function planOf(basis: BlockBasis, headDim: number): BlockPlan {
   return { blockTokens, exactPairs, functions, setupPerRank, macsPerRank: functions / 2 + 2 + setupPerRank / blockTokens, basis };
 }
 
+/**
+ * What the search finds for the presets' rotary bases and head widths, [block, exact pairs] by base/width: it takes tens of milliseconds,
+ * as long as the rest of a plan. Tested to be what the search finds.
+ */
+export const SEARCHED: Readonly<Record<string, readonly [number, number]>> = {
+  '1000000/128': [256, 11],
+  '70000000/128': [256, 10],
+  '50000/96': [128, 9],
+  '500000/64': [128, 6],
+};
+
 const plans = new Map<string, BlockPlan>();
 
 /**
@@ -56,8 +67,17 @@ export function blockPlan(theta: number, headDim: number, blockTokens?: number, 
   const key = `${theta}/${headDim}/${blockTokens ?? 'any'}/${tolerance}`;
   const known = plans.get(key);
   if (known) return known;
+  const searched = blockTokens === undefined && tolerance === TOLERANCE ? SEARCHED[`${theta}/${headDim}`] : undefined;
+  const found = searched && basisWith(theta, headDim, searched[0], searched[1], tolerance / Math.SQRT2);
+  const best = found ? planOf(found, headDim) : searchPlan(theta, headDim, blockTokens === undefined ? BLOCK_SIZES : [blockTokens], tolerance);
+  plans.set(key, best);
+  return best;
+}
+
+/** The cheapest plan of any of the block sizes. */
+export function searchPlan(theta: number, headDim: number, sizes: readonly number[] = BLOCK_SIZES, tolerance: number = TOLERANCE): BlockPlan {
   let best: BlockPlan | undefined;
-  for (const size of blockTokens === undefined ? BLOCK_SIZES : [blockTokens]) {
+  for (const size of sizes) {
     let own: BlockPlan | undefined;
     let dearer = 0;
     for (const basis of basesOf(theta, headDim, size, tolerance / Math.SQRT2)) {
@@ -68,6 +88,5 @@ export function blockPlan(theta: number, headDim: number, blockTokens?: number, 
     if (own && (!best || own.macsPerRank < best.macsPerRank)) best = own;
   }
   if (!best) throw new Error(`no block plan for theta ${theta} and head width ${headDim}`);
-  plans.set(key, best);
   return best;
 }

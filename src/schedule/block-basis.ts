@@ -109,21 +109,36 @@ export const LIMITS = { more: 32, parity: 32 } as const;
 
 const scaleOf = (blockTokens: number): number => (blockTokens - 1) / 2;
 
+/** Chebyshev coefficients of all pairs of a block size: those of the cosines, and of the sines; zeros where the phase is beyond MOST_PHASE. */
+function expansions(ropeBase: number, headDim: number, blockTokens: number): { phases: number[]; evens: Float64Array[]; odds: Float64Array[] } {
+  const phases = frequencies(ropeBase, headDim).map((t) => t * scaleOf(blockTokens));
+  const coefficients = phases.map((phase) => (phase <= MOST_PHASE ? besselJ(phase) : new Float64Array(2 * COEFFICIENTS)));
+  const parity = (odd: number): Float64Array[] => coefficients.map((j) => Float64Array.from({ length: COEFFICIENTS }, (_, k) => (2 * k + odd === 0 ? 1 : 2 * (-1) ** k) * (j[2 * k + odd] as number)));
+  return { phases, evens: parity(0), odds: parity(1) };
+}
+
+function basisOf(of: ReturnType<typeof expansions>, blockTokens: number, exactPairs: number, tolerance: number): BlockBasis | null {
+  const even = spanning(of.evens.slice(exactPairs), tolerance, LIMITS.parity - exactPairs);
+  const odd = even && spanning(of.odds.slice(exactPairs), tolerance, Math.min(LIMITS.parity - exactPairs, LIMITS.more - even.directions.length));
+  return even && odd ? { blockTokens, exactPairs, even, odd } : null;
+}
+
+/** The basis of a block size with so many exact pairs; null where the kernel's limits do not hold it. */
+export const basisWith = (ropeBase: number, headDim: number, blockTokens: number, exactPairs: number, tolerance: number): BlockBasis | null =>
+  basisOf(expansions(ropeBase, headDim, blockTokens), blockTokens, exactPairs, tolerance);
+
 /**
  * The bases of a block size, one for each number of exact pairs that is worth considering, fewest first.
  * @param tolerance largest error of a pair's cosine or sine
  */
 export function* basesOf(ropeBase: number, headDim: number, blockTokens: number, tolerance: number): Generator<BlockBasis> {
-  const phases = frequencies(ropeBase, headDim).map((t) => t * scaleOf(blockTokens));
-  const coefficients = phases.map((phase) => (phase <= MOST_PHASE ? besselJ(phase) : new Float64Array(2 * COEFFICIENTS)));
-  const parity = (odd: number): Float64Array[] => coefficients.map((j) => Float64Array.from({ length: COEFFICIENTS }, (_, k) => (2 * k + odd === 0 ? 1 : 2 * (-1) ** k) * (j[2 * k + odd] as number)));
-  const [evens, odds] = [parity(0), parity(1)];
+  const all = expansions(ropeBase, headDim, blockTokens);
+  const { phases } = all;
   for (let exactPairs = 0; exactPairs <= phases.length; exactPairs++) {
     if ((phases[exactPairs] ?? 0) > MOST_PHASE) continue;
     if (exactPairs > LIMITS.parity) break;
-    const even = spanning(evens.slice(exactPairs), tolerance, LIMITS.parity - exactPairs);
-    const odd = even && spanning(odds.slice(exactPairs), tolerance, Math.min(LIMITS.parity - exactPairs, LIMITS.more - even.directions.length));
-    if (even && odd) yield { blockTokens, exactPairs, even, odd };
+    const basis = basisOf(all, blockTokens, exactPairs, tolerance);
+    if (basis) yield basis;
     // Slower pairs are all expanded by a function or two.
     if ((phases[exactPairs] ?? 0) < 1) break;
   }
