@@ -163,9 +163,9 @@ export class Device {
     }
   }
 
-  /** Copies on the device; returns the seconds that it took, submission included. */
-  async copy(from: Buffer, to: Buffer, bytes: number): Promise<number> {
-    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => encoder.copyBufferToBuffer(from.raw, 0, to.raw, 0, bytes));
+  /** Copies on the device, from the start of a buffer to `offset` of the other; returns the seconds that it took, submission included. */
+  async copy(from: Buffer, to: Buffer, bytes: number, offset = 0): Promise<number> {
+    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes));
   }
 
   /** Downloads `bytes` from `offset`. */

@@ -47,6 +47,8 @@ export interface Op {
    * split partials are those of one part: attention of the first sequences, their merge, then the next.
    */
   readonly repeat: number;
+  /** Prefill: the first prompt token of the chunk that it works on; not given where it works on all. */
+  readonly from?: number;
 }
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */

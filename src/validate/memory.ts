@@ -70,7 +70,7 @@ export function predictedBytes(m: MemoryModel, batch: number): Record<CountedKin
 
 /** Bytes of each kind that a decoder has allocated. */
 export function allocatedBytes(decoder: Pick<GpuDecoder, 'allocations'>): Record<AllocationKind, number> {
-  const sums: Record<AllocationKind, number> = { weights: 0, codec: 0, cache: 0, 'in-flight': 0, eviction: 0, workspace: 0, control: 0 };
+  const sums: Record<AllocationKind, number> = { weights: 0, codec: 0, cache: 0, 'in-flight': 0, eviction: 0, workspace: 0, prefill: 0, control: 0 };
   for (const { kind, bytes } of decoder.allocations) sums[kind] += bytes;
   return sums;
 }

@@ -13,13 +13,13 @@ import type { Dispatch, Machine, Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 
 /** Latent rows of a token in one layer and loop. */
-const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
-const rankOf = (m: Machine, axis: CodecAxis): number => (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
+export const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
+export const rankOf = (m: Machine, axis: CodecAxis): number => (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
 /** The accumulator of a layer, or the one that all layers use in turn. */
 const ownLayer = (m: Machine, place: Place): number => (spansLoops(m.c) ? place.layer : 0);
 const latentOf = (m: Machine, place: Place, axis: CodecAxis) => m.buffer(`latent ${axis} ${ownLayer(m, place)}`);
 const branchKeyOf = (m: Machine, place: Place) => m.buffer(`branch key ${ownLayer(m, place)}`);
-const branchHeads = (m: Machine): number => (m.c.branch.perHead ? m.c.geometry.kvHeads : 1);
+export const branchHeads = (m: Machine): number => (m.c.branch.perHead ? m.c.geometry.kvHeads : 1);
 
 /** c (+)= x_t W_down,t, of the keys before their rotation; the mean is taken off when the row is stored. */
 const encode =
@@ -271,26 +271,32 @@ const loopsOf = (m: Machine): number => (spansLoops(m.c) ? m.c.geometry.loops : 
 const reconstructedOf = (m: Machine, axis: CodecAxis) => m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
 const reconstructedRow = (m: Machine): number => loopsOf(m) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 
-/** fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie side by side. */
+/**
+ * fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie side by side.
+ * @param first float of the first row of latents
+ */
+export async function restore(m: Machine, visit: Visit, axis: CodecAxis, { x: latents, first = 0, y: rows }: { x: Buffer; first?: number; y: Buffer }): Promise<Dispatch[]> {
+  const place = placed(visit);
+  const { kvHeads, headDim } = m.c.geometry;
+  const rank = rankOf(m, axis);
+  const buffers = { x: latents, y: rows };
+  if (m.c.codec.kind !== 'lla') {
+    return [{ plan: plan(visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
+  }
+  const dispatches: Dispatch[] = [];
+  for (let loop = 0; loop < loopsOf(m); loop++) {
+    const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
+    const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
+    const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
+    dispatches.push({ plan: plan(op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
+  }
+  return dispatches;
+}
+
 const reconstruct =
   (axis: CodecAxis): Executor =>
-  async (m, visit) => {
-    const place = placed(visit);
-    const { kvHeads, headDim } = m.c.geometry;
-    const rank = rankOf(m, axis);
-    const buffers = { x: latentOf(m, place, axis), y: reconstructedOf(m, axis) };
-    if (latentRows(m) === 1 && m.c.codec.kind !== 'lla') {
-      return [{ plan: plan(visit.op, { matmul: { y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
-    }
-    const dispatches: Dispatch[] = [];
-    for (let loop = 0; loop < loopsOf(m); loop++) {
-      const x: Rows = { row: kvHeads * rank, group: rank };
-      const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
-      const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
-      dispatches.push({ plan: plan(op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
-    }
-    return dispatches;
-  };
+  (m, visit) =>
+    restore(m, visit, axis, { x: latentOf(m, placed(visit), axis), y: reconstructedOf(m, axis) });
 
 /** The loop of a latent's part: all loops where it spans them, else the place's own. */
 const loopOf = (m: Machine, place: Place, index: number): number => (spansLoops(m.c) ? index : place.loop);
@@ -311,27 +317,39 @@ function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Floa
   return out;
 }
 
-const ropeWrite: Executor = async (m, visit) => {
-  const place = placed(visit);
-  const bias = await m.weights.vector(`${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`, 'codec', () =>
+/** Means of the keys of a latent's loops, end to end; of the values of one. */
+const restoredKeyMean = (m: Machine, place: Place): Promise<Buffer> =>
+  m.weights.vector(`${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`, 'codec', () =>
     Float32Array.from(Array.from({ length: loopsOf(m) }, (_, i) => [...fastMean(m, place, loopOf(m, place, i), 'key')]).flat()),
   );
-  return [{ plan: plan(visit.op, { ...rotary(m), rope: { bias: true } }), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.geometry.headDim), data: reconstructedOf(m, 'key'), target: m.buffer('unused output'), bias } }];
-};
+const restoredValueMean = (m: Machine, place: Place, loop: number): Promise<Buffer> =>
+  m.weights.vector(`${codecTensor(place.layer, 'value', 'mean')} of loop ${loop}, reconstructed`, 'codec', () => Float32Array.from(fastMean(m, place, loop, 'value')));
+
+/** Rotates restored keys, with their mean. @param first added to every position */
+export async function rotateRestored(m: Machine, visit: Visit, { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number }): Promise<Dispatch[]> {
+  const bias = await restoredKeyMean(m, placed(visit));
+  return [{ plan: plan(visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }), buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias } }];
+}
+
+/** The loops of restored rows, where each lies, and what is still to be added. */
+export async function restoredLoops(m: Machine, place: Place, axis: CodecAxis): Promise<{ loop: number; at: Vectors; bias?: Buffer }[]> {
+  const { kvHeads, headDim } = m.c.geometry;
+  const loops: { loop: number; at: Vectors; bias?: Buffer }[] = [];
+  for (let i = 0; i < loopsOf(m); i++) {
+    const loop = loopOf(m, place, i);
+    loops.push({ loop, at: { offset: i * kvHeads * headDim, stride: reconstructedRow(m) }, ...(axis === 'value' ? { bias: await restoredValueMean(m, place, loop) } : {}) });
+  }
+  return loops;
+}
+
+const ropeWrite: Executor = (m, visit) => rotateRestored(m, visit, { rows: reconstructedOf(m, 'key'), positions: m.buffer('positions') });
 
 const appendReconstructed =
   (axis: CodecAxis): Executor =>
   async (m, visit) => {
-    const place = placed(visit);
-    const { kvHeads, headDim } = m.c.geometry;
-    const dispatches: Dispatch[] = [];
-    for (let i = 0; i < loopsOf(m); i++) {
-      const loop = loopOf(m, place, i);
-      const at: Vectors = { offset: i * kvHeads * headDim, stride: reconstructedRow(m) };
-      const bias = axis === 'value' ? await m.weights.vector(`${codecTensor(place.layer, axis, 'mean')} of loop ${loop}, reconstructed`, 'codec', () => Float32Array.from(fastMean(m, place, loop, axis))) : undefined;
-      dispatches.push(appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), at, heads: kvHeads, loop, ...(bias ? { bias } : {}) }));
-    }
-    return dispatches;
+    const { kvHeads } = m.c.geometry;
+    const loops = await restoredLoops(m, placed(visit), axis);
+    return loops.map((own) => appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), heads: kvHeads, ...own }));
   };
 
 export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
