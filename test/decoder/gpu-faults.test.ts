@@ -111,6 +111,13 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(watched.alive()).toBe(0);
   });
 
+  test('two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score', { timeout: 600_000 }, async () => {
+    const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
+    for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
+    expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
+    decoder.close();
+  });
+
   test('a device lost in mid-step', async () => {
     const own = await openDevice();
     const decoder = await open(own, FULL);
