@@ -15,7 +15,7 @@ import { Allocations, type Allocation } from './allocations.js';
 import { Caches, spanOf, type Slots } from './caches.js';
 import { NO_TOKEN, type Executor } from './dense.js';
 import { fillCaches } from './fill.js';
-import { allocateWorkspace, Machine } from './machine.js';
+import { allocateWorkspace, Machine, spansFrom } from './machine.js';
 import { prefillPrompts } from './prefill.js';
 import { Binder, compile, executorsOf, type Operation } from './program.js';
 import { Weights, type DecoderWeights } from './weights.js';
@@ -320,7 +320,7 @@ class Decoder implements GpuDecoder {
       write('positions', this.lengths),
       write('places', spans.map((span) => span.pinned + span.ring)),
       ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots))] : []),
-      write('spans', spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
+      ...machine.partStarts.map((first) => write(spansFrom(first), spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]))),
       this.writeDraws(),
     ]);
   }

@@ -4,12 +4,14 @@ import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import { splitCount, type Op } from '../../schedule/schedule.js';
 import { TILE_TOKENS } from '../../codecs/layout.js';
+import { blockComponents } from '../../schedule/kernels.js';
+import type { CacheRole } from './caches.js';
 import type { Buffer } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
 import { spansLoops } from '../../schedule/configuration.js';
-import type { Dispatch, Machine, Vectors } from './machine.js';
+import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 
 /** Latent rows of a token in one layer and loop. */
@@ -123,17 +125,19 @@ const attendAbsorbed: Executor = (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const scale = (headDim + m.c.branch.width) ** -0.5;
-  const planned = plan(visit.op, { scale, run: runOf(m, secondQuery(m, place), m.batch) });
+  const part = m.partOf(visit);
+  const cached = (role: CacheRole): Buffer => m.caches.buffer(role, place, place.loop, part.index);
+  const planned = plan(visit.op, { scale, run: runOf(m, secondQuery(m, place), part.count) });
   const buffers = {
-    queries: m.buffer('queries'),
-    keys: m.caches.buffer('key-latent', place),
-    values: m.caches.buffer('value-latent', place),
-    branch: m.caches.buffer('rotary-key', place),
+    queries: m.from('queries', part, heads * m.queryWidth(place)),
+    keys: cached('key-latent'),
+    values: cached('value-latent'),
+    branch: cached('rotary-key'),
     partials: m.buffer('partials'),
-    spans: m.buffer('spans'),
+    spans: m.spans(part),
     scores: scoresOf(m),
   };
-  m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+  m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
   return Promise.resolve([{ plan: planned, buffers }]);
 };
 
@@ -154,18 +158,19 @@ const attendRebuild =
     const { heads, headDim } = m.c.geometry;
     const { options, buffer } = pinnedPositions(m, place);
     const shared = segmentSplits(m, visit);
-    const run = { ...runOf(m, false, m.batch), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
+    const part = m.partOf(visit);
+    const run = { ...runOf(m, false, part.count), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
     const planned = plan(visit.op, { ...rotary(m), ...options, run });
-    m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+    m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
     return [
       {
         plan: planned,
         buffers: {
-          queries: m.buffer('queries'),
-          keys: m.caches.buffer('key-latent', place),
-          values: m.caches.buffer('value-latent', place),
+          queries: m.from('queries', part, heads * headDim),
+          keys: m.caches.buffer('key-latent', place, place.loop, part.index),
+          values: m.caches.buffer('value-latent', place, place.loop, part.index),
           partials: m.buffer('partials'),
-          spans: m.buffer('spans'),
+          spans: m.spans(part),
           scores: scoresOf(m),
           positions: buffer,
           weights: await m.weights.upRows(place.layer, place.loop, 'key'),
@@ -206,7 +211,9 @@ const blockVectors: Executor = async (m, visit) => {
 const attendBlocks: Executor = async (m, visit) => {
   const place = placed(visit);
   const { all } = segmentSplits(m, visit);
-  const planned = plan(visit.op, { ...rotary(m), run: { ...runOf(m, false, m.batch), splits: all } });
+  const part = m.partOf(visit);
+  const { heads, headDim } = m.c.geometry;
+  const planned = plan(visit.op, { ...rotary(m), run: { ...runOf(m, false, part.count), splits: all } });
   m.splits = all;
   const tables: Record<string, Buffer> = {};
   for (const table of planned.buffers) if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
@@ -214,12 +221,12 @@ const attendBlocks: Executor = async (m, visit) => {
     {
       plan: planned,
       buffers: {
-        vectors: m.buffer('block vectors'),
-        keys: m.caches.buffer('key-latent', place),
-        values: m.caches.buffer('value-latent', place),
+        vectors: m.from('block vectors', part, heads * headDim * blockComponents(rankOf(m, 'key'))),
+        keys: m.caches.buffer('key-latent', place, place.loop, part.index),
+        values: m.caches.buffer('value-latent', place, place.loop, part.index),
         partials: m.buffer('partials'),
         ...tables,
-        spans: m.buffer('spans'),
+        spans: m.spans(part),
         scores: scoresOf(m),
       },
     },
@@ -232,17 +239,18 @@ const rebuild =
   async (m, visit) => {
     const place = placed(visit);
     const { options, buffer } = pinnedPositions(m, place);
+    const part = m.partOf(visit);
     return [
       {
-        plan: plan(visit.op, { ...rotary(m), ...options, run: runOf(m, false, m.batch) }),
+        plan: plan(visit.op, { ...rotary(m), ...options, run: runOf(m, false, part.count) }),
         buffers: {
-          keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place),
+          keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
           weights: await m.weights.upRows(place.layer, place.loop, axis),
           means: await m.weights.mean(place.layer, place.loop, axis),
-          spans: m.buffer('spans'),
+          spans: m.spans(part),
           positions: buffer,
           turns: m.turns(m.c.geometry.headDim),
-          rows: m.buffer(axis === 'key' ? 'rebuilt keys' : 'rebuilt values'),
+          rows: m.buffer(rebuiltRows(axis === 'key' ? 'keys' : 'values', part.index)),
         },
       },
     ];
@@ -254,11 +262,11 @@ const appendLatent =
   async (m, visit) => {
     const place = placed(visit);
     const at = { offset: 0, stride: latentRows(m) * rankOf(m, axis) };
-    return [appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: latentOf(m, place, axis), at, bias: await m.weights.centre(place.layer, place.loop, axis) })];
+    return appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: latentOf(m, place, axis), at, bias: await m.weights.centre(place.layer, place.loop, axis) });
   };
 
 const appendBranch: Executor = (m, visit) =>
-  Promise.resolve([appendTo(m, visit, 'rotary-key', { rows: branchKeyOf(m, placed(visit)), at: { offset: 0, stride: branchHeads(m) * m.c.branch.width } })]);
+  Promise.resolve(appendTo(m, visit, 'rotary-key', { rows: branchKeyOf(m, placed(visit)), at: { offset: 0, stride: branchHeads(m) * m.c.branch.width } }));
 
 const branchKey: Executor = async (m, visit) => {
   const place = placed(visit);
@@ -349,7 +357,7 @@ const appendReconstructed =
   async (m, visit) => {
     const { kvHeads } = m.c.geometry;
     const loops = await restoredLoops(m, placed(visit), axis);
-    return loops.map((own) => appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), heads: kvHeads, ...own }));
+    return loops.flatMap((own) => appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), heads: kvHeads, ...own }));
   };
 
 export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {

@@ -211,7 +211,10 @@ function append(p: Prompt, visit: Visit, to: { cache: Buffer; capacity: number; 
   return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
 }
 
-const inCache = (p: Prompt, role: CacheRole, place: Place, loop = place.loop) => ({ cache: p.m.caches.buffer(role, place, loop), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence });
+function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): { cache: Buffer; capacity: number; firstSequence: number } {
+  const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
+  return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first };
+}
 
 /** Rows as attention reads them, in memory of their own. */
 const keep =
@@ -298,11 +301,12 @@ const attend: Executor = async (p, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const [from, tokens] = [fromOf(visit), visit.op.shape.queries as number];
-  const kept = keepsRows(m.c);
-  const capacity = kept ? keptSlots(p.longest) : m.caches.slots.capacity;
+  const rows = (side: 'key' | 'value'): { cache: Buffer; capacity: number; firstSequence: number } =>
+    keepsRows(m.c) ? { cache: p.buffer(`kept ${side}s`), capacity: keptSlots(p.longest), firstSequence: 0 } : inCache(p, side, place);
+  const { capacity, firstSequence } = rows('key');
   const branched = m.c.path === 'absorbed' && place.block.name === 'core';
   const branch = branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {};
-  const planned = plan(visit.op, { prefill: { capacity, firstSequence: kept ? 0 : p.sequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim }, ...branch } });
+  const planned = plan(visit.op, { prefill: { capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim }, ...branch } });
   const spans = await p.allocations.make(`span ${from} ${tokens}`, 'control', 8);
   await m.device.write(spans, Uint32Array.of(from, tokens));
   return [
@@ -310,8 +314,8 @@ const attend: Executor = async (p, visit) => {
       plan: planned,
       buffers: {
         queries: p.projections,
-        keys: kept ? p.buffer('kept keys') : m.caches.buffer('key', place),
-        values: kept ? p.buffer('kept values') : m.caches.buffer('value', place),
+        keys: rows('key').cache,
+        values: rows('value').cache,
         output: p.results,
         spans,
         ...(branched ? { branchQueries: p.projections, branchKeys: branchKeyOf(p, place) } : {}),
