@@ -24,6 +24,9 @@ struct Params {
   block: u32,          // components of a workgroup
   row_offset: u32,     // first float of token 0, head 0; heads follow each other
   row_stride: u32,     // floats from a token to the next, through all sequences
+  first: u32,          // added to every start
+  first_row: u32,      // cached row of the first sequence's first head
+  first_start: u32,    // where in `starts` the sequences begin
 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> starts: array<u32>;
@@ -163,7 +166,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(num_workgroups) groups: vec3u
   let block = id.x % blocks;
   let first_token = (id.x / blocks) * TILE;
   var place: Place;
-  place.start = starts[id.z];
+  place.start = starts[params.first_start + id.z] + params.first;
   place.first_row = params.row_offset + id.z * params.chunk * params.row_stride + id.y * params.shape.width;
   place.first_bias = id.y * params.shape.width;
   place.begin = block * params.block;
@@ -174,7 +177,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(num_workgroups) groups: vec3u
     // A later token may come back to the tile, round the ring.
     let found = find_tokens(l, place, tile);
     if (found.x != i) { continue; }
-    let tile_at = ((id.z * groups.y + id.y) * (params.capacity / TILE) + tile) * params.shape.tile_words;
+    let tile_at = ((params.first_row + id.z * groups.y + id.y) * (params.capacity / TILE) + tile) * params.shape.tile_words;
     if (quantised()) {
       find_scales(l, place, found);
       store_scales(l, tile_at, block);

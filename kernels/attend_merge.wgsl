@@ -11,7 +11,12 @@
 override WG: u32;
 override CURRENT: u32;
 
-struct Params { current: Current, splits: u32, width: u32 }
+struct Params {
+  current: Current,
+  splits: u32,
+  width: u32,
+  first_row: u32,   // where the rows of output and stats begin
+}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> partials: array<f32>;
 @group(0) @binding(2) var<storage, read_write> output: array<f32>;
@@ -84,8 +89,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     if (j < params.width) {
       if (CURRENT == 1u) { o += share * new_values[place.value + j]; }
       // NaN must stay to be seen: only a sum that is 0 is taken for an empty row.
-      if (total == 0.0) { output[row * params.width + j] = 0.0; } else { output[row * params.width + j] = o / total; }
+      let out = (params.first_row + row) * params.width + j;
+      if (total == 0.0) { output[out] = 0.0; } else { output[out] = o / total; }
     }
   }
-  if (l == 0u) { stats[row] = vec2f(peak, total); }
+  if (l == 0u) { stats[params.first_row + row] = vec2f(peak, total); }
 }

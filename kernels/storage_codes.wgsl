@@ -18,6 +18,7 @@ fn scales_of(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: T
   let first = component / shape.group_size;
   let scale = scale_at(cache, shape, token, first);
   if (UNIT <= 32u || shape.group_size >= 64u) { return vec2f(scale); }
-  let last = min(first + 1u, (shape.units * UNIT - 1u) / shape.group_size);
+  // A short last unit may end before the next group, which then has no scale: what lies in its place can be NaN.
+  let last = min(first + 1u, (shape.tile_words - shape.scales_at) / (TILE_TOKENS / 2u) - 1u);
   return vec2f(scale, scale_at(cache, shape, token, last));
 }

@@ -13,6 +13,7 @@ import { CACHE_CHECKERS } from './cache-checkers.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { ELEMENTWISE_CHECKERS } from './elementwise-checkers.js';
 import { type Operands, type Scalars } from './inputs.js';
+import { PREFILL_CHECKERS } from './prefill-checkers.js';
 import { mix } from '../hash.js';
 import { matmulRow, sampleRow } from './reference/pointwise.js';
 
@@ -37,6 +38,7 @@ const CHECKERS: Partial<Record<KernelCall['kernel'], Checker>> = {
   ...ATTENTION_CHECKERS,
   ...BLOCK_CHECKERS,
   ...CACHE_CHECKERS,
+  ...PREFILL_CHECKERS,
 };
 
 /**

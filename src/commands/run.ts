@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { codecTensors } from '../decoder/tensors.js';
 import { GREEDY, openCheckpoint, readTokenizer, SafetensorsFile, type Checkpoint, type Sampling, type Tokenizer } from '../decoder/index.js';
-import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
+import { openDecoder, type GpuDecoder, type PrefillMethod, type StepResult } from '../decoder/gpu/decoder.js';
 import { memoryModel } from '../cost/memory.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
@@ -83,6 +83,10 @@ export interface RunReport {
   /** Their text, where there is a tokenizer. */
   readonly text: readonly string[] | null;
   readonly prefillSeconds: number;
+  /** Whole, or token by token: with eviction, and after --fill. */
+  readonly prefillMethod: PrefillMethod;
+  /** Of all sequences together. */
+  readonly promptTokensPerSecond: number;
   /** Of the generating steps by the wall clock, all sequences together; null where one step made everything. */
   readonly tokensPerSecond: number | null;
   /** Median of the generating steps, on the device's clock where it has one. */
@@ -262,8 +266,9 @@ async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loa
     if (interrupted) throw interruption();
     if (q.fill > 0) await decoder.fillCache(q.fill);
     const began = now();
-    let result = await decoder.prefill(Array.from({ length: q.batch }, () => q.prompt));
+    const prompted = await decoder.prefill(Array.from({ length: q.batch }, () => q.prompt));
     const prefillSeconds = now() - began;
+    let result: StepResult = prompted;
     const generating = now();
     const take = (): boolean => {
       result.tokens.forEach((token, i) => (tokens[i] as number[]).push(token));
@@ -277,7 +282,7 @@ async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loa
     }
     if (interrupted) throw interruption();
     const spent = now() - generating;
-    return describe(device, decoder, c, q, { geometry, checkpoint, tokenizer, codec }, { tokens, seconds, spent, prefillSeconds });
+    return describe(device, decoder, c, q, { geometry, checkpoint, tokenizer, codec }, { tokens, seconds, spent, prefillSeconds, prefillMethod: prompted.method });
   } catch (error) {
     throw interrupted && !(error instanceof UserError) ? interruption() : error;
   } finally {
@@ -307,6 +312,7 @@ interface Generated {
   readonly seconds: readonly number[];
   readonly spent: number;
   readonly prefillSeconds: number;
+  readonly prefillMethod: PrefillMethod;
 }
 
 function describe(device: Device, decoder: GpuDecoder, c: Configuration, q: Question, from: Loaded & { codec: SafetensorsFile | undefined }, g: Generated): RunReport {
@@ -332,6 +338,8 @@ function describe(device: Device, decoder: GpuDecoder, c: Configuration, q: Ques
     tokens: g.tokens,
     text: from.tokenizer ? g.tokens.map((t) => (from.tokenizer as Tokenizer).decode(t)) : null,
     prefillSeconds: g.prefillSeconds,
+    prefillMethod: g.prefillMethod,
+    promptTokensPerSecond: (q.batch * q.prompt.length) / g.prefillSeconds,
     tokensPerSecond: g.seconds.length > 0 ? (q.batch * g.seconds.length) / g.spent : null,
     secondsPerStep: sorted[sorted.length >> 1] ?? null,
     cache: { allocatedBytes: bytes.cache, bytesPerToken: kvBytesPerToken, tokensKept: decoder.lengths.map((n) => keptTokens(c.eviction, n)) },
@@ -351,7 +359,7 @@ function runText(r: RunReport): string {
     ...shown.map((s, i) => (r.batch > 1 ? `[${i}] ${s}` : s)),
     '',
     `${r.model.name}, ${r.model.layers} layer${r.model.layers === 1 ? '' : 's'} × ${r.model.loops} loops, ${r.model.weights === 'fabricated' ? `fabricated weights (seed ${r.model.seed})` : 'weights of the checkpoint'}; ${r.id}; ${r.device.description}`,
-    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's'),
+    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's') + `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${r.prefillMethod === 'by-token' ? ' (token by token)' : ''}`,
     ...(r.tokensPerSecond === null || r.secondsPerStep === null ? [] : [`${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the device)`]),
     `cache ${formatBytes(r.cache.allocatedBytes)} allocated, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
     `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,

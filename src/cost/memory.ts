@@ -3,12 +3,12 @@
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
 import { codecMeans, CODECS, isLatent, layoutOf, paddedCodecParameters } from '../codecs/registry.js';
-import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
+import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
-import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
+import { keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType } from '../schedule/prefill.js';
 import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
@@ -211,34 +211,58 @@ export function onGrid(batch: number): number {
  *   complete within its layer (mla-head, one loop) is accumulated for one layer at a time.
  * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
  *
- * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill, which under
- * eviction needs one (layer, loop)'s K and V of the whole prompt beside the tokens that stay. StreamingLLM knows in
- * advance which tokens stay, so only these are accumulated; H2O does not.
+ * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention cannot read them
+ * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. StreamingLLM
+ * knows in advance which tokens stay, so only these are accumulated; H2O does not.
+ *
+ * The buffers of `accumulated` are those of decoder/gpu/prefill.ts.
+ * @param chunkTokens prompt tokens that are worked on at once
  */
-export function prefillPeaks(c: Configuration, context: number): Record<PrefillKind, number> {
+export function prefillPeaks(c: Configuration, context: number, chunkTokens = PREFILL_CHUNK_TOKENS): Record<PrefillKind, number> {
   const g = c.geometry;
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
-  const captured = 2 * g.layers * g.loops * kvHeads * g.headDim;
-  const oneSlot = 2 * kvHeads * g.headDim * 2;
-  const accumulators = (spansLoops(c) ? inFlightScalars(c) : latentScalars(c)) * F32;
+  const slot = 2 * kvHeads * g.headDim;
+  const captured = slot * g.layers * g.loops;
+  const accumulators = (spansLoops(c) ? inFlightScalars(c) : latentScalars(c) + (isLatent(c.codec) ? branchKeyScalars(c) : 0)) * F32;
   const slotsAlive = spansLoops(c) ? (g.loops - 1) * g.layers + 1 : 1;
-  const activations = (tokens: number) => {
-    const chunk = Math.min(tokens, PREFILL_CHUNK_TOKENS);
-    const perChunk = 3 * Math.ceil(g.mlpHidden / c.gpus) + 2 * heads(c) * g.headDim;
-    return (2 * tokens * g.hidden + chunk * perChunk + Math.ceil(g.vocab / c.gpus)) * F32;
-  };
-  const chunk = Math.min(context, PREFILL_CHUNK_TOKENS);
+  // Rows are kept in tiles of the cache's layout.
+  const kept = (tokens: number): number => slot * (prefillRowType(c) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
+  const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
+  const chunk = Math.min(context, chunkTokens);
   const evicting = keptTokens(c.eviction, context) < context;
   if (!isLatent(c.codec)) {
-    const slot = (tokens: number) => (evicting ? oneSlot * tokens : 0);
-    const ordinary = activations(context) + slot(context);
-    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + slot(chunk) };
+    const own = (tokens: number) => (evicting || keepsRows(c) ? kept(tokens) : 0);
+    const ordinary = activations(context) + own(context);
+    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) };
   }
   const accumulated = c.eviction?.policy === 'h2o' ? context : keptTokens(c.eviction, context);
   return {
     'one-shot': 2 * captured * F32 * context + activations(context),
-    'by-layer': slotsAlive * oneSlot * context + activations(context),
-    accumulated: accumulators * accumulated + oneSlot * context + activations(context),
-    chunked: (accumulators + oneSlot) * chunk + activations(chunk),
+    'by-layer': slotsAlive * slot * 2 * context + activations(context),
+    accumulated: accumulators * accumulated + kept(context) + activations(context),
+    chunked: accumulators * chunk + kept(chunk) + activations(chunk),
   };
+}
+
+/** Streams of hidden width that a prompt has: the residual and its norm, beside an adapter also the prelude's output. */
+export const prefillStreams = (g: Geometry): number => (g.adapter ? 3 : 2);
+
+/**
+ * Floats of a prompt token's row of projections: queries, keys and values with the rotary branch's queries, later gate and up; on the
+ * fast path the rows of every loop that the last one writes.
+ */
+export function prefillRow(c: Configuration): number {
+  const { mlpHidden, headDim, loops } = c.geometry;
+  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  const packed = (heads(c) + 2 * kvHeads) * headDim + (c.path === 'absorbed' ? c.branch.width * heads(c) : 0);
+  const restored = c.path === 'fast' && spansLoops(c) ? loops * kvHeads * headDim : 0;
+  return Math.max(2 * Math.ceil(mlpHidden / c.gpus), packed, restored);
+}
+
+/** Floats of what is made from it: attention's output, the MLP's, before these a token's key or value latents. */
+export function prefillResultRow(c: Configuration): number {
+  const { mlpHidden, kvHeads, headDim } = c.geometry;
+  const { kind, rankK = 0, rankV = 0 } = c.codec;
+  const latents = isLatent(c.codec) ? Math.max(rankK, rankV) * (kind === 'lla' ? headsPerGpu(kvHeads, c.gpus) : 1) : 0;
+  return Math.max(Math.ceil(mlpHidden / c.gpus), heads(c) * headDim, latents);
 }

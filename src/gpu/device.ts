@@ -45,7 +45,12 @@ export interface Buffer {
   readonly label: string;
   readonly bytes: number;
   readonly raw: GPUBuffer;
+  /** Where a part of a buffer begins; 0 unless given. Parts can be bound, not written, read or freed. */
+  readonly offset?: number;
 }
+
+/** Part of a buffer, for binding: from a multiple of the device's minStorageBufferOffsetAlignment on. */
+export const partOf = (buffer: Buffer, offset: number, bytes: number): Buffer => (offset === 0 && bytes === buffer.bytes ? buffer : { label: buffer.label, raw: buffer.raw, bytes, offset });
 
 /** One step with its pipeline and its buffers bound: ready to be dispatched any number of times. */
 export interface BoundStep {
@@ -164,9 +169,9 @@ export class Device {
     }
   }
 
-  /** Copies on the device; returns the seconds that it took, submission included. */
-  async copy(from: Buffer, to: Buffer, bytes: number): Promise<number> {
-    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => encoder.copyBufferToBuffer(from.raw, 0, to.raw, 0, bytes));
+  /** Copies on the device, from the start of a buffer to `offset` of the other; returns the seconds that it took, submission included. */
+  async copy(from: Buffer, to: Buffer, bytes: number, offset = 0): Promise<number> {
+    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes));
   }
 
   /** Downloads `bytes` from `offset`. */
@@ -239,7 +244,7 @@ export class Device {
       if (buffer.bytes > this.limits.maxStorageBufferBindingSize) {
         throw new GpuError('unsupported', `${step.source}: buffer ${use.name} of ${buffer.bytes} bytes exceeds the binding limit of ${this.limits.maxStorageBufferBindingSize}`);
       }
-      entries.push({ binding: i + 1, resource: { buffer: buffer.raw } });
+      entries.push({ binding: i + 1, resource: { buffer: buffer.raw, ...(buffer.offset === undefined ? {} : { offset: buffer.offset, size: buffer.bytes }) } });
     });
     const group = await this.scoped(`${step.source} bind group`, () => this.raw.createBindGroup({ layout: this.layoutOf(step).layout, entries }));
     return { pipeline, group, workgroups: step.workgroups, uniforms };

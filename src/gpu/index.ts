@@ -1,5 +1,5 @@
 /** The GPU side's public face. Nothing in the planner imports it. */
-export { openDevice, Device, type Buffer, type BoundStep, type RunTime } from './device.js';
+export { openDevice, partOf, Device, type Buffer, type BoundStep, type RunTime } from './device.js';
 export type { AdapterDescription, AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';
 export { planOperation, IMPLEMENTED, type OperationOptions } from './operations/index.js';

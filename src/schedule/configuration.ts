@@ -47,6 +47,8 @@ export interface Op {
    * split partials are those of one part: attention of the first sequences, their merge, then the next.
    */
   readonly repeat: number;
+  /** Prefill: the first prompt token of the chunk that it works on; not given where it works on all. */
+  readonly from?: number;
 }
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */
@@ -77,9 +79,16 @@ export function inParts(count: number, bytesEach: number, bindingBytes: number):
   return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
 }
 
-/** A projection; weights that no binding holds are taken by columns. */
-export const project = (c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] =>
-  inParts(n, 2 * k, c.bindingBytes).map(({ size, repeat }) => op(label, 'matmul', 'f16', { groups: 1, m, k, n: size }, when, repeat));
+/** A projection; weights that no binding holds are taken by columns, in pairs as they are stored. */
+export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
+  const product = (columns: number, repeat: number): Op => op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);
+  const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
+  if (n < 2 || (parts.length === 1 && parts[0]?.repeat === 1)) return [product(n, 1)];
+  // An odd column joins the last part.
+  const [first, rest] = parts as [(typeof parts)[number], (typeof parts)[number] | undefined];
+  if (rest) return [product(2 * first.size, first.repeat), product(2 * rest.size + (n % 2), 1)];
+  return n % 2 === 0 ? [product(2 * first.size, first.repeat)] : [product(2 * first.size, first.repeat - 1), product(2 * first.size + 1, 1)];
+}
 
 /** A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use it. */
 export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, when);

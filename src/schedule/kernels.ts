@@ -19,6 +19,7 @@ export type KernelName =
   | 'sample'
   | 'matmul'
   | 'append'
+  | 'load'
   | keyof typeof ATTENTION_KERNELS;
 
 /** A call of one kernel at one shape: what a schedule lists, a benchmark measures and a predictor prices. */
@@ -128,6 +129,19 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
     },
     terms: (s, v) => {
       const w = KERNELS.append.work(s, v);
+      return [1, w.readBytes, w.writeBytes];
+    },
+  },
+  /** The way back: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
+  load: {
+    dims: ['rows', 'heads', 'width', 'groupSize'],
+    variants: STORAGES,
+    work: (s, v) => {
+      const { readBytes, writeBytes, flops } = KERNELS.append.work(s, v);
+      return { readBytes: writeBytes, writeBytes: readBytes, flops, matrixFlops: 0 };
+    },
+    terms: (s, v) => {
+      const w = KERNELS.load.work(s, v);
       return [1, w.readBytes, w.writeBytes];
     },
   },

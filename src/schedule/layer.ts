@@ -9,9 +9,10 @@ import { CODECS } from '../codecs/registry.js';
 import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
-import { headsPerGpu, inParts, op, perHead, project, splitCount, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import { cacheParts } from './cache-parts.js';
+import { headsPerGpu, op, perHead, project, splitCount, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime, evictOps, massOps, readsLatents } from './eviction-ops.js';
-import { blockBasisScalars, groupOf, storedBytes, type KernelName, type Shape, type Storage } from './kernels.js';
+import { groupOf, type KernelName, type Shape, type Storage } from './kernels.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {
@@ -19,6 +20,8 @@ interface Layer {
   readonly block: LayerBlock;
   readonly batch: number;
   readonly context: number;
+  /** Tokens that each cached row has room for. */
+  readonly slots: number;
   readonly heads: number;
   readonly kvHeads: number;
   /** Query heads that share a KV head. */
@@ -34,12 +37,12 @@ interface Layer {
  * @param batch sequences decoded together (≥ 1)
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
  */
-export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number): Op[] {
+export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number, slots = keptTokens(c.eviction, context)): Op[] {
   const g = c.geometry;
   const heads = headsPerGpu(g.heads, c.gpus);
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const latent = readsLatents(c, block);
-  const l: Layer = { c, block, batch, context, heads, kvHeads, group: heads / kvHeads, storage: storageOf(c), latent, absorbed: latent && c.path === 'absorbed' };
+  const l: Layer = { c, block, batch, context, slots, heads, kvHeads, group: heads / kvHeads, storage: storageOf(c), latent, absorbed: latent && c.path === 'absorbed' };
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
   const norm = (label: string, variant: string) => op(label, 'rmsnorm', variant, { rows: batch, width: g.hidden });
   const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
@@ -112,19 +115,17 @@ function attentionOps(l: Layer): Op[] {
   const n = keptTokens(c.eviction, l.context);
   if (c.path === 'reconstruct' && c.materialised) {
     const rebuild = (label: string, flag: string, rank: number) =>
-      parts(l, kvHeads, d, 'f16').map(({ size, repeat }) =>
+      parts(l).map(({ size, repeat }) =>
         op(label, 'rebuild', `${storage}+${flag}`, { sequences: size, kvHeads, latentHeads, context: n, rank, headDim: d, groupSize: groupOf(storage, c.choice.groupSize) }, 'always', repeat));
     return [...rebuild('rebuild-k', 'rope', rankK), ...rebuild('rebuild-v', 'plain', rankV), ...fullWidth(l, 'f16')];
   }
-  const widest = Math.max(rankK, rankV);
   const latent = { kvHeads, latentHeads, group, rankK, rankV, headDim: d };
   const branch = branchWidth(c, l.block);
   const after = [
     perHead('value-up', kvHeads, batch * group, rankV, d),
     op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', { rows: batch * heads, keyWidth: d + branch, valueWidth: d }),
   ];
-  const over = (segments: readonly Segment[], rowsEach: number, basis?: Basis) =>
-    attendAndMerge(l, storage, segments, { cacheRows: latentHeads, cacheWidth: widest, rowsEach, width: rankV, ...(basis ? { basis } : {}) });
+  const over = (segments: readonly Segment[], rowsEach: number, basis?: Shape) => attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(basis ? { basis } : {}) });
   if (c.path === 'absorbed') {
     const shape = { kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV, branchWidth: branch, branchHeads: c.branch.perHead ? kvHeads : 1 };
     return [perHead('query-absorb', kvHeads, batch * group, d, rankK), ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads), ...after];
@@ -137,14 +138,8 @@ function attentionOps(l: Layer): Op[] {
     { label: 'attend', kernel: 'attend_block_absorbed', tokens: ring, shape: { ...latent, blockTokens, functions } },
     { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: pinned, shape: latent },
   ];
-  // The basis of as many sequences as one call of attention takes.
-  const basis = ring > 0 ? { kernel: 'block_basis', shape: { heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank }, sequenceBytes: basisBytes(l) } as const : undefined;
+  const basis = ring > 0 ? { heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank } : undefined;
   return [op('block-vectors', 'block_vectors', 'f16', { heads: batch * heads, kvHeads, rankK, headDim: d }), ...over(segments.filter((s) => s.tokens > 0), kvHeads, basis), ...after];
-}
-
-/** Bytes of a sequence's block basis in one layer and loop. */
-function basisBytes({ c, heads, context }: Layer): number {
-  return 4 * heads * blockBasisScalars(segmentsOf(c.eviction, context).ring, c.codec.rankK ?? 0, blockPlan(c.geometry.rope.theta, c.geometry.headDim));
 }
 
 /** Tokens that one kernel attends to; segments of one row write splits of the same partials. */
@@ -155,35 +150,26 @@ interface Segment {
   readonly shape: Shape;
 }
 
-/** Set-up of block-absorbed attention that runs before every part of it. */
-interface Basis {
-  readonly kernel: 'block_basis';
-  readonly shape: Shape;
-  readonly sequenceBytes: number;
-}
-
-/** Sequences whose caches (`rowsEach` rows of `width` scalars a token) and other buffers (`besides` bytes) one binding holds each, and how often. */
-function parts({ c, batch, context }: Layer, rowsEach: number, width: number, type: Storage, besides = 0): { size: number; repeat: number }[] {
-  return inParts(batch, Math.max(besides, keptTokens(c.eviction, context) * rowsEach * storedBytes(type, width, c.choice.groupSize)), c.bindingBytes);
-}
+/** Sequences whose caches one binding holds, and how often. */
+const parts = ({ c, block, batch, slots }: Layer): { size: number; repeat: number }[] => cacheParts(c, block, batch, slots);
 
 /** Attention over rows of full width, with the current token folded in by the merge. */
 function fullWidth(l: Layer, type: Storage): Op[] {
   const { c, kvHeads, group } = l;
   const d = c.geometry.headDim;
   const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
-  return attendAndMerge(l, type, [{ label: 'attend', kernel: 'attend', tokens: keptTokens(c.eviction, l.context), shape }], { cacheRows: kvHeads, cacheWidth: d, rowsEach: kvHeads, width: d, currentKey: d });
+  return attendAndMerge(l, type, [{ label: 'attend', kernel: 'attend', tokens: keptTokens(c.eviction, l.context), shape }], { rowsEach: kvHeads, width: d, currentKey: d });
 }
 
 /**
  * Attention and its merge, part by part.
- * @param of `cacheRows` rows a sequence of at most `cacheWidth` scalars are stored, `rowsEach` are shared out to
- *   workgroups; `width` of the value rows; `basis` of block-absorbed attention; `currentKey` where the merge folds in the current token's exact key and value
+ * @param of `rowsEach` rows of a sequence are shared out to workgroups; `width` of the value rows; `basis` that block-absorbed attention
+ *   wants before each part; `currentKey` where the merge folds in the current token's exact key and value
  */
-function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { cacheRows: number; cacheWidth: number; rowsEach: number; width: number; currentKey?: number; basis?: Basis }): Op[] {
+function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { rowsEach: number; width: number; currentKey?: number; basis?: Shape }): Op[] {
   const { c, heads } = l;
   const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
-  return parts(l, of.cacheRows, of.cacheWidth, type, of.basis?.sequenceBytes).flatMap(({ size, repeat }) => {
+  return parts(l).flatMap(({ size, repeat }) => {
     let splits = 0;
     const attends = segments.map(({ label, kernel, tokens, shape }) => {
       const own = splitCount(tokens, size * of.rowsEach, c.targetWorkgroups);
@@ -191,7 +177,7 @@ function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], o
       return op(label, kernel, variant, { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own }, 'always', repeat);
     });
     const current = of.currentKey !== undefined;
-    const basis = of.basis ? [op('block-basis', of.basis.kernel, 'f32', { sequences: size, ...of.basis.shape }, 'always', repeat)] : [];
+    const basis = of.basis ? [op('block-basis', 'block_basis', 'f32', { sequences: size, ...of.basis }, 'always', repeat)] : [];
     return [...basis, ...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
   });
 }

@@ -37,8 +37,9 @@ export interface Schedule {
  * Lists the operations of one decode step.
  * @param batch sequences decoded together (≥ 1)
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
+ * @param slots tokens that each cached row has room for: as many as it keeps unless given
  */
-export function schedule(c: Configuration, batch: number, context: number): Schedule {
+export function schedule(c: Configuration, batch: number, context: number, slots = keptTokens(c.eviction, context)): Schedule {
   const g = c.geometry;
   const stages: Stage[] = [{ kind: 'once', ops: [op('embedding', 'embed', 'f16', { rows: batch, width: g.hidden })] }];
   for (const block of blocksOf(g)) {
@@ -47,7 +48,7 @@ export function schedule(c: Configuration, batch: number, context: number): Sche
       kind: 'stack',
       block,
       loopStart: core && g.adapter ? project(c, 'adapter', batch, 2 * g.hidden, Math.ceil(g.hidden / c.gpus)) : [],
-      layer: layerOps(c, block, batch, context),
+      layer: layerOps(c, block, batch, context, slots),
       loopEnd: core ? loopEnd(c, batch) : [],
     });
   }

@@ -1,8 +1,9 @@
 /** Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or wrong. */
 import type { StorageChoice } from '../codecs/codec.js';
-import { memoryModel, type MemoryModel } from '../cost/memory.js';
+import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
 import type { AllocationKind } from '../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
+import { mix } from '../hash.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
@@ -15,9 +16,9 @@ import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 export const COUNTED_KINDS = ['weights', 'codec', 'cache', 'in-flight', 'eviction', 'workspace'] as const satisfies readonly AllocationKind[];
 export type CountedKind = (typeof COUNTED_KINDS)[number];
 
-/** A kind's bytes in one configuration. */
+/** A kind's bytes in one configuration; `prefill`: what taking in prompts whole needs for as long as it runs. */
 export interface KindBytes {
-  readonly kind: CountedKind;
+  readonly kind: CountedKind | 'prefill';
   readonly allocatedBytes: number;
   readonly predictedBytes: number;
 }
@@ -52,6 +53,9 @@ export interface MemoryCase {
 /** Not a whole number of tiles or pages, so that rounding shows; beyond the budgets of the policies below. */
 const CONTEXT_TOKENS = 201;
 const PAGE_TOKENS = 64;
+/** The longest prompt, in several chunks; the other sequences of a batch have one token. */
+const PROMPT_TOKENS = 77;
+const PROMPT_CHUNK_TOKENS = 32;
 const EVICTIONS = ['none', 'streaming:4+60', 'h2o:40+24'] as const;
 const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
 const BRANCH = { width: 6, perHead: false };
@@ -70,7 +74,7 @@ export function predictedBytes(m: MemoryModel, batch: number): Record<CountedKin
 
 /** Bytes of each kind that a decoder has allocated. */
 export function allocatedBytes(decoder: Pick<GpuDecoder, 'allocations'>): Record<AllocationKind, number> {
-  const sums: Record<AllocationKind, number> = { weights: 0, codec: 0, cache: 0, 'in-flight': 0, eviction: 0, workspace: 0, control: 0 };
+  const sums: Record<AllocationKind, number> = { weights: 0, codec: 0, cache: 0, 'in-flight': 0, eviction: 0, workspace: 0, prefill: 0, control: 0 };
   for (const { kind, bytes } of decoder.allocations) sums[kind] += bytes;
   return sums;
 }
@@ -121,21 +125,33 @@ export interface MemoryRules {
   readonly stopped?: () => boolean;
 }
 
+/** What prompts take beside the decoder while they are taken in whole; nothing where they are not. */
+async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
+  if (c.eviction !== null) return [];
+  const prompt = (sequence: number): number[] => Array.from({ length: sequence === 0 ? PROMPT_TOKENS : 1 }, (_, i) => mix(seed + i) % c.geometry.vocab);
+  await decoder.prefill(Array.from({ length: batch }, (_, sequence) => prompt(sequence)), 'accumulated');
+  const allocated = decoder.prefillAllocations.reduce((sum, { kind, bytes }) => sum + (kind === 'prefill' ? bytes : 0), 0);
+  return [{ kind: 'prefill', allocatedBytes: allocated, predictedBytes: prefillPeaks(c, PROMPT_TOKENS, PROMPT_CHUNK_TOKENS).accumulated }];
+}
+
 /**
- * Opens a decoder for every case and compares.
+ * Opens a decoder for every case, takes in prompts, and compares.
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkMemory(device: Device, rules: MemoryRules): Promise<MemoryReport> {
   const rows: MemoryRow[] = [];
   const notRun: { id: string; model: string; reason: string }[] = [];
-  for (const [done, { id, c, batch, contextTokens }] of rules.cases.entries()) {
+  for (const [done, of] of rules.cases.entries()) {
+    const { id, c, batch, contextTokens } = of;
     if (rules.stopped?.()) break;
     rules.onCase?.(done, rules.cases.length, id);
     const model = c.geometry.name;
     try {
-      const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch, contextTokens, pageTokens: PAGE_TOKENS });
+      const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch, contextTokens, pageTokens: PAGE_TOKENS, prefillChunkTokens: PROMPT_CHUNK_TOKENS });
       try {
-        rows.push({ id, model, batch, contextTokens, ...compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch) });
+        const prefill = await prefillBytes(decoder, of, rules.seed);
+        const { kinds, controlBytes } = compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch);
+        rows.push({ id, model, batch, contextTokens, kinds: [...kinds, ...prefill], controlBytes });
       } finally {
         decoder.close();
       }

@@ -17,7 +17,7 @@ describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
       const decoder = await open(device, of, { batch: LENGTHS.length });
       const { vocab } = of.geometry;
       try {
-        await decoder.prefill(prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])));
+        await decoder.prefill(prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])), 'by-token');
         let expected = references.map((reference, i) => (prompts[i] as number[]).slice(0, LENGTHS[i]).map((token) => reference.step(token)).at(-1) as Float64Array);
         for (let step = 0; ; step++) {
           const logits = await decoder.logits();

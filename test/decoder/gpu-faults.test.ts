@@ -9,7 +9,7 @@ import { cacheBytes, rowLayout } from '../../src/gpu/cache-layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { configurationOf, errorsOf, F16, open, referenceOf, relative, TOLERANCE, type Case } from './gpu-cases.js';
+import { configurationOf, errorsOf, F16, open, referenceOf, relative, ROUNDED_TOLERANCE, TOLERANCE, type Case } from './gpu-cases.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
 import type { Codec } from '../../src/codecs/codec.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -111,6 +111,13 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(watched.alive()).toBe(0);
   });
 
+  test('two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score', { timeout: 600_000 }, async () => {
+    const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
+    for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
+    expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
+    decoder.close();
+  });
+
   test('a device lost in mid-step', async () => {
     const own = await openDevice();
     const decoder = await open(own, FULL);
@@ -136,8 +143,10 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
   });
 
   test('weights in parts that a binding holds decode as whole ones', { timeout: 600_000 }, async () => {
-    const errors = await errorsOf(device, { ...FULL, choice: { storage: 'f32', groupSize: 32 }, bindingBytes: 24 * 12 }, 6);
-    expect(Math.max(...errors)).toBeLessThan(TOLERANCE);
+    // Less than the matrices of q, k and v, of gate and up, and the output head's; as much as 32 tokens of a cache in f16.
+    const errors = await errorsOf(device, { ...FULL, bindingBytes: 512 }, 6, { contextTokens: 32 });
+    expect(errors[0]).toBeLessThan(TOLERANCE);
+    expect(Math.max(...errors)).toBeLessThan(ROUNDED_TOLERANCE);
   });
 
   test('sampling draws what the sampler draws from the same logits', async () => {

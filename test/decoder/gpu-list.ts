@@ -85,3 +85,5 @@ function sampled(all: Case[], seed: number): Case[] {
 export const CASES = sampled(ALL, SEED);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
 export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2);
+/** Prompts that are taken in whole: nothing is evicted. */
+export const PREFILL_CASES = sampled(ALL.filter((of) => !of.eviction), SEED + 2);

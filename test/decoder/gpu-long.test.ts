@@ -47,7 +47,7 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
       const prompts = Array.from({ length: 19 }, (_, i) => promptOf(WIDE, 1 + (i % 4), SEED + 20 + i));
       const decoder = await open(device, of, { batch: 19 });
       try {
-        await decoder.prefill(prompts);
+        await decoder.prefill(prompts, 'by-token');
         const logits = await decoder.logits();
         prompts.forEach((prompt, i) => {
           const reference = referenceOf(of);

@@ -28,15 +28,15 @@ const between = (r: Random, groups: number, width: number): Required<Rows> => {
 function caseOf(r: Random, fixed: Partial<Case>): Case {
   const weightGroup = r.pick([1, 2, 4]);
   const c = { variant: r.pick(['f16', 'f32'] as const), groups: weightGroup * r.whole(1, 3), m: r.pick([1, 3, 8, 9, 40, 70]), k: r.whole(1, 150), n: r.whole(1, 150), ...fixed };
-  return { ...c, options: { x: between(r, c.groups, c.k), y: between(r, c.groups, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]) } };
+  return { ...c, options: { x: between(r, c.groups, c.k), y: between(r, c.groups, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]), transposed: r.pick([true, false]) } };
 }
 
 async function check(device: Device, c: Case, seed: number): Promise<void> {
   const plan = planOperation({ kernel: 'matmul', variant: c.variant, shape: { groups: c.groups, m: c.m, k: c.k, n: c.n } }, { matmul: c.options });
   const [x, before] = [randomSingles(mix(seed), wordsIn(plan, 'x')), randomSingles(mix(seed + 1), wordsIn(plan, 'y'))];
-  const stride = 2 * pairsOf(c.n);
-  const weightGroup = c.options.weightGroup ?? 1;
-  const count = (c.groups / weightGroup) * c.k * stride;
+  const { weightGroup = 1, transposed = false } = c.options;
+  const [rows, stride] = transposed ? [c.n, 2 * pairsOf(c.k)] : [c.k, 2 * pairsOf(c.n)];
+  const count = (c.groups / weightGroup) * rows * stride;
   const halves = Uint16Array.from(randomSingles(mix(seed + 2), count), halfBits);
   const weights = c.variant === 'f16' ? Float64Array.from(halves, halfValue) : Float64Array.from(randomSingles(mix(seed + 2), count));
   const result = new Float32Array((await runPlan(device, plan, { x, y: before, weights: c.variant === 'f16' ? new Uint32Array(halves.buffer) : Float32Array.from(weights) }))('y').buffer);
@@ -49,7 +49,7 @@ async function check(device: Device, c: Case, seed: number): Promise<void> {
       for (let j = 0; j < c.n; j++) {
         const out = at(c.options.y, c.n, g, row) + j;
         let sum = c.options.accumulate ? (expected[out] as number) : 0;
-        for (let i = 0; i < c.k; i++) sum += (x[at(c.options.x, c.k, g, row) + i] as number) * (weights[(Math.floor(g / weightGroup) * c.k + i) * stride + j] as number);
+        for (let i = 0; i < c.k; i++) sum += (x[at(c.options.x, c.k, g, row) + i] as number) * (weights[(Math.floor(g / weightGroup) * rows + (transposed ? j : i)) * stride + (transposed ? i : j)] as number);
         written.add(out);
         difference += ((result[out] as number) - sum) ** 2;
         norm += sum ** 2;

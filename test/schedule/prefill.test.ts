@@ -19,8 +19,7 @@ describe('prefill', () => {
   it('projects every prompt token once a layer run and pass', () => {
     expect(total(runs(configuration(), tokens), 'qkv', rowsOf)).toBe(96 * tokens);
     const latent = runs(configuration({ codec: lla(96, 160), path: 'block-absorbed' }), tokens, 3);
-    expect(total(latent, 'qkv', rowsOf)).toBe(3 * 96 * tokens);
-    expect(total(latent, 'q', rowsOf)).toBe(3 * 96 * tokens);
+    expect(total(latent, 'qkv', rowsOf)).toBe(2 * 3 * 96 * tokens);
     for (const label of ['gate-up', 'down', 'attention-out']) expect(total(latent, label, rowsOf)).toBe(2 * 3 * 96 * tokens);
     expect(total(latent, 'lm-head', rowsOf)).toBe(3);
   });
@@ -49,7 +48,7 @@ describe('prefill', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'block-absorbed', eviction }), tokens);
     expect(total(list, 'encode-k', rowsOf)).toBe(96 * 260);
     expect(total(list, 'append-v', rowsOf)).toBe(24 * 260);
-    expect(total(list, 'qkv', rowsOf)).toBe(96 * tokens);
+    expect(total(list, 'qkv', rowsOf)).toBe(2 * 96 * tokens);
   });
 
   it('exchanges activations of the whole prompt and pass, logits of its end', () => {

@@ -37,5 +37,6 @@ describeGpu(`memory (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(words).toEqual([]);
     expect(report.notRun).toEqual([]);
     expect(report.rows.length).toBeGreaterThan(60);
+    expect(report.rows.filter((row) => row.kinds.some((k) => k.kind === 'prefill')).length).toBeGreaterThan(15);
   });
 });

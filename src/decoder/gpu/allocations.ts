@@ -3,10 +3,10 @@ import { GpuError, type Buffer, type Device } from '../../gpu/index.js';
 
 /**
  * What memory is for, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, `in-flight` (latents that loops still
- * add to), `eviction` (mass and positions), `workspace` (activations). `control` is what the model leaves to its reserve: tables of
+ * add to), `eviction` (mass and positions), `workspace` (activations), `prefill` (all of that for whole prompts). `control` is what the model leaves to its reserve: tables of
  * angles, positions and spans, placeholders of unused bindings.
  */
-export type AllocationKind = 'weights' | 'codec' | 'cache' | 'in-flight' | 'eviction' | 'workspace' | 'control';
+export type AllocationKind = 'weights' | 'codec' | 'cache' | 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
 
 export interface Allocation {
   readonly label: string;

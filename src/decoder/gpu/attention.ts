@@ -1,21 +1,16 @@
 /** Execution of attention over rows of full width, rotation, and writing to the cache. */
-import { bufferOf, GpuError, type OperationPlan } from '../../gpu/index.js';
+import { bufferOf, type OperationPlan } from '../../gpu/index.js';
 import type { AppendOptions } from '../../gpu/operations/append.js';
 import type { RunOptions } from '../../gpu/operations/fold.js';
 import type { Buffer } from '../../gpu/index.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';
-import type { Dispatch, Machine, Vectors } from './machine.js';
+import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 
 /** Rotary options that all calls share. */
 export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, positions: m.positions });
-
-/** One call has all sequences: a batch whose cache is in parts needs offsets that bindings do not have. */
-function requireWhole({ op, part }: Visit): void {
-  if (part > 0 || op.repeat > 1) throw new GpuError('unsupported', `${op.label}: the cache of one layer, loop and side exceeds what the device binds at once`);
-}
 
 /** Where attention's tokens are. `second`: pinned tokens meet a second set of queries. */
 export function runOf(m: Machine, second: boolean, sequences: number): RunOptions {
@@ -34,25 +29,28 @@ export const secondQuery = (m: Machine, place: Place): boolean => m.c.eviction?.
 
 /** Attention over rows of full width: the cache's, or rebuilt ones. */
 export const attendFullWidth: Executor = (m, visit) => {
-  requireWhole(visit);
   const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const part = m.partOf(visit);
   const rebuilt = readsLatents(m.c, place.block);
-  const rows = (role: CacheRole, label: string): Buffer => (rebuilt ? m.buffer(label) : m.caches.buffer(role, place));
-  const planned = plan(visit.op, { run: runOf(m, secondQuery(m, place), m.batch) });
-  const buffers = { queries: m.buffer('queries'), keys: rows('key', 'rebuilt keys'), values: rows('value', 'rebuilt values'), partials: m.buffer('partials'), spans: m.buffer('spans'), scores: scoresOf(m) };
-  m.splits = splitsOf(planned, m.batch * m.c.geometry.heads, m.c.geometry.headDim);
+  const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer => (rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index));
+  const planned = plan(visit.op, { run: runOf(m, secondQuery(m, place), part.count) });
+  const buffers = { queries: m.from('queries', part, heads * headDim), keys: rows('key', 'keys'), values: rows('value', 'values'), partials: m.buffer('partials'), spans: m.spans(part), scores: scoresOf(m) };
+  m.splits = splitsOf(planned, part.count * heads, headDim);
   return Promise.resolve([{ plan: planned, buffers }]);
 };
 
 /** The merge of an attention's splits, with the current token's key and value where they are of full width. */
 const merge: Executor = (m, visit) => {
-  requireWhole(visit);
   const { op } = visit;
   const { heads, headDim } = m.c.geometry;
   const current = op.variant === 'current';
+  const { first } = m.partOf(visit);
+  const own = ({ offset, stride }: Vectors): Vectors => ({ offset: offset + first * stride, stride });
   const { keys, values } = m.packed;
   const queries: Vectors = { offset: 0, stride: heads * headDim };
-  const planned = plan({ ...op, shape: { ...op.shape, splits: m.splits } }, current ? { current: { heads, group: m.group, queries, keys, values } } : {});
+  const vectors = current ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
+  const planned = plan({ ...op, shape: { ...op.shape, splits: m.splits } }, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
   const packed = m.buffer('query key value');
   return Promise.resolve([
     {
@@ -83,19 +81,21 @@ export const ropeSinks: Executor = (m, visit) => {
   return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('places'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
 };
 
-/** Writes a token's rows from a buffer of floats. */
-export function appendTo(m: Machine, visit: Visit, role: CacheRole, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; loop?: number }): Dispatch {
+/** Writes a token's rows of all sequences from a buffer of floats, part by part of the cache. */
+export function appendTo(m: Machine, visit: Visit, role: CacheRole, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; loop?: number }): Dispatch[] {
   const place = placed(visit);
   const { capacity, pinned, ring, sinks } = m.caches.slots;
-  const options: AppendOptions = { capacity, pinned, ring, sinks, rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}) };
   const { op } = visit;
-  const planned = plan({ ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
-  return { plan: planned, buffers: { tokens: m.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: m.caches.buffer(role, place, from.loop) } };
+  return m.caches.parts(place.block.name).map(({ index, first, count }): Dispatch => {
+    const options: AppendOptions = { capacity, pinned, ring, sinks, firstStart: first, rowOffset: from.at.offset + first * from.at.stride, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}) };
+    const planned = plan({ ...op, shape: { ...op.shape, rows: count, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+    return { plan: planned, buffers: { tokens: m.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: m.caches.buffer(role, place, from.loop, index) } };
+  });
 }
 
 export const appendFullWidth =
   (role: 'key' | 'value'): Executor =>
   (m, visit) =>
-    Promise.resolve([appendTo(m, visit, role, { rows: m.buffer('query key value'), at: role === 'key' ? m.packed.keys : m.packed.values })]);
+    Promise.resolve(appendTo(m, visit, role, { rows: m.buffer('query key value'), at: role === 'key' ? m.packed.keys : m.packed.values }));
 
 export const ATTENTION_EXECUTORS: Readonly<Record<string, Executor>> = { merge, rope, 'rope-k': ropeKeys };

@@ -1,15 +1,19 @@
-/** The caches of a batch, one buffer a row set of a layer and loop, and which of their tokens a step reads. */
+/**
+ * The caches of a batch, one buffer a row set of a layer and loop, and which of their tokens a step reads. Where one binding does not hold
+ * all sequences, each part of them that it holds (schedule/cache-parts.ts) has a buffer.
+ */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
 import { pagedTokens } from '../../codecs/layout.js';
 import { UserError } from '../../errors.js';
 import { allocatedTokens, evictionLabel, type Eviction } from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
-import type { Buffer } from '../../gpu/index.js';
+import { GpuError, type Buffer } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
+import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Allocations } from './allocations.js';
-import type { LayerBlock } from '../../geometry/geometry.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import type { Place } from './walk.js';
 
 export type CacheRole = CacheTensor['role'];
@@ -54,9 +58,17 @@ export function spanOf(eviction: Eviction | null, slots: Slots, length: number):
 /** Slot `index` of `total` when only `slots` are stored. */
 const share = (index: number, total: number, slots: number): number => Math.floor((index * slots) / total);
 
+/** Sequences that share buffers. */
+export interface CachePart {
+  readonly index: number;
+  readonly first: number;
+  readonly count: number;
+}
+
 export class Caches {
   readonly layout: CacheLayout;
   readonly slots: Slots;
+  private readonly division: ReadonlyMap<LayerBlock['name'], readonly CachePart[]>;
 
   constructor(
     c: Configuration,
@@ -67,6 +79,34 @@ export class Caches {
   ) {
     this.layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
     this.slots = slotsOf(c.eviction, contextTokens, pageTokens);
+    this.division = new Map(blocksOf(c.geometry).map((block) => [block.name, this.divide(c, block)]));
+  }
+
+  /** @throws GpuError `unsupported` for what no part holds, or where parts cannot be worked on by themselves */
+  private divide(c: Configuration, block: LayerBlock): CachePart[] {
+    const bytes = sequenceBytes(c, block, this.slots.capacity);
+    const limit = `${c.bindingBytes} bytes that the device binds at once (maxStorageBufferBindingSize)`;
+    if (bytes > c.bindingBytes) throw new GpuError('unsupported', `one layer and loop of one sequence takes ${bytes} bytes at ${this.slots.capacity} tokens, more than the ${limit}: take a shorter context or a smaller cache`);
+    const parts = cacheParts(c, block, this.batch, this.slots.capacity);
+    if (parts.length > 1 || (parts[0]?.repeat ?? 1) > 1) {
+      if (c.eviction !== null) throw new GpuError('unsupported', `caches that are evicted from are not divided, and one layer and loop of ${this.batch} sequences takes more than the ${limit}: take a smaller batch`);
+      if (bytes * (parts[0]?.size ?? 1) > c.bindingBytes) throw new GpuError('unsupported', `parts of ${parts[0]?.size} sequences, whose queries begin where a binding may, take more than the ${limit}: take a smaller batch or a shorter context`);
+    }
+    const division: CachePart[] = [];
+    for (const { size, repeat } of parts) for (let i = 0; i < repeat; i++) division.push({ index: division.length, first: division.reduce((sum, part) => sum + part.count, 0), count: size });
+    return division;
+  }
+
+  /** The parts that the sequences of a block's caches are in. */
+  parts(block: LayerBlock['name']): readonly CachePart[] {
+    return this.division.get(block) ?? [];
+  }
+
+  /** The part that has a sequence. */
+  partOf(block: LayerBlock['name'], sequence: number): CachePart {
+    const found = this.parts(block).find(({ first, count }) => sequence >= first && sequence < first + count);
+    if (!found) throw new RangeError(`no sequence ${sequence} in the caches of ${block}`);
+    return found;
   }
 
   tensor(role: CacheRole, place: Place): CacheTensor {
@@ -75,27 +115,29 @@ export class Caches {
     return found;
   }
 
-  private label(t: CacheTensor, layer: number, loop: number): string {
-    return `cache ${t.block} ${t.role} ${layer}.${loop}`;
+  private label(t: CacheTensor, layer: number, loop: number, part: number): string {
+    return `cache ${t.block} ${t.role} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
   }
 
   async allocate(): Promise<void> {
     for (const t of this.layout) {
-      const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.slots.capacity, this.batch * t.heads);
-      // Read in 16 bytes at a time.
-      const padding = Math.ceil(bytes / 16) * 16 - bytes;
-      for (let layer = 0; layer < t.layers; layer++) {
-        for (let loop = 0; loop < t.loops; loop++) {
-          await this.allocations.make(this.label(t, layer, loop), [{ kind: 'cache', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+      for (const { index, count } of this.parts(t.block)) {
+        const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.slots.capacity, count * t.heads);
+        // Read in 16 bytes at a time.
+        const padding = Math.ceil(bytes / 16) * 16 - bytes;
+        for (let layer = 0; layer < t.layers; layer++) {
+          for (let loop = 0; loop < t.loops; loop++) {
+            await this.allocations.make(this.label(t, layer, loop, index), [{ kind: 'cache', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+          }
         }
       }
     }
   }
 
-  /** Rows [sequence][head] of a layer and loop; layers and loops that share rows have one buffer. */
-  buffer(role: CacheRole, place: Place, loop = place.loop): Buffer {
+  /** Rows [sequence][head] of a part of the sequences, in a layer and loop; layers and loops that share rows have one buffer. */
+  buffer(role: CacheRole, place: Place, loop = place.loop, part = 0): Buffer {
     const t = this.tensor(role, place);
-    return this.allocations.get(this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops)));
+    return this.allocations.get(this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops), part));
   }
 
   private fewest(block: LayerBlock, dimension: 'layers' | 'loops'): number {
@@ -117,7 +159,9 @@ export class Caches {
   *buffers(): Generator<{ tensor: CacheTensor; buffer: Buffer }> {
     for (const tensor of this.layout) {
       for (let layer = 0; layer < tensor.layers; layer++) {
-        for (let loop = 0; loop < tensor.loops; loop++) yield { tensor, buffer: this.allocations.get(this.label(tensor, layer, loop)) };
+        for (let loop = 0; loop < tensor.loops; loop++) {
+          for (const { index } of this.parts(tensor.block)) yield { tensor, buffer: this.allocations.get(this.label(tensor, layer, loop, index)) };
+        }
       }
     }
   }

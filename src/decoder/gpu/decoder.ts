@@ -3,17 +3,20 @@
  * order, in one submission; reference/decoder.ts says in float64 what it computes.
  */
 import { UserError } from '../../errors.js';
-import { GpuError, type Device } from '../../gpu/index.js';
+import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
+import { op } from '../../schedule/configuration.js';
+import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { codecSpec } from '../../codecs/registry.js';
 import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { Caches, spanOf, type Slots } from './caches.js';
-import { NO_TOKEN } from './dense.js';
+import { NO_TOKEN, type Executor } from './dense.js';
 import { fillCaches } from './fill.js';
-import { allocateWorkspace, Machine } from './machine.js';
+import { allocateWorkspace, Machine, spansFrom } from './machine.js';
+import { prefillPrompts } from './prefill.js';
 import { Binder, compile, executorsOf, type Operation } from './program.js';
 import { Weights, type DecoderWeights } from './weights.js';
 
@@ -29,6 +32,15 @@ export interface GpuDecoderOptions {
   readonly normEpsilon?: number;
   /** Greedy unless given. */
   readonly sampling?: Sampling;
+  /** Prompt tokens that are worked on at once; 2048 unless given. */
+  readonly prefillChunkTokens?: number;
+}
+
+/** How prompts are taken in: whole, in the two passes of `accumulated` prefill, or token by token, each attending to the cache as in decoding. */
+export type PrefillMethod = 'accumulated' | 'by-token';
+
+export interface PrefillResult extends StepResult {
+  readonly method: PrefillMethod;
 }
 
 export interface StepResult {
@@ -46,16 +58,21 @@ export interface GpuDecoder {
    */
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
-   * Takes in a prompt of each sequence, token by token: every token attends to the cache, as in decoding. Shorter prompts begin later.
+   * Takes in a prompt of each sequence.
+   * @param method `accumulated` where it can be, unless given: prompts begin their sequences, and nothing is evicted. `by-token`: shorter
+   *   prompts begin later
    * @returns the first token after each prompt
+   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
-  prefill(prompts: readonly (readonly number[])[]): Promise<StepResult>;
+  prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
   /** Logits of the last step, [sequence][vocabulary]. */
   logits(): Promise<Float32Array>;
   /** Tokens of each sequence so far, evicted ones included. */
   readonly lengths: readonly number[];
   /** Every buffer, with its bytes and what it is for. */
   readonly allocations: readonly Allocation[];
+  /** Those that the last `accumulated` prefill had beside; they are freed. */
+  readonly prefillAllocations: readonly Allocation[];
   /** Bytes of uniform blocks: one a distinct bound step. */
   readonly uniformBytes: number;
   /** Operations of the step that was run last, in order: for measuring them one by one. */
@@ -86,6 +103,7 @@ function check(c: Configuration, o: GpuDecoderOptions): void {
   };
   whole('the batch', batch);
   whole('the context', contextTokens);
+  whole('a chunk of a prompt', o.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS);
   if (!(pageTokens % 32 === 0 && pageTokens > 0)) throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
   if (c.gpus !== 1) throw new UserError('the decoder runs on one GPU', 'leave out --gpus');
   const spec = codecSpec(c.codec);
@@ -143,6 +161,7 @@ class Decoder implements GpuDecoder {
   private closed = false;
   private readonly executors;
   private readonly draws: number[];
+  prefillAllocations: readonly Allocation[] = [];
 
   constructor(
     private readonly device: Device,
@@ -195,11 +214,54 @@ class Decoder implements GpuDecoder {
     return result;
   }
 
-  async prefill(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+  async prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult> {
     this.requireOpen();
+    const { batch, contextTokens } = this.options;
+    if (prompts.length !== batch) throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
-    if (this.lengths.some((length) => length > 0) && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence', 'reset the decoder first');
+    const begun = this.lengths.some((length) => length > 0);
+    if (begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence', 'reset the decoder first');
+    const whole = !begun && this.machine.c.eviction === null;
+    if (method === 'accumulated' && !whole) throw new UserError('a prompt can be taken in whole only where it begins its sequence and nothing is evicted', 'reset the decoder, or take it in token by token');
+    if (method === 'by-token' || !whole) return { ...(await this.prefillByToken(prompts)), method: 'by-token' };
+    for (const [i, prompt] of prompts.entries()) {
+      this.requireTokens(prompt);
+      if (prompt.length > contextTokens) throw new UserError(`the prompt of sequence ${i} has ${prompt.length} tokens, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
+    }
+    return { ...(await this.prefillWhole(prompts)), method: 'accumulated' };
+  }
+
+  private async prefillWhole(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+    const { machine, options } = this;
+    let started = false;
+    try {
+      const { seconds, allocations } = await prefillPrompts(machine, prompts, options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS, () => (started = true));
+      this.prefillAllocations = allocations;
+      const tokens = await this.choose(prompts);
+      prompts.forEach((prompt, i) => (this.lengths[i] = prompt.length));
+      this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
+      return { tokens, seconds };
+    } catch (error) {
+      // Half-written caches of sequences without tokens are harmless; a device that failed is not.
+      if (started) this.close();
+      throw error;
+    }
+  }
+
+  /** The next tokens from the logits as they are, by the operation that ends a step. */
+  private async choose(prompts: readonly (readonly number[])[]): Promise<Uint32Array> {
+    const { machine, device } = this;
+    const { batch } = this.options;
+    const sample = op('sample', 'sample', 'greedy', { rows: batch, vocab: machine.c.geometry.vocab });
+    await this.writeDraws();
+    const steps: BoundStep[] = [];
+    for (const dispatch of await (this.executors['sample'] as Executor)(machine, { op: sample, place: undefined, part: 0, before: 0 })) steps.push(...(await this.binder.bind(dispatch)));
+    await device.run(steps);
+    return this.nextTokens((sequence) => (prompts[sequence] as readonly number[]).length - 1);
+  }
+
+  private async prefillByToken(prompts: readonly (readonly number[])[]): Promise<StepResult> {
     const steps = Math.max(...prompts.map((prompt) => prompt.length));
     let result: StepResult | undefined;
     let seconds = 0;
@@ -213,22 +275,32 @@ class Decoder implements GpuDecoder {
     return { tokens: (result as StepResult).tokens, seconds };
   }
 
+  private requireTokens(tokens: Uint32Array | readonly number[]): void {
+    const { vocab, name } = this.machine.c.geometry;
+    for (const token of tokens) if (!Number.isInteger(token) || token < 0 || token >= vocab) throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
+  }
+
+  /** What was chosen. @param position of the logits of a sequence */
+  private async nextTokens(position: (sequence: number) => number): Promise<Uint32Array> {
+    const next = new Uint32Array(await this.device.read(this.machine.buffer('next tokens'), 4 * this.options.batch));
+    const broken = next.indexOf(NO_TOKEN);
+    if (broken >= 0) throw new GpuError('internal', `the logits of sequence ${broken} hold NaN at position ${position(broken)}: check the weights for NaN and overflow`);
+    return next;
+  }
+
   /** One step. Sequences that do not join keep their length. */
   private async run(tokens: Uint32Array | readonly number[], joins: (sequence: number) => boolean): Promise<StepResult> {
     this.requireOpen();
     const { batch, contextTokens } = this.options;
-    const { vocab, name } = this.machine.c.geometry;
     if (tokens.length !== batch) throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
-    for (const token of tokens) if (!Number.isInteger(token) || token < 0 || token >= vocab) throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
+    this.requireTokens(tokens);
     const full = this.lengths.findIndex((length) => length >= contextTokens);
     if (full >= 0) throw new UserError(`sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`, 'open the decoder with a longer context');
     try {
       const operations = await this.prepare(Math.max(1, ...this.lengths));
       await this.writeInputs(Uint32Array.from(tokens));
       const time = await this.device.run(operations.flatMap((operation) => operation.steps));
-      const next = new Uint32Array(await this.device.read(this.machine.buffer('next tokens'), 4 * batch));
-      const broken = next.indexOf(NO_TOKEN);
-      if (broken >= 0) throw new GpuError('internal', `the logits of sequence ${broken} hold NaN at position ${this.lengths[broken]}: check the weights for NaN and overflow`);
+      const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
       return { tokens: next, seconds: time.gpuSeconds ?? time.wallSeconds };
     } catch (error) {
@@ -248,9 +320,14 @@ class Decoder implements GpuDecoder {
       write('positions', this.lengths),
       write('places', spans.map((span) => span.pinned + span.ring)),
       ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots))] : []),
-      write('spans', spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
-      ...(this.options.sampling && this.options.sampling.temperature > 0 ? [write('draws', this.draws.flatMap((draw, stream) => [stream, draw]))] : []),
+      ...machine.partStarts.map((first) => write(spansFrom(first), spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]))),
+      this.writeDraws(),
     ]);
+  }
+
+  private async writeDraws(): Promise<void> {
+    const { sampling } = this.options;
+    if (sampling && sampling.temperature > 0) await this.device.write(this.machine.buffer('draws'), Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])));
   }
 
   async logits(): Promise<Float32Array> {

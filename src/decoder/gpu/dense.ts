@@ -6,6 +6,8 @@ import type { Op } from '../../schedule/schedule.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import { ADAPTER, biasedProjections, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
+import type { Buffer } from '../../gpu/index.js';
+import type { Rows } from '../../gpu/operations/matmul.js';
 import type { Dispatch, Machine, Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 import type { Piece } from './weights.js';
@@ -40,30 +42,54 @@ const residual =
     return [{ ...added, buffers: { ...added.buffers, weight: await m.weights.norm(layerTensor(placed(visit).stored, part)) } }];
   };
 
-/** A product with a model's matrix: columns [visit.before, …) of it, from one buffer's rows to another's. */
-export async function project(m: Machine, visit: Visit, of: { weights: string; pieces: readonly Piece[]; x: Dispatch['buffers'][string]; y: Dispatch['buffers'][string]; to: Vectors; inputs?: { from: number; count: number }; accumulate?: boolean }): Promise<Dispatch> {
+/** A product with a model's matrix: columns [visit.before, …) of it, from one buffer's rows (side by side unless given) to another's. */
+export async function project(m: Machine, visit: Visit, of: { weights: string; pieces: readonly Piece[]; x: Dispatch['buffers'][string]; y: Dispatch['buffers'][string]; to: Vectors; rows?: Rows; inputs?: { from: number; count: number }; accumulate?: boolean }): Promise<Dispatch> {
   const { op, part, before } = visit;
   const k = of.inputs?.count ?? (op.shape.k as number);
   const weights = await m.weights.projection(part === 0 && !of.inputs ? of.weights : `${of.weights} part ${part}${of.inputs ? ` inputs ${of.inputs.from}` : ''}`, of.pieces, before, op.shape.n as number, of.inputs);
   const y = { offset: of.to.offset + before, row: of.to.stride };
-  const planned = plan({ ...op, shape: { ...op.shape, k } }, { matmul: { y, ...(of.accumulate ? { accumulate: true } : {}) } }, m.weights.storage);
+  const planned = plan({ ...op, shape: { ...op.shape, k } }, { matmul: { ...(of.rows ? { x: of.rows } : {}), y, ...(of.accumulate ? { accumulate: true } : {}) } }, m.weights.storage);
   return { plan: planned, buffers: { x: of.x, weights, y: of.y } };
 }
 
-/** Queries, keys and values of one packed row; `letters` say which of them the operation makes. */
-const packedProjection =
-  (label: string, letters: string, piecesOf: (m: Machine, place: Place) => readonly Piece[]): Executor =>
-  async (m, visit) => {
-    const place = placed(visit);
-    const offset = letters.startsWith('q') ? 0 : m.packed.keys.offset;
-    const y = m.buffer('query key value');
-    const product = await project(m, visit, { weights: `${label} ${place.stored}`, pieces: piecesOf(m, place), x: m.normed, y, to: { offset, stride: m.packed.row } });
-    const last = visit.before + (visit.op.shape.n as number) === piecesOf(m, place).reduce((sum, piece) => sum + piece.outputs, 0);
-    return last ? [product, ...(await biases(m, visit, letters, offset))] : [product];
-  };
+const attentionPieces = (letters: string) => (m: Machine, place: Place): Piece[] => {
+  const { heads, kvHeads, headDim } = m.c.geometry;
+  return [...letters].map((letter) => ({ tensor: layerTensor(place.stored, `self_attn.${letter}_proj.weight`), outputs: (letter === 'q' ? heads : kvHeads) * headDim }));
+};
 
-/** Biases of the projections have no operation in the schedule: one row is added to those of all sequences. */
-async function biases(m: Machine, visit: Visit, letters: string, offset: number): Promise<Dispatch[]> {
+/** The tensors of each projection of a layer, whose outputs lie side by side. */
+const PIECES = {
+  qkv: (m: Machine, place: Place): Piece[] => {
+    const branch = branchWidth(m.c, place.block);
+    return [...attentionPieces('qkv')(m, place), ...(branch > 0 ? [{ tensor: branchTensor(place.layer, 'query'), outputs: branch * m.c.geometry.heads, kind: 'codec' as const }] : [])];
+  },
+  q: attentionPieces('q'),
+  kv: attentionPieces('kv'),
+  'attention-out': (m: Machine, place: Place): Piece[] => [{ tensor: layerTensor(place.stored, 'self_attn.o_proj.weight'), outputs: m.c.geometry.hidden }],
+  'gate-up': (m: Machine, place: Place): Piece[] => ['gate', 'up'].map((part) => ({ tensor: layerTensor(place.stored, `mlp.${part}_proj.weight`), outputs: m.c.geometry.mlpHidden })),
+  down: (m: Machine, place: Place): Piece[] => [{ tensor: layerTensor(place.stored, 'mlp.down_proj.weight'), outputs: m.c.geometry.hidden }],
+} as const;
+export type Projection = keyof typeof PIECES;
+
+/** Label and tensors of a layer's matrix. */
+export const matrixOf = (m: Machine, label: Projection, place: Place): { weights: string; pieces: readonly Piece[] } => ({ weights: `${label} ${place.stored}`, pieces: PIECES[label](m, place) });
+
+/** Queries, keys and values of packed rows, from normed ones; the label says which of them the operation makes. */
+export async function packedProjection(m: Machine, visit: Visit, label: 'qkv' | 'q' | 'kv', from: { x: Buffer; rows?: Rows; y: Buffer; count: number }): Promise<Dispatch[]> {
+  const matrix = matrixOf(m, label, placed(visit));
+  const offset = label === 'kv' ? m.packed.keys.offset : 0;
+  const product = await project(m, visit, { ...matrix, x: from.x, ...(from.rows ? { rows: from.rows } : {}), y: from.y, to: { offset, stride: m.packed.row } });
+  const last = visit.before + (visit.op.shape.n as number) === matrix.pieces.reduce((sum, piece) => sum + piece.outputs, 0);
+  return last ? [product, ...(await biases(m, visit, label, offset, from))] : [product];
+}
+
+const ownProjection =
+  (label: 'qkv' | 'q' | 'kv'): Executor =>
+  (m, visit) =>
+    packedProjection(m, visit, label, { x: m.normed, y: m.buffer('query key value'), count: m.batch });
+
+/** Biases of the projections have no operation in the schedule: one row is added to all `count`. */
+async function biases(m: Machine, visit: Visit, letters: string, offset: number, { y, count }: { y: Buffer; count: number }): Promise<Dispatch[]> {
   const place = placed(visit);
   const { heads, kvHeads, headDim } = m.c.geometry;
   const biased = biasedProjections(m.c.geometry);
@@ -74,23 +100,16 @@ async function biases(m: Machine, visit: Visit, letters: string, offset: number)
   const bias = await m.weights.vector(`${layerTensor(place.stored, 'self_attn')} biases ${own.join('')}`, 'weights', () =>
     Float32Array.from(own.flatMap((letter) => [...m.weights.read(layerTensor(place.stored, `self_attn.${letter}_proj.bias`))])),
   );
-  const planned = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: m.batch, width } }, { placement: { input: { offset: 0, stride: 0 }, output: { offset, stride: m.packed.row } } });
-  return [{ plan: planned, buffers: { input: bias, target: m.buffer('query key value') } }];
+  const planned = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: count, width } }, { placement: { input: { offset: 0, stride: 0 }, output: { offset, stride: m.packed.row } } });
+  return [{ plan: planned, buffers: { input: bias, target: y } }];
 }
 
-const attentionPieces = (letters: string) => (m: Machine, place: Place): Piece[] => {
-  const { heads, kvHeads, headDim } = m.c.geometry;
-  return [...letters].map((letter) => ({ tensor: layerTensor(place.stored, `self_attn.${letter}_proj.weight`), outputs: (letter === 'q' ? heads : kvHeads) * headDim }));
-};
-
 const simple =
-  (label: string, from: 'normed' | 'attention' | 'activated', to: string, pieces: (m: Machine, place: Place) => readonly Piece[]): Executor =>
+  (label: 'attention-out' | 'gate-up' | 'down', from: 'normed' | 'attention' | 'activated', to: string): Executor =>
   async (m, visit) => {
-    const place = placed(visit);
-    const all = pieces(m, place);
-    const outputs = all.reduce((sum, piece) => sum + piece.outputs, 0);
-    const x = from === 'normed' ? m.normed : m.buffer(from);
-    return [await project(m, visit, { weights: `${label} ${place.stored}`, pieces: all, x, y: m.buffer(to), to: { offset: 0, stride: outputs } })];
+    const matrix = matrixOf(m, label, placed(visit));
+    const stride = matrix.pieces.reduce((sum, piece) => sum + piece.outputs, 0);
+    return [await project(m, visit, { ...matrix, x: from === 'normed' ? m.normed : m.buffer(from), y: m.buffer(to), to: { offset: 0, stride } })];
   };
 
 /** [state; prelude's output] W, as two products: the state changes its buffer, since a product cannot write what it reads. */
@@ -115,12 +134,12 @@ const adapter: Executor = async (m, visit) => {
 };
 
 /** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
-const embedding: Executor = async (m, visit) => {
+export async function embed(m: Machine, { op }: Visit, tokens: Buffer, output: Buffer): Promise<Dispatch[]> {
   const g = m.c.geometry;
   const tied = g.tiedEmbeddings && 2 * g.hidden * g.vocab <= m.c.bindingBytes;
   const table = tied ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab) : await m.weights.embedding(EMBEDDING);
-  return [{ plan: plan(visit.op, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage), buffers: { tokens: m.buffer('tokens'), embedding: table, output: m.residual } }];
-};
+  return [{ plan: plan(op, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage), buffers: { tokens, embedding: table, output } }];
+}
 
 const loopNorm: Executor = async (m, visit) => {
   const dispatch = { plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight: await m.weights.norm(FINAL_NORM), target: m.normed } };
@@ -132,11 +151,11 @@ const exitGate: Executor = async (m, visit) => [
   await project(m, visit, { weights: 'exit gate', pieces: [{ tensor: 'model.early_exit_gate.weight', outputs: 1 }], x: m.residual, y: m.buffer('exit'), to: { offset: 0, stride: 1 } }),
 ];
 
-const head: Executor = async (m, visit) => {
+/** Logits of rows that the last norm has seen. */
+export async function projectHead(m: Machine, visit: Visit, from: { x: Buffer; rows?: Rows; y: Buffer }): Promise<Dispatch[]> {
   const g = m.c.geometry;
-  const x = g.normAfterEachLoop ? m.residual : m.normed;
-  return [await project(m, visit, { weights: 'head', pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }], x, y: m.buffer('logits'), to: { offset: 0, stride: g.vocab } })];
-};
+  return [await project(m, visit, { weights: 'head', pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }], ...from, to: { offset: 0, stride: g.vocab } })];
+}
 
 const sampleWith =
   (sampling: Sampling): Executor =>
@@ -149,7 +168,7 @@ const sampleWith =
 
 /** By label of the operation. */
 export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Executor>> => ({
-  embedding,
+  embedding: (m, visit) => embed(m, visit, m.buffer('tokens'), m.residual),
   adapter,
   'attention-norm': norm((v) => layerTensor(placed(v).stored, 'input_layernorm.weight')),
   'mlp-norm': norm((v) => layerTensor(placed(v).stored, 'post_attention_layernorm.weight')),
@@ -157,21 +176,14 @@ export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Exec
   'loop-norm': loopNorm,
   'attention-residual': residual('input_layernorm_2.weight'),
   'mlp-residual': residual('post_attention_layernorm_2.weight'),
-  qkv: packedProjection(
-    'qkv',
-    'qkv',
-    (m, place) => {
-      const branch = branchWidth(m.c, place.block);
-      return [...attentionPieces('qkv')(m, place), ...(branch > 0 ? [{ tensor: branchTensor(place.layer, 'query'), outputs: branch * m.c.geometry.heads, kind: 'codec' as const }] : [])];
-    },
-  ),
-  q: packedProjection('q', 'q', attentionPieces('q')),
-  kv: packedProjection('kv', 'kv', attentionPieces('kv')),
-  'attention-out': simple('attention-out', 'attention', 'projected', (m, place) => [{ tensor: layerTensor(place.stored, 'self_attn.o_proj.weight'), outputs: m.c.geometry.hidden }]),
-  'gate-up': simple('gate-up', 'normed', 'gate up', (m, place) => ['gate', 'up'].map((part) => ({ tensor: layerTensor(place.stored, `mlp.${part}_proj.weight`), outputs: m.c.geometry.mlpHidden }))),
+  qkv: ownProjection('qkv'),
+  q: ownProjection('q'),
+  kv: ownProjection('kv'),
+  'attention-out': simple('attention-out', 'attention', 'projected'),
+  'gate-up': simple('gate-up', 'normed', 'gate up'),
   swiglu: (m, visit) => Promise.resolve([{ plan: plan(visit.op), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }]),
-  down: simple('down', 'activated', 'projected', (m, place) => [{ tensor: layerTensor(place.stored, 'mlp.down_proj.weight'), outputs: m.c.geometry.hidden }]),
+  down: simple('down', 'activated', 'projected'),
   'exit-gate': exitGate,
-  'lm-head': head,
+  'lm-head': (m, visit) => projectHead(m, visit, { x: m.c.geometry.normAfterEachLoop ? m.residual : m.normed, y: m.buffer('logits') }),
   sample: sampleWith(sampling),
 });

@@ -4,22 +4,24 @@ import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import { splitCount, type Op } from '../../schedule/schedule.js';
 import { TILE_TOKENS } from '../../codecs/layout.js';
-import type { Buffer, OperationPlan } from '../../gpu/index.js';
+import { blockComponents } from '../../schedule/kernels.js';
+import type { CachePart, CacheRole } from './caches.js';
+import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
 import { spansLoops } from '../../schedule/configuration.js';
-import type { Dispatch, Machine, Vectors } from './machine.js';
+import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 
 /** Latent rows of a token in one layer and loop. */
-const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
-const rankOf = (m: Machine, axis: CodecAxis): number => (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
+export const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
+export const rankOf = (m: Machine, axis: CodecAxis): number => (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
 /** The accumulator of a layer, or the one that all layers use in turn. */
 const ownLayer = (m: Machine, place: Place): number => (spansLoops(m.c) ? place.layer : 0);
 const latentOf = (m: Machine, place: Place, axis: CodecAxis) => m.buffer(`latent ${axis} ${ownLayer(m, place)}`);
 const branchKeyOf = (m: Machine, place: Place) => m.buffer(`branch key ${ownLayer(m, place)}`);
-const branchHeads = (m: Machine): number => (m.c.branch.perHead ? m.c.geometry.kvHeads : 1);
+export const branchHeads = (m: Machine): number => (m.c.branch.perHead ? m.c.geometry.kvHeads : 1);
 
 /** c (+)= x_t W_down,t, of the keys before their rotation; the mean is taken off when the row is stored. */
 const encode =
@@ -123,17 +125,19 @@ const attendAbsorbed: Executor = (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const scale = (headDim + m.c.branch.width) ** -0.5;
-  const planned = plan(visit.op, { scale, run: runOf(m, secondQuery(m, place), m.batch) });
+  const part = m.partOf(visit);
+  const cached = (role: CacheRole): Buffer => m.caches.buffer(role, place, place.loop, part.index);
+  const planned = plan(visit.op, { scale, run: runOf(m, secondQuery(m, place), part.count) });
   const buffers = {
-    queries: m.buffer('queries'),
-    keys: m.caches.buffer('key-latent', place),
-    values: m.caches.buffer('value-latent', place),
-    branch: m.caches.buffer('rotary-key', place),
+    queries: m.from('queries', part, heads * m.queryWidth(place)),
+    keys: cached('key-latent'),
+    values: cached('value-latent'),
+    branch: cached('rotary-key'),
     partials: m.buffer('partials'),
-    spans: m.buffer('spans'),
+    spans: m.spans(part),
     scores: scoresOf(m),
   };
-  m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+  m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
   return Promise.resolve([{ plan: planned, buffers }]);
 };
 
@@ -154,18 +158,19 @@ const attendRebuild =
     const { heads, headDim } = m.c.geometry;
     const { options, buffer } = pinnedPositions(m, place);
     const shared = segmentSplits(m, visit);
-    const run = { ...runOf(m, false, m.batch), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
+    const part = m.partOf(visit);
+    const run = { ...runOf(m, false, part.count), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
     const planned = plan(visit.op, { ...rotary(m), ...options, run });
-    m.splits = splitsOf(planned, m.batch * heads, rankOf(m, 'value'));
+    m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
     return [
       {
         plan: planned,
         buffers: {
-          queries: m.buffer('queries'),
-          keys: m.caches.buffer('key-latent', place),
-          values: m.caches.buffer('value-latent', place),
+          queries: m.from('queries', part, heads * headDim),
+          keys: m.caches.buffer('key-latent', place, place.loop, part.index),
+          values: m.caches.buffer('value-latent', place, place.loop, part.index),
           partials: m.buffer('partials'),
-          spans: m.buffer('spans'),
+          spans: m.spans(part),
           scores: scoresOf(m),
           positions: buffer,
           weights: await m.weights.upRows(place.layer, place.loop, 'key'),
@@ -209,28 +214,38 @@ async function blockTables(m: Machine, planned: OperationPlan): Promise<Record<s
   return tables;
 }
 
+/** The basis of a part's sequences: each part has been attended to before the next one writes its own. */
+function basisOf(m: Machine, part: CachePart): Buffer {
+  const whole = m.buffer('block basis');
+  return partOf(whole, 0, (whole.bytes / m.batch) * part.count);
+}
+
 /** The basis of every block of the ring. */
 const blockBasis: Executor = async (m, visit) => {
-  const planned = plan(visit.op, { ...rotary(m), run: runOf(m, false, m.batch) });
-  return [{ plan: planned, buffers: { vectors: m.buffer('block vectors'), ...(await blockTables(m, planned)), spans: m.buffer('spans'), basis: m.buffer('block basis') } }];
+  const part = m.partOf(visit);
+  const { heads, headDim } = m.c.geometry;
+  const planned = plan(visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
+  const vectors = m.from('block vectors', part, heads * headDim * blockComponents(rankOf(m, 'key')));
+  return [{ plan: planned, buffers: { vectors, ...(await blockTables(m, planned)), spans: m.spans(part), basis: basisOf(m, part) } }];
 };
 
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
 const attendBlocks: Executor = async (m, visit) => {
   const place = placed(visit);
   const { all } = segmentSplits(m, visit);
-  const planned = plan(visit.op, { ...rotary(m), software: m.device.description.software, run: { ...runOf(m, false, m.batch), splits: all } });
+  const part = m.partOf(visit);
+  const planned = plan(visit.op, { ...rotary(m), software: m.device.description.software, run: { ...runOf(m, false, part.count), splits: all } });
   m.splits = all;
   return [
     {
       plan: planned,
       buffers: {
-        basis: m.buffer('block basis'),
-        keys: m.caches.buffer('key-latent', place),
-        values: m.caches.buffer('value-latent', place),
+        basis: basisOf(m, part),
+        keys: m.caches.buffer('key-latent', place, place.loop, part.index),
+        values: m.caches.buffer('value-latent', place, place.loop, part.index),
         partials: m.buffer('partials'),
         ...(await blockTables(m, planned)),
-        spans: m.buffer('spans'),
+        spans: m.spans(part),
         scores: scoresOf(m),
       },
     },
@@ -243,17 +258,18 @@ const rebuild =
   async (m, visit) => {
     const place = placed(visit);
     const { options, buffer } = pinnedPositions(m, place);
+    const part = m.partOf(visit);
     return [
       {
-        plan: plan(visit.op, { ...rotary(m), ...options, run: runOf(m, false, m.batch) }),
+        plan: plan(visit.op, { ...rotary(m), ...options, run: runOf(m, false, part.count) }),
         buffers: {
-          keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place),
+          keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
           weights: await m.weights.upRows(place.layer, place.loop, axis),
           means: await m.weights.mean(place.layer, place.loop, axis),
-          spans: m.buffer('spans'),
+          spans: m.spans(part),
           positions: buffer,
           turns: m.turns(m.c.geometry.headDim),
-          rows: m.buffer(axis === 'key' ? 'rebuilt keys' : 'rebuilt values'),
+          rows: m.buffer(rebuiltRows(axis === 'key' ? 'keys' : 'values', part.index)),
         },
       },
     ];
@@ -265,11 +281,11 @@ const appendLatent =
   async (m, visit) => {
     const place = placed(visit);
     const at = { offset: 0, stride: latentRows(m) * rankOf(m, axis) };
-    return [appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: latentOf(m, place, axis), at, bias: await m.weights.centre(place.layer, place.loop, axis) })];
+    return appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: latentOf(m, place, axis), at, bias: await m.weights.centre(place.layer, place.loop, axis) });
   };
 
 const appendBranch: Executor = (m, visit) =>
-  Promise.resolve([appendTo(m, visit, 'rotary-key', { rows: branchKeyOf(m, placed(visit)), at: { offset: 0, stride: branchHeads(m) * m.c.branch.width } })]);
+  Promise.resolve(appendTo(m, visit, 'rotary-key', { rows: branchKeyOf(m, placed(visit)), at: { offset: 0, stride: branchHeads(m) * m.c.branch.width } }));
 
 const branchKey: Executor = async (m, visit) => {
   const place = placed(visit);
@@ -282,26 +298,32 @@ const loopsOf = (m: Machine): number => (spansLoops(m.c) ? m.c.geometry.loops : 
 const reconstructedOf = (m: Machine, axis: CodecAxis) => m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
 const reconstructedRow = (m: Machine): number => loopsOf(m) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 
-/** fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie side by side. */
+/**
+ * fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie side by side.
+ * @param first float of the first row of latents
+ */
+export async function restore(m: Machine, visit: Visit, axis: CodecAxis, { x: latents, first = 0, y: rows }: { x: Buffer; first?: number; y: Buffer }): Promise<Dispatch[]> {
+  const place = placed(visit);
+  const { kvHeads, headDim } = m.c.geometry;
+  const rank = rankOf(m, axis);
+  const buffers = { x: latents, y: rows };
+  if (m.c.codec.kind !== 'lla') {
+    return [{ plan: plan(visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
+  }
+  const dispatches: Dispatch[] = [];
+  for (let loop = 0; loop < loopsOf(m); loop++) {
+    const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
+    const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
+    const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
+    dispatches.push({ plan: plan(op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
+  }
+  return dispatches;
+}
+
 const reconstruct =
   (axis: CodecAxis): Executor =>
-  async (m, visit) => {
-    const place = placed(visit);
-    const { kvHeads, headDim } = m.c.geometry;
-    const rank = rankOf(m, axis);
-    const buffers = { x: latentOf(m, place, axis), y: reconstructedOf(m, axis) };
-    if (latentRows(m) === 1 && m.c.codec.kind !== 'lla') {
-      return [{ plan: plan(visit.op, { matmul: { y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
-    }
-    const dispatches: Dispatch[] = [];
-    for (let loop = 0; loop < loopsOf(m); loop++) {
-      const x: Rows = { row: kvHeads * rank, group: rank };
-      const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
-      const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
-      dispatches.push({ plan: plan(op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
-    }
-    return dispatches;
-  };
+  (m, visit) =>
+    restore(m, visit, axis, { x: latentOf(m, placed(visit), axis), y: reconstructedOf(m, axis) });
 
 /** The loop of a latent's part: all loops where it spans them, else the place's own. */
 const loopOf = (m: Machine, place: Place, index: number): number => (spansLoops(m.c) ? index : place.loop);
@@ -322,27 +344,39 @@ function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Floa
   return out;
 }
 
-const ropeWrite: Executor = async (m, visit) => {
-  const place = placed(visit);
-  const bias = await m.weights.vector(`${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`, 'codec', () =>
+/** Means of the keys of a latent's loops, end to end; of the values of one. */
+const restoredKeyMean = (m: Machine, place: Place): Promise<Buffer> =>
+  m.weights.vector(`${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`, 'codec', () =>
     Float32Array.from(Array.from({ length: loopsOf(m) }, (_, i) => [...fastMean(m, place, loopOf(m, place, i), 'key')]).flat()),
   );
-  return [{ plan: plan(visit.op, { ...rotary(m), rope: { bias: true } }), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.geometry.headDim), data: reconstructedOf(m, 'key'), target: m.buffer('unused output'), bias } }];
-};
+const restoredValueMean = (m: Machine, place: Place, loop: number): Promise<Buffer> =>
+  m.weights.vector(`${codecTensor(place.layer, 'value', 'mean')} of loop ${loop}, reconstructed`, 'codec', () => Float32Array.from(fastMean(m, place, loop, 'value')));
+
+/** Rotates restored keys, with their mean. @param first added to every position */
+export async function rotateRestored(m: Machine, visit: Visit, { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number }): Promise<Dispatch[]> {
+  const bias = await restoredKeyMean(m, placed(visit));
+  return [{ plan: plan(visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }), buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias } }];
+}
+
+/** The loops of restored rows, where each lies, and what is still to be added. */
+export async function restoredLoops(m: Machine, place: Place, axis: CodecAxis): Promise<{ loop: number; at: Vectors; bias?: Buffer }[]> {
+  const { kvHeads, headDim } = m.c.geometry;
+  const loops: { loop: number; at: Vectors; bias?: Buffer }[] = [];
+  for (let i = 0; i < loopsOf(m); i++) {
+    const loop = loopOf(m, place, i);
+    loops.push({ loop, at: { offset: i * kvHeads * headDim, stride: reconstructedRow(m) }, ...(axis === 'value' ? { bias: await restoredValueMean(m, place, loop) } : {}) });
+  }
+  return loops;
+}
+
+const ropeWrite: Executor = (m, visit) => rotateRestored(m, visit, { rows: reconstructedOf(m, 'key'), positions: m.buffer('positions') });
 
 const appendReconstructed =
   (axis: CodecAxis): Executor =>
   async (m, visit) => {
-    const place = placed(visit);
-    const { kvHeads, headDim } = m.c.geometry;
-    const dispatches: Dispatch[] = [];
-    for (let i = 0; i < loopsOf(m); i++) {
-      const loop = loopOf(m, place, i);
-      const at: Vectors = { offset: i * kvHeads * headDim, stride: reconstructedRow(m) };
-      const bias = axis === 'value' ? await m.weights.vector(`${codecTensor(place.layer, axis, 'mean')} of loop ${loop}, reconstructed`, 'codec', () => Float32Array.from(fastMean(m, place, loop, axis))) : undefined;
-      dispatches.push(appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), at, heads: kvHeads, loop, ...(bias ? { bias } : {}) }));
-    }
-    return dispatches;
+    const { kvHeads } = m.c.geometry;
+    const loops = await restoredLoops(m, placed(visit), axis);
+    return loops.flatMap((own) => appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), heads: kvHeads, ...own }));
   };
 
 export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {

@@ -1,7 +1,7 @@
 /** What the operations of a step work on: weights, caches, activations and the few numbers that change from step to step. */
 import { blocksOf } from '../../geometry/geometry.js';
 import { isLatent } from '../../codecs/registry.js';
-import { type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
+import { partOf, type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockPlan } from '../../schedule/block-absorbed.js';
@@ -10,8 +10,8 @@ import { spansLoops } from '../../schedule/configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Allocations } from './allocations.js';
-import type { Caches } from './caches.js';
-import type { Place } from './walk.js';
+import type { CachePart, Caches } from './caches.js';
+import type { Place, Visit } from './walk.js';
 import type { Weights } from './weights.js';
 
 /** A planned call and its buffers, by the plan's names. */
@@ -55,6 +55,28 @@ export class Machine {
 
   buffer(label: string): Buffer {
     return this.allocations.get(label);
+  }
+
+  /** The sequences that an operation on a block's caches works on. */
+  partOf({ part, place }: Visit): CachePart {
+    const parts = this.caches.parts(place?.block.name ?? 'core');
+    return parts[part] ?? { index: 0, first: 0, count: this.batch };
+  }
+
+  /** First sequences of the parts of all caches. */
+  get partStarts(): readonly number[] {
+    return [...new Set(blocksOf(this.c.geometry).flatMap((block) => this.caches.parts(block.name).map(({ first }) => first)))];
+  }
+
+  /** A buffer of activations from a sequence on, which takes `floats` of them. */
+  from(label: string, { first }: CachePart, floats: number): Buffer {
+    const buffer = this.buffer(label);
+    return partOf(buffer, 4 * floats * first, buffer.bytes - 4 * floats * first);
+  }
+
+  /** Which tokens each sequence of a part has in its cache. */
+  spans({ first }: CachePart): Buffer {
+    return this.buffer(spansFrom(first));
   }
 
   /** H2O's state: one buffer a row set that evicts on its own, in a layer and loop. */
@@ -111,6 +133,12 @@ export class Machine {
     return place.block.name === 'core' ? queryWidth(this.c) : this.c.geometry.headDim;
   }
 }
+
+/** Spans of the sequences from one on: a part's own, as bindings begin at multiples that a few spans do not fill. */
+export const spansFrom = (sequence: number): string => (sequence === 0 ? 'spans' : `spans from ${sequence}`);
+
+/** Rows that are rebuilt for a part of the sequences. */
+export const rebuiltRows = (axis: 'keys' | 'values', part: number): string => `rebuilt ${axis}${part > 0 ? ` part ${part}` : ''}`;
 
 /** Rotary tables reach as far as the cache does, and one step beyond. */
 const positionsOf = (contextTokens: number): number => contextTokens + 1;
@@ -170,12 +198,14 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
       await make('block basis', heads * blockBasisScalars(capacity - pinned, rankK, blockPlan(g.rope.theta, d)));
     }
     if (c.path === 'reconstruct' && c.materialised) {
-      for (const axis of ['keys', 'values']) await allocations.make(`rebuilt ${axis}`, 'workspace', batch * kvHeads * caches.slots.capacity * d * 2);
+      for (const { index, count } of caches.parts('core')) {
+        for (const axis of ['keys', 'values'] as const) await allocations.make(rebuiltRows(axis, index), 'workspace', count * kvHeads * caches.slots.capacity * d * 2);
+      }
     }
   }
   if (g.exitGate) await allocations.make('exit', 'control', 4 * batch);
   for (const label of ['tokens', 'next tokens', 'positions', 'places']) await allocations.make(label, 'control', 4 * batch);
-  await allocations.make('spans', 'control', 16 * batch);
+  for (const block of blocks) for (const { first } of caches.parts(block.name)) await allocations.make(spansFrom(first), 'control', 16 * (batch - first));
   if (c.eviction?.policy === 'streaming' && readsLatent) await allocations.make('pinned positions', 'control', 4 * batch * caches.slots.capacity);
   await allocations.make('draws', 'control', 8 * batch);
   for (const width of new Set([d, ...(c.path === 'absorbed' ? [branchWidth(c, blocks.find((b) => b.name === 'core') as (typeof blocks)[number])] : [])])) {

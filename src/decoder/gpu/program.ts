@@ -56,7 +56,7 @@ export class Binder {
   }
 
   private async bindStep(step: Step, buffers: Dispatch['buffers']): Promise<BoundStep> {
-    const names = step.buffers.map(({ name }) => (buffers[name] ?? this.unused).label);
+    const names = step.buffers.map(({ name }) => [(buffers[name] ?? this.unused).label, buffers[name]?.offset ?? 0]);
     const key = JSON.stringify([step.source, step.element, step.constants, step.uniforms, step.workgroups, names]);
     const known = this.bound.get(key);
     if (known) return known;
@@ -83,7 +83,7 @@ export class Binder {
  */
 export async function compile(m: Machine, executors: Readonly<Record<string, Executor>>, binder: Binder, context: number): Promise<Operation[]> {
   const operations: Operation[] = [];
-  for (const visit of walk(m.c, schedule(m.c, m.batch, context))) {
+  for (const visit of walk(m.c, schedule(m.c, m.batch, context, m.caches.slots.capacity))) {
     const executor = executors[visit.op.label];
     if (!executor) throw new GpuError('unsupported', `the decoder has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`);
     const steps: BoundStep[] = [];

@@ -30,8 +30,9 @@ function sizeOf({ kernel, shape }: Op): number {
 function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit> {
   const taken = new Map<string, { parts: number; size: number }>();
   const visit = (op: Op): Visit => {
-    const before = taken.get(op.label) ?? { parts: 0, size: 0 };
-    taken.set(op.label, { parts: before.parts + 1, size: before.size + sizeOf(op) });
+    const key = `${op.label} ${op.from ?? ''}`;
+    const before = taken.get(key) ?? { parts: 0, size: 0 };
+    taken.set(key, { parts: before.parts + 1, size: before.size + sizeOf(op) });
     return { op, place, part: before.parts, before: before.size };
   };
   for (let i = 0; i < ops.length; ) {
@@ -65,6 +66,8 @@ export function* walk(c: Configuration, schedule: Schedule): Generator<Visit> {
   let first = 0;
   for (const stage of schedule.stages) {
     if (stage.kind === 'once') {
+      // A pass of the network begins with its embedding.
+      first = 0;
       yield* inOrder(stage.ops, undefined);
       continue;
     }

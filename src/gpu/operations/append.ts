@@ -24,6 +24,12 @@ export interface AppendOptions {
   /** Where the rows lie in the buffer `rows`, in floats: first one, and from a token to the next. Side by side unless given. */
   rowOffset?: number;
   rowStride?: number;
+  /** Added to the positions in `tokens`; 0 unless given. */
+  first?: number;
+  /** Sequences that lie before the call's first in the cache; 0 unless given. */
+  firstSequence?: number;
+  /** Where in `tokens` the sequences begin; 0 unless given. */
+  firstStart?: number;
 }
 
 /** Constants of cache_store.wgsl. */
@@ -39,7 +45,7 @@ export function planAppend(call: KernelCall, options: AppendOptions): OperationP
   const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
   requirePositive(call, s, 'groupSize');
   const floats = s.heads * s.width;
-  const { chunk = 1, pinned = 0, sinks = 0, rowOffset = 0, rowStride = floats } = options;
+  const { chunk = 1, pinned = 0, sinks = 0, rowOffset = 0, rowStride = floats, first = 0, firstSequence = 0, firstStart = 0 } = options;
   const capacity = capacityOf(options.capacity);
   const ring = options.ring ?? capacity - pinned;
   requireShape(s.rows % chunk === 0, `append: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
@@ -52,17 +58,17 @@ export function planAppend(call: KernelCall, options: AppendOptions): OperationP
   const bias: BufferPlan[] = options.bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: floats * 4 }] : [];
   return {
     buffers: [
-      { name: 'tokens', role: 'input', content: 'u32', bytes: sequences * 4, below: capacity },
+      { name: 'tokens', role: 'input', content: 'u32', bytes: (firstStart + sequences) * 4, below: capacity },
       { name: 'rows', role: 'input', content: 'f32', bytes: (rowOffset + (s.rows - 1) * rowStride + floats) * 4 },
       ...bias,
-      { name: 'cache', role: 'state', content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32', bytes: cacheBytes(layout, capacity, sequences * s.heads) },
+      { name: 'cache', role: 'state', content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32', bytes: cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads) },
     ],
     steps: [
       {
         source: 'append',
         element: 'f32',
         constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
-        uniforms: [...storeUniforms(layout), ...[chunk, capacity, pinned, ring, sinks, block, rowOffset, rowStride].map(u32)],
+        uniforms: [...storeUniforms(layout), ...[chunk, capacity, pinned, ring, sinks, block, rowOffset, rowStride, first, firstSequence * s.heads, firstStart].map(u32)],
         buffers: [...read('tokens', 'rows', options.bias ? 'bias' : 'rows'), ...write('cache')],
         workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
       },

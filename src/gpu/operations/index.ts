@@ -11,6 +11,7 @@ import { planEmbed, planRmsnorm, planRope, planSwiglu, type PlacementOptions, ty
 import { planEvict, planMass, type EvictOptions, type MassOptions } from './evict.js';
 import { planMatmul, type MatmulOptions } from './matmul.js';
 import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
+import { planAttendPrefill, planLoad, type LoadOptions, type PrefillOptions } from './prefill.js';
 import { planRebuild } from './rebuild.js';
 import { planSample, type SampleOptions } from './sample.js';
 import type { RunOptions } from './fold.js';
@@ -36,6 +37,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   matmul?: MatmulOptions;
   mass?: MassOptions;
   evict?: EvictOptions;
+  prefill?: PrefillOptions;
+  load?: LoadOptions;
   sample?: SampleOptions;
   /**
    * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts). Whoever has the device sets it, where
@@ -77,6 +80,8 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   attend_current: (call, o) => planCurrent(call, o.current, o.tuning),
   mass: (call, o) => planMass(call, o.mass),
   evict: (call, o) => planEvict(call, o.evict),
+  attend_prefill: (call, o) => planAttendPrefill(call, o.prefill, o.tuning),
+  load: (call, o) => planLoad(call, o.load),
   rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };
 

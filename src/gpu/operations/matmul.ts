@@ -33,6 +33,8 @@ export interface MatmulOptions {
   readonly weightGroup?: number;
   /** y += x W instead of y = x W. */
   readonly accumulate?: boolean;
+  /** Weights lie [group][n][k, in pairs] (kernels/matmul_transposed.wgsl). */
+  readonly transposed?: boolean;
 }
 
 /** Strides with their defaults, and the bytes that the rows reach. */
@@ -49,14 +51,15 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
   const s = dimensions(call, 'groups', 'm', 'k', 'n');
   requirePositive(call, s);
   const element = elementOf(call);
-  const { weightGroup = 1, accumulate = false } = options;
+  const { weightGroup = 1, accumulate = false, transposed = false } = options;
   requireShape(weightGroup >= 1 && s.groups % weightGroup === 0, `matmul: ${s.groups} groups are not whole sets of ${weightGroup} that share weights`);
   const [x, y] = [placed(options.x, s.groups, s.m, s.k), placed(options.y, s.groups, s.m, s.n)];
   // Rows of y must not overlap: each is written by workgroups of its own.
   requireShape((s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n), `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`);
-  const weightBytes = (s.groups / weightGroup) * s.k * pairsOf(s.n) * bytesOfPairs(element);
-  const matrix = matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes);
-  const { tuning: launch, ...step } = matrix ? matrixStep(s, tuning) : s.m <= MOST_VECTOR_ROWS ? vectorStep(s, tuning) : tiledStep(s);
+  const pairs = pairsOf(transposed ? s.k : s.n);
+  const weightBytes = (s.groups / weightGroup) * (transposed ? s.n : s.k) * pairs * bytesOfPairs(element);
+  const matrix = matrixUnits && !transposed && element === 'f16' && matrixFits(s.m, weightBytes);
+  const { tuning: launch, ...step } = transposed ? transposedStep(s) : matrix ? matrixStep(s, tuning) : s.m <= MOST_VECTOR_ROWS ? vectorStep(s, tuning) : tiledStep(s);
   return {
     buffers: [
       { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
@@ -67,7 +70,7 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
       {
         ...step,
         element,
-        uniforms: [s.m, s.k, s.n, pairsOf(s.n), x.offset, x.row, x.group, y.offset, y.row, y.group, weightGroup, accumulate ? 1 : 0].map(u32),
+        uniforms: [s.m, s.k, s.n, pairs, x.offset, x.row, x.group, y.offset, y.row, y.group, weightGroup, accumulate ? 1 : 0].map(u32),
         buffers: [...read('x', 'weights'), ...write('y')],
       },
     ],
@@ -88,6 +91,17 @@ function vectorStep(s: Dims, tuning: Tuning | undefined): Launch {
     tuning: { workgroup, rows: s.m },
   };
 }
+
+/** Rows of a thread of the transposed kernel, and its threads. */
+const TRANSPOSED_ROWS = 8;
+const TRANSPOSED_WORKGROUP = 64;
+
+const transposedStep = (s: Dims): Launch => ({
+  source: 'matmul_transposed',
+  constants: { WG: TRANSPOSED_WORKGROUP },
+  workgroups: [Math.ceil(s.n / TRANSPOSED_WORKGROUP), Math.ceil(s.m / TRANSPOSED_ROWS), s.groups],
+  tuning: { workgroup: TRANSPOSED_WORKGROUP, rows: TRANSPOSED_ROWS },
+});
 
 function tiledStep(s: Dims): Launch {
   const rows = s.m <= 16 ? 16 : s.m <= 32 ? 32 : 64;

@@ -26,6 +26,8 @@ export interface CurrentOptions {
   readonly queries?: Vectors;
   readonly keys?: Vectors;
   readonly values?: Vectors;
+  /** attend_merge only: row of output and stats that the call begins with; 0 unless given. */
+  readonly firstRow?: number;
   /** attend_current only: the last components of query and key, in places of their own. */
   readonly branch?: Branch;
 }
@@ -81,13 +83,14 @@ export function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tun
   const s = dimensions(call, 'rows', 'splits', 'width', 'keyWidth');
   const withCurrent = call.variant === 'current';
   requirePositive(call, s, ...(withCurrent ? [] : ['keyWidth']));
+  const { firstRow = 0 } = options;
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
   const current = currentOperands(call.kernel, { ...(withCurrent ? options : ALONE), rows: s.rows, keyWidth: s.keyWidth, valueWidth: s.width });
   return {
     buffers: [
       { name: 'partials', role: 'stream', content: 'f32', positive: true, bytes: s.rows * s.splits * (s.width + 2) * 4 },
-      { name: 'output', role: 'output', content: 'f32', bytes: s.rows * s.width * 4 },
-      { name: 'stats', role: 'output', content: 'f32', bytes: s.rows * 8 },
+      { name: 'output', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * s.width * 4 },
+      { name: 'stats', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * 8 },
       ...(withCurrent ? current.buffers : []),
     ],
     steps: [
@@ -95,7 +98,7 @@ export function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tun
         source: 'attend_merge',
         element: 'f32',
         constants: { WG: workgroup, CURRENT: withCurrent ? 1 : 0 },
-        uniforms: [...current.uniforms, u32(s.splits), u32(s.width)],
+        uniforms: [...current.uniforms, ...[s.splits, s.width, firstRow].map(u32)],
         buffers: [...read('partials'), ...write('output', 'stats'), ...read(...(withCurrent ? ['queries', 'newKeys', 'newValues'] : ['partials', 'partials', 'partials']))],
         workgroups: rowGrid(s.rows),
       },

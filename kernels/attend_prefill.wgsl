@@ -1,0 +1,160 @@
+// Causal attention of a chunk of prompt tokens over the rows of one layer and loop: tokens before the chunk and those of it.
+//
+//   o_i = sum_{t <= n + i} p_it v_t      p_i = softmax_t(scale (q_i . k_t + q_b,i . b_t))      n: tokens before the chunk
+//
+// Online softmax (attend_rows.wgsl) with a row for each query: the queries of a KV head, [token][query head of the group], are taken
+// four at a time by WIDE threads, which share every key and value row and hold their parts of queries and sums in registers. There is
+// no barrier. Sequences may be of different lengths (`spans`: tokens before the chunk, tokens of it); what a shorter one lacks is
+// neither read nor written.
+// Bindings: 0 params, 1 queries f32, 2 keys and 3 values in the layout of caches, 4 output f32, 5 spans, 6 queries of the rotary branch
+// f32 and 7 its keys [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch).
+// Run: lla-sim bench --kernel attend_prefill
+enable subgroups;
+#storage
+
+override WG: u32;           // threads of a workgroup
+override WIDE: u32;         // threads that share a row: a power of two, at most a subgroup
+override KEY_EACH: u32;     // units of a key row that a thread takes, 4 * KEY_EACH * UNIT_VECS at most MOST_VECS
+override VALUE_EACH: u32;   // the same of a value row
+override BRANCH_EACH: u32;  // components of a branch row that a thread takes, 0 without a branch
+
+const LANES = 4u;
+const MOST_VECS = 192u;
+const MOST_BRANCH = 64u;
+const LOWEST = -3.0e38;
+
+struct Params {
+  keys: CachedRow,
+  values: CachedRow,
+  tiles: u32,           // of a cached row
+  first_row: u32,       // cached row of the first sequence's first head
+  kv_heads: u32,
+  group: u32,
+  queries: u32,         // tokens of a chunk, room for the longest
+  key_width: u32,
+  value_width: u32,
+  scale: f32,           // of a score, times log2(e)
+  query_offset: u32,    // float of token 0, head 0; heads follow each other
+  query_row: u32,       // floats from a token to the next, through all sequences
+  output_offset: u32,
+  output_row: u32,
+  branch_width: u32,
+  branch_heads: u32,    // 1: all KV heads share a branch key
+  branch_offset: u32,   // of the branch's queries
+  branch_row: u32,
+  branch_head: u32,     // floats from a query head to the next
+  branch_tokens: u32,   // branch keys of a sequence
+  once: u32,            // 1; keeps compilers from unrolling
+  spare: u32,
+}
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> queries: array<f32>;
+@group(0) @binding(2) var<storage, read> keys: array<vec4u>;
+@group(0) @binding(3) var<storage, read> values: array<vec4u>;
+@group(0) @binding(4) var<storage, read_write> output: array<f32>;
+@group(0) @binding(5) var<storage, read> spans: array<vec2u>;
+@group(0) @binding(6) var<storage, read> branch_queries: array<f32>;
+@group(0) @binding(7) var<storage, read> branch_keys: array<f32>;
+
+var<private> query: array<vec4f, MOST_VECS>;      // [lane][unit][vec]
+var<private> sums: array<vec4f, MOST_VECS>;       // [lane][unit][vec]
+var<private> branch: array<vec4f, MOST_BRANCH>;   // [component], a lane each
+
+// Threads without a unit of their own repeat the last one; what they make of it is not used.
+fn unit_of(shape: CachedRow, unit: u32) -> u32 { return min(unit, shape.units - 1u); }
+
+fn load_query(lane: u32, token: u32, head: u32, c: u32) {
+  let at = params.query_offset + token * params.query_row + head * params.key_width;
+  for (var k = 0u; k < KEY_EACH; k++) {
+    for (var e = 0u; e < UNIT_VECS; e++) {
+      let first = (c + WIDE * k) * UNIT + 4u * e;
+      var q = vec4f(0.0);
+      for (var x = 0u; x < 4u * params.once; x++) {
+        if (first + x < params.key_width) { q[x] = queries[at + first + x]; }
+      }
+      query[(lane * KEY_EACH + k) * UNIT_VECS + e] = q;
+    }
+  }
+  let branch_at = params.branch_offset + token * params.branch_row + head * params.branch_head;
+  for (var k = 0u; k < BRANCH_EACH; k++) {
+    let component = c + WIDE * k;
+    branch[k][lane] = 0.0;
+    if (component < params.branch_width) { branch[k][lane] = branch_queries[branch_at + component]; }
+  }
+}
+
+// Workgroups: (4 WG / WIDE query rows, KV head, sequence).
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u32) {
+  let span = spans[id.z];
+  let rows = span.y * params.group;
+  let rows_each = LANES * (WG / WIDE);
+  let first = id.x * rows_each;
+  if (first >= rows) { return; }
+  let c = l % WIDE;
+  var own: array<vec2u, LANES>;   // token of the chunk and query head of each lane
+  var limit: vec4u;               // tokens that it sees
+  for (var lane = 0u; lane < LANES; lane++) {
+    let row = min(first + (l / WIDE) * LANES + lane, rows - 1u);
+    own[lane] = vec2u(row / params.group, id.y * params.group + row % params.group);
+    limit[lane] = span.x + own[lane].x + 1u;
+    load_query(lane, id.z * params.queries + own[lane].x, own[lane].y, c);
+  }
+  for (var k = 0u; k < LANES * VALUE_EACH * UNIT_VECS; k++) { sums[k] = vec4f(0.0); }
+  var top = vec4f(LOWEST);
+  var mass = vec4f(0.0);
+  let cached_row = params.first_row + id.z * params.kv_heads + id.y;
+  let branch_keys_head = select(id.y, 0u, params.branch_heads == 1u);
+  // All threads of a subgroup take part in the shuffles: they go as far as the last row of the workgroup.
+  let end = span.x + (min(first + rows_each, rows) - 1u) / params.group + 1u;
+  for (var t = 0u; t < end; t++) {
+    let key_token = token_at(params.keys, cached_row, params.tiles, t);
+    var dots: array<vec4f, LANES>;
+    for (var lane = 0u; lane < LANES; lane++) { dots[lane] = vec4f(0.0); }
+    for (var k = 0u; k < KEY_EACH; k++) {
+      let x = load_unit(&keys, params.keys, key_token, unit_of(params.keys, c + WIDE * k));
+      for (var lane = 0u; lane < LANES; lane++) {
+        for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]); }
+      }
+    }
+    var s: vec4f;
+    for (var lane = 0u; lane < LANES; lane++) { s[lane] = dot(dots[lane], vec4f(1.0)); }
+    let branch_at = ((id.z * params.branch_tokens + t) * params.branch_heads + branch_keys_head) * params.branch_width;
+    for (var k = 0u; k < BRANCH_EACH; k++) {
+      let component = min(c + WIDE * k, params.branch_width - 1u);
+      s = fma(branch[k], vec4f(branch_keys[branch_at + component]), s);
+    }
+    for (var step = 1u; step < WIDE; step *= 2u) { s += subgroupShuffleXor(s, step); }
+    s *= params.scale;
+    let seen = vec4u(t) < limit;
+    let peak = select(top, max(top, s), seen);
+    let fade = exp2(max(top - peak, vec4f(-200.0)));
+    // No bound on s - peak: it would turn a NaN into a weight of nothing.
+    let p = select(vec4f(0.0), exp2(s - peak), seen);
+    top = peak;
+    mass = fma(mass, fade, p);
+    let value_token = token_at(params.values, cached_row, params.tiles, t);
+    for (var k = 0u; k < VALUE_EACH; k++) {
+      let v = load_unit(&values, params.values, value_token, unit_of(params.values, c + WIDE * k));
+      for (var lane = 0u; lane < LANES; lane++) {
+        for (var e = 0u; e < UNIT_VECS; e++) {
+          let at = (lane * VALUE_EACH + k) * UNIT_VECS + e;
+          sums[at] = fma(vec4f(p[lane]), v[e], sums[at] * fade[lane]);
+        }
+      }
+    }
+  }
+  for (var lane = 0u; lane < LANES; lane++) {
+    if (first + (l / WIDE) * LANES + lane >= rows) { break; }
+    let at = params.output_offset + (id.z * params.queries + own[lane].x) * params.output_row + own[lane].y * params.value_width;
+    for (var k = 0u; k < VALUE_EACH; k++) {
+      for (var e = 0u; e < UNIT_VECS; e++) {
+        let component = (c + WIDE * k) * UNIT + 4u * e;
+        let o = sums[(lane * VALUE_EACH + k) * UNIT_VECS + e] / mass[lane];
+        for (var x = 0u; x < 4u * params.once; x++) {
+          if (component + x < params.value_width) { output[at + component + x] = o[x]; }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/** Kernels of prefill against float64: causal attention of a chunk of ragged prompts, and cached rows read back; append where a prompt puts it. */
+import { expect, test } from 'vitest';
+import { mix } from '../../src/hash.js';
+import type { OperationOptions } from '../../src/gpu/index.js';
+import type { PrefillOptions } from '../../src/gpu/operations/prefill.js';
+import { isQuantised, STORAGES, type KernelCall } from '../../src/schedule/kernels.js';
+import { check, TOLERANCE } from './contract-run.js';
+import { describeGpu } from './device.js';
+import { pairwise, type Case } from './pairwise.js';
+import { randomOf, SEED, type Random } from './random.js';
+
+const FULL = process.env.LLA_SIM_CONTRACT === 'full';
+const FACTORS = {
+  storage: ['f16', 'f32'],
+  width: [4, 30, 64, 96, 128],
+  group: [1, 3, 6],
+  queries: [1, 7, 33, 130],
+  context: [0, 1, 31, 257],
+  sequences: [1, 3],
+  branch: ['none', 'shared', 'per head'],
+  spans: ['whole', 'ragged'],
+  placed: ['packed', 'apart'],
+} as const;
+type Setting = Case<typeof FACTORS>;
+const KV_HEADS = 2;
+
+function settingCall(s: Setting, random: Random): { call: KernelCall; options: OperationOptions } {
+  const heads = KV_HEADS * s.group;
+  const branchWidth = s.branch === 'none' ? 0 : random.pick([6, 64]);
+  const valueWidth = random.pick([s.width, s.width + 2]);
+  const apart = (width: number): { offset: number; stride: number } => ({ offset: random.whole(0, 9), stride: width + random.whole(0, 7) });
+  const branch = s.branch === 'none' ? {} : { branch: { width: branchWidth, heads: s.branch === 'shared' ? 1 : KV_HEADS, queries: { ...apart(heads * (branchWidth + 3)), head: branchWidth + 3 } } };
+  const prefill: PrefillOptions = {
+    ...branch,
+    ...(s.spans === 'ragged' ? { spans: Array.from({ length: s.sequences }, () => ({ before: random.whole(0, s.context), tokens: random.whole(0, s.queries) })) } : {}),
+    ...(s.placed === 'apart' ? { capacity: s.context + s.queries + random.whole(0, 70), firstSequence: random.whole(0, 2), queries: apart(heads * s.width), output: apart(heads * valueWidth) } : {}),
+  };
+  const shape = { sequences: s.sequences, kvHeads: KV_HEADS, group: s.group, queries: s.queries, context: s.context, keyWidth: s.width + branchWidth, valueWidth };
+  return { call: { kernel: 'attend_prefill', variant: s.storage, shape }, options: { prefill } };
+}
+
+describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (device) => {
+  const random = randomOf(mix(SEED));
+  const cases = pairwise(FACTORS, random, () => true, FULL ? 200 : 6);
+  test(`attend_prefill, ${cases.length} cases`, { timeout: FULL ? 3_600_000 : 600_000 }, async () => {
+    for (const [i, s] of cases.entries()) {
+      const { call, options } = settingCall(s, random);
+      const { error } = await check(device, call, [options], mix(SEED + i));
+      expect(error <= TOLERANCE, `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    }
+  });
+
+  test('load reads what is stored, in every storage', { timeout: 600_000 }, async () => {
+    for (const [i, storage] of STORAGES.entries()) {
+      const [chunk, sequences, heads, width, first] = [random.whole(1, 90), random.whole(1, 3), random.whole(1, 3), random.whole(1, 200), random.whole(0, 70)];
+      const shape = { rows: chunk * sequences, heads, width, groupSize: isQuantised(storage) ? random.pick([32, 64]) : 0 };
+      const load = { chunk, first, capacity: first + chunk + random.whole(0, 40), firstSequence: random.whole(0, 2), output: { offset: random.whole(0, 5), stride: heads * width + random.whole(0, 5) } };
+      const { error } = await check(device, { kernel: 'load', variant: storage, shape }, [{ load }], mix(SEED + i));
+      expect(error <= 1e-6, `relative error ${error}, ${storage} ${JSON.stringify({ shape, load })}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    }
+  });
+});
