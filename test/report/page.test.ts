@@ -218,6 +218,32 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
+  it('holds the paper against the model in tables that open by keyboard, with and without a program, whatever is asked', async () => {
+    const file = await pageOf(scenarioOf('nanbeige-a100'));
+    for (const javaScriptEnabled of [true, false]) {
+      const o = await open(browser, file, { javaScriptEnabled });
+      const parts = o.page.locator('#comparison details');
+      const first = parts.first();
+      expect(await o.page.locator('#comparison tr:visible').count()).toBe(0);
+      await first.locator('summary').focus();
+      await o.page.keyboard.press('Enter');
+      await expect.poll(() => first.locator('tbody tr:visible').count()).toBe(10);
+      expect(await first.locator('tbody tr').first().innerText()).toMatch(/^KV\/token, 1\.4B, teacher\s+768 KiB\s+768 KiB\s+exact\s/);
+      expect(await o.page.locator('nav a[href="#paper"]').count()).toBe(1);
+      if (javaScriptEnabled) {
+        const before = await o.page.locator('#comparison').innerHTML();
+        await change(o.page, 'context', '8k');
+        expect(await o.page.locator('#comparison').innerHTML()).toBe(before);
+      }
+      expect(o.incidents).toEqual([]);
+      await o.close();
+    }
+    const narrow = await open(browser, file, { viewport: { width: 320, height: 800 } });
+    await narrow.page.evaluate(() => { for (const d of document.querySelectorAll('details')) d.open = true; });
+    expect(await narrow.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+    await narrow.close();
+  });
+
   it('runs nothing that a scenario or model name holds', async () => {
     const hostile = `</script><script>alert(1)</script><img src=x onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
     const config = JSON.stringify({ model_type: 'ouro', _name_or_path: hostile, num_hidden_layers: 4, total_ut_steps: 4, num_attention_heads: 8, num_key_value_heads: 8, hidden_size: 512, head_dim: 64, intermediate_size: 1024, vocab_size: 1000, max_position_embeddings: 4096, rope_theta: 1e6, architectures: ['OuroForCausalLM'] });
