@@ -38,6 +38,12 @@ export function fencesOf(page: string, markdown = read(join(ROOT, page))): Fence
 export const commandsOf = (fence: Fence): string[] =>
   fence.text.replaceAll('\\\n', ' ').split('\n').map((line) => line.replace(/(^|\s)#\s.*$/, '').trim()).filter((line) => line !== '');
 
+/** The exit code that a command's comment announces (`# exit code 3`); 0 without. */
+export function expectedCode(fence: Fence, command: string): number {
+  const line = fence.text.split('\n').find((l) => l.trim().startsWith(command) && /^\s*(#|$)/.test(l.trim().slice(command.length))) ?? '';
+  return Number(/# exit code (\d)$/.exec(line)?.[1] ?? 0);
+}
+
 /** `npx lla-sim ...` or `lla-sim ...` inside a sentence. */
 export function commandsInText(page: string, markdown = read(join(ROOT, page))): string[] {
   const prose = markdown.replace(/^ *```[\s\S]*?^ *```$/gm, '');
