@@ -195,6 +195,8 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       await o.page.emulateMedia({ media: 'print', colorScheme });
       expect(await o.page.locator('form').isVisible()).toBe(false);
       expect(await o.page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe('rgb(255, 255, 255)');
+      // Backgrounds are left out on paper: a badge must be readable without its own.
+      expect(await o.page.evaluate(() => [...new Set([...document.querySelectorAll('.evidence')].map((e) => getComputedStyle(e).color))])).toEqual(['rgb(0, 0, 0)']);
       expect((await o.page.pdf({ format: 'A4' })).subarray(0, 4).toString()).toBe('%PDF');
       expect(o.incidents).toEqual([]);
       await o.close();

@@ -64,5 +64,5 @@ footer{margin:2.5rem auto 2rem;color:var(--muted);font-size:.88rem}
 @media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}#comparison tbody th{min-width:8rem}}
 @media print{:root{color-scheme:light;--ink:#000;--muted:#444;--paper:#fff;--line:#bbb;--soft:#fff;--link:#000;--good:#00543d;--warn:#000}
 body{font-size:10pt}form,#ask,.tools,.skip,#status,nav{display:none}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}
-#figures{display:block}figure{margin-bottom:1rem}.chart{height:auto}.chart canvas{display:block!important;width:auto!important;height:auto!important;max-width:100%;max-height:8.6cm}.why{min-width:0}table{font-size:7.5pt}th,td{padding:.12rem .25rem}td,thead th{white-space:normal}thead{display:table-header-group}@page{margin:1.4cm}}
+#figures{display:block}figure{margin-bottom:1rem}.chart{height:auto}.chart canvas{display:block!important;width:auto!important;height:auto!important;max-width:100%;max-height:8.6cm}.why{min-width:0;font-size:inherit}.evidence{background:none!important;color:var(--ink)!important;font-size:inherit}table{font-size:7.5pt}th,td{padding:.12rem .25rem}td,thead th{white-space:normal}thead{display:table-header-group}@page{margin:1.4cm}}
 `;
