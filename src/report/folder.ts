@@ -18,7 +18,7 @@ import type { View } from './view.js';
 export type Draw = ((picture: Picture) => Buffer) | null;
 
 /** The paper held against the model, which does not depend on the question, as parts of the page and of the Markdown. */
-export interface Comparison {
+export interface PaperPart {
   readonly html: Html;
   /** Begins with a heading of the second level. */
   readonly markdown: string;
@@ -31,7 +31,7 @@ const shownScenario = (s: Scenario): Scenario => ({ ...s, ...(s.name === undefin
  * The files of a report by name: the same bytes for the same scenario, sources and version, whenever and wherever they are
  * made. The scenario's own words and the numbers are all they hold.
  */
-export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; paper: Comparison; script: string; draw: Draw }): Map<string, string | Buffer> {
+export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; paper: PaperPart; script: string; draw: Draw }): Map<string, string | Buffer> {
   const { view, draw, paper } = input;
   const pictures = picturesOf(view);
   const data = { scenario: shownScenario(input.scenario), sources: pageSources(input.sources), origin: { ...input.origin, fields: shownScenario(input.origin.fields) }, validation: view.validation };

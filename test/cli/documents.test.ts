@@ -12,10 +12,16 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parseCommand } from '../../src/commands/command.js';
+import { DRIFT_RETRIED } from '../../src/bench/visits.js';
+import { KAPPA_UNTESTED } from '../../src/cost/fit-conformal.js';
+import { NORMAL_90 } from '../../src/cost/predictor.js';
+import { ROOFLINE } from '../../src/cost/roofline.js';
 import { PAPER_FIGURES } from '../../src/paper/figures.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import { calibrationSchema } from '../../src/schema/calibration.js';
+import { DRIFT_CORRECTED } from '../../src/schema/drift.js';
 import { SETTINGS } from '../../src/schema/settings.js';
+import { TOLERANCES } from '../../src/validate/report.js';
 import { describeGpu } from '../gpu/device.js';
 import { commandsInText, commandsOf, expectedCode, fencesOf, linksOf, PAGES, wordsOf, type Fence } from './documents.js';
 import { compile, inProcess, read, ROOT, type Outcome } from './program.js';
@@ -249,6 +255,24 @@ describe('what the pages list', () => {
       expect(trust.replaceAll(' to ', '–')).toContain(number);
       expect(read(join(ROOT, page))).toContain(number);
     }
+  });
+
+  it('constants are those of the code', () => {
+    const model = read(join(ROOT, 'docs/cost-model.md'));
+    const percent = (x: number): string => `${100 * x} %`;
+    for (const [name, values] of [
+      ['bandwidth', [percent(ROOFLINE.low.bandwidth), percent(ROOFLINE.estimate.bandwidth), percent(ROOFLINE.high.bandwidth)]],
+      ['vector rate', [percent(ROOFLINE.low.vector), percent(ROOFLINE.estimate.vector), percent(ROOFLINE.high.vector)]],
+      ['launch', [String(ROOFLINE.low.launchSeconds), `${ROOFLINE.estimate.launchSeconds * 1e6} µs`, `${ROOFLINE.high.launchSeconds * 1e6} µs`]],
+    ] as const) {
+      expect(model.split('\n').find((l) => l.startsWith(`${name} `))?.slice(name.length).trim().split(/ {2,}/), name).toEqual(values);
+    }
+    expect(model).toContain(`max(${NORMAL_90}, q(`);
+    expect(KAPPA_UNTESTED).toBe(Math.LN2);
+    const calibrating = read(join(ROOT, 'docs/calibration.md'));
+    expect(calibrating).toContain(`| up to ${percent(DRIFT_CORRECTED)} |`);
+    expect(calibrating).toContain(`| above ${percent(DRIFT_RETRIED)} |`);
+    for (const text of [percent(TOLERANCES.software.median), percent(TOLERANCES.software.p90)]) expect(read(join(ROOT, 'README.md'))).toContain(text);
   });
 
   it('the rooms of DESIGN.md are those of src/', () => {
