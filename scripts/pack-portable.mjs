@@ -23,7 +23,7 @@ if (!existsSync(join(root, 'dist/bin/cli.js'))) throw new Error('dist/ is missin
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-for (const path of ['dist', 'kernels', 'calibrations', 'scenarios', 'package.json', 'README.md', 'LICENSE']) cpSync(join(root, path), join(folder, path), { recursive: true });
+for (const path of ['dist', 'kernels', 'calibrations', 'scenarios', 'docs', 'package.json', 'README.md', 'LICENSE']) cpSync(join(root, path), join(folder, path), { recursive: true });
 copyPackages();
 copyFileSync(process.execPath, join(folder, 'node'));
 try {

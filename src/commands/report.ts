@@ -35,8 +35,9 @@ async function run(args: Args): Promise<ExitCode> {
     return { view: viewOf(scenario, read, validation), sources: read };
   });
   const draw = await loadDraw(quiet);
+  const { paperPart } = await import('../paper/part.js');
   const origin = { file: args.positional === null ? null : displayPath(args.positional), fields: fromFile };
-  const files = reportFiles({ view, scenario, sources, origin, script: pageScript(), draw });
+  const files = reportFiles({ view, scenario, sources, origin, paper: paperPart(sources), script: pageScript(), draw });
   writeFolder(folder, files);
   if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);
   if (!hasSolution(view.report)) throw noSolutionError(view.report);

@@ -5,7 +5,7 @@ import { codecTensors } from '../decoder/tensors.js';
 import { GREEDY, openCheckpoint, readTokenizer, SafetensorsFile, type Checkpoint, type Sampling, type Tokenizer } from '../decoder/index.js';
 import { openDecoder, type GpuDecoder, type PrefillMethod, type StepResult } from '../decoder/gpu/decoder.js';
 import { memoryModel } from '../cost/memory.js';
-import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { EXIT, printable, UserError, show, type ExitCode } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
@@ -352,8 +352,12 @@ function describe(device: Device, decoder: GpuDecoder, c: Configuration, q: Ques
 }
 
 /** The tokens or their text, then what decoding them took. */
-function runText(r: RunReport): string {
-  const shown = r.text ?? r.tokens.map((t) => t.join(','));
+/** Lines and tabs of a model's text stay; nothing else of it may reach a terminal raw. */
+const harmless = (text: string): string => text.split(/([\n\t])/).map((part, i) => (i % 2 === 1 ? part : printable(part))).join('');
+
+/** A report for a person at a terminal. */
+export function runText(r: RunReport): string {
+  const shown = r.text?.map(harmless) ?? r.tokens.map((t) => t.join(','));
   const eviction = r.cache.tokensKept[0] as number;
   return [
     ...shown.map((s, i) => (r.batch > 1 ? `[${i}] ${s}` : s)),

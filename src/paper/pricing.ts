@@ -2,6 +2,7 @@
 import { calibrationPricer } from '../cost/pricers.js';
 import { deviceOfAdapter, findDevice } from '../devices/find.js';
 import { UserError, show } from '../errors.js';
+import type { Sources } from '../plan/answer.js';
 import { staleKernels } from '../plan/ask.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
@@ -14,23 +15,33 @@ export const PAPER_DEVICE = 'h200';
  * @throws UserError when the file is no calibration, or was measured on another device
  */
 export async function paperDevice(calibrationFile: string | null): Promise<PaperDevice> {
-  const datasheet = datasheetDevice(findDevice(PAPER_DEVICE));
-  if (calibrationFile === null) return datasheet;
+  if (calibrationFile === null) return datasheetDevice(findDevice(PAPER_DEVICE));
   const loaded = await loadCalibration(calibrationFile);
   const { file, calibration } = loaded;
-  const { description, software, limits } = calibration.device;
-  if (software || deviceOfAdapter(description)?.id !== datasheet.spec.id) {
+  if (!ofPaperDevice(calibration.device)) {
+    const { description, software } = calibration.device;
     throw new UserError(
-      `${show(file)} was measured on ${software ? `a software adapter (${description})` : description} and cannot price the paper's ${datasheet.spec.name}`,
+      `${show(file)} was measured on ${software ? `a software adapter (${description})` : description} and cannot price the paper's ${findDevice(PAPER_DEVICE).name}`,
       'leave --calibration out to compare with the datasheet, or measure on an H200 with lla-sim calibrate',
     );
   }
-  const stale = await staleKernels(loaded);
+  return measuredDevice({ file, content: calibration, stale: await staleKernels(loaded) });
+}
+
+/** The paper's device as a report prices it: from the report's own calibration where that is of such a device. */
+export function paperDeviceOf({ calibration }: Sources): PaperDevice {
+  return calibration && ofPaperDevice(calibration.content.device) ? measuredDevice(calibration) : datasheetDevice(findDevice(PAPER_DEVICE));
+}
+
+const ofPaperDevice = (measured: { readonly description: string; readonly software: boolean }): boolean => !measured.software && deviceOfAdapter(measured.description)?.id === PAPER_DEVICE;
+
+function measuredDevice({ file, content, stale }: NonNullable<Sources['calibration']>): PaperDevice {
+  const datasheet = datasheetDevice(findDevice(PAPER_DEVICE));
   return {
     ...datasheet,
-    choice: { ...datasheet.choice, calibration: { file, adapter: description, software } },
-    pricer: calibrationPricer(calibration, { stale: new Set(stale), link: datasheet.spec.interconnect, source: file }),
-    bindingBytes: limits['maxStorageBufferBindingSize'] ?? Infinity,
+    choice: { ...datasheet.choice, calibration: { file, adapter: content.device.description, software: content.device.software } },
+    pricer: calibrationPricer(content, { stale: new Set(stale), link: datasheet.spec.interconnect, source: file }),
+    bindingBytes: content.device.limits['maxStorageBufferBindingSize'] ?? Infinity,
     notes: stale.length > 0 ? [`${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`] : [],
   };
 }

@@ -17,16 +17,23 @@ export const VERDICT_WORDS: Readonly<Record<Verdict, string>> = {
 };
 
 /** `79 exact, 11 inside the interval, 19 explained, 10 not predictable` */
-export function tally(r: PaperReport): string {
+export const tally = (r: PaperReport): string => `${r.comparisons.length} figures: ${countsOf(r.comparisons)}`;
+
+/** How many of some figures have which verdict. */
+export function countsOf(comparisons: readonly Comparison[]): string {
   const words: Record<Verdict, string> = { ...VERDICT_WORDS, inside: 'inside the interval', explained: 'explained differences' };
-  const counts = VERDICTS.filter((v) => r.verdicts[v] > 0).map((v) => `${r.verdicts[v]} ${words[v]}`);
-  return `${r.comparisons.length} figures: ${counts.join(', ')}`;
+  return VERDICTS.map((v) => ({ v, n: comparisons.filter((c) => c.verdict === v).length })).filter(({ n }) => n > 0).map(({ v, n }) => `${n} ${n === 1 && v === 'explained' ? 'explained difference' : words[v]}`).join(', ');
 }
 
 /** What each verdict means, in the words of the report. */
 export const LEGEND =
   'exact: the planner’s value has the digits that the paper prints. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. ' +
   'not predictable: it needs the model’s weights.';
+
+export const BEYOND_TITLE = 'What the paper does not say, and the model does';
+export const QUALITY_TITLE = 'Quality as published';
+export const QUALITY_TEXT = 'Carried with their tables and never predicted.';
+export const CONTRADICTIONS_TITLE = 'Where the published figures contradict each other';
 
 export const deviceLine = (r: PaperReport): string =>
   `${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}; memory from the planner, times from ${r.device.calibration ? r.device.calibration.file : 'the datasheet'}`;
@@ -45,12 +52,12 @@ export function paperTable(r: PaperReport, options: { colour: boolean }): string
       if (!next || next.reason !== x.reason || next.source !== x.source) lines.push(...wrap(`  ${x.source}: ${x.reason}`.trimStart(), WIDTH - 2, '').map((l) => c.dim(`  ${l}`)));
     });
   }
-  lines.push('', c.bold('What the paper does not say, and the model does'));
+  lines.push('', c.bold(BEYOND_TITLE));
   for (const b of r.beyond) lines.push('', c.bold(b.title), ...wrap(b.text, WIDTH), ...beyondLines(b));
-  lines.push('', c.bold('Quality as published'), ...wrap('Carried with their tables and never predicted. Numbers after a table name what contradicts it; the list follows.', WIDTH));
+  lines.push('', c.bold(QUALITY_TITLE), ...wrap(`${QUALITY_TEXT} Numbers after a table name what contradicts it; the list follows.`, WIDTH));
   const { figures, contradictions } = r.quality;
   for (const t of qualityTables(figures, contradictions)) lines.push('', ...qualityLines(t, contradictions.map((x) => x.id)));
-  lines.push('', c.bold('Where the published figures contradict each other'));
+  lines.push('', c.bold(CONTRADICTIONS_TITLE));
   contradictions.forEach((x, i) => lines.push(...wrap(`${i + 1}. ${x.subject}: ${x.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${x.explanation}`, WIDTH, '   ')));
   if (r.notes.length > 0) lines.push('', ...r.notes.flatMap((n) => wrap(`- ${n}`, WIDTH, '  ')).map((l) => c.dim(l)));
   return `${lines.join('\n')}\n`;

@@ -16,6 +16,8 @@ const MAX_POINTS = 120;
 /** Longest kernel time and largest size that a row may state. */
 const MAX_SECONDS = 1e3;
 const MAX_SIZE = 2 ** 40;
+/** Fields that a schedule leaves at 0: no rotary branch, no group scales, no current key. */
+const MAY_BE_ZERO: readonly string[] = ['branchWidth', 'branchHeads', 'groupSize', 'keyWidth'];
 
 /**
  * Reads columns `kernel`, `variant` (optional where the kernel has one), the kernel's shape fields and `seconds`.
@@ -35,7 +37,7 @@ export function readKernelTimes(path: string): ImportedTimes {
     const shape: Record<string, number> = {};
     for (const dim of spec.dims) {
       if (row[dim] === undefined) throw new UserError(`${at}: the column ${dim} is missing`, `${kernel} takes the columns ${spec.dims.join(', ')}`);
-      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, { min: dim.startsWith('branch') ? 0 : 1, max: MAX_SIZE, whole: dim !== 'group' });
+      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, { min: MAY_BE_ZERO.includes(dim) ? 0 : 1, max: MAX_SIZE, whole: dim !== 'group' });
     }
     const seconds = readNumber(row['seconds'] ?? '', `${at}: seconds`, { min: 1e-12, max: MAX_SECONDS });
     addSample(groups, kernel, variant, shape, seconds);

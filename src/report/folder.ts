@@ -6,6 +6,7 @@ import type { Sources } from '../plan/answer.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Origin } from './command-line.js';
 import { htmlDocument } from './html/document.js';
+import type { Html } from './html/html.js';
 import { pageSources } from './page-data.js';
 import { PICTURE_IDS, picturesOf } from './pictures/index.js';
 import type { Picture } from './pictures/picture.js';
@@ -16,6 +17,13 @@ import type { View } from './view.js';
 /** Draws a picture as PNG; null where this machine has no canvas. */
 export type Draw = ((picture: Picture) => Buffer) | null;
 
+/** The paper held against the model, which does not depend on the question, as parts of the page and of the Markdown. */
+export interface PaperPart {
+  readonly html: Html;
+  /** Begins with a heading of the second level. */
+  readonly markdown: string;
+}
+
 /** Text of a scenario as a report may show it: one line each, nothing that a terminal would interpret. */
 const shownScenario = (s: Scenario): Scenario => ({ ...s, ...(s.name === undefined ? {} : { name: printable(s.name) }), ...(s.description === undefined ? {} : { description: printable(s.description) }) });
 
@@ -23,13 +31,13 @@ const shownScenario = (s: Scenario): Scenario => ({ ...s, ...(s.name === undefin
  * The files of a report by name: the same bytes for the same scenario, sources and version, whenever and wherever they are
  * made. The scenario's own words and the numbers are all they hold.
  */
-export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; script: string; draw: Draw }): Map<string, string | Buffer> {
-  const { view, draw } = input;
+export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; paper: PaperPart; script: string; draw: Draw }): Map<string, string | Buffer> {
+  const { view, draw, paper } = input;
   const pictures = picturesOf(view);
   const data = { scenario: shownScenario(input.scenario), sources: pageSources(input.sources), origin: { ...input.origin, fields: shownScenario(input.origin.fields) }, validation: view.validation };
   const files = new Map<string, string | Buffer>([
-    ['report.html', htmlDocument(view, pictures, data, input.script)],
-    ['report.md', reportMarkdown(view, pictures, draw !== null)],
+    ['report.html', htmlDocument(view, pictures, data, paper.html, input.script)],
+    ['report.md', `${reportMarkdown(view, pictures, draw !== null)}\n${paper.markdown}`],
     ['plans.csv', planCsv(view.report)],
     ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],
   ]);

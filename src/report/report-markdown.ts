@@ -16,7 +16,7 @@ export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: 
   if (report.scenario.description !== null) lines.push(markdownText(report.scenario.description), '');
   lines.push('## Answer', '', ...answer(report), '');
   lines.push('## The plan and its memory', '', ...memory(view), '');
-  lines.push('## Pictures', '', 'Solid and filled: counted or measured. Dashed and hollow: a roofline estimate from a datasheet.', '');
+  lines.push('## Pictures', '', 'Solid and filled: counted or measured. Dashed and hollow: a roofline estimate, not a measurement.', '');
   for (const p of pictures) {
     lines.push(`### ${markdownText(p.title)}`, '', ...(drawn ? [`![${markdownText(p.title)}](${p.id}.png)`, ''] : []), `${markdownText(p.summary)} *Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${markdownText(p.source)}.*`, '');
   }

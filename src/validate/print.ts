@@ -1,4 +1,5 @@
 /** A validation as a page for a terminal or as Markdown: the verdict first, then what it rests on. */
+import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { capacityHolds, type CapacityRow } from './capacity.js';
@@ -141,16 +142,17 @@ function blocksOf(r: ValidationReport): Block[] {
 export const validationTable = (r: ValidationReport): string =>
   `${blocksOf(r).map(({ title, paragraphs = [], table: t }) => [title, ...paragraphs.flatMap((p) => wrap(p, WIDTH)), ...(t ? ['', ...columns(t.head.map((head, i): Column<readonly string[]> => ({ title: head, align: t.right[i] ? 'right' : 'left', cell: (row) => row[i] as string })), t.rows)] : [])].join('\n')).join('\n\n')}\n`;
 
-const escaped = (text: string): string => text.replace(/\|/g, '\\|');
+/** A path as the target of a Markdown link. */
+const target = (path: string): string => encodeURI(path).replace(/[()]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
 
 /** As Markdown. @param picture path of the scatter of predicted against measured, where there is one */
 export function validationMarkdown(r: ValidationReport, picture: string | null = null): string {
   const parts = blocksOf(r).map(({ title, paragraphs = [], table: t }) =>
     [
       `${title === 'Verdict' ? '# Validation' : `## ${title}`}`,
-      ...paragraphs.flatMap((p) => ['', escaped(p)]),
-      ...(t ? ['', `| ${t.head.map(escaped).join(' | ')} |`, `| ${t.right.map((isRight) => (isRight ? '--:' : ':--')).join(' | ')} |`, ...t.rows.map((row) => `| ${row.map(escaped).join(' | ')} |`)] : []),
-      ...(title === 'Steps' && picture !== null ? ['', `![predicted against measured step times](${picture})`] : []),
+      ...paragraphs.flatMap((p) => ['', markdownText(p)]),
+      ...(t ? ['', `| ${t.head.map(markdownText).join(' | ')} |`, `| ${t.right.map((isRight) => (isRight ? '--:' : ':--')).join(' | ')} |`, ...t.rows.map((row) => `| ${row.map(markdownText).join(' | ')} |`)] : []),
+      ...(title === 'Steps' && picture !== null ? ['', `![predicted against measured step times](${target(picture)})`] : []),
     ].join('\n'),
   );
   return `${parts.join('\n\n')}\n`;

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { expect } from 'vitest';
 import { parseCommand } from '../../src/commands/command.js';
-import { planCommand } from '../../src/commands/plan.js';
+import { COMMANDS } from '../../src/commands/commands.js';
 import { UserError } from '../../src/errors.js';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -18,11 +18,16 @@ export interface Outcome {
   readonly err: string;
 }
 
+/** `lla-sim plan` with these arguments, in this process. */
+export const plan = (...argv: string[]): Promise<Outcome> => inProcess('plan', ...argv);
+
 /**
- * `lla-sim plan` with these arguments, in this process: parsing, planning and printing as cli.ts does them. A defect
- * (anything thrown but a UserError) is thrown.
+ * A command with these arguments, in this process: parsing, running and printing as cli.ts does them. A defect (anything
+ * thrown but a UserError) is thrown.
  */
-export async function plan(...argv: string[]): Promise<Outcome> {
+export async function inProcess(name: string, ...argv: string[]): Promise<Outcome> {
+  const command = await COMMANDS[name]?.load();
+  if (!command) throw new Error(`there is no command ${name}`);
   let out = '';
   let err = '';
   const [stdout, stderr] = [process.stdout.write.bind(process.stdout), process.stderr.write.bind(process.stderr)];
@@ -36,7 +41,7 @@ export async function plan(...argv: string[]): Promise<Outcome> {
     return true;
   }) as typeof process.stderr.write;
   try {
-    const code = await planCommand.run(parseCommand('plan', planCommand, argv));
+    const code = await command.run(parseCommand(name, command, argv));
     return { code, out, err };
   } catch (error) {
     if (!(error instanceof UserError)) throw error;

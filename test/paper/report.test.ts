@@ -1,5 +1,5 @@
 /** The comparison itself: what it must say, that each verdict depends on the planner, and that its numbers are right. */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,11 +12,15 @@ import { breakEvenContext, breakEvenRatio } from '../../src/paper/break-even.js'
 import { PAPER_FIGURES } from '../../src/paper/figures.js';
 import { judge } from '../../src/paper/judge.js';
 import { PaperModel } from '../../src/paper/model.js';
+import { paperPart } from '../../src/paper/part.js';
 import { paperDevice } from '../../src/paper/pricing.js';
+import { paperHtml } from '../../src/paper/print-html.js';
 import { paperMarkdown } from '../../src/paper/print-markdown.js';
 import { paperTable } from '../../src/paper/print-table.js';
 import { qualityTables } from '../../src/paper/quality-tables.js';
 import { holds, paperReport } from '../../src/paper/report.js';
+import { readSources } from '../../src/plan/ask.js';
+import { escapeHtml } from '../../src/report/html/html.js';
 import type { Beyond, Comparison, PaperFigure, PaperReport, Verdict } from '../../src/paper/types.js';
 import { H200, slower } from './devices.js';
 
@@ -183,6 +187,7 @@ describe('a calibration', () => {
   const folder = mkdtempSync(join(tmpdir(), 'lla-sim-paper-'));
   const claimed = (device: object): string => {
     const calibration = JSON.parse(readFileSync(bundled, 'utf8')) as { device: object };
+    mkdirSync(folder, { recursive: true });
     const at = join(folder, `${Object.values(device).join('-').replace(/\W+/g, '_')}.json`);
     writeFileSync(at, JSON.stringify({ ...calibration, device: { ...calibration.device, ...device } }));
     return at;
@@ -195,6 +200,21 @@ describe('a calibration', () => {
     expect(holds(r)).toBe(true);
     expect(by(r, 'memory/latency/teacher').model?.value).not.toBe(by(REPORT, 'memory/latency/teacher').model?.value);
     expect(by(r, 'memory/kv-at-1m/teacher')).toEqual(by(REPORT, 'memory/kv-at-1m/teacher'));
+  });
+  it('of an H200 that prices a report prices its comparison; any other leaves it to the datasheet', async () => {
+    const prices = (text: string): string => /decode latency, teacher \| 63.6 ms \| ([^|]+) \|/.exec(text)?.[1] ?? '';
+    const datasheet = paperPart(await readSources({ device: 'h200' })).markdown;
+    expect(prices(datasheet)).toBe('8.07 (2.78–31.7) ms');
+    expect(paperPart(await readSources({ calibration: bundled })).markdown).toBe(datasheet);
+    const measured = await readSources({ calibration: claimed({ description: 'NVIDIA H200', software: false }) });
+    const named = { ...measured, calibration: { ...(measured.calibration as NonNullable<typeof measured.calibration>), file: '<img src=x>.json' } };
+    const { html, markdown } = paperPart(named);
+    expect(prices(markdown)).not.toBe(prices(datasheet));
+    for (const text of [html.text, markdown]) {
+      expect(text).not.toContain('<img');
+      expect(text).toMatch(/img src=x.{1,6}\.json/);
+    }
+    rmSync(folder, { recursive: true, force: true });
   });
   it('of a software adapter or another device is refused', async () => {
     await expect(paperDevice(bundled)).rejects.toThrow(/software adapter.*cannot price the paper's NVIDIA H200/);
@@ -236,6 +256,22 @@ describe('printing', () => {
     expect(tables.find((t) => t.source === 'Table isocache')?.contradictions.map((c) => c.id)).toContain('gsm8k-4x');
     const markdown = paperMarkdown(REPORT);
     for (const c of REPORT.quality.contradictions) expect(markdown).toContain(`- **${c.subject.replace(/[\\`*_{}[\]<>#|!&]/g, '\\$&')}**`);
+  });
+
+  it('the part of a page has every figure with its verdict and reason, every table, every contradiction', () => {
+    const page = paperHtml(REPORT).text;
+    for (const c of REPORT.comparisons) {
+      for (const text of [c.quantity, c.published.text, c.model?.text ?? '–', c.reason, c.source]) expect(page, c.id).toContain(`>${escapeHtml(text)}<`);
+    }
+    const rows = [...page.matchAll(/<tr>(?!<th scope="col")/g)].length;
+    expect(rows).toBe(REPORT.comparisons.length + REPORT.beyond.reduce((n, b) => n + b.rows.length, 0) + qualityTables(REPORT.quality.figures).reduce((n, t) => n + t.rows.length, 0));
+    for (const c of REPORT.quality.contradictions) expect(page).toContain(`<strong>${escapeHtml(c.subject)}</strong>`);
+    expect(page.match(/<details>/g)?.length).toBe(page.match(/<\/details>/g)?.length);
+    expect(paperHtml(paperReport(reshaped('ouro-1.4b', { headDim: 120 }))).text).toContain('<span class="evidence wrong">WRONG</span>');
+  });
+
+  it('as a part of another document its headings lie deeper, and nothing else differs', () => {
+    expect(paperMarkdown(REPORT, 2).replaceAll(/^##/gm, '#')).toBe(paperMarkdown(REPORT));
   });
 
   it('the Markdown is the golden one', () => {

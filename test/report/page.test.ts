@@ -195,6 +195,8 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       await o.page.emulateMedia({ media: 'print', colorScheme });
       expect(await o.page.locator('form').isVisible()).toBe(false);
       expect(await o.page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe('rgb(255, 255, 255)');
+      // Backgrounds are left out on paper: a badge must be readable without its own.
+      expect(await o.page.evaluate(() => [...new Set([...document.querySelectorAll('.evidence')].map((e) => getComputedStyle(e).color))])).toEqual(['rgb(0, 0, 0)']);
       expect((await o.page.pdf({ format: 'A4' })).subarray(0, 4).toString()).toBe('%PDF');
       expect(o.incidents).toEqual([]);
       await o.close();
@@ -216,6 +218,32 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     }
     expect(reached).toEqual(expect.arrayContaining(['model', 'vram', 'context', 'batch', 'tpot', 'retrieval', 'min', 'find', 'kind', 'state', 'save', 'rows', 'codec', 'evidence']));
     await o.close();
+  });
+
+  it('holds the paper against the model in tables that open by keyboard, with and without a program, whatever is asked', async () => {
+    const file = await pageOf(scenarioOf('nanbeige-a100'));
+    for (const javaScriptEnabled of [true, false]) {
+      const o = await open(browser, file, { javaScriptEnabled });
+      const parts = o.page.locator('#comparison details');
+      const first = parts.first();
+      expect(await o.page.locator('#comparison tr:visible').count()).toBe(0);
+      await first.locator('summary').focus();
+      await o.page.keyboard.press('Enter');
+      await expect.poll(() => first.locator('tbody tr:visible').count()).toBe(10);
+      expect(await first.locator('tbody tr').first().innerText()).toMatch(/^KV\/token, 1\.4B, teacher\s+768 KiB\s+768 KiB\s+exact\s/);
+      expect(await o.page.locator('nav a[href="#paper"]').count()).toBe(1);
+      if (javaScriptEnabled) {
+        const before = await o.page.locator('#comparison').innerHTML();
+        await change(o.page, 'context', '8k');
+        expect(await o.page.locator('#comparison').innerHTML()).toBe(before);
+      }
+      expect(o.incidents).toEqual([]);
+      await o.close();
+    }
+    const narrow = await open(browser, file, { viewport: { width: 320, height: 800 } });
+    await narrow.page.evaluate(() => { for (const d of document.querySelectorAll('details')) d.open = true; });
+    expect(await narrow.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+    await narrow.close();
   });
 
   it('runs nothing that a scenario or model name holds', async () => {

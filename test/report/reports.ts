@@ -1,6 +1,7 @@
 /** Reports made in tests: views of scenarios, and whole folders. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { paperPart } from '../../src/paper/part.js';
 import { readSources } from '../../src/plan/ask.js';
 import type { Sources } from '../../src/plan/answer.js';
 import { reportFiles, type Draw } from '../../src/report/folder.js';
@@ -27,7 +28,7 @@ export async function viewOfScenario(scenario: Scenario): Promise<Made> {
 /** A report's files. Without `draw` there are no PNGs, without `script` a page that only shows. */
 export async function filesOf(scenario: Scenario, options: { draw?: Draw; script?: string; file?: string | null } = {}): Promise<Map<string, string | Buffer>> {
   const made = await viewOfScenario(scenario);
-  return reportFiles({ ...made, origin: { file: options.file ?? null, fields: options.file === undefined ? {} : scenario }, script: options.script ?? 'void 0', draw: options.draw ?? null });
+  return reportFiles({ ...made, paper: paperPart(made.sources), origin: { file: options.file ?? null, fields: options.file === undefined ? {} : scenario }, script: options.script ?? 'void 0', draw: options.draw ?? null });
 }
 
 export const textOf = (files: ReadonlyMap<string, string | Buffer>, name: string): string => {

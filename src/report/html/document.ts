@@ -24,10 +24,11 @@ const field = (c: Control): Html =>
   }</label>`;
 
 /**
+ * @param paper the paper held against the model
  * @param script the page's program, bundled for browsers
  * @returns a whole document, the same for the same input
  */
-export function htmlDocument(view: View, pictures: readonly Picture[], data: PageData, script: string): string {
+export function htmlDocument(view: View, pictures: readonly Picture[], data: PageData, paper: Html, script: string): string {
   if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
   const { report } = view;
   const title = report.scenario.name ?? `${report.model.name} on ${report.device.name}`;
@@ -50,6 +51,7 @@ export function htmlDocument(view: View, pictures: readonly Picture[], data: Pag
 ${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <div id="question">${questionSection(view)}</div>
 <div id="answer">${answerSection(view)}</div>
+<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#memory">Memory</a> <a href="#pictures">Pictures</a> <a href="#table">All combinations</a> <a href="#doubts">Before you believe it</a> <a href="#paper">The paper, held against the model</a></nav>
 </header>
 <main>
 <h2 id="ask">Change the question</h2>
@@ -59,10 +61,10 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
 <p>The same from the command line: <code class="command" id="command">${commandLine(data.origin, data.scenario).command}</code></p>
 <noscript><p>Without JavaScript the page shows the report's own question; its pictures lie beside this file as PNG.</p></noscript>
 </form>
-<h2>The plan and its memory</h2>
+<h2 id="memory">The plan and its memory</h2>
 <div id="plan">${planSection(view)}</div>
-<h2>Pictures</h2>
-<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is a roofline estimate from a datasheet.</p>
+<h2 id="pictures">Pictures</h2>
+<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is a roofline estimate, not a measurement.</p>
 <div id="figures">${figuresSection(pictures)}</div>
 <h2 id="table">All combinations</h2>
 <div class="tools" role="group" aria-label="Filter of the table">
@@ -73,8 +75,10 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
 <p id="count" role="status"></p>
 </div>
 <div class="scroll" id="rows" role="region" aria-label="All combinations" tabindex="0">${tableSection(view)}</div>
-<h2>Before you believe it</h2>
+<h2 id="doubts">Before you believe it</h2>
 <div id="notes">${notesSection(view)}</div>
+<h2 id="paper">The paper, held against the model</h2>
+<div id="comparison">${paper}</div>
 </main>
 <footer>
 <p>Written by lla-sim ${VERSION} for ${formatTokens(report.contextTokens)} tokens on ${report.device.name}. Sizes are exact; times carry their evidence. The same planner runs in this page and on the command line. Beside this file: report.md, plans.csv, plans.json and the pictures as PNG.</p>

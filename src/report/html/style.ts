@@ -47,7 +47,7 @@ tr.removed,tr.empty{color:var(--muted)}
 .why{font-size:.78rem;min-width:22rem;white-space:normal}
 .tools{display:flex;flex-wrap:wrap;gap:.8rem;align-items:end;margin:.6rem 0}.tools label{min-width:9rem}
 .evidence{display:inline-block;font-size:.76rem;font-weight:600;padding:0 .4rem;border-radius:.8rem;border:1.5px solid var(--muted);vertical-align:middle}
-.evidence.exact,.evidence.measured,.evidence.interpolated{background:var(--good);border-color:var(--good);color:var(--paper)}
+.evidence.exact,.evidence.inside,.evidence.measured,.evidence.interpolated{background:var(--good);border-color:var(--good);color:var(--paper)}
 .evidence.roofline{border-style:dashed;font-style:italic}.evidence.extrapolated{border-style:dotted}
 #figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:1.5rem}
 figure{margin:0;border:1px solid var(--line);border-radius:.5rem;padding:.8rem;min-width:0}
@@ -56,9 +56,13 @@ figure.roofline{border-style:dashed}
 .chart{position:relative;height:24rem;min-width:0}
 figcaption{font-size:.88rem}.source{display:block;color:var(--muted);font-size:.8rem;margin-top:.25rem}
 .marks,#notes li{max-width:90ch}
+nav{display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;margin:.8rem 0}
+summary{cursor:pointer;padding:.35rem 0;font-weight:600}summary small{font-weight:400;color:var(--muted);margin-left:.4rem}
+#comparison details{border-bottom:1px solid var(--line)}#comparison h3{margin-top:1.6rem}#comparison .scroll{margin-bottom:.8rem}#comparison tbody th{min-width:12rem}#comparison li{max-width:90ch}
+.evidence.wrong{border-color:var(--warn);color:var(--warn)}
 footer{margin:2.5rem auto 2rem;color:var(--muted);font-size:.88rem}
-@media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}}
+@media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}#comparison tbody th{min-width:8rem}}
 @media print{:root{color-scheme:light;--ink:#000;--muted:#444;--paper:#fff;--line:#bbb;--soft:#fff;--link:#000;--good:#00543d;--warn:#000}
-body{font-size:10pt}form,#ask,.tools,.skip,#status{display:none}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}
-#figures{display:block}figure{margin-bottom:1rem}.chart{height:auto}.chart canvas{display:block!important;width:auto!important;height:auto!important;max-width:100%;max-height:8.6cm}.why{min-width:0}table{font-size:7.5pt}th,td{padding:.12rem .25rem}td,thead th{white-space:normal}thead{display:table-header-group}@page{margin:1.4cm}}
+body{font-size:10pt}form,#ask,.tools,.skip,#status,nav{display:none}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}
+#figures{display:block}figure{margin-bottom:1rem}.chart{height:auto}.chart canvas{display:block!important;width:auto!important;height:auto!important;max-width:100%;max-height:8.6cm}.why{min-width:0;font-size:inherit}.evidence{background:none!important;color:var(--ink)!important;font-size:inherit}table{font-size:7.5pt}th,td{padding:.12rem .25rem}td,thead th{white-space:normal}thead{display:table-header-group}@page{margin:1.4cm}}
 `;
