@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   score *= params.current.scale;
   let peak = max(cached.x, score);
   let rest = cached.y * fade(cached.x, peak);
-  let share = fade(score, peak);
+  let share = own_weight(score, peak);
   for (var j = l; j < width; j += WG) {
     let at = row * width + j;
     var y = share * new_values[place.value + j];

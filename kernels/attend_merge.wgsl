@@ -61,7 +61,7 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     for (var i = 0u; i < min(WG, params.current.key_width); i++) { score += sums[i]; }
     score *= params.current.scale;
     let next = max(peak, score);
-    share = fade(score, next);
+    share = own_weight(score, next);
     total = total * fade(peak, next) + share;
     peak = next;
   }

@@ -31,5 +31,8 @@ fn place_of(current: Current, row: u32) -> NewPlace {
   );
 }
 
+// Weight of the current token: 2^(score - peak). Without fade's bound, which would make a weight of nothing of a NaN.
+fn own_weight(score: f32, peak: f32) -> f32 { return exp2(score - peak); }
+
 // 2^(m - peak), for m of no scores as well.
 fn fade(m: f32, peak: f32) -> f32 { return exp2(max(m - peak, -200.0)); }

@@ -1,6 +1,6 @@
 /** `lla-sim run` and `lla-sim validate` as processes: results, messages, exit codes, Ctrl-C. */
 import { spawn } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { modelTensors } from '../../src/decoder/tensors.js';
@@ -76,18 +76,37 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(read.warnings.join()).not.toContain('fabricated');
   });
 
-  it('Ctrl-C: one line, exit code 130, nothing on stdout', { timeout: 120_000 }, async () => {
-    const child = spawn(process.execPath, [program.cli, 'run', '--model', config, '--tokens', '1', '--max-tokens', '200000', '--eviction', 'streaming:4+60', '--format', 'json'], { stdio: ['ignore', 'pipe', 'pipe'] });
+  /** Runs the program, sends it SIGINT after a while and waits for its end. */
+  async function interrupted(args: readonly string[], afterMilliseconds: number): Promise<{ code: number | null; out: string; err: string }> {
+    const child = spawn(process.execPath, [program.cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     let [out, err] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
     const ended = new Promise<number | null>((resolve) => child.on('close', resolve));
-    await new Promise((resolve) => setTimeout(resolve, 6000));
+    await new Promise((resolve) => setTimeout(resolve, afterMilliseconds));
     child.kill('SIGINT');
-    expect(await ended, err).toBe(130);
+    return { code: await ended, out, err };
+  }
+
+  it('Ctrl-C: one line, exit code 130, nothing on stdout', { timeout: 120_000 }, async () => {
+    const { code, out, err } = await interrupted(['run', '--model', config, '--tokens', '1', '--max-tokens', '200000', '--eviction', 'streaming:4+60', '--format', 'json'], 6000);
+    expect(code, err).toBe(130);
     expect(out).toBe('');
     expect(err).toMatch(/error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/);
     expect(err).not.toMatch(/defect|at .*\.js:\d+/);
+  });
+
+  it('Ctrl-C while validating: one line, exit code 130, no report in part', { timeout: 240_000 }, async () => {
+    // Memory and capacity, whose attempts are processes of their own.
+    for (const [section, after] of [['memory', 4000], ['capacity', 6000]] as const) {
+      const file = join(files.path, `${section}.json`);
+      const { code, out, err } = await interrupted(['validate', '--only', section, '--format', 'json', '-o', file], after);
+      expect(code, err).toBe(130);
+      expect(out).toBe('');
+      expect(existsSync(file)).toBe(false);
+      expect(err).toMatch(/error: interrupted: no result is printed; run it again/);
+      expect(err).not.toMatch(/defect|at .*\.js:\d+/);
+    }
   });
 
   it('validate --quick: the exit code is what its strict checks say; capacity and correctness hold', { timeout: 400_000 }, () => {

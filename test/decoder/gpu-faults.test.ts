@@ -111,6 +111,20 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(watched.alive()).toBe(0);
   });
 
+  test('NaN in the weights of queries or keys reaches the logits on every path, token by token and in whole prompts', { timeout: 600_000 }, async () => {
+    const specs = modelTensors(OURO);
+    const paths: Case[] = [FULL, LLA, { ...LLA, materialised: true }, { ...LLA, path: 'absorbed' }, { ...LLA, path: 'block-absorbed' }, { ...LLA, path: 'fast' }];
+    for (const of of paths) {
+      for (const part of ['q_proj', 'k_proj']) {
+        const model = broken(fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }), `model.layers.1.self_attn.${part}.weight`);
+        for (const [method, tokens] of [['by-token', 3], ['by-token', 1], ['accumulated', 3]] as const) {
+          const decoder = await open(device, of, { weights: { storage: 'f32', seed: SEED, model } });
+          await expect(decoder.prefill([promptOf(OURO, tokens, SEED)], method), `${of.path ?? 'full'} ${part} ${method} ${tokens}`).rejects.toThrow('hold NaN');
+        }
+      }
+    }
+  });
+
   test('two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score', { timeout: 600_000 }, async () => {
     const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
     for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
