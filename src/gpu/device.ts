@@ -81,6 +81,8 @@ export class Device {
   private readonly pipelines = new Map<string, Promise<GPUComputePipeline>>();
   private readonly layouts = new Map<string, GPUBindGroupLayout>();
   private querySet: { set: GPUQuerySet; resolve: GPUBuffer } | undefined;
+  /** Seconds of the last run that began with a step, and how many steps it had: what the next one is expected to take. */
+  private readonly lastRuns = new WeakMap<BoundStep, { readonly steps: number; readonly seconds: number }>();
 
   constructor(
     /** Held so that Dawn's instance outlives the device. */
@@ -254,9 +256,9 @@ export class Device {
   /**
    * Runs steps in order in one pass of one submission and waits. Steps see what the steps before them wrote.
    * @param expectedSeconds how long it will take, where that is known: waiting polls, which takes a core from a software
-   *   adapter, so most of that time is slept instead
+   *   adapter, so most of that time is slept instead. Unless given, such an adapter takes what the same steps took last.
    */
-  async run(steps: readonly BoundStep[], expectedSeconds = 0): Promise<RunTime> {
+  async run(steps: readonly BoundStep[], expectedSeconds = this.expected(steps)): Promise<RunTime> {
     const timed = this.hasTimestamps ? this.queries() : undefined;
     const wallSeconds = await this.submit('run', (encoder) => {
       const pass = encoder.beginComputePass(timed ? { timestampWrites: { querySet: timed.set, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 } } : {});
@@ -269,7 +271,20 @@ export class Device {
       pass.end();
       if (timed) encoder.resolveQuerySet(timed.set, 0, 2, timed.resolve, 0);
     }, expectedSeconds);
-    return { wallSeconds, gpuSeconds: timed ? await this.elapsed(timed.resolve) : null };
+    const gpuSeconds = timed ? await this.elapsed(timed.resolve) : null;
+    this.remember(steps, gpuSeconds ?? wallSeconds);
+    return { wallSeconds, gpuSeconds };
+  }
+
+  /** A run that was disturbed for a moment must not make the next ones wait for long. */
+  private remember(steps: readonly BoundStep[], seconds: number): void {
+    const last = this.expected(steps);
+    if (steps[0]) this.lastRuns.set(steps[0], { steps: steps.length, seconds: last > 0 ? Math.min(seconds, 2 * last) : seconds });
+  }
+
+  private expected(steps: readonly BoundStep[]): number {
+    const last = this.description.software && steps[0] ? this.lastRuns.get(steps[0]) : undefined;
+    return last?.steps === steps.length ? last.seconds : 0;
   }
 
   private queries(): { set: GPUQuerySet; resolve: GPUBuffer } {
