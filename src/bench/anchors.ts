@@ -1,12 +1,13 @@
-/** The kernel calls that real decode steps of a model contain: what a calibration should measure first. */
-import { CODECS } from '../codecs/registry.js';
-import type { Codec, Path } from '../codecs/codec.js';
+/** The kernel calls that real decode steps of a model contain: what a calibration measures, and how much hangs on each. */
+import { rooflinePrice, type Rates } from '../cost/roofline.js';
+import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { listCandidates } from '../plan/candidates.js';
 import { GROUP_SIZE, type KernelCall } from '../schedule/kernels.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 
-/** Codecs whose operations have kernels: rows that all heads share (lla-2d, mla-head) and quantised ones wait for theirs. */
-const KINDS = ['full', 'lla'] as const;
+/** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
+const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
 
 export interface AnchorRange {
   readonly contexts: readonly number[];
@@ -14,30 +15,37 @@ export interface AnchorRange {
   readonly targetWorkgroups: number;
   /** Largest binding of the device, bytes. */
   readonly bindingBytes: number;
+  /** Rough rates of such a device: they tell which operations carry a step. */
+  readonly rates: Rates;
 }
 
-/** Distinct calls of every codec, published ratio and path over contexts and batches. */
-export function anchorCalls(g: Geometry, range: AnchorRange): KernelCall[] {
-  const calls = new Map<string, KernelCall>();
-  for (const kind of KINDS) {
-    const spec = CODECS[kind];
-    const codecs = spec.publishedRatios(g).map((r) => spec.fromRatio(g, r)).filter((c): c is Codec => typeof c !== 'string' && spec.refuse(g, c) === undefined);
-    for (const codec of codecs) for (const path of spec.paths) for (const materialised of path === 'reconstruct' ? [false, true] : [false]) collect(calls, configuration(g, codec, path, materialised, range), range);
-  }
-  return [...calls.values()];
+/** A call and how much it carries: the squared share of the step's time, summed over the steps that contain it. */
+export interface Anchor extends KernelCall {
+  readonly share: number;
 }
 
-const configuration = (geometry: Geometry, codec: Codec, path: Path, materialised: boolean, range: AnchorRange): Configuration => ({
-  geometry, codec, path, materialised, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
-});
-
-function collect(calls: Map<string, KernelCall>, c: Configuration, range: AnchorRange): void {
-  for (const context of range.contexts) {
-    for (const batch of range.batches) {
-      forEachOp(c, schedule(c, batch, context), ({ kernel, variant, shape }) => {
-        const key = `${kernel} ${variant} ${JSON.stringify(shape)}`;
-        if (!calls.has(key)) calls.set(key, { kernel, variant, shape });
-      });
-    }
+/** Distinct calls of every candidate of the planner over contexts and batches: all codecs, published ratios, paths and evictions. */
+export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
+  const calls = new Map<string, { call: KernelCall; share: number }>();
+  const { candidates } = listCandidates(g, { kinds: null, ratios: null, ranks: null, paths: null, evictions: EVICTIONS.map((text) => parseEviction(text, 'eviction')) });
+  for (const candidate of candidates) {
+    const c: Configuration = {
+      geometry: g, ...candidate, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
+    };
+    for (const context of range.contexts) for (const batch of range.batches) collect(calls, c, batch, context, range.rates);
   }
+  return [...calls.values()].map(({ call, share }) => ({ ...call, share }));
+}
+
+function collect(calls: Map<string, { call: KernelCall; share: number }>, c: Configuration, batch: number, context: number, rates: Rates): void {
+  const own = new Map<string, { call: KernelCall; seconds: number }>();
+  let total = 0;
+  forEachOp(c, schedule(c, batch, context), ({ kernel, variant, shape }, times) => {
+    const key = `${kernel} ${variant} ${Object.entries(shape).flat().join(' ')}`;
+    const known = own.get(key) ?? { call: { kernel, variant, shape }, seconds: 0 };
+    const seconds = times * rooflinePrice(known.call, rates).estimate;
+    own.set(key, { call: known.call, seconds: known.seconds + seconds });
+    total += seconds;
+  });
+  for (const [key, { call, seconds }] of own) calls.set(key, { call, share: (calls.get(key)?.share ?? 0) + (seconds / total) ** 2 });
 }

@@ -14,9 +14,9 @@ const PROBE_SECONDS = 0.01;
 const truth = (width: number): number => 1e-3 * width;
 
 const trackOf = (count: number): Track => ({
-  kernel: 'swiglu', variant: 'f32', spentSeconds: 0,
+  kernel: 'swiglu', variant: 'f32', share: 0, visitSeconds: [],
   entry: { kernel: 'swiglu', sourceHash: 'x', samples: [], gaps: [], predictors: {} },
-  candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, preferred: false })),
+  candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, share: 0 })),
 });
 
 interface World {
