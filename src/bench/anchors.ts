@@ -1,5 +1,6 @@
 /** The kernel calls that real decode steps of a model contain: what a calibration measures, and how much hangs on each. */
 import { rooflinePrice, type Rates } from '../cost/roofline.js';
+import type { CodecKind } from '../codecs/codec.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { listCandidates } from '../plan/candidates.js';
@@ -8,6 +9,8 @@ import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js
 
 /** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
 const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
+/** Codecs that are measured without eviction alone: every storage type with scores is a kernel that takes seconds to compile. */
+const WITHOUT_EVICTION: readonly CodecKind[] = ['kv-quant'];
 
 export interface AnchorRange {
   readonly contexts: readonly number[];
@@ -29,6 +32,7 @@ export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
   const calls = new Map<string, { call: KernelCall; share: number }>();
   const { candidates } = listCandidates(g, { kinds: null, ratios: null, ranks: null, paths: null, evictions: EVICTIONS.map((text) => parseEviction(text, 'eviction')) });
   for (const candidate of candidates) {
+    if (candidate.eviction && WITHOUT_EVICTION.includes(candidate.codec.kind)) continue;
     const c: Configuration = {
       geometry: g, ...candidate, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
     };

@@ -163,7 +163,7 @@ export function secondsLeft(elapsed: number, budget: number, tracks: readonly Pi
  */
 function leastServed(tracks: readonly Track[]): Track | undefined {
   const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
-  const served = (t: Track): number => (samplesOf(t).length ** 2 * (t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1)) / Math.max(LEAST_SHARE, t.share / largest);
+  const served = (t: Track): number => ((samplesOf(t).length + 0.5) ** 2 * (t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1)) / Math.max(LEAST_SHARE, t.share / largest);
   const full = (t: Track): boolean => samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
   return tracks.filter((t) => t.candidates.length > 0 && !full(t)).reduce<Track | undefined>((least, t) => (!least || served(t) < served(least) ? t : least), undefined);
 }

@@ -106,6 +106,11 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
     expect(correctedSeconds({ seconds: [1, 2] })).toEqual([1, 2]);
   });
 
+  test('times that drifted far count only where there are few others', () => {
+    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.1, 2] })).toEqual([1, 1, 1 / 1.1]);
+    expect(correctedSeconds({ seconds: [1, 1, 1.1], drift: [1, 1.04, 2] })).toEqual([1, 1, 0.55]);
+  });
+
   test('a visit in a slow phase is repeated until it is over', async () => {
     // Beyond the first 3 s one second in eight is twice as slow.
     const { track } = await calibrateIn({ load: (at) => (at > 3 && Math.floor(at) % 8 === 0 ? 2 : 1), budgetSeconds: 60, points: 40 });
