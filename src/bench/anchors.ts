@@ -12,9 +12,15 @@ const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
 /** Codecs that are measured without eviction alone: every storage type with scores is a kernel that takes seconds to compile. */
 const WITHOUT_EVICTION: readonly CodecKind[] = ['kv-quant'];
 
+/** A step of a number of sequences, all of the same length, and how much it counts. */
+export interface AnchorStep {
+  readonly context: number;
+  readonly batch: number;
+  readonly weight: number;
+}
+
 export interface AnchorRange {
-  readonly contexts: readonly number[];
-  readonly batches: readonly number[];
+  readonly steps: readonly AnchorStep[];
   readonly targetWorkgroups: number;
   /** Largest binding of the device, bytes. */
   readonly bindingBytes: number;
@@ -22,12 +28,12 @@ export interface AnchorRange {
   readonly rates: Rates;
 }
 
-/** A call and how much it carries: the squared share of the step's time, summed over the steps that contain it. */
+/** A call and how much it carries: the squared share of the step's time, summed over the steps that contain it by their weight. */
 export interface Anchor extends KernelCall {
   readonly share: number;
 }
 
-/** Distinct calls of every candidate of the planner over contexts and batches: all codecs, published ratios, paths and evictions. */
+/** Distinct calls of the steps of every candidate of the planner: all codecs, published ratios, paths and evictions. */
 export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
   const calls = new Map<string, { call: KernelCall; share: number }>();
   const { candidates } = listCandidates(g, { kinds: null, ratios: null, ranks: null, paths: null, evictions: EVICTIONS.map((text) => parseEviction(text, 'eviction')) });
@@ -36,12 +42,12 @@ export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
     const c: Configuration = {
       geometry: g, ...candidate, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
     };
-    for (const context of range.contexts) for (const batch of range.batches) collect(calls, c, batch, context, range.rates);
+    for (const step of range.steps) collect(calls, c, step, range.rates);
   }
   return [...calls.values()].map(({ call, share }) => ({ ...call, share }));
 }
 
-function collect(calls: Map<string, { call: KernelCall; share: number }>, c: Configuration, batch: number, context: number, rates: Rates): void {
+function collect(calls: Map<string, { call: KernelCall; share: number }>, c: Configuration, { batch, context, weight }: AnchorStep, rates: Rates): void {
   const own = new Map<string, { call: KernelCall; seconds: number }>();
   let total = 0;
   forEachOp(c, schedule(c, batch, context), ({ kernel, variant, shape }, times) => {
@@ -51,5 +57,5 @@ function collect(calls: Map<string, { call: KernelCall; share: number }>, c: Con
     own.set(key, { call: known.call, seconds: known.seconds + seconds });
     total += seconds;
   });
-  for (const [key, { call, seconds }] of own) calls.set(key, { call, share: (calls.get(key)?.share ?? 0) + (seconds / total) ** 2 });
+  for (const [key, { call, seconds }] of own) calls.set(key, { call, share: (calls.get(key)?.share ?? 0) + weight * (seconds / total) ** 2 });
 }

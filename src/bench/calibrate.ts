@@ -32,7 +32,7 @@ const VISITS = 2;
 const SAMPLES_PER_PROBE = 3;
 /** Runs of the probe before the first point: enough for a first reference. */
 const FIRST_PROBES = 7;
-const SPREAD_FIRST = 8;
+const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 72;
 const MOST_POINTS_SMALL = 28;
@@ -40,8 +40,9 @@ const MOST_POINTS_SMALL = 28;
 const LEAST_SHARE = 1 / 60;
 /** Kernels that carry this share of the largest may have many points. */
 const LARGE_SHARE = 0.05;
-/** Candidates among which the next point is looked for: drawn at random, each the likelier the more hangs on it. */
-const DRAWN_CANDIDATES = 24;
+/** Candidates among which the next point is looked for: drawn at random, each the likelier the more hangs on it, but for a floor. */
+const DRAWN_CANDIDATES = 16;
+const LEAST_DRAWN_SHARE = 1 / 400;
 
 export interface CalibrationProgress {
   kernel: KernelName;
@@ -180,10 +181,10 @@ function choose(track: Track, options: CalibrateOptions): number {
   return drawn[options.nextPoint(track.kernel, track.variant, samples, drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape))] as number;
 }
 
-/** Indices of at most `count` candidates, drawn without putting back, by the root of their share (Efraimidis & Spirakis 2006). */
+/** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */
 export function drawByShare(candidates: readonly { readonly share: number }[], count: number, random: () => number): number[] {
   const largest = candidates.reduce((most, c) => Math.max(most, c.share), Number.MIN_VALUE);
-  const keys = candidates.map(({ share }, i) => ({ i, key: Math.log(random()) / Math.sqrt(Math.max(LEAST_SHARE, share / largest)) }));
+  const keys = candidates.map(({ share }, i) => ({ i, key: Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest) }));
   return keys.sort((a, b) => b.key - a.key).slice(0, count).map(({ i }) => i);
 }
 

@@ -26,6 +26,8 @@ export interface TimingRules {
 
 /** Most calls in one submission: drivers give up on passes that run for seconds. */
 const MOST_CALLS = 4096;
+/** How fast the expected time of a sample follows faster ones. */
+const ESTIMATE_DECAY = 0.8;
 /** A time may not come out as nothing, whatever the noise of the overhead that is taken off. */
 const SHORTEST_SECONDS = 1e-9;
 
@@ -104,6 +106,8 @@ export async function batchTimer(runner: Runner, copies: readonly (readonly Boun
   const perSample = callsPerBatch(estimate, copies.length, rules.batchSeconds);
   return async () => {
     const each = await timeBatch(perSample, estimate);
+    // Waiting that ends too early polls and disturbs the run: a slower sample is waited for longer the next time.
+    estimate = Math.max(each, ESTIMATE_DECAY * estimate);
     return { each, total: each * perSample };
   };
 }

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { anchorCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
+import { anchorCalls, type Anchor, type AnchorRange, type AnchorStep } from '../bench/anchors.js';
 import { calibrate, measureOverheads, saveTo, type CalibrationProgress } from '../bench/index.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
@@ -44,12 +44,19 @@ export const calibrateCommand: Command = {
   run,
 };
 
-/** Contexts and batches whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. */
-const RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 'contexts' | 'batches' | 'rates'>> = {
-  software: { contexts: [256, 512, 1024, 2048, 4096, 8192, 16384], batches: [1, 2, 4, 8], rates: { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null } },
+const stepsOf = (contexts: readonly number[], batches: readonly number[], weight: number): AnchorStep[] => contexts.flatMap((context) => batches.map((batch) => ({ context, batch, weight })));
+
+/**
+ * Steps whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. A software adapter serves few
+ * sequences; more of them are there so that kernels whose time depends on the batch alone have points enough for a fit.
+ */
+const RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 'steps' | 'rates'>> = {
+  software: {
+    steps: [...stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384], [1, 2, 4, 8], 1), ...stepsOf([512, 4096], [6], 1), ...stepsOf([256], [10, 12, 16, 24, 32], 0.05)],
+    rates: { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null },
+  },
   hardware: {
-    contexts: [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144],
-    batches: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
+    steps: stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 1),
     rates: { bytesPerSecond: 2e12, f32FlopsPerSecond: 3e13, matrixFlopsPerSecond: null },
   },
 };

@@ -26,7 +26,7 @@ const WANTED_LIMITS = [
  * a software adapter and double what it measures.
  */
 const LEAST_SLEEP_SECONDS = 0.002;
-const SLEPT_SHARE = { wall: 0.6, timestamps: 1.15 };
+const SLEPT_SHARE = { wall: 0.6, timestamps: 1.25 };
 /** Feature of Dawn that the standard's types do not name. */
 export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
 const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
