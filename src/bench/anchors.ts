@@ -28,6 +28,23 @@ export interface AnchorRange {
   readonly rates: Rates;
 }
 
+const stepsOf = (contexts: readonly number[], batches: readonly number[], weight: number): AnchorStep[] => contexts.flatMap((context) => batches.map((batch) => ({ context, batch, weight })));
+
+/**
+ * Steps whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. A software adapter serves few
+ * sequences; more of them are there so that kernels whose time depends on the batch alone have points enough for a fit.
+ */
+export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 'steps' | 'rates'>> = {
+  software: {
+    steps: [...stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384], [1, 2, 4, 8], 1), ...stepsOf([512, 4096], [6], 1), ...stepsOf([256], [10, 12, 16, 24, 32], 0.05)],
+    rates: { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null },
+  },
+  hardware: {
+    steps: stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 1),
+    rates: { bytesPerSecond: 2e12, f32FlopsPerSecond: 3e13, matrixFlopsPerSecond: null },
+  },
+};
+
 /** A call and how much it carries: the squared share of the step's time, summed over the steps that contain it by their weight. */
 export interface Anchor extends KernelCall {
   readonly share: number;

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { anchorCalls, type Anchor, type AnchorRange, type AnchorStep } from '../bench/anchors.js';
+import { ANCHOR_RANGES, anchorCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
 import { calibrate, measureOverheads, saveTo, type CalibrationProgress } from '../bench/index.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
@@ -44,26 +44,9 @@ export const calibrateCommand: Command = {
   run,
 };
 
-const stepsOf = (contexts: readonly number[], batches: readonly number[], weight: number): AnchorStep[] => contexts.flatMap((context) => batches.map((batch) => ({ context, batch, weight })));
-
-/**
- * Steps whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. A software adapter serves few
- * sequences; more of them are there so that kernels whose time depends on the batch alone have points enough for a fit.
- */
-const RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 'steps' | 'rates'>> = {
-  software: {
-    steps: [...stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384], [1, 2, 4, 8], 1), ...stepsOf([512, 4096], [6], 1), ...stepsOf([256], [10, 12, 16, 24, 32], 0.05)],
-    rates: { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null },
-  },
-  hardware: {
-    steps: stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 1),
-    rates: { bytesPerSecond: 2e12, f32FlopsPerSecond: 3e13, matrixFlopsPerSecond: null },
-  },
-};
-
 /** Calls of the model's steps, and of the steps that `validate` runs in its place. */
 function callsOf(device: Device, model: string | null): Anchor[] {
-  const range: AnchorRange = { ...RANGES[device.description.software ? 'software' : 'hardware'], targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize };
+  const range: AnchorRange = { ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'], targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize };
   const geometries = [findPreset(model ?? 'ouro-1.4b'), validationModel(device.description.software, model)];
   return [...new Set(geometries)].flatMap((g) => anchorCalls(g, range));
 }
