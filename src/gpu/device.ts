@@ -81,8 +81,8 @@ export class Device {
   private readonly pipelines = new Map<string, Promise<GPUComputePipeline>>();
   private readonly layouts = new Map<string, GPUBindGroupLayout>();
   private querySet: { set: GPUQuerySet; resolve: GPUBuffer } | undefined;
-  /** Seconds of the last run that began with a step, and how many steps it had: what the next one is expected to take. */
-  private readonly lastRuns = new WeakMap<BoundStep, { readonly steps: number; readonly seconds: number }>();
+  /** Seconds of the last runs that began with a step, by how many steps they had: what the next one is expected to take. */
+  private readonly lastRuns = new WeakMap<BoundStep, Map<number, number>>();
 
   constructor(
     /** Held so that Dawn's instance outlives the device. */
@@ -278,13 +278,13 @@ export class Device {
 
   /** A run that was disturbed for a moment must not make the next ones wait for long. */
   private remember(steps: readonly BoundStep[], seconds: number): void {
-    const last = this.expected(steps);
-    if (steps[0]) this.lastRuns.set(steps[0], { steps: steps.length, seconds: last > 0 ? Math.min(seconds, 2 * last) : seconds });
+    if (!steps[0]) return;
+    const known = this.lastRuns.get(steps[0]) ?? new Map<number, number>();
+    this.lastRuns.set(steps[0], known.set(steps.length, Math.min(seconds, 2 * (known.get(steps.length) ?? Infinity))));
   }
 
   private expected(steps: readonly BoundStep[]): number {
-    const last = this.description.software && steps[0] ? this.lastRuns.get(steps[0]) : undefined;
-    return last?.steps === steps.length ? last.seconds : 0;
+    return (this.description.software && steps[0] && this.lastRuns.get(steps[0])?.get(steps.length)) || 0;
   }
 
   private queries(): { set: GPUQuerySet; resolve: GPUBuffer } {
