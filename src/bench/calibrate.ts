@@ -15,7 +15,9 @@ import { describeDevice, describeHost, describeProgram } from './host.js';
 import { measureVisit, obstacle, tuningOptions } from './measure.js';
 import { Drift, openProbe } from './probe.js';
 import { farthest } from './spread.js';
-import type { Clock } from './timing.js';
+import { median, type Clock } from './timing.js';
+import { randomFrom } from './regression/statistics.js';
+import { mix } from '../hash.js';
 import { samplesOf, Visits, type Track } from './visits.js';
 
 /** Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of many others. */
@@ -30,12 +32,17 @@ const VISITS = 2;
 const SAMPLES_PER_PROBE = 3;
 /** Runs of the probe before the first point: enough for a first reference. */
 const FIRST_PROBES = 7;
-const SPREAD_FIRST = 10;
+const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
-const MOST_POINTS = 64;
+const MOST_POINTS = 72;
 const MOST_POINTS_SMALL = 28;
-/** Shares of the budget: attention and products make up a decode step. */
-const WEIGHTS: Partial<Record<KernelName, number>> = { attend: 4, attend_rebuild: 3, attend_block_absorbed: 3, matmul: 4, attend_merge: 1.5, rebuild: 1.5 };
+/** A kernel that hardly shows in a step counts as this share of the one that carries most: a fit needs a few points all the same. */
+const LEAST_SHARE = 1 / 60;
+/** Kernels that carry this share of the largest may have many points. */
+const LARGE_SHARE = 0.05;
+/** Candidates among which the next point is looked for: drawn at random, each the likelier the more hangs on it, but for a floor. */
+const DRAWN_CANDIDATES = 16;
+const LEAST_DRAWN_SHARE = 1 / 400;
 
 export interface CalibrationProgress {
   kernel: KernelName;
@@ -55,7 +62,7 @@ export interface CalibrateOptions {
   budgetSeconds: number;
   seed: number;
   /** Calls of real schedules (bench/anchors.ts); shapes of all published models unless given. */
-  calls?: readonly KernelCall[];
+  calls?: readonly (KernelCall & { readonly share?: number })[];
   /** Only these kernels; all that are implemented unless given. */
   kernels?: readonly KernelName[];
   adapter?: AdapterOptions;
@@ -151,19 +158,34 @@ export function secondsLeft(elapsed: number, budget: number, tracks: readonly Pi
   return nothing ? 0 : Math.max(0, budget - elapsed);
 }
 
-/** The track that has had the least of its share, among those with candidates. */
+/**
+ * The track whose next point lowers the intervals of steps most for its time. With n points a kernel's error falls about as 1/n, so
+ * that n² · seconds / share is to be even.
+ */
 function leastServed(tracks: readonly Track[]): Track | undefined {
-  const share = (t: Track): number => t.spentSeconds / (WEIGHTS[t.kernel] ?? 1);
-  const full = (t: Track): boolean => samplesOf(t).length >= (t.kernel in WEIGHTS ? MOST_POINTS : MOST_POINTS_SMALL);
-  return tracks.filter((t) => t.candidates.length > 0 && !full(t)).reduce<Track | undefined>((least, t) => (!least || share(t) < share(least) ? t : least), undefined);
+  const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
+  const served = (t: Track): number => ((samplesOf(t).length + 0.5) ** 2 * (t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1)) / Math.max(LEAST_SHARE, t.share / largest);
+  const full = (t: Track): boolean => samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
+  return tracks.filter((t) => t.candidates.length > 0 && !full(t)).reduce<Track | undefined>((least, t) => (!least || served(t) < served(least) ? t : least), undefined);
 }
 
 function choose(track: Track, options: CalibrateOptions): number {
   const samples = samplesOf(track);
-  const shapes = track.candidates.map((c) => c.shape);
-  if (samples.length >= SPREAD_FIRST && options.nextPoint) return options.nextPoint(track.kernel, track.variant, samples, shapes);
-  const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
-  return farthest(tried, shapes, (i) => (track.candidates[i] as Track['candidates'][number]).preferred);
+  const { candidates } = track;
+  if (samples.length < SPREAD_FIRST || !options.nextPoint) {
+    const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
+    const typical = median(candidates.map((c) => c.share));
+    return farthest(tried, candidates.map((c) => c.shape), (i) => (candidates[i] as Track['candidates'][number]).share > typical);
+  }
+  const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
+  return drawn[options.nextPoint(track.kernel, track.variant, samples, drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape))] as number;
+}
+
+/** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */
+export function drawByShare(candidates: readonly { readonly share: number }[], count: number, random: () => number): number[] {
+  const largest = candidates.reduce((most, c) => Math.max(most, c.share), Number.MIN_VALUE);
+  const keys = candidates.map(({ share }, i) => ({ i, key: Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest) }));
+  return keys.sort((a, b) => b.key - a.key).slice(0, count).map(({ i }) => i);
 }
 
 /** Entries and candidates of every kernel and variant, with resumed samples in place. */
@@ -187,7 +209,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     calibration.kernels.push(entry);
   }
   const missed = new Missed();
-  const offer = (call: KernelCall, preferred: boolean): void => {
+  const offer = ({ share = 0, ...call }: KernelCall & { readonly share?: number }, preferred: boolean): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
     if (!entry || seen.has(key)) return;
@@ -200,8 +222,9 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     }
     const id = `${call.kernel} ${call.variant}`;
     let track = tracks.get(id);
-    if (!track) tracks.set(id, (track = { kernel: call.kernel, variant: call.variant, entry, candidates: [], spentSeconds: 0 }));
-    track.candidates.push({ shape: call.shape, preferred });
+    if (!track) tracks.set(id, (track = { kernel: call.kernel, variant: call.variant, entry, candidates: [], share: 0, visitSeconds: [] }));
+    track.candidates.push({ shape: call.shape, share });
+    track.share = Math.hypot(track.share, Math.sqrt(share));
   };
   for (const call of options.calls ?? defaultCalls()) offer(call, options.calls !== undefined);
   missed.record();

@@ -7,15 +7,13 @@ import { mix } from '../hash.js';
 import { bufferOf, u32, write, type OperationPlan } from '../gpu/plan.js';
 import type { Buffer, Device } from '../gpu/device.js';
 
-const HALVES = Float64Array.from({ length: 65536 }, (_, bits) => halfValue(bits));
-
 /** Word `index` of a buffer filled from `seed`, before it is shaped into a value. */
 const wordAt = (seed: number, index: number): number => mix(index ^ mix(seed));
 
 /** Scalar `index` (in scalars) of an f16 buffer: magnitudes in [0.25, 1). */
 export function halfAt(seed: number, index: number): number {
   const word = ((wordAt(seed, index >>> 1) & 0x87ff87ff) >>> 0) + 0x34003400;
-  return HALVES[index & 1 ? word >>> 16 : word & 0xffff] as number;
+  return halfValue(index & 1 ? word >>> 16 : word & 0xffff);
 }
 
 /** Scalar `index` of an f32 buffer: in [-1, 1). */
@@ -109,7 +107,8 @@ export async function makeOperands(device: Device, plan: OperationPlan, seed: nu
   };
   const words = (name: string): Scalars => {
     const b = bufferOf(plan, name);
-    if (b.content === 'f16') return (i) => ((wordAt(seedOf(name), i) & 0x87ff87ff) + 0x34003400) >>> 0;
+    const from = seedOf(name);
+    if (b.content === 'f16') return (i) => ((wordAt(from, i) & 0x87ff87ff) + 0x34003400) >>> 0;
     const value = scalar(name);
     return b.content === 'f32' ? (i) => singleBits(value(i)) : value;
   };

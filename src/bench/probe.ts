@@ -4,7 +4,6 @@
  */
 import type { BoundStep, Buffer, Device } from '../gpu/index.js';
 import { read, u32, write, type Step } from '../gpu/plan.js';
-import { DRIFT_CORRECTED } from '../schema/drift.js';
 import type { Calibration } from '../schema/calibration.js';
 import { fill } from './inputs.js';
 import { median, type Clock } from './timing.js';
@@ -14,48 +13,47 @@ const SIZES = {
   software: { bytes: 16 * 2 ** 20, groups: 512, rounds: 16 },
   hardware: { bytes: 256 * 2 ** 20, groups: 4096, rounds: 512 },
 };
-/** The reference is the median of this many first runs: they span several points, so that one phase of noise is not all of it. */
-const REFERENCE_RUNS = 101;
+/**
+ * The reference is the median of this share of the runs, the fastest: what a machine does while nothing disturbs it. It is told anew
+ * from all runs so far, so that a session that starts on a loaded machine is not measured against the load.
+ */
+const FASTEST_SHARE = 0.2;
 const SHORTEST_SECONDS = 1e-9;
 
 /** Keeps the reference of a session and how far the machine went from it. */
 export class Drift {
-  private readonly first: number[] = [];
-  private fixed = 0;
-  private runs = 0;
+  /** All runs, seconds, fastest first. */
   private readonly seen: number[] = [];
+  private reference = 0;
 
   /** Takes in one run of the probe, seconds. */
   record(seconds: number): void {
-    this.runs++;
-    this.seen.push(seconds);
-    if (this.first.length < REFERENCE_RUNS) {
-      this.first.push(seconds);
-      this.fixed = median(this.first);
+    let [low, high] = [0, this.seen.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.seen[middle] as number) < seconds) low = middle + 1;
+      else high = middle;
     }
+    this.seen.splice(low, 0, seconds);
+    this.reference = median(this.seen.slice(0, Math.ceil(FASTEST_SHARE * this.seen.length)));
   }
 
-  /** Time of the probe over its reference; 1 is no drift. While there are few runs the reference still moves. */
+  /** Time of the probe over its reference; 1 is no drift. The reference moves while there are few runs, or faster ones than before. */
   relative(seconds: number): number {
-    return this.fixed === 0 ? 1 : seconds / this.fixed;
-  }
-
-  /** Share of the runs that drifted by more than what is corrected. */
-  get shareCorrected(): number {
-    return this.seen.filter((s) => Math.abs(this.relative(s) - 1) > DRIFT_CORRECTED).length / Math.max(1, this.runs);
+    return this.reference === 0 ? 1 : seconds / this.reference;
   }
 
   /** As a calibration keeps it; undefined before the first run. */
   describe(): Calibration['probe'] {
-    if (this.runs === 0) return undefined;
-    const relative = this.seen.map((s) => this.relative(s)).sort((a, b) => a - b);
-    return { referenceSeconds: this.fixed, runs: this.runs, lowDrift: relative[0] as number, highDrift: relative.at(-1) as number };
+    const { reference, seen } = this;
+    if (seen.length === 0) return undefined;
+    return { referenceSeconds: reference, runs: seen.length, lowDrift: (seen[0] as number) / reference, highDrift: (seen.at(-1) as number) / reference };
   }
 }
 
 /** The probe on a device. */
 export interface Probe {
-  /** Seconds of one run: the faster of two, as the slower one is mostly what else the machine did for a moment. */
+  /** Seconds of one run: the fastest of three, as what is slower is mostly what else the machine did for a moment. */
   run(): Promise<number>;
   free(): void;
 }
@@ -88,7 +86,7 @@ export async function openProbe(device: Device, rules: { readonly clock: Clock; 
       return Math.max(SHORTEST_SECONDS, rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null ? time.gpuSeconds : time.wallSeconds - rules.submitSeconds);
     };
     await once();
-    return { run: async () => Math.min(await once(), await once()), free };
+    return { run: async () => Math.min(await once(), await once(), await once()), free };
   } catch (error) {
     free();
     throw error;

@@ -29,11 +29,10 @@ const MOST_CALLS = 4096;
 /** A time may not come out as nothing, whatever the noise of the overhead that is taken off. */
 const SHORTEST_SECONDS = 1e-9;
 
-/** Calls of which each takes `secondsEach`, a multiple of the operand copies. */
+/** Calls of which each takes `secondsEach`: whole rotations of the operand copies where one fits, else the next copies each time. */
 export function callsPerBatch(secondsEach: number, copies: number, batchSeconds: number): number {
   const wanted = Math.min(MOST_CALLS, Math.max(1, Math.ceil(batchSeconds / Math.max(secondsEach, SHORTEST_SECONDS))));
-  // A call slower than the batch is timed alone; then every sample takes the next copy.
-  return secondsEach >= batchSeconds ? 1 : Math.ceil(wanted / copies) * copies;
+  return wanted < copies ? wanted : Math.ceil(wanted / copies) * copies;
 }
 
 /** A probe of the machine's state (bench/probe.ts), run before every few samples and after the last. */

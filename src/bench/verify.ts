@@ -17,7 +17,7 @@ import { PREFILL_CHECKERS } from './prefill-checkers.js';
 import { mix } from '../hash.js';
 import { matmulRow, sampleRow } from './reference/pointwise.js';
 
-/** Multiply-adds that the reference may spend on one check: a few tenths of a second. */
+/** Operations that the reference may spend on one check unless told: a few tenths of a second. */
 const REFERENCE_FLOPS = 1e8;
 /** Columns of a product that are checked in a row. */
 const MOST_COLUMNS = 64;
@@ -43,8 +43,9 @@ const CHECKERS: Partial<Record<KernelCall['kernel'], Checker>> = {
 
 /**
  * Relative RMS error, sqrt(Σ (actual − expected)² / Σ expected²), over the rows checked. NaN where an output was left out.
+ * @param mostFlops operations that the reference may spend: beyond them rows are drawn at random from the seed, at least one
  */
-export async function relativeError(device: Device, call: KernelCall, plan: OperationPlan, operands: Operands, options: OperationOptions, seed: number): Promise<number> {
+export async function relativeError(device: Device, call: KernelCall, plan: OperationPlan, operands: Operands, options: OperationOptions, seed: number, mostFlops = REFERENCE_FLOPS): Promise<number> {
   const checker = CHECKERS[call.kernel];
   if (!checker) throw new Error(`${call.kernel} has no reference`);
   const outputs = new Map<string, { scalars: Scalars; words: Scalars }>();
@@ -65,7 +66,7 @@ export async function relativeError(device: Device, call: KernelCall, plan: Oper
   };
   const total = checker.rows(call.shape);
   const costOfRow = Math.max(1, workOf(call).flops / total);
-  const count = Math.max(1, Math.min(total, Math.floor(REFERENCE_FLOPS / costOfRow)));
+  const count = Math.max(1, Math.min(total, Math.floor(mostFlops / costOfRow)));
   let difference = 0;
   let norm = 0;
   for (let i = 0; i < count; i++) {

@@ -26,8 +26,12 @@ export interface Track {
   kernel: KernelName;
   variant: string;
   entry: KernelCalibration;
-  candidates: { shape: Shape; preferred: boolean }[];
-  spentSeconds: number;
+  /** `share`: how much the steps of the model hang on the shape (bench/anchors.ts); 0 where nobody says. */
+  candidates: { shape: Shape; share: number }[];
+  /** The same of all its shapes together. */
+  share: number;
+  /** Seconds of each visit so far. */
+  visitSeconds: number[];
 }
 
 /** What one visit measured: a sample whose times are raw, and the probe's seconds beside each of them. */
@@ -167,7 +171,7 @@ export class Visits {
       track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason: `${error.fault}: ${error.message}` });
       return null;
     } finally {
-      track.spentSeconds += tools.now() - begun;
+      track.visitSeconds.push(tools.now() - begun);
     }
   }
 

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { anchorCalls } from '../bench/anchors.js';
+import { ANCHOR_RANGES, anchorCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
 import { calibrate, measureOverheads, saveTo, type CalibrationProgress } from '../bench/index.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
@@ -18,6 +18,7 @@ import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
 import { DRIFT_CORRECTED } from '../schema/drift.js';
+import { validationModel } from '../validate/grid.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
@@ -43,14 +44,18 @@ export const calibrateCommand: Command = {
   run,
 };
 
-/** Contexts and batches whose shapes are measured, as far as memory and budget allow. */
-const CONTEXTS = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144];
-const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+/** Calls of the model's steps, and of the steps that `validate` runs in its place. */
+function callsOf(device: Device, model: string | null): Anchor[] {
+  const range: AnchorRange = { ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'], targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize };
+  const geometries = [findPreset(model ?? 'ouro-1.4b'), validationModel(device.description.software, model)];
+  return [...new Set(geometries)].flatMap((g) => anchorCalls(g, range));
+}
 
 async function run(args: Args): Promise<ExitCode> {
   const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '5m', '--budget', true);
   const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
-  const geometry = findPreset(textFlag(args, 'model') ?? 'ouro-1.4b');
+  const model = textFlag(args, 'model');
+  findPreset(model ?? 'ouro-1.4b');
   const kernels = readKernels(args);
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const quiet = args.flags['quiet'] === true;
@@ -64,8 +69,9 @@ async function run(args: Args): Promise<ExitCode> {
     await mkdir(dirname(file), { recursive: true });
     if (!quiet) process.stderr.write(`measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`);
     const tuning = args.flags['tune'] === true ? await tuneKernels(device, TUNE_SHARE * budgetSeconds, seed, kernels, quiet) : null;
+    const calls = callsOf(device, model);
     const measuring = tuning ? (1 - TUNE_SHARE) * budgetSeconds : budgetSeconds;
-    const calibration = await measure(device, { budgetSeconds: measuring, seed, kernels, earlier, file, quiet, tuning, calls: anchorCalls(geometry, { contexts: CONTEXTS, batches: BATCHES, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize }) });
+    const calibration = await measure(device, { budgetSeconds: measuring, seed, kernels, earlier, file, quiet, tuning, calls });
     fit(calibration, quiet);
     await saveTo(file)(calibration);
     await print(summary(calibration, file), { file: null, quiet });
@@ -108,7 +114,7 @@ interface Measuring {
   earlier: Calibration | null;
   file: string;
   quiet: boolean;
-  calls: ReturnType<typeof anchorCalls>;
+  calls: readonly Anchor[];
 }
 
 /** Measures until the budget is spent or Ctrl-C; every point is in the file as soon as it exists. */

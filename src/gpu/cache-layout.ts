@@ -160,32 +160,54 @@ const singleBits = (value: number): number => {
 export const codeValue = (code: number, scale: number, bits: number): number => scale * (code - (2 ** bits - 1) / 2);
 
 /**
- * A component of a cache as it is stored, decoded exactly in float64. References call this for every component of every token:
- * it computes addresses without making fields.
- * @param words reads word `index` of the buffer
+ * A component of a cache as it is stored, decoded exactly in float64. References call this for every component of every token, one
+ * token after the other: a token is decoded as a whole when its first component is asked for, each word read once.
+ * @param words reads word `index` of the buffer, whose contents must not change
  */
 export function cacheRow(words: Words, storage: Storage, width: number, groupSize: number, capacity: number): (row: number, token: number, component: number) => number {
-  const layout = rowLayout(storage, width, groupSize);
-  const { unitComponents, planes, units, bits } = layout;
+  const decode = tokenDecoder(words, rowLayout(storage, width, groupSize), capacity);
+  const values = new Float64Array(width);
+  let [knownRow, knownToken] = [-1, -1];
+  return (row, token, component) => {
+    if (token !== knownToken || row !== knownRow) {
+      decode(row, token, values);
+      [knownRow, knownToken] = [row, token];
+    }
+    return values[component] as number;
+  };
+}
+
+/** Decodes all components of a row's token into a list of them. */
+function tokenDecoder(words: Words, layout: RowLayout, capacity: number): (row: number, token: number, out: Float64Array) => void {
+  const { storage, bits, unitComponents, planes, units, tail, tailsAt, scalesAt, groupSize, groups } = layout;
   const whole = units * unitComponents;
   const each = Math.floor(32 / bits);
   const mask = maskOf(bits);
-  return (row, token, component) => {
+  const stored = storage === 'f32' ? singleValue : storage === 'f16' ? halfValue : (code: number): number => code;
+  /** Entry `i` of a run of words that is packed as a unit. */
+  const entry = (at: number, i: number): number =>
+    storage === 'q3' ? ((words(at + (i >> 4)) >>> (2 * (i & 15))) & 3) + 4 * ((words(at + 2) >>> i) & 1) : (words(at + Math.floor(i / each)) >>> (bits * (i % each))) & mask;
+  return (row, token, out) => {
     const tile = tileWord(layout, capacity, row, token);
     const t = token % TILE_TOKENS;
-    const tail = component >= whole;
-    const unit = (component - (component % unitComponents)) / unitComponents;
-    // Entry i of a run of words: of a tail they lie one after the other, of a unit where its words lie.
-    const i = tail ? t : component % unitComponents;
-    const wordOf = (n: number): number => words(tail ? tile + layout.tailsAt + (component - whole) * bits + n : tile + mainWord(layout, t, unit * planes + n));
-    if (storage === 'f32') return singleValue(wordOf(0));
-    const code =
-      storage === 'q3'
-        ? ((wordOf(i >> 4) >>> (2 * (i & 15))) & 3) + 4 * ((wordOf(2) >>> i) & 1)
-        : (wordOf(Math.floor(i / each)) >>> (bits * (i % each))) & mask;
-    if (storage === 'f16') return halfValue(code);
-    const group = (component - (component % groupSize)) / groupSize;
-    return codeValue(code, halfValue((words(tile + layout.scalesAt + group * SCALE_WORDS + (t >> 1)) >>> (16 * (t & 1))) & 0xffff), bits);
+    for (let unit = 0; unit < units; unit++) {
+      const from = unit * unitComponents;
+      if (planes === 1) {
+        let word = words(tile + mainWord(layout, t, unit));
+        if (bits === 32) out[from] = stored(word);
+        else for (let i = 0; i < unitComponents; i++, word >>>= bits) out[from + i] = stored(word & mask);
+        continue;
+      }
+      const [low, next, high] = [0, 1, 2].map((n) => words(tile + mainWord(layout, t, unit * planes + n))) as [number, number, number];
+      for (let i = 0; i < unitComponents; i++) out[from + i] = (((i < 16 ? low : next) >>> (2 * (i & 15))) & 3) + 4 * ((high >>> i) & 1);
+    }
+    // The tail's components share words with the tile's other tokens.
+    for (let i = 0; i < tail; i++) out[whole + i] = stored(entry(tile + tailsAt + i * bits, t));
+    for (let group = 0; group < groups; group++) {
+      const scale = halfValue((words(tile + scalesAt + group * SCALE_WORDS + (t >> 1)) >>> (16 * (t & 1))) & 0xffff);
+      const end = Math.min(out.length, (group + 1) * groupSize);
+      for (let i = group * groupSize; i < end; i++) out[i] = codeValue(out[i] as number, scale, bits);
+    }
   };
 }
 

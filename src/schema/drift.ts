@@ -4,14 +4,24 @@
 export const DRIFT_CORRECTED = 0.05;
 
 /**
- * Times of a sample with the machine's drift taken off, seconds a call.
+ * Repetitions that drifted by less than this are taken alone where there are a few of them. Beyond, kernels slow down differently: one
+ * workgroup hardly minds that the machine lost a core, which doubles the probe's time.
+ */
+const DRIFT_TRUSTED = 0.15;
+const FEW = 3;
+
+/**
+ * Times of a sample with the machine's drift taken off, seconds a call; without those that drifted far where there are others.
  * @param sample `seconds`: raw times; `drift`: for each of them the probe's time over its reference, measured beside it.
  *   Samples of older files have none and are taken as they are.
  */
 export function correctedSeconds(sample: { readonly seconds: readonly number[]; readonly drift?: readonly number[] | undefined }): number[] {
-  const { drift } = sample;
-  return sample.seconds.map((seconds, i) => {
-    const factor = drift?.[i] ?? 1;
-    return Math.abs(factor - 1) > DRIFT_CORRECTED ? seconds / factor : seconds;
+  const { seconds, drift } = sample;
+  const away = seconds.map((_, i) => Math.abs((drift?.[i] ?? 1) - 1));
+  const enough = away.filter((d) => d <= DRIFT_TRUSTED).length >= FEW;
+  return seconds.flatMap((time, i) => {
+    const own = away[i] as number;
+    if (enough && own > DRIFT_TRUSTED) return [];
+    return [own > DRIFT_CORRECTED ? time / (drift?.[i] ?? 1) : time];
   });
 }

@@ -10,7 +10,7 @@ const TEXT = fc.oneof(fc.string({ unit: 'binary', maxLength: 60 }), fc.constantF
 
 const run = (text: string): RunReport => ({
   schema: 'lla-sim/run', schemaVersion: 1, model: { name: 'm', layers: 1, loops: 1, weights: 'checkpoint', codecWeights: 'none', seed: 0 }, device: { description: 'd', software: false },
-  id: 'full/full', batch: 1, promptTokens: 1, filledTokens: 0, tokens: [[1]], text: [text], prefillSeconds: 1, tokensPerSecond: 1, secondsPerStep: 1,
+  id: 'full/full', batch: 1, promptTokens: 1, filledTokens: 0, tokens: [[1]], text: [text], prefillSeconds: 1, prefillMethod: 'by-token', promptTokensPerSecond: 1, tokensPerSecond: 1, secondsPerStep: 1,
   cache: { allocatedBytes: 1, bytesPerToken: 1, tokensKept: [1] }, memory: { weightsBytes: 1, codecBytes: 0, inFlightBytes: 0, evictionBytes: 0, workspaceBytes: 0, controlBytes: 0, totalBytes: 1 }, warnings: [],
 });
 

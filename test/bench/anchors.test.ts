@@ -1,0 +1,79 @@
+/** Which calls a calibration measures: what they weigh, that steps off their grid lie inside them, and how the next ones are drawn. */
+import { describe, expect, test } from 'vitest';
+import { ANCHOR_RANGES, anchorCalls, type Anchor } from '../../src/bench/anchors.js';
+import { drawByShare } from '../../src/bench/calibrate.js';
+import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { findPreset } from '../../src/geometry/presets.js';
+import { KERNELS } from '../../src/schedule/kernels.js';
+import { forEachOp, schedule } from '../../src/schedule/schedule.js';
+import { stepGrid, validationModel } from '../../src/validate/grid.js';
+
+const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
+const random = randomFrom(seed);
+const geometry = validationModel(true, null);
+const common = { targetWorkgroups: 528, bindingBytes: 2 ** 27 };
+const software = { ...common, ...ANCHOR_RANGES.software };
+const anchors = anchorCalls(geometry, software);
+const idOf = (c: Pick<Anchor, 'kernel' | 'variant'>): string => `${c.kernel} ${c.variant}`;
+
+describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
+  test('each shape is there once, of every storage and eviction that the planner lists', () => {
+    const keys = anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`);
+    expect(new Set(keys).size).toBe(keys.length);
+    const kinds = new Set(anchors.map(idOf));
+    for (const kind of ['matmul f16', 'attend f16', 'attend q4', 'attend f16+scores', 'attend_rebuild f16+scores', 'attend_block_absorbed f16', 'rebuild f16+plain', 'evict f16']) expect(kinds).toContain(kind);
+  });
+
+  test('shares of one step are squares of fractions of its time', () => {
+    const step = { context: 32 * Math.ceil(64 * random()), batch: Math.ceil(8 * random()), weight: 1 };
+    const at = (weight: number): Anchor[] => anchorCalls(findPreset('ouro-1.4b'), { ...software, steps: [{ ...step, weight }] });
+    const once = at(1);
+    for (const { share } of once) expect(share).toBeGreaterThan(0);
+    const products = once.filter((c) => c.kernel === 'matmul').reduce((sum, c) => sum + c.share, 0);
+    const norms = once.filter((c) => c.kernel === 'rmsnorm').reduce((sum, c) => sum + c.share, 0);
+    expect(products).toBeGreaterThan(10 * norms);
+    at(3).forEach((c, i) => { expect(c.share).toBeCloseTo(3 * (once[i] as Anchor).share, 12); });
+  });
+
+  test('steps that validate draws lie inside the shapes, kernel by kernel', () => {
+    const boxes = new Map<string, Record<string, [number, number]>>();
+    for (const { shape, ...c } of anchors) {
+      const box = boxes.get(idOf(c)) ?? {};
+      for (const dim of KERNELS[c.kernel].dims) {
+        const [low, high] = box[dim] ?? [Infinity, -Infinity];
+        box[dim] = [Math.min(low, shape[dim] as number), Math.max(high, shape[dim] as number)];
+      }
+      boxes.set(idOf(c), box);
+    }
+    const outside = new Set<string>();
+    let [known, all] = [0, 0];
+    const keys = new Set(anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
+    for (const { c, batch, contextTokens } of stepGrid({ geometry, software: true, quick: false, seed, bindingBytes: common.bindingBytes })) {
+      forEachOp(c, schedule(c, batch, contextTokens), ({ kernel, variant, shape }) => {
+        const id = idOf({ kernel, variant });
+        const box = boxes.get(id);
+        for (const dim of KERNELS[kernel].dims) if (!box?.[dim] || (shape[dim] as number) < box[dim][0] || (shape[dim] as number) > box[dim][1]) outside.add(`${id} ${dim} ${shape[dim]}`);
+        all++;
+        if (keys.has(`${id} ${JSON.stringify(shape)}`)) known++;
+      });
+    }
+    expect([...outside]).toEqual([]);
+    expect(known).toBeLessThan(all);
+  });
+});
+
+describe(`drawing by share (LLA_SIM_SEED=${seed})`, () => {
+  test('all different, no more than asked, and more often what carries more', () => {
+    const candidates = Array.from({ length: 40 }, (_, i) => ({ share: i < 4 ? 1 : 0.01 }));
+    let large = 0;
+    for (let n = 0; n < 400; n++) {
+      const drawn = drawByShare(candidates, 4, randomFrom(seed + n));
+      expect(new Set(drawn).size).toBe(4);
+      large += drawn.filter((i) => i < 4).length;
+    }
+    // Four of weight 1 against 36 of 0.01: the first draw is a large one with probability 0.92; drawn alike it would be 0.1.
+    expect(large / 1600).toBeGreaterThan(0.6);
+    expect(large / 1600).toBeLessThan(1);
+    expect(drawByShare(candidates.slice(0, 3), 16, randomFrom(seed))).toHaveLength(3);
+  });
+});
