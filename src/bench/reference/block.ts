@@ -83,18 +83,30 @@ export function attendBlockRow(shape: Shape, scale: number, phi: (offset: number
   const half = blockTokens / 2;
   const quads = Math.ceil(rankK / 4);
   const stride = blockBasisScalars(1, rankK, { blockTokens: 1, functions });
+  // Weights of all functions at each place of a block, and the vectors of one block at a time, [function][component, then the mean].
+  const weights = Array.from({ length: blockTokens }, (_, place) => {
+    const { even, odd } = phi(place >= half ? place - half : half - 1 - place);
+    return Float64Array.from([...even, ...odd.map((x) => (place >= half ? x : -x))]);
+  });
+  const vectors = new Float64Array(functions * (rankK + 1));
+  const u = new Float64Array(rankK + 1);
   const scores = Float64Array.from(tokens, ({ slot }, i) => {
-    const [block, place] = [Math.floor(i / blockTokens), i % blockTokens];
-    const after = place >= half;
-    const { even, odd } = phi(after ? place - half : half - 1 - place);
-    const weights = [...even, ...odd.map((x) => (after ? x : -x))];
-    let dot = 0;
-    for (let x = 0; x <= rankK; x++) {
-      const block0 = (head * blocks + block) * stride;
-      let u = 0;
-      for (let j = 0; j < functions; j++) u += (weights[j] as number) * basis(block0 + (x < rankK ? (Math.floor(x / 4) * functions + j) * 4 + (x % 4) : (quads * functions + j) * 4));
-      dot += u * (x < rankK ? caches.keys(row, slot, x) : 1);
+    const place = i % blockTokens;
+    if (place === 0) {
+      const at = (head * blocks + i / blockTokens) * stride;
+      for (let j = 0; j < functions; j++) {
+        for (let x = 0; x < rankK; x++) vectors[j * (rankK + 1) + x] = basis(at + (Math.floor(x / 4) * functions + j) * 4 + (x % 4));
+        vectors[j * (rankK + 1) + rankK] = basis(at + (quads * functions + j) * 4);
+      }
     }
+    const own = weights[place] as Float64Array;
+    u.fill(0);
+    for (let j = 0; j < functions; j++) {
+      const weight = own[j] as number;
+      for (let x = 0; x <= rankK; x++) u[x] = (u[x] as number) + weight * (vectors[j * (rankK + 1) + x] as number);
+    }
+    let dot = u[rankK] as number;
+    for (let x = 0; x < rankK; x++) dot += (u[x] as number) * caches.keys(row, slot, x);
     return scale * dot;
   });
   return {

@@ -101,6 +101,7 @@ function small(s: Scale): KernelCall[] {
     call('embed', 'f16', { rows: s.rows * 4, width: 2048 }),
     call('sample', 'greedy', { rows: s.rows / 4, vocab: 49152 }),
     call('append', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
+    call('load', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
   ];
 }
 
