@@ -1,5 +1,6 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
-import { GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationOptions, type OperationPlan } from '../gpu/index.js';
+import { deviceOptions, GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationOptions, type OperationPlan } from '../gpu/index.js';
+import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../gpu/operations/matrix.js';
 import { workOf, type KernelCall } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
@@ -41,7 +42,7 @@ const kind = (device: Device): 'software' | 'hardware' => (device.description.so
 export function obstacle(device: Device, call: KernelCall, options: OperationOptions = {}): string | null {
   let plan: OperationPlan;
   try {
-    plan = planOperation(call, { software: device.description.software, ...options });
+    plan = planOperation(call, { ...deviceOptions(device), ...options });
   } catch (error) {
     if (error instanceof GpuError) return error.message;
     throw error;
@@ -106,7 +107,7 @@ export interface PreparedCall {
 export async function prepareCall(device: Device, call: KernelCall, seed: number, options: OperationOptions = {}, knownError?: number): Promise<PreparedCall> {
   const reason = obstacle(device, call, options);
   if (reason !== null) throw new GpuError('unsupported', reason);
-  const plan = planOperation(call, { software: device.description.software, ...options });
+  const plan = planOperation(call, { ...deviceOptions(device), ...options });
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   try {
@@ -147,7 +148,8 @@ function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall
 }
 
 /** Largest relative error against float64 that an operation's results may have. */
-export const toleranceOf = (plan: OperationPlan): number => (plan.buffers.some((b) => b.role === 'output' && b.content === 'f16') ? HALF_TOLERANCE : TOLERANCE);
+export const toleranceOf = (plan: OperationPlan): number =>
+  usesMatrixUnits(plan) ? MATRIX_RELATIVE_ERROR : plan.buffers.some((b) => b.role === 'output' && b.content === 'f16') ? HALF_TOLERANCE : TOLERANCE;
 
 /** Copies of the streamed operands, so that a whole rotation exceeds the last-level cache. */
 export function copyCount(device: Device, plan: OperationPlan): number {

@@ -4,7 +4,7 @@
  * replaces the best only where the whole interval of the time ratio lies below 1.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { GpuError, planOperation, type Device } from '../gpu/index.js';
+import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
 import { TUNABLES, type Tunable, type Tuning } from '../gpu/operations/tuning.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import type { Calibration } from '../schema/calibration.js';
@@ -108,7 +108,7 @@ const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
 export async function tune(device: Device, options: TuneOptions): Promise<Partial<Record<KernelName, Tuning>>> {
   const started = clockNow();
   const elapsed = (): number => clockNow() - started;
-  const planOf = (call: KernelCall, tuning: Tuning): unknown => planOperation(call, tuningOptions(tuning)).steps;
+  const planOf = (call: KernelCall, tuning: Tuning): unknown => planOperation(call, { ...deviceOptions(device), ...tuningOptions(tuning) }).steps;
   const trials = options.calls.reduce((sum, { kernel }) => sum + (TUNABLES[kernel] ?? []).reduce((s, t) => s + t.values.length, 0), 0);
   const calls = options.calls.filter((c) => obstacle(device, c) === null);
   return searchTuning(calls, {

@@ -1,5 +1,5 @@
 /** Compares two versions of the kernels, call by call. */
-import { GpuError, planOperation, type Device } from '../../gpu/index.js';
+import { deviceOptions, GpuError, planOperation, type Device } from '../../gpu/index.js';
 import { OWN_SOURCES, type SourceSet } from '../../schedule/kernel-source.js';
 import { workOf, type KernelCall } from '../../schedule/kernels.js';
 import { printable } from '../../errors.js';
@@ -65,7 +65,7 @@ const oneLine = (text: string): string => {
 function skipped(device: Device, call: KernelCall, options: CompareOptions, now: SourceSet): SkippedResult | null {
   const reason = obstacle(device, call);
   if (reason !== null) return skip(call, 'unsupported', reason);
-  const relation = relate(planOperation(call, { software: device.description.software }).steps, options.before, now);
+  const relation = relate(planOperation(call, deviceOptions(device)).steps, options.before, now);
   if (relation.kind === 'unreadable') return skip(call, 'not-comparable', relation.reason);
   return relation.kind === 'identical' && !options.all ? skip(call, 'identical', 'the sources are identical') : null;
 }
@@ -92,7 +92,7 @@ async function compareCall(device: Device, call: KernelCall, options: CompareOpt
       clockNow,
     });
     const medianSeconds = { before: median(rounds.map((r) => r.before)), now: median(rounds.map((r) => r.now)) };
-    const sameSource = relate(planOperation(call, { software: device.description.software }).steps, options.before, options.now).kind === 'identical';
+    const sameSource = relate(planOperation(call, deviceOptions(device)).steps, options.before, options.now).kind === 'identical';
     return {
       kernel: call.kernel, variant: call.variant, shape: call.shape, state: 'paired', sameSource, medianSeconds, ratio,
       verdict: verdictOf(ratio, options.threshold), rates: ratesOf(workOf(call), medianSeconds.now, options.ceilings), callsPerBatch, rounds,

@@ -1,5 +1,5 @@
 /** Puts two versions of a call on the device: both checked against float64, then bound to the same operands. */
-import { GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
+import { deviceOptions, GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
 import type { SourceSet } from '../../schedule/kernel-source.js';
 import type { KernelCall } from '../../schedule/kernels.js';
 import { makeOperands } from '../inputs.js';
@@ -28,7 +28,7 @@ export interface PreparedPair extends Pair {
  * @throws VersionError when it does not compile, does not run or is wrong
  */
 export async function verifyVersion(device: Device, call: KernelCall, sources: SourceSet, seed: number): Promise<number> {
-  const plan = planOperation(call, { software: device.description.software });
+  const plan = planOperation(call, deviceOptions(device));
   const owned: Buffer[] = [];
   try {
     // Operands first: what they lack is the device's fault, not the version's.
@@ -55,7 +55,7 @@ export async function verifyVersion(device: Device, call: KernelCall, sources: S
 
 /** Binds both versions to the same operands and copies of them. The caller frees. */
 export async function preparePair(device: Device, call: KernelCall, versions: { readonly before: SourceSet; readonly now: SourceSet }, seed: number): Promise<PreparedPair> {
-  const plan = planOperation(call, { software: device.description.software });
+  const plan = planOperation(call, deviceOptions(device));
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   try {

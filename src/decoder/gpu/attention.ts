@@ -34,7 +34,7 @@ export const attendFullWidth: Executor = (m, visit) => {
   const part = m.partOf(visit);
   const rebuilt = readsLatents(m.c, place.block);
   const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer => (rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index));
-  const planned = plan(visit.op, { run: runOf(m, secondQuery(m, place), part.count) });
+  const planned = plan(m, visit.op, { run: runOf(m, secondQuery(m, place), part.count) });
   const buffers = { queries: m.from('queries', part, heads * headDim), keys: rows('key', 'keys'), values: rows('value', 'values'), partials: m.buffer('partials'), spans: m.spans(part), scores: scoresOf(m) };
   m.splits = splitsOf(planned, part.count * heads, headDim);
   return Promise.resolve([{ plan: planned, buffers }]);
@@ -50,7 +50,7 @@ const merge: Executor = (m, visit) => {
   const { keys, values } = m.packed;
   const queries: Vectors = { offset: 0, stride: heads * headDim };
   const vectors = current ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
-  const planned = plan({ ...op, shape: { ...op.shape, splits: m.splits } }, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
+  const planned = plan(m, { ...op, shape: { ...op.shape, splits: m.splits } }, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
   const packed = m.buffer('query key value');
   return Promise.resolve([
     {
@@ -64,20 +64,20 @@ const merge: Executor = (m, visit) => {
 const rope: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
   const target = { offset: 0, stride: heads * headDim };
-  const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
+  const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
   return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('positions'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
 };
 
 /** The new keys alone, where layers that share them have queries of their own. */
 const ropeKeys: Executor = (m, visit) => {
-  const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.keys } });
+  const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.keys } });
   return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.geometry.headDim), data: m.buffer('query key value'), target: m.buffer('unused output') } }]);
 };
 
 /** The second set of queries: at the place of the current token inside the cache. */
 export const ropeSinks: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
-  const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.queries, target: { offset: m.batch * heads * headDim, stride: heads * headDim }, targetHeads: heads } });
+  const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.queries, target: { offset: m.batch * heads * headDim, stride: heads * headDim }, targetHeads: heads } });
   return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('places'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
 };
 
@@ -88,7 +88,7 @@ export function appendTo(m: Machine, visit: Visit, role: CacheRole, from: { rows
   const { op } = visit;
   return m.caches.parts(place.block.name).map(({ index, first, count }): Dispatch => {
     const options: AppendOptions = { capacity, pinned, ring, sinks, firstStart: first, rowOffset: from.at.offset + first * from.at.stride, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}) };
-    const planned = plan({ ...op, shape: { ...op.shape, rows: count, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+    const planned = plan(m, { ...op, shape: { ...op.shape, rows: count, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
     return { plan: planned, buffers: { tokens: m.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: m.caches.buffer(role, place, from.loop, index) } };
   });
 }

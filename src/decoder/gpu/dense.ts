@@ -1,5 +1,5 @@
 /** Execution of what every layer has whatever its cache: embedding, norms, projections, MLP, output head and choice of a token. */
-import { GpuError, planOperation } from '../../gpu/index.js';
+import { deviceOptions, GpuError, planOperation } from '../../gpu/index.js';
 import type { OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../gpu/operations/sample.js';
 import type { Op } from '../../schedule/schedule.js';
@@ -24,20 +24,20 @@ export function placed(visit: Visit): Place {
 
 /** An operation as a kernel call, weights in the type in which they are held. */
 const call = (op: Op, storage?: 'f16' | 'f32') => ({ kernel: op.kernel, variant: storage ?? op.variant, shape: op.shape });
-export const plan = (op: Op, options: OperationOptions = {}, storage?: 'f16' | 'f32') => planOperation(call(op, storage), options);
+export const plan = (m: Machine, op: Op, options: OperationOptions = {}, storage?: 'f16' | 'f32') => planOperation(call(op, storage), { ...deviceOptions(m.device), ...options });
 
 const norm =
   (tensorOf: (visit: Visit) => string): Executor =>
   async (m, visit) => {
     const weight = await m.weights.norm(tensorOf(visit));
-    return [{ plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight, target: m.normed } }];
+    return [{ plan: plan(m, visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight, target: m.normed } }];
   };
 
 /** x += n(y), or x += y. */
 const residual =
   (part: string): Executor =>
   async (m, visit) => {
-    const added = { plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.buffer('projected'), target: m.residual } };
+    const added = { plan: plan(m, visit.op, { eps: m.normEpsilon }), buffers: { input: m.buffer('projected'), target: m.residual } };
     if (visit.op.variant === 'add') return [added];
     return [{ ...added, buffers: { ...added.buffers, weight: await m.weights.norm(layerTensor(placed(visit).stored, part)) } }];
   };
@@ -48,7 +48,7 @@ export async function project(m: Machine, visit: Visit, of: { weights: string; p
   const k = of.inputs?.count ?? (op.shape.k as number);
   const weights = await m.weights.projection(part === 0 && !of.inputs ? of.weights : `${of.weights} part ${part}${of.inputs ? ` inputs ${of.inputs.from}` : ''}`, of.pieces, before, op.shape.n as number, of.inputs);
   const y = { offset: of.to.offset + before, row: of.to.stride };
-  const planned = plan({ ...op, shape: { ...op.shape, k } }, { matmul: { ...(of.rows ? { x: of.rows } : {}), y, ...(of.accumulate ? { accumulate: true } : {}) } }, m.weights.storage);
+  const planned = plan(m, { ...op, shape: { ...op.shape, k } }, { matmul: { ...(of.rows ? { x: of.rows } : {}), y, ...(of.accumulate ? { accumulate: true } : {}) } }, m.weights.storage);
   return { plan: planned, buffers: { x: of.x, weights, y: of.y } };
 }
 
@@ -138,11 +138,11 @@ export async function embed(m: Machine, { op }: Visit, tokens: Buffer, output: B
   const g = m.c.geometry;
   const tied = g.tiedEmbeddings && 2 * g.hidden * g.vocab <= m.c.bindingBytes;
   const table = tied ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab) : await m.weights.embedding(EMBEDDING);
-  return [{ plan: plan(op, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage), buffers: { tokens, embedding: table, output } }];
+  return [{ plan: plan(m, op, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage), buffers: { tokens, embedding: table, output } }];
 }
 
 const loopNorm: Executor = async (m, visit) => {
-  const dispatch = { plan: plan(visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight: await m.weights.norm(FINAL_NORM), target: m.normed } };
+  const dispatch = { plan: plan(m, visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight: await m.weights.norm(FINAL_NORM), target: m.normed } };
   [m.residual, m.normed] = [m.normed, m.residual];
   return [dispatch];
 };
@@ -161,7 +161,7 @@ const sampleWith =
   (sampling: Sampling): Executor =>
   (m, visit) => {
     const buffers = { logits: m.buffer('logits'), tokens: m.buffer('next tokens') };
-    if (sampling.temperature === 0) return Promise.resolve([{ plan: plan(visit.op), buffers }]);
+    if (sampling.temperature === 0) return Promise.resolve([{ plan: plan(m, visit.op), buffers }]);
     const drawn = planOperation({ kernel: 'sample', variant: 'top-p', shape: visit.op.shape }, { sample: sampling });
     return Promise.resolve([{ plan: drawn, buffers: { ...buffers, draws: m.buffer('draws') } }]);
   };
@@ -181,7 +181,7 @@ export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Exec
   kv: ownProjection('kv'),
   'attention-out': simple('attention-out', 'attention', 'projected'),
   'gate-up': simple('gate-up', 'normed', 'gate up'),
-  swiglu: (m, visit) => Promise.resolve([{ plan: plan(visit.op), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }]),
+  swiglu: (m, visit) => Promise.resolve([{ plan: plan(m, visit.op), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }]),
   down: simple('down', 'activated', 'projected'),
   'exit-gate': exitGate,
   'lm-head': (m, visit) => projectHead(m, visit, { x: m.c.geometry.normAfterEachLoop ? m.residual : m.normed, y: m.buffer('logits') }),

@@ -9,7 +9,7 @@ import type { Place } from './walk.js';
 
 export const mass: Executor = (m, visit) => {
   const place = placed(visit);
-  const planned = plan(visit.op, { mass: { capacity: m.caches.slots.capacity } });
+  const planned = plan(m, visit.op, { mass: { capacity: m.caches.slots.capacity } });
   return Promise.resolve([{ plan: planned, buffers: { scores: m.buffer('scores'), stats: m.buffer('stats'), mass: m.evictionBuffer('mass', place) } }]);
 };
 
@@ -36,7 +36,7 @@ export const evict: Executor = (m, visit) => {
       return { name: role, width, rows: heads / rows };
     });
     return {
-      plan: plan({ ...op, shape }, { evict: { heads: rows, pinned, ring, capacity, caches } }),
+      plan: plan(m, { ...op, shape }, { evict: { heads: rows, pinned, ring, capacity, caches } }),
       buffers: {
         spans: m.buffer('spans'),
         mass: m.evictionBuffer('mass', place, loop),

@@ -34,7 +34,7 @@ const encode =
     const y: Rows = { row: latentRows(m) * rank, group: rank };
     const accumulate = spansLoops(m.c) && place.loop > 0;
     const weights = await m.weights.down(place.layer, place.loop, axis);
-    return [{ plan: plan(visit.op, { matmul: { x, y, accumulate } }), buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) } }];
+    return [{ plan: plan(m, visit.op, { matmul: { x, y, accumulate } }), buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) } }];
   };
 
 /**
@@ -47,10 +47,10 @@ function perQueryHead(m: Machine, op: Op, x: { offset: number; row: number; head
   const { heads } = m.c.geometry;
   if (batch === 1) {
     const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.head, group: group * at.head });
-    return plan(op, { matmul: { x: rows(x), y: rows(y) } });
+    return plan(m, op, { matmul: { x: rows(x), y: rows(y) } });
   }
   const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.row, group: at.head });
-  return plan({ ...op, shape: { ...op.shape, groups: heads, m: batch } }, { matmul: { x: rows(x), y: rows(y), weightGroup: group } });
+  return plan(m, { ...op, shape: { ...op.shape, groups: heads, m: batch } }, { matmul: { x: rows(x), y: rows(y), weightGroup: group } });
 }
 
 /** Σ p c_v becomes Σ p v, the mean left out. */
@@ -72,7 +72,7 @@ const attendCurrent: Executor = async (m, visit) => {
   const current = { heads, group: m.group, keys, values };
   const shared = { output: m.buffer('attention'), stats: m.buffer('stats'), valueMeans: await m.weights.mean(place.layer, place.loop, 'value'), newKeys: packed, newValues: packed };
   if (!absorbed) {
-    return [{ plan: plan(visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }), buffers: { ...shared, queries: m.buffer('queries') } }];
+    return [{ plan: plan(m, visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }), buffers: { ...shared, queries: m.buffer('queries') } }];
   }
   const width = m.queryWidth(place);
   const branchRow = branchHeads(m) * m.c.branch.width;
@@ -84,7 +84,7 @@ const attendCurrent: Executor = async (m, visit) => {
   };
   return [
     {
-      plan: plan(visit.op, { current: { ...current, queries: m.packed.queries, branch } }),
+      plan: plan(m, visit.op, { current: { ...current, queries: m.packed.queries, branch } }),
       buffers: { ...shared, queries: packed, keyMeans: await m.weights.mean(place.layer, place.loop, 'key'), branchQueries: m.buffer('queries'), branchKeys: branchKeyOf(m, place) },
     },
   ];
@@ -111,14 +111,14 @@ const ropeBranch =
     const { heads } = m.c.geometry;
     const width = m.queryWidth(placed(visit));
     const target = { offset: set * m.batch * heads * width + rankOf(m, 'key'), stride: heads * width, head: width };
-    const planned = plan(visit.op, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
+    const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
     return Promise.resolve([
       { plan: planned, buffers: { positions: m.buffer(set === 0 ? 'positions' : 'places'), turns: m.turns(m.c.branch.width), data: m.buffer('query key value'), target: m.buffer('queries') } },
     ]);
   };
 
 const ropeBranchKey: Executor = (m, visit) =>
-  Promise.resolve([{ plan: plan(visit.op, rotary(m)), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.branch.width), data: branchKeyOf(m, placed(visit)), target: m.buffer('unused output') } }]);
+  Promise.resolve([{ plan: plan(m, visit.op, rotary(m)), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.branch.width), data: branchKeyOf(m, placed(visit)), target: m.buffer('unused output') } }]);
 
 /** Attention straight on latents, with absorbed queries. */
 const attendAbsorbed: Executor = (m, visit) => {
@@ -127,7 +127,7 @@ const attendAbsorbed: Executor = (m, visit) => {
   const scale = (headDim + m.c.branch.width) ** -0.5;
   const part = m.partOf(visit);
   const cached = (role: CacheRole): Buffer => m.caches.buffer(role, place, place.loop, part.index);
-  const planned = plan(visit.op, { scale, run: runOf(m, secondQuery(m, place), part.count) });
+  const planned = plan(m, visit.op, { scale, run: runOf(m, secondQuery(m, place), part.count) });
   const buffers = {
     queries: m.from('queries', part, heads * m.queryWidth(place)),
     keys: cached('key-latent'),
@@ -160,7 +160,7 @@ const attendRebuild =
     const shared = segmentSplits(m, visit);
     const part = m.partOf(visit);
     const run = { ...runOf(m, false, part.count), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
-    const planned = plan(visit.op, { ...rotary(m), ...options, run });
+    const planned = plan(m, visit.op, { ...rotary(m), ...options, run });
     m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
     return [
       {
@@ -196,7 +196,7 @@ const blockVectors: Executor = async (m, visit) => {
   const place = placed(visit);
   return [
     {
-      plan: plan(visit.op, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
+      plan: plan(m, visit.op, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
       buffers: {
         queries: m.buffer('queries'),
         weights: await m.weights.upRows(place.layer, place.loop, 'key'),
@@ -224,7 +224,7 @@ function basisOf(m: Machine, part: CachePart): Buffer {
 const blockBasis: Executor = async (m, visit) => {
   const part = m.partOf(visit);
   const { heads, headDim } = m.c.geometry;
-  const planned = plan(visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
+  const planned = plan(m, visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
   const vectors = m.from('block vectors', part, heads * headDim * blockComponents(rankOf(m, 'key')));
   return [{ plan: planned, buffers: { vectors, ...(await blockTables(m, planned)), spans: m.spans(part), basis: basisOf(m, part) } }];
 };
@@ -234,7 +234,7 @@ const attendBlocks: Executor = async (m, visit) => {
   const place = placed(visit);
   const { all } = segmentSplits(m, visit);
   const part = m.partOf(visit);
-  const planned = plan(visit.op, { ...rotary(m), software: m.device.description.software, run: { ...runOf(m, false, part.count), splits: all } });
+  const planned = plan(m, visit.op, { ...rotary(m), run: { ...runOf(m, false, part.count), splits: all } });
   m.splits = all;
   return [
     {
@@ -261,7 +261,7 @@ const rebuild =
     const part = m.partOf(visit);
     return [
       {
-        plan: plan(visit.op, { ...rotary(m), ...options, run: runOf(m, false, part.count) }),
+        plan: plan(m, visit.op, { ...rotary(m), ...options, run: runOf(m, false, part.count) }),
         buffers: {
           keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
           weights: await m.weights.upRows(place.layer, place.loop, axis),
@@ -308,14 +308,14 @@ export async function restore(m: Machine, visit: Visit, axis: CodecAxis, { x: la
   const rank = rankOf(m, axis);
   const buffers = { x: latents, y: rows };
   if (m.c.codec.kind !== 'lla') {
-    return [{ plan: plan(visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
+    return [{ plan: plan(m, visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
   }
   const dispatches: Dispatch[] = [];
   for (let loop = 0; loop < loopsOf(m); loop++) {
     const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
     const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
     const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
-    dispatches.push({ plan: plan(op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
+    dispatches.push({ plan: plan(m, op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
   }
   return dispatches;
 }
@@ -355,7 +355,7 @@ const restoredValueMean = (m: Machine, place: Place, loop: number): Promise<Buff
 /** Rotates restored keys, with their mean. @param first added to every position */
 export async function rotateRestored(m: Machine, visit: Visit, { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number }): Promise<Dispatch[]> {
   const bias = await restoredKeyMean(m, placed(visit));
-  return [{ plan: plan(visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }), buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias } }];
+  return [{ plan: plan(m, visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }), buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias } }];
 }
 
 /** The loops of restored rows, where each lies, and what is still to be added. */

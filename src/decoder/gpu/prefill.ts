@@ -119,14 +119,14 @@ const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 
 
 const norm =
   (tensorOf: (visit: Visit) => string): Executor =>
-  async (p, visit) => [{ plan: plan(visit.op, { eps: p.m.normEpsilon }), buffers: { input: p.residual, weight: await p.m.weights.norm(tensorOf(visit)), target: p.normed } }];
+  async (p, visit) => [{ plan: plan(p.m, visit.op, { eps: p.m.normEpsilon }), buffers: { input: p.residual, weight: await p.m.weights.norm(tensorOf(visit)), target: p.normed } }];
 
 /** x += n(y), or x += y: y has taken the place of what it was made from. */
 const residual =
   (part: string): Executor =>
   async (p, visit) => {
     const buffers = { input: p.normed, target: p.residual };
-    const planned = plan(visit.op, { eps: p.m.normEpsilon });
+    const planned = plan(p.m, visit.op, { eps: p.m.normEpsilon });
     return [{ plan: planned, buffers: visit.op.variant === 'add' ? buffers : { ...buffers, weight: await p.m.weights.norm(layerTensor(placed(visit).stored, part)) } }];
   };
 
@@ -185,7 +185,7 @@ const encode =
     const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
     const y: Rows = { ...chunkRows(visit, latentRows(m) * rankOf(m, axis)), group: rankOf(m, axis) };
     const weights = await m.weights.down(place.layer, place.loop, axis);
-    return [{ plan: plan(visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && place.loop > 0 } }), buffers: { x: p.projections, weights, y: latentOf(p, place, axis) } }];
+    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && place.loop > 0 } }), buffers: { x: p.projections, weights, y: latentOf(p, place, axis) } }];
   };
 
 /** Rotation in place, of rows at their positions. */
@@ -193,7 +193,7 @@ const rotate =
   (width: (p: Prompt) => number, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
   (p, visit) => {
     const { data, buffer } = of(p, visit);
-    const planned = plan(visit.op, { ...rotary(p.m), rope: { data, positionOffset: fromOf(visit) } });
+    const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: fromOf(visit) } });
     return Promise.resolve([{ plan: planned, buffers: { positions: p.buffer('positions'), turns: p.m.turns(width(p)), data: buffer, target: p.m.buffer('unused output') } }]);
   };
 const headWidth = (p: Prompt): number => p.m.c.geometry.headDim;
@@ -206,7 +206,7 @@ function append(p: Prompt, visit: Visit, to: { cache: Buffer; capacity: number; 
     capacity: to.capacity, chunk: rowsOf(visit), first: fromOf(visit), firstSequence: to.firstSequence,
     rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}),
   };
-  const planned = plan({ ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+  const planned = plan(p.m, { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
   // The positions begin with 0.
   return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
 }
@@ -252,7 +252,7 @@ const restoreRows =
 /** Cached rows of the chunk, as floats. */
 function load(p: Prompt, visit: Visit, role: CacheRole, to: { rows: Buffer; at: Vectors }): Dispatch {
   const { cache, capacity, firstSequence } = inCache(p, role, placed(visit));
-  return { plan: plan(visit.op, { load: { capacity, chunk: rowsOf(visit), first: fromOf(visit), firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
+  return { plan: plan(p.m, visit.op, { load: { capacity, chunk: rowsOf(visit), first: fromOf(visit), firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
 }
 
 /** Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
@@ -288,7 +288,7 @@ const reconstruct =
     const weights = byRow ? await m.weights.upRows(place.layer, place.loop, axis) : await m.weights.upColumns(place.layer, place.loop, axis);
     const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
     const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
-    const product = plan(op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
+    const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
     const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
     return [
       { plan: product, buffers: { x: p.results, weights, y: p.projections } },
@@ -306,7 +306,7 @@ const attend: Executor = async (p, visit) => {
   const { capacity, firstSequence } = rows('key');
   const branched = m.c.path === 'absorbed' && place.block.name === 'core';
   const branch = branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {};
-  const planned = plan(visit.op, { prefill: { capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim }, ...branch } });
+  const planned = plan(p.m, visit.op, { prefill: { capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim }, ...branch } });
   const spans = await p.allocations.make(`span ${from} ${tokens}`, 'control', 8);
   await m.device.write(spans, Uint32Array.of(from, tokens));
   return [
@@ -327,7 +327,7 @@ const attend: Executor = async (p, visit) => {
 /** Of the last token alone. */
 const lastRow = (p: Prompt): { offset: number; stride: number } => ({ offset: (p.tokens - 1) * p.m.c.geometry.hidden, stride: p.m.c.geometry.hidden });
 const finalNorm: Executor = async (p, visit) => [
-  { plan: plan(visit.op, { eps: p.m.normEpsilon, placement: { input: lastRow(p) } }), buffers: { input: p.residual, weight: await p.m.weights.norm(FINAL_NORM), target: p.normed } },
+  { plan: plan(p.m, visit.op, { eps: p.m.normEpsilon, placement: { input: lastRow(p) } }), buffers: { input: p.residual, weight: await p.m.weights.norm(FINAL_NORM), target: p.normed } },
 ];
 const head: Executor = (p, visit) => {
   const y = p.buffer('logits');
@@ -377,7 +377,7 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   attend,
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
-  swiglu: (p, visit) => Promise.resolve([{ plan: plan(visit.op), buffers: { input: p.projections, output: p.results } }]),
+  swiglu: (p, visit) => Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
   down: back('down'),
   'final-norm': finalNorm,
   'lm-head': head,

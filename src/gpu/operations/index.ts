@@ -1,5 +1,6 @@
 /** From a call of the registry to what has to be run for it. */
 import type { KernelCall, KernelName } from '../../schedule/kernels.js';
+import type { Device } from '../device.js';
 import { GpuError } from '../errors.js';
 import type { OperationPlan } from '../plan.js';
 import { planAttend } from './attend.js';
@@ -10,6 +11,7 @@ import { planAppend, type AppendOptions } from './append.js';
 import { planEmbed, planRmsnorm, planRope, planSwiglu, type PlacementOptions, type RopeOptions } from './elementwise.js';
 import { planEvict, planMass, type EvictOptions, type MassOptions } from './evict.js';
 import { planMatmul, type MatmulOptions } from './matmul.js';
+import { matrixUnitsObstacle } from './matrix.js';
 import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
 import { planAttendPrefill, planLoad, type LoadOptions, type PrefillOptions } from './prefill.js';
 import { planRebuild } from './rebuild.js';
@@ -41,8 +43,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   load?: LoadOptions;
   sample?: SampleOptions;
   /**
-   * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts). Whoever has the device sets it, where
-   * `matrixUnitsObstacle` finds nothing against it; false unless given.
+   * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts): `deviceOptions` says whether there are
+   * any; false unless given.
    */
   matrixUnits?: boolean;
   /** The device is a software adapter: launch constants that suit one, where these differ from a GPU's. */
@@ -84,6 +86,9 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   load: (call, o) => planLoad(call, o.load),
   rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };
+
+/** What a device decides of every call: launch constants of software adapters, and matrix units where there are any that fit. */
+export const deviceOptions = (device: Device): Pick<OperationOptions, 'software' | 'matrixUnits'> => ({ software: device.description.software, matrixUnits: matrixUnitsObstacle(device) === null });
 
 /** Kernels that have an implementation. */
 export const IMPLEMENTED = Object.keys(PLANNERS) as KernelName[];
