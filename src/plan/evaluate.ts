@@ -96,9 +96,8 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
 function prefillFigures(r: PlanRequest, m: MemoryModel, peaks: Record<PrefillKind, number>, usable: number): Plan['prefill'] {
   const peakBytes = peaks[r.prefill];
   const free = usable - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes - peakBytes;
-  // Accumulators become the cache of the sequence that they encode, so that one comes without a cache of its own.
-  const encoded = r.prefill === 'accumulated' && m.inFlightBytesPerSequence > 0 && free >= 0 ? 1 : 0;
-  const batchBesidePrefill = Math.min(maxBatch(m, usable), Math.max(0, Math.floor(free / bytesPerSequence(m))) + encoded);
+  // The sequence that is being encoded has its cache beside its accumulators, as the decoder has.
+  const batchBesidePrefill = Math.max(0, Math.floor(free / bytesPerSequence(m)));
   return { kind: r.prefill, peakBytes, fits: batchBesidePrefill >= 1, batchBesidePrefill, peakBytesByKind: peaks };
 }
 
