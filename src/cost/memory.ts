@@ -215,7 +215,7 @@ export function onGrid(batch: number): number {
  * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. StreamingLLM
  * knows in advance which tokens stay, so only these are accumulated; H2O does not.
  *
- * The buffers of `accumulated` are those of decoder/gpu/prefill.ts.
+ * The buffers of `accumulated` are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
  */
 export function prefillPeaks(c: Configuration, context: number, chunkTokens = PREFILL_CHUNK_TOKENS): Record<PrefillKind, number> {
@@ -245,13 +245,13 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
 }
 
 /** Streams of hidden width that a prompt has: the residual and its norm, beside an adapter also the prelude's output. */
-export const prefillStreams = (g: Geometry): number => (g.adapter ? 3 : 2);
+const prefillStreams = (g: Geometry): number => (g.adapter ? 3 : 2);
 
 /**
  * Floats of a prompt token's row of projections: queries, keys and values with the rotary branch's queries, later gate and up; on the
  * fast path the rows of every loop that the last one writes.
  */
-export function prefillRow(c: Configuration): number {
+function prefillRow(c: Configuration): number {
   const { mlpHidden, headDim, loops } = c.geometry;
   const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
   const packed = (heads(c) + 2 * kvHeads) * headDim + (c.path === 'absorbed' ? c.branch.width * heads(c) : 0);
@@ -260,7 +260,7 @@ export function prefillRow(c: Configuration): number {
 }
 
 /** Floats of what is made from it: attention's output, the MLP's, before these a token's key or value latents. */
-export function prefillResultRow(c: Configuration): number {
+function prefillResultRow(c: Configuration): number {
   const { mlpHidden, kvHeads, headDim } = c.geometry;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const latents = isLatent(c.codec) ? Math.max(rankK, rankV) * (kind === 'lla' ? headsPerGpu(kvHeads, c.gpus) : 1) : 0;

@@ -1,111 +1,30 @@
 /**
  * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact keys and values and
  * writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache then holds. What it computes is
- * `prefill(…, 'accumulated')` of reference/decoder.ts; its buffers are those of cost/memory.ts, prefillPeaks, and live for one call.
+ * `prefill(…, 'accumulated')` of reference/decoder.ts.
  */
 import { isLatent } from '../../codecs/registry.js';
-import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
-import { prefillResultRow, prefillRow, prefillStreams } from '../../cost/memory.js';
-import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, planOperation, type BoundStep, type Buffer } from '../../gpu/index.js';
 import type { AppendOptions } from '../../gpu/operations/append.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
-import { keepsRows, prefillRowType, prefillSchedule } from '../../schedule/prefill.js';
+import { keepsRows, prefillSchedule } from '../../schedule/prefill.js';
 import { ADAPTER, branchTensor, FINAL_NORM, layerTensor, type CodecAxis } from '../tensors.js';
-import { Allocations, type Allocation } from './allocations.js';
+import type { Allocation } from './allocations.js';
 import { rotary } from './attention.js';
 import type { CacheRole } from './caches.js';
 import { embed, matrixOf, packedProjection, placed, plan, project, projectHead } from './dense.js';
 import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
 import type { Dispatch, Machine, Vectors } from './machine.js';
 import { Binder } from './program.js';
+import { keptSlots, Prompt } from './prompt.js';
 import { walk, type Place, type Visit } from './walk.js';
 
 /** Steps of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 const STEPS_OF_A_SUBMISSION = 256;
 
 type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
-
-/** Tokens of the rows that attention reads: whole tiles. */
-const keptSlots = (tokens: number): number => pagedTokens(tokens, TILE_TOKENS);
-
-/** The buffers of a prefill of prompts of at most `tokens`, and where the streams of a prompt are. */
-class Prompt {
-  residual: Buffer;
-  normed: Buffer;
-  preludeOutput: Buffer | undefined;
-  state: Buffer | undefined;
-
-  private constructor(
-    readonly m: Machine,
-    readonly allocations: Allocations,
-    /** Tokens of the longest prompt. */
-    readonly longest: number,
-    /** Number of the sequence, and tokens of its prompt. */
-    public sequence: number,
-    public tokens: number,
-  ) {
-    this.residual = this.buffer('stream 0');
-    this.normed = this.buffer('stream 1');
-  }
-
-  /** @throws GpuError `out-of-memory`; nothing stays allocated */
-  static async open(m: Machine, longest: number, chunkTokens: number): Promise<Prompt> {
-    const allocations = new Allocations(m.device);
-    try {
-      await allocate(m, allocations, longest, Math.min(longest, chunkTokens));
-      return new Prompt(m, allocations, longest, 0, longest);
-    } catch (error) {
-      allocations.free();
-      throw error;
-    }
-  }
-
-  buffer(label: string): Buffer {
-    return this.allocations.get(label);
-  }
-
-  begin(): void {
-    this.residual = this.buffer('stream 0');
-    this.normed = this.buffer('stream 1');
-    this.preludeOutput = undefined;
-    this.state = undefined;
-  }
-
-  /** Queries, keys and values of a chunk, or gate and up; attention's output, or the MLP's, or latents. */
-  get projections(): Buffer {
-    return this.buffer('projections');
-  }
-  get results(): Buffer {
-    return this.buffer('results');
-  }
-}
-
-async function allocate(m: Machine, allocations: Allocations, longest: number, chunk: number): Promise<void> {
-  const { c } = m;
-  const g = c.geometry;
-  const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * floats);
-  for (let i = 0; i < prefillStreams(g); i++) await make(`stream ${i}`, longest * g.hidden);
-  await make('projections', chunk * prefillRow(c));
-  await make('results', chunk * prefillResultRow(c));
-  await make('logits', g.vocab);
-  if (keepsRows(c)) {
-    const bytes = cacheBytes(rowLayout(prefillRowType(c), g.headDim), keptSlots(longest), g.kvHeads);
-    const padding = Math.ceil(bytes / 16) * 16 - bytes;
-    for (const side of ['keys', 'values']) await allocations.make(`kept ${side}`, [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
-  }
-  if (isLatent(c.codec)) {
-    for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {
-      for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, longest * latentRows(m) * rankOf(m, axis));
-      if (c.path === 'absorbed') await make(`branch key ${layer}`, longest * branchHeads(m) * c.branch.width);
-    }
-  }
-  await allocations.make('tokens', 'control', 4 * longest);
-  const positions = await allocations.make('positions', 'control', 4 * chunk);
-  await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
-}
 
 const fromOf = ({ op }: Visit): number => op.from ?? 0;
 const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
