@@ -157,7 +157,7 @@ function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { 
 
 class Decoder implements GpuDecoder {
   readonly lengths: number[];
-  private program: { context: number; operations: readonly Operation[] } | undefined;
+  private program: { context: number; operations: readonly Operation[]; steps: readonly BoundStep[] } | undefined;
   private closed = false;
   private readonly executors;
   private readonly draws: number[];
@@ -187,17 +187,17 @@ class Decoder implements GpuDecoder {
   }
 
   /** Binds the operations of a step over `longest` tokens, unless those of the last step serve. */
-  async prepare(longest: number): Promise<readonly Operation[]> {
+  async prepare(longest: number): Promise<readonly BoundStep[]> {
     const context = plannedContext(longest, this.options.contextTokens);
-    if (this.program?.context === context) return this.program.operations;
+    if (this.program?.context === context) return this.program.steps;
     const { machine } = this;
     this.binder.free();
     this.program = undefined;
     try {
       machine.begin(spanOf(machine.c.eviction, machine.caches.slots, context));
       const operations = await compile(machine, this.executors, this.binder, context);
-      this.program = { context, operations };
-      return operations;
+      this.program = { context, operations, steps: operations.flatMap((operation) => operation.steps) };
+      return this.program.steps;
     } catch (error) {
       this.binder.free();
       throw error;
@@ -297,9 +297,9 @@ class Decoder implements GpuDecoder {
     const full = this.lengths.findIndex((length) => length >= contextTokens);
     if (full >= 0) throw new UserError(`sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`, 'open the decoder with a longer context');
     try {
-      const operations = await this.prepare(Math.max(1, ...this.lengths));
+      const steps = await this.prepare(Math.max(1, ...this.lengths));
       await this.writeInputs(Uint32Array.from(tokens));
-      const time = await this.device.run(operations.flatMap((operation) => operation.steps));
+      const time = await this.device.run(steps, true);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
       return { tokens: next, seconds: time.gpuSeconds ?? time.wallSeconds };
