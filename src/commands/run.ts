@@ -248,7 +248,7 @@ async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loa
   const c: Configuration = { ...q.configuration, bindingBytes: device.limits.maxStorageBufferBindingSize };
   const weights = { storage: q.storage, seed: q.seed, ...(checkpoint ? { model: checkpoint.tensors } : {}), ...(codec ? { codec } : {}) };
   const options = { weights, batch: q.batch, contextTokens: q.contextTokens, pageTokens: q.pageTokens, sampling: q.sampling, ...(checkpoint ? { normEpsilon: checkpoint.normEpsilon } : {}) };
-  if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options);
+  if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options, q.prompt);
   let decoder: GpuDecoder | undefined;
   let interrupted = false;
   // Closing frees the buffers; what is in flight then fails, and is told apart by the flag.
@@ -293,13 +293,13 @@ async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loa
 }
 
 /** Brings driver and program to the size that they keep with half of the sequences first, so that the limit is on buffers alone. */
-async function limitMemory(device: Device, c: Configuration, bytes: number, options: Parameters<typeof openDecoder>[2]): Promise<void> {
+async function limitMemory(device: Device, c: Configuration, bytes: number, options: Parameters<typeof openDecoder>[2], prompt: readonly number[]): Promise<void> {
   if (!device.description.software) throw new UserError('--vram limits software adapters only: a GPU has the memory that it has', 'leave --vram out');
   const batch = Math.ceil(options.batch / 2);
   const warm = await openDecoder(device, c, { ...options, batch });
   try {
     await warm.fillCache(options.contextTokens - 1);
-    await warm.step(new Array<number>(batch).fill(0));
+    await warm.prefill(Array.from({ length: batch }, () => prompt));
   } finally {
     warm.close();
   }

@@ -32,7 +32,7 @@ export interface ValidateOptions {
 
 const MIB = 2 ** 20;
 /** Memory for capacity on a software adapter: large beside what the process takes for itself by the way. */
-const SOFTWARE_CAPACITY_BYTES = 768 * MIB;
+const SOFTWARE_CAPACITY_BYTES = 2048 * MIB;
 const SOFTWARE_CAPACITY_CONTEXT = 1024;
 const CAPACITY_CONTEXT = 4096;
 /** What a driver keeps of a GPU's memory (plan --reserve). */
