@@ -147,7 +147,7 @@ describe('the arithmetic, done again', () => {
     expect(captures).toBe(96 * 2 ** 30);
     expect(bytes).toBeGreaterThan(captures);
     expect(bytes).toBeLessThan(captures * 1.01);
-    expect(beyond('prefill-peaks').rows.map((r) => r.at(-1))).toEqual(['one-shot', 'by-layer', 'by-layer', 'accumulated', 'by-layer']);
+    expect(beyond('prefill-peaks').rows.map((r) => r.at(-1))).toEqual(['one-shot', 'by-layer', 'by-layer', 'chunked', 'by-layer']);
   });
 
   it('teacher’s layer at 262,144 tokens: 8.6 GB in four loops, the paper’s time is 40 % of 4.8 TB/s', () => {

@@ -2,12 +2,11 @@
 import { isLatent } from '../../codecs/registry.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
-import { splitCount, type Op } from '../../schedule/schedule.js';
-import { TILE_TOKENS } from '../../codecs/layout.js';
-import { blockComponents } from '../../schedule/kernels.js';
-import type { CachePart, CacheRole } from './caches.js';
-import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
+import type { Op } from '../../schedule/schedule.js';
+import type { CacheRole } from './caches.js';
+import type { Buffer } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
+import { attendBlocks, BLOCK_EXECUTORS, segmentSplits } from './blocks.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
 import { spansLoops } from '../../schedule/configuration.js';
@@ -181,77 +180,6 @@ const attendRebuild =
     ];
   };
 
-/** Splits of a query that the ring and the pinned tokens have where kernels of their own attend to them: the ring's come first. */
-function segmentSplits(m: Machine, { op }: Visit): { ring: number; all: number } {
-  const of = (tokens: number): number => (tokens > 0 ? splitCount(tokens, m.batch * m.c.geometry.kvHeads, m.c.targetWorkgroups) : 0);
-  const ring = op.kernel === 'attend_block_absorbed' ? (op.shape.splits as number) : of(m.longest.ring);
-  const { pinned } = m.longest;
-  // Splits are whole tiles, so there may be fewer than were asked for.
-  const length = pinned > 0 ? Math.ceil(Math.ceil(pinned / of(pinned)) / TILE_TOKENS) * TILE_TOKENS : 1;
-  return { ring, all: ring + Math.ceil(pinned / length) };
-}
-
-/** a_m and b_m of every query head: the set-up of block-absorbed attention. */
-const blockVectors: Executor = async (m, visit) => {
-  const place = placed(visit);
-  return [
-    {
-      plan: plan(m, visit.op, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
-      buffers: {
-        queries: m.buffer('queries'),
-        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
-        means: await m.weights.mean(place.layer, place.loop, 'key'),
-        vectors: m.buffer('block vectors'),
-      },
-    },
-  ];
-};
-
-/** Tables of a block-absorbed operation, which all layers share. */
-async function blockTables(m: Machine, planned: OperationPlan): Promise<Record<string, Buffer>> {
-  const tables: Record<string, Buffer> = {};
-  for (const table of planned.buffers) if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
-  return tables;
-}
-
-/** The basis of a part's sequences: each part has been attended to before the next one writes its own. */
-function basisOf(m: Machine, part: CachePart): Buffer {
-  const whole = m.buffer('block basis');
-  return partOf(whole, 0, (whole.bytes / m.batch) * part.count);
-}
-
-/** The basis of every block of the ring. */
-const blockBasis: Executor = async (m, visit) => {
-  const part = m.partOf(visit);
-  const { heads, headDim } = m.c.geometry;
-  const planned = plan(m, visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
-  const vectors = m.from('block vectors', part, heads * headDim * blockComponents(rankOf(m, 'key')));
-  return [{ plan: planned, buffers: { vectors, ...(await blockTables(m, planned)), spans: m.spans(part), basis: basisOf(m, part) } }];
-};
-
-/** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
-const attendBlocks: Executor = async (m, visit) => {
-  const place = placed(visit);
-  const { all } = segmentSplits(m, visit);
-  const part = m.partOf(visit);
-  const planned = plan(m, visit.op, { ...rotary(m), run: { ...runOf(m, false, part.count), splits: all } });
-  m.splits = all;
-  return [
-    {
-      plan: planned,
-      buffers: {
-        basis: basisOf(m, part),
-        keys: m.caches.buffer('key-latent', place, place.loop, part.index),
-        values: m.caches.buffer('value-latent', place, place.loop, part.index),
-        partials: m.buffer('partials'),
-        ...(await blockTables(m, planned)),
-        spans: m.spans(part),
-        scores: scoresOf(m),
-      },
-    },
-  ];
-};
-
 /** Rebuilds the rows of one layer and loop in memory. */
 const rebuild =
   (axis: CodecAxis): Executor =>
@@ -388,8 +316,7 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   'query-absorb': queryAbsorb,
   'rebuild-k': rebuild('key'),
   'rebuild-v': rebuild('value'),
-  'block-vectors': blockVectors,
-  'block-basis': blockBasis,
+  ...BLOCK_EXECUTORS,
   'value-up': valueUp,
   'attend-current': attendCurrent,
   'attend-sinks': attendRebuild('pinned'),
