@@ -89,13 +89,13 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
   const check = (name: Check['name'], isStrict: boolean, tolerance: string, found: { ok: boolean; text: string } | null): Check => ({
     name, strict: isStrict, tolerance, status: found === null ? 'not-checked' : found.ok ? 'holds' : 'failed', found: found?.text ?? '–',
   });
-  const worst = correctness && correctness.rows.length > 0 ? Math.max(...correctness.rows.map((r) => r.error)) : null;
+  const worst = correctness?.rows.reduce((a, b) => (b.error / b.tolerance > a.error / a.tolerance ? b : a), correctness.rows[0] as CorrectnessReport['rows'][number]) ?? null;
   const summary = steps ? summarise(steps) : null;
   const limits = software ? TOLERANCES.software : TOLERANCES.hardware;
   const overheads = (steps ?? []).filter((s) => s.contextTokens >= OVERHEAD_CONTEXT).map(overheadOf);
   const wrong = capacity?.rows.filter((r) => !capacityHolds(r)) ?? [];
   return [
-    check('correctness', true, `logits within ${LOGIT_TOLERANCE} of float64`, worst === null ? null : { ok: worst <= LOGIT_TOLERANCE, text: `${worst.toExponential(1)} at worst, ${correctness?.rows.length} configurations` }),
+    check('correctness', true, `logits within ${LOGIT_TOLERANCE.f32} (rounded twice ${LOGIT_TOLERANCE.rounded})`, worst === null ? null : { ok: worst.error <= worst.tolerance, text: `${worst.error.toExponential(1)} at worst, ${correctness?.rows.length} configurations` }),
     check('memory', true, 'equal to the byte', memory && memory.rows.length > 0 ? { ok: memory.mismatches.length === 0, text: `${memory.rows.length - memory.mismatches.length} of ${memory.rows.length} configurations equal` } : null),
     check('capacity', true, `within ${percent(CAPACITY_TOLERANCE)}, equal on the grid`, capacity && capacity.rows.length > 0 ? { ok: wrong.length === 0, text: `${capacity.rows.length - wrong.length} of ${capacity.rows.length} codecs` } : null),
     check('step-median-error', strict, `at most ${percent(limits.median)}`, summary && { ok: summary.medianError <= limits.median, text: percent(summary.medianError) }),

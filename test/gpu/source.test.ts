@@ -29,7 +29,7 @@ test('every kernel on disk resolves in both storage types and says how to run it
     const name = file.replace(/\.wgsl$/, '');
     for (const element of ['f16', 'f32'] as const) {
       const source = loadSource(name, element);
-      if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run:/);
+      if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run(:| by )/);
     }
   }
 });
