@@ -25,6 +25,8 @@ export interface CorrectnessReport {
 export interface CorrectnessRules {
   readonly seed: number;
   readonly cases: readonly MemoryCase[];
+  /** Type of the cache; f32 unless given, so that nothing is rounded. */
+  readonly storage?: 'f16';
   readonly onCase?: (done: number, total: number, id: string) => void;
   readonly stopped?: () => boolean;
 }
@@ -70,7 +72,7 @@ export async function checkCorrectness(device: Device, rules: CorrectnessRules):
     if (rules.stopped?.()) break;
     rules.onCase?.(done, rules.cases.length, one.id);
     const model = one.c.geometry.name;
-    const c: Configuration = { ...one.c, choice: { ...one.c.choice, storage: 'f32' } };
+    const c: Configuration = { ...one.c, choice: { ...one.c.choice, storage: rules.storage ?? 'f32' } };
     const tolerance = c.codec.kind === 'kv-quant' || c.materialised ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
     try {
       rows.push({ id: one.id, model, error: await worstError(device, c, one.contextTokens, rules.seed), tolerance });

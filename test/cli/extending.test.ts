@@ -107,7 +107,7 @@ describe('docs/extending.md', () => {
         expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([2, [], []]);
         // A code or a half that lies between two levels may fall to either side, which one prompt may show and three do not.
         const reports: Correctness.CorrectnessReport[] = [];
-        for (const i of [0, 1, 2]) reports.push(await checkCorrectness(device, { seed: SEED + i, cases }));
+        for (const i of [0, 1, 2]) reports.push(await checkCorrectness(device, { seed: SEED + i, cases, storage: 'f16' }));
         for (const { notRun } of reports) expect(notRun).toEqual([]);
         for (const { id } of cases) {
           const errors = reports.map(({ rows }) => rows.find((r) => r.id === id)?.error ?? Infinity).sort((a, b) => a - b);

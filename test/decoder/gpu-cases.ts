@@ -43,6 +43,19 @@ export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>)
   return Number.isNaN(difference) ? Infinity : Math.sqrt(difference / squares);
 }
 
+/**
+ * What rounding of cached and rebuilt rows does to the reference's logits, of all steps the most: 0 where nothing is rounded. Two decoders
+ * that round alike, but for values between two neighbours, end no further apart than about this, however much a random model amplifies.
+ */
+export function roundingOf(of: Case, steps: number, seed = SEED + 1): number {
+  const exact = referenceOf({ ...of, ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }), materialised: false, choice: { storage: 'f32', groupSize: 32 } });
+  const rounded = referenceOf(of);
+  return Math.max(...promptOf(of.geometry, steps, seed).map((token) => relative(rounded.step(token), exact.step(token))));
+}
+
+/** What logits of a case with an f32 cache may be off by over so many steps. */
+export const toleranceOf = (of: Case, steps: number): number => (of.materialised || of.codec.bits !== undefined ? Math.max(ROUNDED_TOLERANCE, 2 * roundingOf(of, steps)) : TOLERANCE);
+
 /** Errors of every step of a random prompt, decoded on both sides, and whether the tokens were those of the largest logits. */
 export async function errorsOf(device: Device, of: Case, steps: number, options: Partial<GpuDecoderOptions> = {}, seed = SEED + 1): Promise<number[]> {
   const tokens = promptOf(of.geometry, steps, seed);
