@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { open, referenceOf, relative, TOLERANCE, toleranceOf } from './gpu-cases.js';
+import { open, referenceOf, relative, toleranceOf } from './gpu-cases.js';
 import { BATCH_CASES, label, singles } from './gpu-list.js';
 import { promptOf } from './models.js';
 
