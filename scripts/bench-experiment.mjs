@@ -55,8 +55,8 @@ const PLANTS = {
   var again = 0.0;
   if (f32((id.x / WG) % 64u) < 64.0 * SHARE) {
     for (var i = id.x; i < params.count; i += groups.x * WG) {
-      let at = (i / WIDTH) * 2u * WIDTH + i % WIDTH;
-      again += input[at] / (1.0 + exp(-input[at])) * input[at + WIDTH];
+      let at = params.input_offset + i / params.width * params.input_stride + i % params.width;
+      again += input[at] / (1.0 + exp(-input[at])) * input[at + params.width];
     }
   }
   if (again == 1.2345e30) { output[0] = again; }
