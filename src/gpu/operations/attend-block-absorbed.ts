@@ -8,7 +8,7 @@ import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { foldOf, readUnit, spansBuffer, type RunOptions } from './fold.js';
+import { foldOf, readUnit, spansBuffer, spansOf, type RunOptions } from './fold.js';
 import { tuned, type Tuning } from './tuning.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
@@ -46,8 +46,8 @@ const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer
 
 /** Blocks that a sequence's ring may have, and the last position that a call meets. */
 function reachOf(run: RunOptions, sequences: number, context: number, blockTokens: number): { blocks: number; positions: number } {
-  const { pinned = 0, firstPosition = 0 } = run;
-  const spans = run.spans ?? Array.from({ length: sequences }, () => ({ firstPosition, ring: context }));
+  const { pinned = 0 } = run;
+  const spans = spansOf(run, sequences, context);
   const ring = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1)) - pinned;
   return { blocks: Math.ceil(ring / blockTokens), positions: spans.reduce((most, s) => Math.max(most, s.firstPosition + s.ring), 1) };
 }
@@ -86,7 +86,7 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
   return {
     buffers: [
       { name: 'vectors', role: 'input', content: 'f32', bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4 },
-      spansBuffer(run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition: run.firstPosition ?? 0, ring: s.context }))),
+      spansBuffer(spansOf(run, s.sequences, s.context)),
       table('angles', 2 * (FINE + 1 + rows) * pairs, () => turns(FINE + 1 + rows, theta, (r) => (r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE))),
       table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
       basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
@@ -124,6 +124,7 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions 
   const own = OWN_LAUNCH[rotary.software ? (s.headDim > TOY_HEAD_DIM ? 'software' : 'toy') : 'hardware'];
   const offsets = tuned(tuning, 'offsets', Math.min(own.offsets, half / STREAM));
   const ways = tuned(tuning, 'ways', 1);
+  const handed = tuned(tuning, 'handed', own.handed);
   requireShape(Number.isInteger(half / (STREAM * offsets)) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${offsets} offsets a thread do not share out ${half}`);
   const workgroup = (ways * half) / offsets;
   const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: s.blockTokens, launch: { workgroup, lanes: 1, stream: STREAM } });
@@ -147,12 +148,12 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions 
       {
         source: 'attend_block_absorbed',
         element: fold.storage,
-        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd, HANDED: tuned(tuning, 'handed', own.handed) }), ...edges },
+        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd, HANDED: handed }), ...edges },
         uniforms,
         buffers: [...read('basis', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('phi')],
         workgroups: fold.workgroups,
       },
     ],
-    tuning: { ...fold.launch, offsets, ways, handed: tuned(tuning, 'handed', own.handed), even, odd },
+    tuning: { ...fold.launch, offsets, ways, handed, even, odd },
   };
 }

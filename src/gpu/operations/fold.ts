@@ -84,6 +84,10 @@ export interface Fold {
   readonly workgroups: readonly [number, number, number];
 }
 
+/** What each sequence has in its cache: a run's own spans, or `context` tokens as a ring. */
+export const spansOf = ({ spans, firstPosition = 0 }: RunOptions, sequences: number, context: number): readonly Span[] =>
+  spans ?? Array.from({ length: sequences }, () => ({ pinned: 0, firstPosition, ring: context }));
+
 /** The table of spans, 16 bytes a sequence. */
 export const spansBuffer = (spans: readonly Span[]): BufferPlan => ({
   name: 'spans', role: 'table', content: 'u32', bytes: spans.length * 16, data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
@@ -119,8 +123,8 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
   const keys = rowLayout(storage, shape.keyWidth, shape.groupSize || undefined);
   const values = rowLayout(storage, shape.valueWidth, shape.groupSize || undefined);
   const branch = shape.branchWidth ? rowLayout(storage, shape.branchWidth, shape.groupSize || undefined) : null;
-  const { pinned = 0, firstPosition = 0 } = run;
-  const spans = run.spans ?? Array.from({ length: shape.sequences }, () => ({ pinned: 0, firstPosition, ring: shape.context }));
+  const { pinned = 0 } = run;
+  const spans = spansOf(run, shape.sequences, shape.context);
   requireShape(spans.length === shape.sequences, `${call.kernel}: ${spans.length} spans for ${shape.sequences} sequences`);
   const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
   const ring = capacity - pinned;
