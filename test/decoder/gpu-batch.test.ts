@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { open, referenceOf, relative, toleranceOf } from './gpu-cases.js';
+import { expectWithin, open, referenceOf, relative } from './gpu-cases.js';
 import { BATCH_CASES, label, singles } from './gpu-list.js';
 import { promptOf } from './models.js';
 
@@ -16,14 +16,13 @@ describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
       const references = LENGTHS.map(() => referenceOf(of));
       const decoder = await open(device, of, { batch: LENGTHS.length });
       const { vocab } = of.geometry;
-      const tolerance = toleranceOf(of, Math.max(...LENGTHS) + STEPS);
       try {
         await decoder.prefill(prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])), 'by-token');
         let expected = references.map((reference, i) => (prompts[i] as number[]).slice(0, LENGTHS[i]).map((token) => reference.step(token)).at(-1) as Float64Array);
         for (let step = 0; ; step++) {
           const logits = await decoder.logits();
           const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
-          expect(Math.max(...errors)).toBeLessThan(tolerance);
+          expectWithin(Math.max(...errors), of, prompts);
           if (step === STEPS) break;
           const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
           await decoder.step(next);

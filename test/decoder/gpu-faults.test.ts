@@ -9,7 +9,7 @@ import { cacheBytes, rowLayout } from '../../src/gpu/cache-layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { configurationOf, errorsOf, F16, open, referenceOf, relative, ROUNDED_TOLERANCE, TOLERANCE, type Case } from './gpu-cases.js';
+import { configurationOf, errorsOf, expectWithin, F16, open, referenceOf, relative, ROUNDED_TOLERANCE, roundingOf, TOLERANCE, type Case } from './gpu-cases.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
 import type { Codec } from '../../src/codecs/codec.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -149,8 +149,9 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const model = fabricate(modelTensors(OURO), options);
     const own = fabricate(codecTensors(OURO, codec, path, BRANCH), options);
     for (const storage of ['f16', 'f32'] as const) {
-      const errors = await errorsOf(device, { ...LLA, choice: { storage: 'f32', groupSize: 32 } }, 6, { weights: { storage, seed: SEED + 1, model, codec: own } });
-      expect(Math.max(...errors)).toBeLessThan(TOLERANCE);
+      const of: Case = { ...LLA, choice: { storage: 'f32', groupSize: 32 } };
+      const errors = await errorsOf(device, of, 6, { weights: { storage, seed: SEED + 1, model, codec: own } });
+      expectWithin(Math.max(...errors), of, [promptOf(OURO, 6, SEED + 1)]);
     }
     const lacking = { ...model, shapes: new Map([...model.shapes].filter(([name]) => name !== 'lm_head.weight')) };
     await expect(open(device, FULL, { weights: { storage: 'f16', seed: 1, model: lacking } })).rejects.toThrow('"lm_head.weight" is missing');
@@ -160,7 +161,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     // Less than the matrices of q, k and v, of gate and up, and the output head's; as much as 32 tokens of a cache in f16.
     const errors = await errorsOf(device, { ...FULL, bindingBytes: 512 }, 6, { contextTokens: 32 });
     expect(errors[0]).toBeLessThan(TOLERANCE);
-    expect(Math.max(...errors)).toBeLessThan(ROUNDED_TOLERANCE);
+    expect(Math.max(...errors)).toBeLessThan(Math.max(ROUNDED_TOLERANCE, 2 * roundingOf(FULL, [promptOf(OURO, 6, SEED + 1)])));
   });
 
   test('sampling draws what the sampler draws from the same logits', async () => {

@@ -8,7 +8,7 @@ import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { compareBytes, holds } from '../../src/validate/memory.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { configurationOf, open, relative, type Case } from './gpu-cases.js';
+import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { label } from './gpu-list.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
 
@@ -57,8 +57,7 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
         for (const method of ['by-token', 'accumulated'] as const) {
           let [next] = await Promise.all([one.prefill(prompts, method).then((r) => [...r.tokens]), parts.prefill(prompts, method)]);
           for (let step = 0; ; step++) {
-            const error = relative(await parts.logits(), await one.logits());
-            expect(error, `${method}, step ${step}`).toBeLessThan(1e-5);
+            expectWithin(relative(await parts.logits(), await one.logits()), whole, prompts, `${method}, step ${step}`);
             if (step === STEPS) break;
             [next] = await Promise.all([one.step(next).then((r) => [...r.tokens]), parts.step(next)]);
           }
