@@ -3,7 +3,8 @@ import { openDecoder } from '../decoder/gpu/decoder.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
 import { codecTensors, modelTensors } from '../decoder/tensors.js';
-import { fabricate } from '../decoder/weights.js';
+import { fabricate, type FabricationOptions } from '../decoder/weights.js';
+import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../hash.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { GpuError, type Device } from '../gpu/index.js';
@@ -12,7 +13,7 @@ import type { MemoryCase } from './memory.js';
 /**
  * Largest difference of a logit over the root mean square of the step's logits. Caches are in f32, so that arithmetic is all that
  * differs. What is rounded once more (codes, materialised rows in f16) may lie between two neighbours, of which either is right; a
- * random model amplifies that, and it stays in the cache.
+ * random model amplifies that, and it stays in the cache. A model that amplifies rounding by thousands has more: see amplification().
  */
 export const LOGIT_TOLERANCE = { f32: 1e-3, rounded: 2e-2 };
 const STEPS = 6;
@@ -31,17 +32,26 @@ export interface CorrectnessRules {
   readonly stopped?: () => boolean;
 }
 
+/** Rounding errors of a step's arithmetic in f32, in those of its cached rows: up to 75 in 35,000 steps of random models. */
+const ARITHMETIC = 100;
+
+const made = (g: Geometry, seed: number): FabricationOptions => ({ seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+const tokenOf = (g: Geometry, seed: number, step: number): number => mix(seed + step) % g.vocab;
+
+function referenceOf(c: Configuration, seed: number, exactStorage: boolean): ReferenceDecoder {
+  const model = loadModel(c.geometry, fabricate(modelTensors(c.geometry), made(c.geometry, seed)));
+  const own = fabricate(codecTensors(c.geometry, c.codec, c.path, c.branch), made(c.geometry, seed));
+  return new ReferenceDecoder(model, own, { codec: c.codec, path: c.path, eviction: c.eviction, choice: c.choice, branch: c.branch, materialised: c.materialised, exactStorage });
+}
+
 /** Logits of the reference and of the device for one case: the worst relative error of its steps. */
 async function worstError(device: Device, c: Configuration, contextTokens: number, seed: number): Promise<number> {
-  const g = c.geometry;
-  const made = { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' as const };
-  const model = loadModel(g, fabricate(modelTensors(g), made));
-  const reference = new ReferenceDecoder(model, fabricate(codecTensors(g, c.codec, c.path, c.branch), made), { codec: c.codec, path: c.path, eviction: c.eviction, choice: c.choice, branch: c.branch, materialised: c.materialised });
+  const reference = referenceOf(c, seed, false);
   const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed }, batch: 1, contextTokens });
   try {
     let worst = 0;
     for (let i = 0; i < STEPS; i++) {
-      const token = mix(seed + i) % g.vocab;
+      const token = tokenOf(c.geometry, seed, i);
       const expected = reference.step(token);
       await decoder.step([token]);
       worst = Math.max(worst, relativeError(await decoder.logits(), expected));
@@ -50,6 +60,17 @@ async function worstError(device: Device, c: Configuration, contextTokens: numbe
   } finally {
     decoder.close();
   }
+}
+
+/** What the reference's logits change by when its cached rows are rounded to f32: how much this random model amplifies rounding. */
+function amplification(c: Configuration, seed: number): number {
+  const [rounded, exact] = [referenceOf(c, seed, false), referenceOf(c, seed, true)];
+  let worst = 0;
+  for (let i = 0; i < STEPS; i++) {
+    const token = tokenOf(c.geometry, seed, i);
+    worst = Math.max(worst, relativeError(rounded.step(token), exact.step(token)));
+  }
+  return worst;
 }
 
 /** Largest difference over the root mean square of what is expected; infinite where a value is no number. */
@@ -73,9 +94,13 @@ export async function checkCorrectness(device: Device, rules: CorrectnessRules):
     rules.onCase?.(done, rules.cases.length, one.id);
     const model = one.c.geometry.name;
     const c: Configuration = { ...one.c, choice: { ...one.c.choice, storage: rules.storage ?? 'f32' } };
-    const tolerance = c.codec.kind === 'kv-quant' || c.materialised ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
+    const coarse = c.codec.kind === 'kv-quant' || c.materialised;
     try {
-      rows.push({ id: one.id, model, error: await worstError(device, c, one.contextTokens, rules.seed), tolerance });
+      const error = await worstError(device, c, one.contextTokens, rules.seed);
+      let tolerance = coarse ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
+      // Asked only of what would fail: it takes two more references.
+      if (!coarse && c.choice.storage === 'f32' && error > tolerance) tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
+      rows.push({ id: one.id, model, error, tolerance });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({ id: one.id, model, reason: error.message });
