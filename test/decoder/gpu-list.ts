@@ -87,3 +87,5 @@ export const CASES = sampled(ALL, SEED);
 export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2);
 /** Prompts that are taken in whole: nothing is evicted. */
 export const PREFILL_CASES = sampled(ALL.filter((of) => !of.eviction), SEED + 2);
+/** The same, taken in chunk by chunk. */
+export const CHUNKED_CASES = sampled(ALL.filter((of) => !of.eviction), SEED + 3);

@@ -6,7 +6,7 @@ import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { op } from '../../schedule/configuration.js';
-import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { codecSpec } from '../../codecs/registry.js';
 import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
@@ -36,8 +36,12 @@ export interface GpuDecoderOptions {
   readonly prefillChunkTokens?: number;
 }
 
-/** How prompts are taken in: whole, in the two passes of `accumulated` prefill, or token by token, each attending to the cache as in decoding. */
-export type PrefillMethod = 'accumulated' | 'by-token';
+/**
+ * How prompts are taken in: whole, in the two passes of `accumulated` prefill, or of `chunked` prefill, chunk by chunk, or token by token,
+ * each attending to the cache as in decoding.
+ */
+export type PrefillMethod = WholePrompt | 'by-token';
+export const PREFILL_METHODS = ['accumulated', 'chunked', 'by-token'] as const satisfies readonly PrefillMethod[];
 
 export interface PrefillResult extends StepResult {
   readonly method: PrefillMethod;
@@ -59,8 +63,8 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
    * Takes in a prompt of each sequence.
-   * @param method `accumulated` where it can be, unless given: prompts begin their sequences, and nothing is evicted. `by-token`: shorter
-   *   prompts begin later
+   * @param method unless given `accumulated` where prompts begin their sequences, `chunked` behind other tokens, `by-token` where something
+   *   is evicted. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -71,7 +75,7 @@ export interface GpuDecoder {
   readonly lengths: readonly number[];
   /** Every buffer, with its bytes and what it is for. */
   readonly allocations: readonly Allocation[];
-  /** Those that the last `accumulated` prefill had beside; they are freed. */
+  /** Those that the last prefill of whole prompts had beside; they are freed. */
   readonly prefillAllocations: readonly Allocation[];
   /** Bytes of uniform blocks: one a distinct bound step. */
   readonly uniformBytes: number;
@@ -220,37 +224,52 @@ class Decoder implements GpuDecoder {
     if (prompts.length !== batch) throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
-    const begun = this.lengths.some((length) => length > 0);
-    if (begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence', 'reset the decoder first');
-    const whole = !begun && this.machine.c.eviction === null;
-    if (method === 'accumulated' && !whole) throw new UserError('a prompt can be taken in whole only where it begins its sequence and nothing is evicted', 'reset the decoder, or take it in token by token');
-    if (method === 'by-token' || !whole) return { ...(await this.prefillByToken(prompts)), method: 'by-token' };
+    const taken = method ?? this.usualMethod();
+    if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
+    this.requireWhole(taken);
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
-      if (prompt.length > contextTokens) throw new UserError(`the prompt of sequence ${i} has ${prompt.length} tokens, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
+      const length = (this.lengths[i] as number) + prompt.length;
+      if (length > contextTokens) throw new UserError(`the prompt of sequence ${i} makes it ${length} tokens long, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
     }
-    return { ...(await this.prefillWhole(prompts)), method: 'accumulated' };
+    return { ...(await this.prefillWhole(prompts, taken)), method: taken };
   }
 
-  private async prefillWhole(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+  private get begun(): boolean {
+    return this.lengths.some((length) => length > 0);
+  }
+
+  private usualMethod(): PrefillMethod {
+    if (this.machine.c.eviction !== null) return 'by-token';
+    return this.begun ? 'chunked' : 'accumulated';
+  }
+
+  /** @throws UserError where prompts cannot be taken in whole by the method */
+  private requireWhole(method: WholePrompt): void {
+    if (this.machine.c.eviction !== null) throw new UserError('a prompt can be taken in whole only where nothing is evicted', 'take it in token by token');
+    if (method === 'accumulated' && this.begun) throw new UserError('an accumulated prefill begins its sequences', 'reset the decoder, or take the prompts in chunks');
+  }
+
+  private async prefillWhole(prompts: readonly (readonly number[])[], method: WholePrompt): Promise<StepResult> {
     const { machine, options } = this;
     let started = false;
     try {
-      const { seconds, allocations } = await prefillPrompts(machine, prompts, options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS, () => (started = true));
+      const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;
+      const { seconds, allocations } = await prefillPrompts(machine, { method, prompts, lengths: this.lengths, chunkTokens }, () => (started = true));
       this.prefillAllocations = allocations;
-      const tokens = await this.choose(prompts);
-      prompts.forEach((prompt, i) => (this.lengths[i] = prompt.length));
+      prompts.forEach((prompt, i) => (this.lengths[i] = (this.lengths[i] as number) + prompt.length));
+      const tokens = await this.choose();
       this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
       return { tokens, seconds };
     } catch (error) {
-      // Half-written caches of sequences without tokens are harmless; a device that failed is not.
+      // Half-written caches behind a sequence's tokens are harmless; a device that failed is not.
       if (started) this.close();
       throw error;
     }
   }
 
   /** The next tokens from the logits as they are, by the operation that ends a step. */
-  private async choose(prompts: readonly (readonly number[])[]): Promise<Uint32Array> {
+  private async choose(): Promise<Uint32Array> {
     const { machine, device } = this;
     const { batch } = this.options;
     const sample = op('sample', 'sample', 'greedy', { rows: batch, vocab: machine.c.geometry.vocab });
@@ -258,10 +277,11 @@ class Decoder implements GpuDecoder {
     const steps: BoundStep[] = [];
     for (const dispatch of await (this.executors['sample'] as Executor)(machine, { op: sample, place: undefined, part: 0, before: 0 })) steps.push(...(await this.binder.bind(dispatch)));
     await device.run(steps);
-    return this.nextTokens((sequence) => (prompts[sequence] as readonly number[]).length - 1);
+    return this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
   }
 
   private async prefillByToken(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+    if (this.begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence token by token', 'take them in whole, or reset the decoder first');
     const steps = Math.max(...prompts.map((prompt) => prompt.length));
     let result: StepResult | undefined;
     let seconds = 0;

@@ -13,32 +13,38 @@ import { packedRow, type Machine } from './machine.js';
 /** Tokens of the rows that attention reads: whole tiles. */
 export const keptSlots = (tokens: number): number => pagedTokens(tokens, TILE_TOKENS);
 
-/** The buffers of a prefill of prompts of at most `tokens`, and where the streams of a prompt are. */
+/** The buffers of a prefill by runs of tokens, and where the streams of a run are. */
 export class Prompt {
   residual: Buffer;
   normed: Buffer;
   preludeOutput: Buffer | undefined;
   state: Buffer | undefined;
+  /** Number of the sequence, tokens of the run, and tokens of the sequence before it. */
+  sequence = 0;
+  tokens = 0;
+  before = 0;
 
   private constructor(
     readonly m: Machine,
     readonly allocations: Allocations,
-    /** Tokens of the longest prompt. */
-    readonly longest: number,
-    /** Number of the sequence, and tokens of its prompt. */
-    public sequence: number,
-    public tokens: number,
+    /** Tokens of the longest run. */
+    readonly room: number,
   ) {
     this.residual = this.buffer('stream 0');
     this.normed = this.buffer('stream 1');
   }
 
-  /** @throws GpuError `out-of-memory`; nothing stays allocated */
-  static async open(m: Machine, longest: number, chunkTokens: number): Promise<Prompt> {
+  /**
+   * @param room tokens of the longest run
+   * @param carries runs stand behind others, to which they attend as well
+   * @throws GpuError `out-of-memory`; nothing stays allocated
+   */
+  static async open(m: Machine, room: number, chunkTokens: number, carries: boolean): Promise<Prompt> {
     const allocations = new Allocations(m.device);
     try {
-      await allocate(m, allocations, longest, Math.min(longest, chunkTokens));
-      return new Prompt(m, allocations, longest, 0, longest);
+      await allocate(m, allocations, room, Math.min(room, chunkTokens));
+      if (carries) await allocateCarried(m, allocations, room);
+      return new Prompt(m, allocations, room);
     } catch (error) {
       allocations.free();
       throw error;
@@ -78,27 +84,38 @@ function resultsRow(m: Machine): number {
   return Math.max(mlpHidden, heads * headDim, latents);
 }
 
-async function allocate(m: Machine, allocations: Allocations, longest: number, chunk: number): Promise<void> {
+/** What attention in several calls needs: statistics of the queries, and latents of a piece of earlier tokens. */
+async function allocateCarried(m: Machine, allocations: Allocations, room: number): Promise<void> {
+  const { c } = m;
+  if (!keepsRows(c)) return;
+  const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * room * floats);
+  await make('statistics', 2 * c.geometry.heads);
+  if (!isLatent(c.codec) || c.path === 'fast') return;
+  await make('earlier latents', latentRows(m) * Math.max(rankOf(m, 'key'), rankOf(m, 'value')));
+  if (c.path === 'absorbed') await make('earlier branch keys', branchHeads(m) * c.branch.width);
+}
+
+async function allocate(m: Machine, allocations: Allocations, room: number, chunk: number): Promise<void> {
   const { c } = m;
   const g = c.geometry;
   const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * floats);
   // An adapter mixes the prelude's output in, which stays.
-  for (let i = 0; i < (g.adapter ? 3 : 2); i++) await make(`stream ${i}`, longest * g.hidden);
+  for (let i = 0; i < (g.adapter ? 3 : 2); i++) await make(`stream ${i}`, room * g.hidden);
   await make('projections', chunk * projectionsRow(c));
   await make('results', chunk * resultsRow(m));
   await make('logits', g.vocab);
   if (keepsRows(c)) {
-    const bytes = cacheBytes(rowLayout(prefillRowType(c), g.headDim), keptSlots(longest), g.kvHeads);
+    const bytes = cacheBytes(rowLayout(prefillRowType(c), g.headDim), keptSlots(room), g.kvHeads);
     const padding = Math.ceil(bytes / 16) * 16 - bytes;
     for (const side of ['keys', 'values']) await allocations.make(`kept ${side}`, [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
   }
   if (isLatent(c.codec)) {
     for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {
-      for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, longest * latentRows(m) * rankOf(m, axis));
-      if (c.path === 'absorbed') await make(`branch key ${layer}`, longest * branchHeads(m) * c.branch.width);
+      for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
+      if (c.path === 'absorbed') await make(`branch key ${layer}`, room * branchHeads(m) * c.branch.width);
     }
   }
-  await allocations.make('tokens', 'control', 4 * longest);
+  await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);
   await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
 }

@@ -1,0 +1,259 @@
+/**
+ * Rows of a prompt: encoding, rotation, what is kept for attention, what joins the cache and is read back from it, and attention itself.
+ * Positions are those of the run's tokens; buffers have rows of the run alone.
+ */
+import { isLatent } from '../../codecs/registry.js';
+import { planOperation, type Buffer } from '../../gpu/index.js';
+import type { AppendOptions } from '../../gpu/operations/append.js';
+import type { PrefillOptions } from '../../gpu/operations/prefill.js';
+import type { Rows } from '../../gpu/operations/matmul.js';
+import { spansLoops } from '../../schedule/configuration.js';
+import { readsLatents } from '../../schedule/eviction-ops.js';
+import { keepsRows } from '../../schedule/prefill.js';
+import type { CodecAxis } from '../tensors.js';
+import { rotary } from './attention.js';
+import type { CacheRole } from './caches.js';
+import { placed, plan } from './dense.js';
+import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
+import type { Dispatch, Vectors } from './machine.js';
+import { keptSlots, type Prompt } from './prompt.js';
+import type { Place, Visit } from './walk.js';
+
+export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
+
+/** First token of the chunk, within its run; of tokens before the run, their position. */
+export const fromOf = ({ op }: Visit): number => op.from ?? 0;
+export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
+export const positionOf = (p: Prompt, visit: Visit): number => p.before + fromOf(visit);
+/** Rows of a chunk in a buffer that has those of the whole run. */
+export const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
+const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
+export const latentOf = (p: Prompt, place: Place, axis: CodecAxis): Buffer => p.buffer(`latent ${axis} ${ownLayer(p, place)}`);
+export const branchKeyOf = (p: Prompt, place: Place): Buffer => p.buffer(`branch key ${ownLayer(p, place)}`);
+const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 'core' && isLatent(p.m.c.codec);
+
+/** c (+)= x_t W_down,t of the chunk, of keys before their rotation. */
+const encode =
+  (axis: CodecAxis): Executor =>
+  async (p, visit) => {
+    const place = placed(visit);
+    const { m } = p;
+    const from = axis === 'key' ? m.packed.keys : m.packed.values;
+    const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
+    const y: Rows = { ...chunkRows(visit, latentRows(m) * rankOf(m, axis)), group: rankOf(m, axis) };
+    const weights = await m.weights.down(place.layer, place.loop, axis);
+    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && place.loop > 0 } }), buffers: { x: p.projections, weights, y: latentOf(p, place, axis) } }];
+  };
+
+/** Rotation in place, of rows at their positions. */
+function rotation(p: Prompt, visit: Visit, first: number, width: number, data: Vectors, buffer: Buffer): Dispatch {
+  const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
+  return { plan: planned, buffers: { positions: p.buffer('positions'), turns: p.m.turns(width), data: buffer, target: p.m.buffer('unused output') } };
+}
+const rotate =
+  (width: (p: Prompt) => number, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
+  (p, visit) => {
+    const { data, buffer } = of(p, visit);
+    return Promise.resolve([rotation(p, visit, positionOf(p, visit), width(p), data, buffer)]);
+  };
+const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit), headWidth(p), p.m.packed.keys, p.projections)]);
+const headWidth = (p: Prompt): number => p.m.c.geometry.headDim;
+const branchWidth = (p: Prompt): number => p.m.c.branch.width;
+
+/** Rows of one sequence: `first` is the slot of the run's first token. */
+interface Rowset {
+  readonly cache: Buffer;
+  readonly capacity: number;
+  readonly firstSequence: number;
+  readonly first: number;
+}
+
+function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
+  const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
+  return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first, first: p.before };
+}
+
+/** Rows as attention reads them, in memory of their own. */
+const kept = (p: Prompt, side: 'key' | 'value'): Rowset => ({ cache: p.buffer(`kept ${side}s`), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
+
+/** Writes rows of the chunk behind those of the chunks before it. */
+function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number }): Dispatch {
+  const { op } = visit;
+  const options: AppendOptions = {
+    capacity: to.capacity, chunk: rowsOf(visit), first: to.first + (from.within ?? fromOf(visit)), firstSequence: to.firstSequence,
+    rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}),
+  };
+  const planned = plan(p.m, { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+  // The positions begin with 0.
+  return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
+}
+
+const keep =
+  (side: 'key' | 'value'): Executor =>
+  (p, visit) =>
+    Promise.resolve([append(p, visit, kept(p, side), { rows: p.projections, at: p.m.packed[`${side}s`] })]);
+
+/** Rebuilt rows of tokens before the run take the place of its own, which have been attended to. */
+const keepEarlier =
+  (side: 'key' | 'value'): Executor =>
+  (p, visit) =>
+    Promise.resolve([append(p, visit, kept(p, side), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 })]);
+
+/** A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops that a latent stands for. */
+const appendRows =
+  (axis: CodecAxis): Executor =>
+  async (p, visit) => {
+    const place = placed(visit);
+    const { m } = p;
+    if (!isCoreLatent(p, place)) return [append(p, visit, inCache(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
+    if (m.c.path === 'fast') {
+      const loops = await restoredLoops(m, place, axis);
+      return loops.map(({ loop, ...from }) => append(p, visit, inCache(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
+    }
+    const { offset, row } = chunkRows(visit, latentRows(m) * rankOf(m, axis));
+    const bias = await m.weights.centre(place.layer, place.loop, axis);
+    return [append(p, visit, inCache(p, `${axis}-latent`, place), { rows: latentOf(p, place, axis), at: { offset, stride: row }, bias })];
+  };
+
+const appendBranch: Executor = (p, visit) => {
+  const place = placed(visit);
+  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
+  return Promise.resolve([append(p, visit, inCache(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: { offset, stride: row } })]);
+};
+
+const restoreRows =
+  (axis: CodecAxis): Executor =>
+  (p, visit) =>
+    restore(p.m, visit, axis, { x: latentOf(p, placed(visit), axis), first: fromOf(visit) * latentRows(p.m) * rankOf(p.m, axis), y: p.projections });
+
+/** Cached rows as floats: of the chunk, or of a piece of what is before the run. */
+function load(p: Prompt, visit: Visit, role: CacheRole, slot: number, to: { rows: Buffer; at: Vectors }): Dispatch {
+  const { cache, capacity, firstSequence } = inCache(p, role, placed(visit));
+  return { plan: plan(p.m, visit.op, { load: { capacity, chunk: rowsOf(visit), first: slot, firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
+}
+
+const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
+
+/** Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
+const loadRows =
+  (axis: CodecAxis): Executor =>
+  (p, visit) => {
+    const slot = positionOf(p, visit);
+    return Promise.resolve([
+      readsLatents(p.m.c, placed(visit).block)
+        ? load(p, visit, `${axis}-latent`, slot, { rows: p.results, at: latentRow(p, axis) })
+        : load(p, visit, axis, slot, { rows: p.projections, at: p.m.packed[`${axis}s`] }),
+    ]);
+  };
+
+const loadEarlier =
+  (axis: CodecAxis): Executor =>
+  (p, visit) =>
+    Promise.resolve([load(p, visit, `${axis}-latent`, fromOf(visit), { rows: p.buffer('earlier latents'), at: latentRow(p, axis) })]);
+
+const loadBranch: Executor = (p, visit) => {
+  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
+  return Promise.resolve([load(p, visit, 'rotary-key', positionOf(p, visit), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
+};
+
+const loadEarlierBranch: Executor = (p, visit) =>
+  Promise.resolve([load(p, visit, 'rotary-key', fromOf(visit), { rows: p.buffer('earlier branch keys'), at: { offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width } })]);
+
+/** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
+const reconstruct =
+  (axis: CodecAxis, latentsOf: (p: Prompt) => Buffer): Executor =>
+  async (p, visit) => {
+    const { m } = p;
+    const place = placed(visit);
+    const { kvHeads, headDim } = m.c.geometry;
+    const at = m.packed[`${axis}s`];
+    const rank = rankOf(m, axis);
+    const shared = latentRows(m) === 1;
+    // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow the sum.
+    const byRow = axis === 'key' || m.c.materialised;
+    const weights = byRow ? await m.weights.upRows(place.layer, place.loop, axis) : await m.weights.upColumns(place.layer, place.loop, axis);
+    const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
+    const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
+    const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
+    const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
+    return [
+      { plan: product, buffers: { x: latentsOf(p), weights, y: p.projections } },
+      { plan: mean, buffers: { input: await m.weights.mean(place.layer, place.loop, axis), target: p.projections } },
+    ];
+  };
+
+/** Attention over rows that begin at a slot: of the shape's context, and of the chunk itself where it begins. */
+async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Rowset, slot: number, branchKeys: (place: Place) => Buffer): Promise<Dispatch> {
+  const { m } = p;
+  const { op } = visit;
+  const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const { context = 0, queries = 0 } = op.shape;
+  const { capacity, firstSequence } = rows('key');
+  const branched = m.c.path === 'absorbed' && place.block.name === 'core';
+  const carries = op.kernel === 'attend_carried';
+  const options: PrefillOptions = {
+    capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim },
+    ...(slot > 0 ? { first: slot } : {}),
+    ...(branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {}),
+  };
+  const spans = await p.allocations.make(`span ${context} ${queries}`, 'control', 8);
+  await m.device.write(spans, Uint32Array.of(context, queries));
+  return {
+    plan: plan(m, op, { prefill: options }),
+    buffers: {
+      queries: p.projections,
+      keys: rows('key').cache,
+      values: rows('value').cache,
+      output: p.results,
+      spans,
+      ...(branched ? { branchQueries: p.projections, branchKeys: branchKeys(place) } : {}),
+      ...(carries ? { statistics: p.buffer('statistics') } : {}),
+    },
+  };
+}
+
+/** Of the run: rows that were kept, or of the cache, where those before it lie as well. */
+const attend: Executor = async (p, visit) => {
+  const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side) : inCache(p, side, placed(visit)));
+  return [await attention(p, visit, rows, 0, (place) => branchKeyOf(p, place))];
+};
+const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side), 0, () => p.buffer('earlier branch keys'))];
+const attendCached: Executor = async (p, visit) => [await attention(p, visit, (side) => inCache(p, side, placed(visit)), fromOf(visit), (place) => branchKeyOf(p, place))];
+
+/** By label of the operation. */
+export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
+  'encode-k': encode('key'),
+  'encode-v': encode('value'),
+  rope: rotate(headWidth, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
+  'rope-k': rotate(headWidth, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
+  'rope-branch': rotate(branchWidth, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
+  'rope-branch-key': rotate(branchWidth, (p, visit) => {
+    const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
+    return { data: { offset, stride: row }, buffer: branchKeyOf(p, placed(visit)) };
+  }),
+  'keep-k': keep('key'),
+  'keep-v': keep('value'),
+  'append-k': appendRows('key'),
+  'append-v': appendRows('value'),
+  'append-branch': appendBranch,
+  'restore-k': restoreRows('key'),
+  'restore-v': restoreRows('value'),
+  'rope-write': (p, visit) => rotateRestored(p.m, visit, { rows: p.projections, positions: p.buffer('positions'), first: positionOf(p, visit) }),
+  'load-k': loadRows('key'),
+  'load-v': loadRows('value'),
+  'load-branch': loadBranch,
+  'reconstruct-k': reconstruct('key', (p) => p.results),
+  'reconstruct-v': reconstruct('value', (p) => p.results),
+  attend,
+  'load-k-earlier': loadEarlier('key'),
+  'load-v-earlier': loadEarlier('value'),
+  'load-branch-earlier': loadEarlierBranch,
+  'reconstruct-k-earlier': reconstruct('key', (p) => p.buffer('earlier latents')),
+  'reconstruct-v-earlier': reconstruct('value', (p) => p.buffer('earlier latents')),
+  'rope-k-earlier': rotateEarlier,
+  'keep-k-earlier': keepEarlier('key'),
+  'keep-v-earlier': keepEarlier('value'),
+  'attend-earlier': attendEarlier,
+  'attend-cached': attendCached,
+};

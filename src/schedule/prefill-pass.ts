@@ -1,0 +1,51 @@
+/** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
+import { isLatent } from '../codecs/registry.js';
+import { segmentsOf } from '../eviction/policy.js';
+import type { LayerBlock } from '../geometry/geometry.js';
+import { storageOf, type Configuration } from './configuration.js';
+import { isQuantised } from './kernels.js';
+
+/** Prompt tokens that are worked on at once. */
+export const PREFILL_CHUNK_TOKENS = 2048;
+
+/** Element type of the rows that attention of a prompt reads: that of the cache, 16 bits where it is quantised. */
+export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c) === 'f32' ? 'f32' : 'f16');
+
+/**
+ * True where attention of a prompt reads exact rows of its own, kept for one (layer, loop): latents, quantised rows and rows of the last
+ * loop alone are not what a prompt attends to. Elsewhere it reads the cache.
+ */
+export const keepsRows = (c: Configuration): boolean => isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
+
+/** A stretch of tokens. */
+export interface Chunk {
+  readonly from: number;
+  readonly tokens: number;
+}
+
+export const chunksOf = ({ from, tokens }: Chunk, each: number): Chunk[] =>
+  Array.from({ length: Math.ceil(tokens / each) }, (_, i) => ({ from: from + i * each, tokens: Math.min(each, tokens - i * each) }));
+
+/** How whole prompts are taken in: in one run, or in runs of a chunk each. */
+export type WholePrompt = 'accumulated' | 'chunked';
+
+/** The runs of a prompt: positions of tokens that make both passes together. `before`: tokens that were there already. */
+export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
+  chunksOf({ from: before, tokens: promptTokens }, method === 'chunked' ? chunkTokens : promptTokens);
+
+/** A layer of one pass over a run. */
+export interface Pass {
+  readonly c: Configuration;
+  readonly block: LayerBlock;
+  readonly run: Chunk;
+  readonly batch: number;
+  /** Pass 2: what attention reads comes from the cache. */
+  readonly again: boolean;
+  readonly chunkTokens: number;
+}
+
+/** Positions of the tokens that a cache holds of the first `tokens`. */
+export function heldOf(c: Configuration, tokens: number): Chunk[] {
+  const { pinned, ring } = segmentsOf(c.eviction, tokens);
+  return [{ from: 0, tokens: pinned }, { from: tokens - ring, tokens: ring }].filter((held) => held.tokens > 0);
+}
