@@ -63,8 +63,8 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
    * Takes in a prompt of each sequence.
-   * @param method unless given `accumulated` where prompts begin their sequences, `chunked` behind other tokens, `by-token` where something
-   *   is evicted. `by-token`: shorter prompts begin later
+   * @param method unless given `accumulated` where prompts begin their sequences and nothing is evicted, else `by-token`. `chunked` goes on
+   *   behind other tokens as well. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -240,8 +240,7 @@ class Decoder implements GpuDecoder {
   }
 
   private usualMethod(): PrefillMethod {
-    if (this.machine.c.eviction !== null) return 'by-token';
-    return this.begun ? 'chunked' : 'accumulated';
+    return this.begun || this.machine.c.eviction !== null ? 'by-token' : 'accumulated';
   }
 
   /** @throws UserError where prompts cannot be taken in whole by the method */
