@@ -3,8 +3,8 @@
 //
 //   b = max(a, max_t s_t)      m' = m 2^{a - b} + sum_t 2^{s_t - b}      o' = (m 2^{a - b} o + sum_t 2^{s_t - b} v_t) / m'
 //
-// With OWN the rows are those of the chunk, and of tokens before it: a query sees the ones up to its own, and has nothing to carry yet.
-// Without, all queries see all rows: `spans` then says how many there are. Everything else is as in attend_prefill.wgsl.
+// With OWN the rows are those of the chunk, and of tokens before it, and a query sees the ones up to its own. Without, all queries see all
+// rows: `spans` then says how many there are. The first call has nothing CARRIED. Everything else is as in attend_prefill.wgsl.
 // Bindings: 0 params, 1 queries f32, 2 keys and 3 values in the layout of caches, 4 output f32, 5 spans, 6 queries of the rotary branch
 // f32 and 7 its keys [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch), 8 statistics
 // [token, through all sequences][query head] (a in base 2, m). Run: lla-sim bench --kernel attend_carried
@@ -13,6 +13,7 @@ enable subgroups;
 
 #include "attend_prefill_launch.wgsl"
 override OWN: u32;
+override CARRIED: u32;
 
 struct Params {
   keys: CachedRow,
@@ -87,7 +88,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
   var top = vec4f(LOWEST);
   var mass = vec4f(0.0);
   for (var k = 0u; k < LANES * VALUE_EACH * UNIT_VECS; k++) { sums[k] = vec4f(0.0); }
-  for (var lane = 0u; lane < LANES * (1u - OWN); lane++) {
+  for (var lane = 0u; lane < LANES * CARRIED; lane++) {
     let token = id.z * params.queries + own[lane].x;
     let carried = statistics[statistics_of(token, own[lane].y)];
     top[lane] = carried.x;

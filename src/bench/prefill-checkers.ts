@@ -2,6 +2,7 @@
 import { cacheRow, capacityOf } from '../gpu/cache-layout.js';
 import { GROUP_SIZE, storageOfVariant } from '../schedule/kernels.js';
 import type { Shape } from '../schedule/kernels.js';
+import { attendsToItself } from '../gpu/operations/prefill.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { attendCarriedRow, attendChunkRow, type TokenVectors } from './reference/prefill.js';
 
@@ -51,13 +52,13 @@ const attend_carried: Checker = {
   outputs: ['output', 'statistics'],
   rows: queryRows,
   row: (s, row) => {
-    const own = s.call.variant.endsWith('+own');
+    const own = attendsToItself(s.call);
     const { at, span, output, operands } = chunkRow(s, row, own);
     if (at.token >= span.tokens) return { expected: [], actual: () => NaN };
     const width = dim(s.call.shape, 'valueWidth');
     const statistics = s.input('statistics');
-    const before = own ? undefined : { output: Array.from({ length: width }, (_, i) => s.input('output')(output + i)), top: statistics(2 * row) * Math.LN2, mass: statistics(2 * row + 1) };
-    const after = attendCarriedRow(s.call.shape, operands, span, at, before);
+    const before = !(s.options.prefill?.carried ?? !own) ? undefined : { output: Array.from({ length: width }, (_, i) => s.input('output')(output + i)), top: statistics(2 * row) * Math.LN2, mass: statistics(2 * row + 1) };
+    const after = attendCarriedRow(s.call.shape, operands, span, at, own, before);
     return {
       expected: [...after.output, Math.exp(after.top), after.mass],
       actual: (i) => (i < width ? s.output('output')(output + i) : i === width ? 2 ** s.output('statistics')(2 * row) : s.output('statistics')(2 * row + 1)),

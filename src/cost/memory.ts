@@ -8,7 +8,7 @@ import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../evic
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
-import { keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType } from '../schedule/prefill.js';
+import { keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType, setsRowsAside } from '../schedule/prefill.js';
 import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
@@ -214,8 +214,8 @@ export function onGrid(batch: number): number {
  *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their branch keys.
  *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention cannot read them
- * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. StreamingLLM
- * knows in advance which tokens stay, so only these are accumulated; H2O does not.
+ * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. Where tokens are
+ * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then.
  *
  * The buffers of `accumulated` and `chunked` are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
@@ -231,19 +231,18 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   const kept = (tokens: number): number => slot * (prefillRowType(c) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
   const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
   const chunk = Math.min(context, chunkTokens);
-  const evicting = keptTokens(c.eviction, context) < context;
   const carried = chunk < context ? carriedScalars(c) * chunk * F32 : 0;
   if (!isLatent(c.codec)) {
-    const own = (tokens: number) => (evicting || keepsRows(c) ? kept(tokens) : 0);
+    const own = (tokens: number) => (keepsRows(c) ? kept(tokens) : 0);
     const ordinary = activations(context) + own(context);
     return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) + carried };
   }
-  const accumulated = c.eviction?.policy === 'h2o' ? context : keptTokens(c.eviction, context);
+  const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
     'one-shot': 2 * captured * F32 * context + activations(context),
     'by-layer': slotsAlive * slot * 2 * context + activations(context),
-    accumulated: accumulators * accumulated + kept(context) + activations(context),
-    chunked: accumulators * chunk + kept(chunk) + activations(chunk) + carried,
+    accumulated: accumulators * context + aside(context) + kept(context) + activations(context),
+    chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + carried,
   };
 }
 

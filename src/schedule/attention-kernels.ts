@@ -280,7 +280,8 @@ const attendPrefill: KernelSpec = {
 
 /**
  * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call to call. `+own`
- * begins: causal attention to the run itself. The others go on: every query attends to all `context` rows, of the storage named.
+ * is causal attention to the run itself. In the others every query attends to all `context` rows, of the storage named. The first
+ * call, which has nothing to read of those before it, is usually `+own`.
  */
 const attendCarried: KernelSpec = {
   dims: [...attendPrefill.dims, 'groupSize'],

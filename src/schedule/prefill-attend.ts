@@ -6,7 +6,7 @@
 import { headsPerGpu, op, perHead, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { chunksOf, heldOf, keepsRows, prefillRowType, type Chunk, type Pass } from './prefill-pass.js';
+import { chunksOf, heldOf, keepsRows, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
 
 /** Matrices that a latent's product has, and the width of each: one a KV head, or one for all. */
 export const encoders = (c: Configuration, kvHeads: number): [number, number] => (c.codec.kind === 'lla' ? [kvHeads, c.geometry.headDim] : [1, kvHeads * c.geometry.headDim]);
@@ -35,20 +35,32 @@ export function attendOps(p: Pass, chunk: Chunk): Op[] {
   const own = prefillRowType(c);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
   if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
-  return [attend(p, 'attend', `${own}+own`, chunk, chunk.from), ...(readsLatents(c, block) ? rebuiltOps(p, chunk) : cachedOps(p, chunk))];
+  const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
+  if (readsLatents(c, block)) return [itself, ...rebuiltOps(p, chunk)];
+  if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
+  const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
+  const turn = (label: string): Op => op(label, 'rope', c.geometry.rope.pairing, { rows: p.batch * chunk.tokens, heads: headsPerGpu(c.geometry.heads, c.gpus), headDim: c.geometry.headDim });
+  return [turn('rope-inside'), sinks as Op, turn('rope-onward'), itself, ...others.map((o) => ({ ...o, label: 'attend-cached' }))];
 }
+
+/**
+ * StreamingLLM, once tokens were evicted: sinks are nearer than their positions say. Where their keys are cached rotated, queries are
+ * rotated to their places in the cache first, meet the sinks, and are turned on to their positions for everything else.
+ */
+export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean => shiftOf(c, run.from) > 0 && c.eviction?.policy === 'streaming' && c.eviction.sinkTokens > 0 && !readsLatents(c, block);
 
 /** @param variant of attend_carried where it differs from the rows' type */
 function attend({ c, block, batch }: Pass, label: string, variant: string, { tokens }: Chunk, context: number): Op {
   const { headDim, kvHeads, heads } = c.geometry;
   const rows = headsPerGpu(kvHeads, c.gpus);
   const shape = { sequences: batch, kvHeads: rows, group: headsPerGpu(heads, c.gpus) / rows, queries: tokens, context, keyWidth: headDim + branchWidth(c, block), valueWidth: headDim };
+  const cached = label === 'attend-cached' || label === 'attend-sinks';
   const carried = label !== 'attend' || variant.endsWith('+own');
-  return carried ? op(label, 'attend_carried', variant, { ...shape, groupSize: label === 'attend-cached' ? groupOf(storageOf(c), c.choice.groupSize) : 0 }) : op(label, 'attend_prefill', variant, shape);
+  return carried ? op(label, 'attend_carried', variant, { ...shape, groupSize: cached ? groupOf(storageOf(c), c.choice.groupSize) : 0 }) : op(label, 'attend_prefill', variant, shape);
 }
 
 /** Rows of full width, where the cache has them. */
-const cachedOps = (p: Pass, chunk: Chunk): Op[] => heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, 'attend-cached', storageOf(p.c), chunk, tokens), from }));
+const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] => heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, label, storageOf(p.c), chunk, tokens), from }));
 
 /** Latents, piece by piece. */
 function rebuiltOps(p: Pass, chunk: Chunk): Op[] {
@@ -62,10 +74,17 @@ function rebuiltOps(p: Pass, chunk: Chunk): Op[] {
       const keep = (label: string): Op => op(label, 'append', prefillRowType(c), { rows, heads: kvHeads, width: headDim, groupSize: 0 });
       return [
         ...readBackOps(p, rows, 'earlier'),
-        ...(branchWidth(c, block) > 0 ? [] : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeads, headDim })]),
+        ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeads, headDim })]),
         keep('keep-k-earlier'),
         keep('keep-v-earlier'),
         attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
       ].map((o) => ({ ...o, from }));
     });
+}
+
+/** Sinks' branch keys are cached rotated by their positions. */
+function turnedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
+  const sink = c.eviction?.policy === 'streaming' && from < c.eviction.sinkTokens;
+  if (!sink || shiftOf(c, run.from) === 0) return [];
+  return [op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, { rows, heads: c.branch.perHead ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1, headDim: branchWidth(c, block) })];
 }

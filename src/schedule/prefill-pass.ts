@@ -1,6 +1,6 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
 import { isLatent } from '../codecs/registry.js';
-import { segmentsOf } from '../eviction/policy.js';
+import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration } from './configuration.js';
 import { isQuantised } from './kernels.js';
@@ -13,9 +13,9 @@ export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c)
 
 /**
  * True where attention of a prompt reads exact rows of its own, kept for one (layer, loop): latents, quantised rows and rows of the last
- * loop alone are not what a prompt attends to. Elsewhere it reads the cache.
+ * loop alone are not what a prompt attends to, and a cache that is evicted from has not all of them. Elsewhere it reads the cache.
  */
-export const keepsRows = (c: Configuration): boolean => isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
+export const keepsRows = (c: Configuration): boolean => c.eviction !== null || isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
 
 /** A stretch of tokens. */
 export interface Chunk {
@@ -48,4 +48,22 @@ export interface Pass {
 export function heldOf(c: Configuration, tokens: number): Chunk[] {
   const { pinned, ring } = segmentsOf(c.eviction, tokens);
   return [{ from: 0, tokens: pinned }, { from: tokens - ring, tokens: ring }].filter((held) => held.tokens > 0);
+}
+
+/**
+ * True where rows of a run lie in a cache of their own until it has made both passes: pass 2 attends to what storage makes of every
+ * token, and to the tokens before the run, of which the cache then loses some.
+ */
+export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null && isLatent(c.codec);
+
+/** StreamingLLM: by how much places in the cache of `tokens` are less than positions, behind the sinks. */
+export const shiftOf = (c: Configuration, tokens: number): number => (c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0);
+
+/** Tokens of a chunk that stay in the cache when its run has joined it, by their number in the run. */
+export function stayingOf({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {
+  const [begin, end] = [run.from + from, run.from + from + tokens];
+  return heldOf(c, run.from + run.tokens)
+    .map((held) => ({ from: Math.max(held.from, begin), to: Math.min(held.from + held.tokens, end) }))
+    .filter((stay) => stay.to > stay.from)
+    .map((stay) => ({ from: stay.from - run.from, tokens: stay.to - stay.from }));
 }

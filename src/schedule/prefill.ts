@@ -6,20 +6,22 @@
  * takes the whole prompt as one run. `chunked` has a run for each chunk, which attends to those before it in the cache.
  */
 import { CODECS, isLatent } from '../codecs/registry.js';
-import { keptTokens } from '../eviction/policy.js';
 import { blocksOf } from '../geometry/geometry.js';
 import { headsPerGpu, op, perHead, project, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { attendOps, encoders, readBackOps } from './prefill-attend.js';
-import { chunksOf, heldOf, keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType, runsOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { attendOps, encoders, readBackOps, turnsQueries } from './prefill-attend.js';
+import { stayingOps } from './prefill-staying.js';
+import { chunksOf, keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType, runsOf, setsRowsAside, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
 
-export { keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType, runsOf, type Chunk, type WholePrompt } from './prefill-pass.js';
+export { turnsQueries } from './prefill-attend.js';
+export { heldOf, keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType, runsOf, setsRowsAside, shiftOf, type Chunk, type WholePrompt } from './prefill-pass.js';
 
 /**
- * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Under StreamingLLM only the tokens
- * that stay are encoded and written; H2O's choice among them is not listed: it has no kernel for whole prompts.
+ * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are
+ * evicted, a run's rows join the cache when all have attended to what it held before; H2O's choice among them is not listed: it has no
+ * kernel for whole prompts.
  */
 export function prefillSchedule(c: Configuration, promptTokens: number, batch: number, chunkTokens = PREFILL_CHUNK_TOKENS, method: WholePrompt = 'accumulated'): Schedule {
   const runs = runsOf(method, 0, promptTokens, chunkTokens);
@@ -47,7 +49,7 @@ export function runSchedule(c: Configuration, run: Chunk, batch: number, chunkTo
     }
   }
   if (ends) stages.push({ kind: 'once', ops: headOps(c, batch) });
-  const exchanged = exchanges(c, { rows, encoded: batch * keptTokens(c.eviction, run.tokens), logits: batch, mass: 0, passes });
+  const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: 0, passes });
   return { stages, collectives: exchanged.filter(({ label }) => ends || label !== 'logits') };
 }
 
@@ -99,32 +101,27 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const rotate = (label: string, count: number, width: number, when: When = 'always') => op(label, 'rope', g.rope.pairing, { rows, heads: count, headDim: width }, when);
   const keep = (label: string) => op(label, 'append', prefillRowType(c), { rows, heads: kvHeads, width: d, groupSize: 0 }, owning);
   const keyed = again && !readsLatents(c, block) ? 0 : kvHeads;
+  const turned = turnsQueries(p);
   return [
     ...(shares ? [...project(c, 'q', rows, g.hidden, heads * d), ...project(c, 'kv', rows, g.hidden, 2 * kvHeads * d, owning)] : project(c, 'qkv', rows, g.hidden, (heads + 2 * kvHeads) * d + branch * heads)),
     ...(branch > 0 && !again ? project(c, 'branch-key', rows, g.hidden, branch * branchHeads, branchKeyTime(c)) : []),
     ...(again ? readBackOps(p, rows) : encodeOps(p, chunk, kvHeads)),
     ...(branch > 0 ? [rotate('rope-branch', heads, branch), ...(again ? [] : [rotate('rope-branch-key', branchHeads, branch, branchKeyTime(c))])]
-      : shares ? [rotate('rope', heads, d), rotate('rope-k', kvHeads, d, owning)] : [rotate('rope', heads + keyed, d)]),
-    ...(again ? [] : appendOps(p, chunk, kvHeads)),
+      : shares || turned ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])] : [rotate('rope', heads + keyed, d)]),
+    ...(again || (c.eviction !== null && !setsRowsAside(c)) ? [] : appendOps(p, chunk, kvHeads)),
     ...(keepsRows(c) ? [keep('keep-k'), keep('keep-v')] : []),
     ...attendOps(p, chunk),
     ...(again ? [] : closingOps(p, chunk, kvHeads)),
     ...project(c, 'attention-out', rows, heads * d, g.hidden),
+    ...stayingOps(p, chunk),
   ];
-}
-
-/** Tokens of a chunk that stay in the cache. */
-function keptOf({ c, run, batch }: Pass, { from, tokens }: Chunk): number {
-  const begin = run.from + from;
-  const overlap = (held: Chunk): number => Math.max(0, Math.min(held.from + held.tokens, begin + tokens) - Math.max(held.from, begin));
-  return batch * heldOf(c, run.from + run.tokens).reduce((sum, held) => sum + overlap(held), 0);
 }
 
 /** Encoding of exact keys and values in one loop. */
 function encodeOps(p: Pass, chunk: Chunk, kvHeads: number): Op[] {
-  const { c, block } = p;
-  const rows = keptOf(p, chunk);
-  if (block.name !== 'core' || !isLatent(c.codec) || rows === 0) return [];
+  const { c, block, batch } = p;
+  const rows = batch * chunk.tokens;
+  if (block.name !== 'core' || !isLatent(c.codec)) return [];
   const { rankK = 0, rankV = 0 } = c.codec;
   const [groups, width] = encoders(c, kvHeads);
   return [perHead('encode-k', groups, rows, width, rankK), perHead('encode-v', groups, rows, width, rankV)];
@@ -135,18 +132,18 @@ const appendOf = (c: Configuration, label: string, rows: number, heads: number, 
 
 /** Writing of rows of full width, before attention may read them. */
 function appendOps(p: Pass, chunk: Chunk, kvHeads: number): Op[] {
-  const { c, block } = p;
-  const rows = keptOf(p, chunk);
-  if ((block.name === 'core' && isLatent(c.codec)) || rows === 0) return [];
+  const { c, block, batch } = p;
+  const rows = batch * chunk.tokens;
+  if (block.name === 'core' && isLatent(c.codec)) return [];
   const when: When = block.name === 'core' && c.codec.kind === 'cla' ? 'owning-layer' : closingTime(c, block);
   return [appendOf(c, 'append-k', rows, kvHeads, c.geometry.headDim, when), appendOf(c, 'append-v', rows, kvHeads, c.geometry.headDim, when)];
 }
 
 /** Writing of latents that are complete, or of the rows of all their loops on the fast path. */
 function closingOps(p: Pass, chunk: Chunk, kvHeads: number): Op[] {
-  const { c, block } = p;
-  const rows = keptOf(p, chunk);
-  if (block.name !== 'core' || !isLatent(c.codec) || rows === 0) return [];
+  const { c, block, batch } = p;
+  const rows = batch * chunk.tokens;
+  if (block.name !== 'core' || !isLatent(c.codec)) return [];
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const d = c.geometry.headDim;
   const when = closingTime(c, block);

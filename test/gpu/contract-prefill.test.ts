@@ -22,7 +22,7 @@ const FACTORS = {
   placed: ['packed', 'apart'],
 } as const;
 type Setting = Case<typeof FACTORS>;
-const CARRIED_FACTORS = { ...FACTORS, storage: ['f16', 'f32', 'f16+own', 'f32+own', 'q8', 'q4', 'q3', 'q2'], context: [1, 31, 257] } as const;
+const CARRIED_FACTORS = { ...FACTORS, storage: ['f16', 'f32', 'f16+own', 'f32+own', 'q8', 'q4', 'q3', 'q2'], context: [1, 31, 257], carried: ['as usual', 'yes', 'no'] } as const;
 const KV_HEADS = 2;
 
 function settingCall(s: Setting, random: Random): { call: KernelCall; options: OperationOptions } {
@@ -50,7 +50,7 @@ function carriedCall(s: Case<typeof CARRIED_FACTORS>, random: Random): { call: K
   const { capacity, ...prefill } = options.prefill ?? {};
   return {
     call: { kernel: 'attend_carried', variant: s.storage, shape: { ...call.shape, context, groupSize: s.storage.startsWith('q') ? random.pick([32, 64]) : 0 } },
-    options: { prefill: { ...prefill, ...(spans ? { spans } : {}), ...(capacity ? { capacity: capacity + first } : {}), ...(own ? {} : { first }) } },
+    options: { prefill: { ...prefill, ...(spans ? { spans } : {}), ...(capacity ? { capacity: capacity + first } : {}), ...(own ? {} : { first }), ...(s.carried === 'as usual' ? {} : { carried: s.carried === 'yes' }) } },
   };
 }
 

@@ -54,12 +54,12 @@ export function attendChunkRow(shape: Shape, operands: ChunkOperands, span: Chun
 
 /**
  * The same with what is carried to the next call.
- * @param carried of the calls before: then all rows of the span are seen, and none of the chunk itself is among them
+ * @param own rows of the chunk itself are among those attended to
+ * @param carried of the calls before
  */
-export function attendCarriedRow(shape: Shape, operands: ChunkOperands, span: ChunkSpan, at: QueryPlace, carried?: Carried): Carried {
-  const { scores, value } = scoresOf(shape, operands, carried ? span.before : span.before + at.token + 1, at);
-  const own = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-  const top = Math.max(own, carried?.top ?? -Infinity);
+export function attendCarriedRow(shape: Shape, operands: ChunkOperands, span: ChunkSpan, at: QueryPlace, own: boolean, carried?: Carried): Carried {
+  const { scores, value } = scoresOf(shape, operands, span.before + (own ? at.token + 1 : 0), at);
+  const top = scores.reduce((a, b) => Math.max(a, b), carried?.top ?? -Infinity);
   const before = carried ? carried.mass * Math.exp(carried.top - top) : 0;
   const added = scores.reduce((sum, s) => sum + Math.exp(s - top), 0);
   const mass = before + added;

@@ -63,8 +63,8 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
    * Takes in a prompt of each sequence.
-   * @param method unless given `accumulated` where prompts begin their sequences and nothing is evicted, else `by-token`. `chunked` goes on
-   *   behind other tokens as well. `by-token`: shorter prompts begin later
+   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
+   *   well. H2O takes prompts `by-token` only. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -240,12 +240,12 @@ class Decoder implements GpuDecoder {
   }
 
   private usualMethod(): PrefillMethod {
-    return this.begun || this.machine.c.eviction !== null ? 'by-token' : 'accumulated';
+    return this.begun || this.machine.c.eviction?.policy === 'h2o' ? 'by-token' : 'accumulated';
   }
 
   /** @throws UserError where prompts cannot be taken in whole by the method */
   private requireWhole(method: WholePrompt): void {
-    if (this.machine.c.eviction !== null) throw new UserError('a prompt can be taken in whole only where nothing is evicted', 'take it in token by token');
+    if (this.machine.c.eviction?.policy === 'h2o') throw new UserError('H2O weighs tokens as they are decoded: its prompts cannot be taken in whole', 'take them in token by token');
     if (method === 'accumulated' && this.begun) throw new UserError('an accumulated prefill begins its sequences', 'reset the decoder, or take the prompts in chunks');
   }
 

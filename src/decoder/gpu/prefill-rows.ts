@@ -9,10 +9,10 @@ import type { PrefillOptions } from '../../gpu/operations/prefill.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
-import { keepsRows } from '../../schedule/prefill.js';
+import { keepsRows, shiftOf, turnsQueries } from '../../schedule/prefill.js';
 import type { CodecAxis } from '../tensors.js';
 import { rotary } from './attention.js';
-import type { CacheRole } from './caches.js';
+import { slotRuns, type CacheRole } from './caches.js';
 import { placed, plan } from './dense.js';
 import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
 import type { Dispatch, Vectors } from './machine.js';
@@ -45,10 +45,10 @@ const encode =
     return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && place.loop > 0 } }), buffers: { x: p.projections, weights, y: latentOf(p, place, axis) } }];
   };
 
-/** Rotation in place, of rows at their positions. */
-function rotation(p: Prompt, visit: Visit, first: number, width: number, data: Vectors, buffer: Buffer): Dispatch {
+/** Rotation in place, of rows at their positions. @param all of them are at one */
+function rotation(p: Prompt, visit: Visit, first: number, width: number, data: Vectors, buffer: Buffer, all = false): Dispatch {
   const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
-  return { plan: planned, buffers: { positions: p.buffer('positions'), turns: p.m.turns(width), data: buffer, target: p.m.buffer('unused output') } };
+  return { plan: planned, buffers: { positions: p.buffer(all ? 'one position' : 'positions'), turns: p.m.turns(width), data: buffer, target: p.m.buffer('unused output') } };
 }
 const rotate =
   (width: (p: Prompt) => number, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
@@ -56,7 +56,13 @@ const rotate =
     const { data, buffer } = of(p, visit);
     return Promise.resolve([rotation(p, visit, positionOf(p, visit), width(p), data, buffer)]);
   };
-const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit), headWidth(p), p.m.packed.keys, p.projections)]);
+const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
+const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean => c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
+/** Rebuilt keys: those of sinks at their places behind what was evicted. */
+const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headWidth(p), p.m.packed.keys, p.projections)]);
+const rotateInside: Executor = (p, visit) => Promise.resolve([rotation(p, visit, positionOf(p, visit) - shift(p), headWidth(p), p.m.packed.queries, p.projections)]);
+const rotateOnward: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), headWidth(p), p.m.packed.queries, p.projections, true)]);
+const rotateEarlierBranch: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), branchWidth(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
 const headWidth = (p: Prompt): number => p.m.c.geometry.headDim;
 const branchWidth = (p: Prompt): number => p.m.c.branch.width;
 
@@ -68,6 +74,12 @@ interface Rowset {
   readonly first: number;
 }
 
+/** Where rows of the run are written and read again: in the cache, or set aside from one that is evicted from. */
+function ownRows(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
+  if (p.aside) return { cache: p.aside.buffer(role, place, loop), capacity: p.aside.slots.capacity, firstSequence: 0, first: 0 };
+  return inCache(p, role, place, loop);
+}
+
 function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
   const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
   return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first, first: p.before };
@@ -77,11 +89,11 @@ function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): R
 const kept = (p: Prompt, side: 'key' | 'value'): Rowset => ({ cache: p.buffer(`kept ${side}s`), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
 
 /** Writes rows of the chunk behind those of the chunks before it. */
-function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number }): Dispatch {
+function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
   const { op } = visit;
   const options: AppendOptions = {
     capacity: to.capacity, chunk: rowsOf(visit), first: to.first + (from.within ?? fromOf(visit)), firstSequence: to.firstSequence,
-    rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}),
+    rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}), ...from.slots,
   };
   const planned = plan(p.m, { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
   // The positions begin with 0.
@@ -105,20 +117,20 @@ const appendRows =
   async (p, visit) => {
     const place = placed(visit);
     const { m } = p;
-    if (!isCoreLatent(p, place)) return [append(p, visit, inCache(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
+    if (!isCoreLatent(p, place)) return [append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
     if (m.c.path === 'fast') {
       const loops = await restoredLoops(m, place, axis);
-      return loops.map(({ loop, ...from }) => append(p, visit, inCache(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
+      return loops.map(({ loop, ...from }) => append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
     }
     const { offset, row } = chunkRows(visit, latentRows(m) * rankOf(m, axis));
     const bias = await m.weights.centre(place.layer, place.loop, axis);
-    return [append(p, visit, inCache(p, `${axis}-latent`, place), { rows: latentOf(p, place, axis), at: { offset, stride: row }, bias })];
+    return [append(p, visit, ownRows(p, `${axis}-latent`, place), { rows: latentOf(p, place, axis), at: { offset, stride: row }, bias })];
   };
 
 const appendBranch: Executor = (p, visit) => {
   const place = placed(visit);
   const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-  return Promise.resolve([append(p, visit, inCache(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: { offset, stride: row } })]);
+  return Promise.resolve([append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: { offset, stride: row } })]);
 };
 
 const restoreRows =
@@ -126,38 +138,40 @@ const restoreRows =
   (p, visit) =>
     restore(p.m, visit, axis, { x: latentOf(p, placed(visit), axis), first: fromOf(visit) * latentRows(p.m) * rankOf(p.m, axis), y: p.projections });
 
-/** Cached rows as floats: of the chunk, or of a piece of what is before the run. */
-function load(p: Prompt, visit: Visit, role: CacheRole, slot: number, to: { rows: Buffer; at: Vectors }): Dispatch {
-  const { cache, capacity, firstSequence } = inCache(p, role, placed(visit));
-  return { plan: plan(p.m, visit.op, { load: { capacity, chunk: rowsOf(visit), first: slot, firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
+/** Cached rows from a slot on, as floats. */
+function load(p: Prompt, { op }: Visit, from: Rowset, slot: number, to: { rows: Buffer; at: Vectors }, rows = op.shape.rows as number): Dispatch {
+  const { cache, capacity, firstSequence } = from;
+  return { plan: plan(p.m, { ...op, shape: { ...op.shape, rows } }, { load: { capacity, chunk: rows, first: slot, firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
 }
 
 const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
+const branchRow = (p: Prompt): Vectors => ({ offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width });
 
-/** Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
+/** Rows of the chunk. Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
 const loadRows =
   (axis: CodecAxis): Executor =>
   (p, visit) => {
-    const slot = positionOf(p, visit);
-    return Promise.resolve([
-      readsLatents(p.m.c, placed(visit).block)
-        ? load(p, visit, `${axis}-latent`, slot, { rows: p.results, at: latentRow(p, axis) })
-        : load(p, visit, axis, slot, { rows: p.projections, at: p.m.packed[`${axis}s`] }),
-    ]);
+    const latents = readsLatents(p.m.c, placed(visit).block);
+    const rows = ownRows(p, latents ? `${axis}-latent` : axis, placed(visit));
+    return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), latents ? { rows: p.results, at: latentRow(p, axis) } : { rows: p.projections, at: p.m.packed[`${axis}s`] })]);
   };
-
-const loadEarlier =
-  (axis: CodecAxis): Executor =>
-  (p, visit) =>
-    Promise.resolve([load(p, visit, `${axis}-latent`, fromOf(visit), { rows: p.buffer('earlier latents'), at: latentRow(p, axis) })]);
 
 const loadBranch: Executor = (p, visit) => {
   const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-  return Promise.resolve([load(p, visit, 'rotary-key', positionOf(p, visit), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
+  const rows = ownRows(p, 'rotary-key', placed(visit));
+  return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
 };
 
-const loadEarlierBranch: Executor = (p, visit) =>
-  Promise.resolve([load(p, visit, 'rotary-key', fromOf(visit), { rows: p.buffer('earlier branch keys'), at: { offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width } })]);
+/** Rows of a piece before the run, one behind the other. */
+const loadEarlier =
+  (role: 'key-latent' | 'value-latent' | 'rotary-key', to: (p: Prompt) => { rows: Buffer; at: Vectors }): Executor =>
+  (p, visit) => {
+    const { rows, at } = to(p);
+    const runs = slotRuns(p.m.caches.slots, fromOf(visit), rowsOf(visit));
+    return Promise.resolve(runs.map(({ slot, before, tokens }) => load(p, visit, inCache(p, role, placed(visit)), slot, { rows, at: { ...at, offset: before * at.stride } }, tokens)));
+  };
+const latentsOfPiece = (axis: CodecAxis) => (p: Prompt) => ({ rows: p.buffer('earlier latents'), at: latentRow(p, axis) });
+const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({ rows: p.buffer('earlier branch keys'), at: branchRow(p) });
 
 /** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
 const reconstruct =
@@ -182,8 +196,8 @@ const reconstruct =
     ];
   };
 
-/** Attention over rows that begin at a slot: of the shape's context, and of the chunk itself where it begins. */
-async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Rowset, slot: number, branchKeys: (place: Place) => Buffer): Promise<Dispatch> {
+/** Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch */
+async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Rowset, more: Pick<PrefillOptions, 'first' | 'carried'> = {}, keys?: Buffer): Promise<Dispatch> {
   const { m } = p;
   const { op } = visit;
   const place = placed(visit);
@@ -194,7 +208,7 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
   const carries = op.kernel === 'attend_carried';
   const options: PrefillOptions = {
     capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim },
-    ...(slot > 0 ? { first: slot } : {}),
+    ...more,
     ...(branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {}),
   };
   const spans = await p.allocations.make(`span ${context} ${queries}`, 'control', 8);
@@ -207,7 +221,7 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
       values: rows('value').cache,
       output: p.results,
       spans,
-      ...(branched ? { branchQueries: p.projections, branchKeys: branchKeys(place) } : {}),
+      ...(branched ? { branchQueries: p.projections, branchKeys: keys ?? branchKeyOf(p, place) } : {}),
       ...(carries ? { statistics: p.buffer('statistics') } : {}),
     },
   };
@@ -216,10 +230,41 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
 /** Of the run: rows that were kept, or of the cache, where those before it lie as well. */
 const attend: Executor = async (p, visit) => {
   const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side) : inCache(p, side, placed(visit)));
-  return [await attention(p, visit, rows, 0, (place) => branchKeyOf(p, place))];
+  const turned = turnsQueries({ c: p.m.c, block: placed(visit).block, run: { from: p.before, tokens: p.tokens } });
+  return [await attention(p, visit, rows, turned ? { carried: true } : {})];
 };
-const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side), 0, () => p.buffer('earlier branch keys'))];
-const attendCached: Executor = async (p, visit) => [await attention(p, visit, (side) => inCache(p, side, placed(visit)), fromOf(visit), (place) => branchKeyOf(p, place))];
+const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side), {}, p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined)];
+/** In the cache, from each of its runs of slots. @param carried of calls before */
+const attendCached =
+  (carried: boolean): Executor =>
+  async (p, visit) => {
+    const dispatches: Dispatch[] = [];
+    for (const { slot, before, tokens } of slotRuns(p.m.caches.slots, fromOf(visit), visit.op.shape.context as number)) {
+      const of = { ...visit, op: { ...visit.op, shape: { ...visit.op.shape, context: tokens } } };
+      dispatches.push(await attention(p, of, (side) => inCache(p, side, placed(visit)), { first: slot, carried: carried || before > 0 }));
+    }
+    return dispatches;
+  };
+
+/** What of the run stays, by way of the results, which the projection of attention's output has read. */
+function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] {
+  const name = what === 'key' ? 'k' : what === 'value' ? 'v' : 'branch';
+  const roleOf = (p: Prompt, { block }: Place): CacheRole => (what === 'rotary-key' || !readsLatents(p.m.c, block) ? what : `${what}-latent`);
+  const rowOf = ({ op }: Visit): Vectors => ({ offset: 0, stride: (op.shape.heads as number) * (op.shape.width as number) });
+  const read: Executor = (p, visit) => {
+    const from = p.aside ? ownRows(p, roleOf(p, placed(visit)), placed(visit)) : kept(p, what as CodecAxis);
+    return Promise.resolve([load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) })]);
+  };
+  const write: Executor = (p, visit) => {
+    const wasRead = p.aside !== undefined || p.m.c.codec.kind === 'cla' && placed(visit).block.name === 'core';
+    const { offset, stride } = wasRead ? rowOf(visit) : p.m.packed[what === 'key' ? 'keys' : 'values'];
+    // A chunk's rows begin with its first token.
+    const at = { offset: offset + (wasRead ? 0 : (fromOf(visit) % p.chunkTokens) * stride), stride };
+    const { pinned, ring, sinks } = p.m.caches.slots;
+    return Promise.resolve([append(p, visit, inCache(p, roleOf(p, placed(visit)), placed(visit)), { rows: wasRead ? p.results : p.projections, at, slots: { pinned, ring, sinks } })]);
+  };
+  return [[`load-${name}-staying`, read], [`append-${name}-staying`, write]];
+}
 
 /** By label of the operation. */
 export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
@@ -246,14 +291,19 @@ export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   'reconstruct-k': reconstruct('key', (p) => p.results),
   'reconstruct-v': reconstruct('value', (p) => p.results),
   attend,
-  'load-k-earlier': loadEarlier('key'),
-  'load-v-earlier': loadEarlier('value'),
-  'load-branch-earlier': loadEarlierBranch,
+  'load-k-earlier': loadEarlier('key-latent', latentsOfPiece('key')),
+  'load-v-earlier': loadEarlier('value-latent', latentsOfPiece('value')),
+  'load-branch-earlier': loadEarlier('rotary-key', branchOfPiece),
   'reconstruct-k-earlier': reconstruct('key', (p) => p.buffer('earlier latents')),
   'reconstruct-v-earlier': reconstruct('value', (p) => p.buffer('earlier latents')),
   'rope-k-earlier': rotateEarlier,
   'keep-k-earlier': keepEarlier('key'),
   'keep-v-earlier': keepEarlier('value'),
   'attend-earlier': attendEarlier,
-  'attend-cached': attendCached,
+  'attend-cached': attendCached(true),
+  'attend-sinks': attendCached(false),
+  'rope-inside': rotateInside,
+  'rope-onward': rotateOnward,
+  'rope-branch-earlier': rotateEarlierBranch,
+  ...Object.fromEntries((['key', 'value', 'rotary-key'] as const).flatMap((what) => stayingExecutors(what))),
 };

@@ -4,9 +4,10 @@ import { isLatent } from '../../codecs/registry.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { spansLoops } from '../../schedule/configuration.js';
-import { keepsRows, prefillRowType } from '../../schedule/prefill.js';
+import { keepsRows, prefillRowType, setsRowsAside } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
+import { Caches } from './caches.js';
 import { branchHeads, latentRows, rankOf } from './latent.js';
 import { packedRow, type Machine } from './machine.js';
 
@@ -27,8 +28,11 @@ export class Prompt {
   private constructor(
     readonly m: Machine,
     readonly allocations: Allocations,
-    /** Tokens of the longest run. */
+    /** Tokens of the longest run, and of the chunks in which it is worked on. */
     readonly room: number,
+    readonly chunkTokens: number,
+    /** Rows of a run, where they cannot lie in a cache that is evicted from. */
+    readonly aside: Caches | undefined,
   ) {
     this.residual = this.buffer('stream 0');
     this.normed = this.buffer('stream 1');
@@ -44,7 +48,9 @@ export class Prompt {
     try {
       await allocate(m, allocations, room, Math.min(room, chunkTokens));
       if (carries) await allocateCarried(m, allocations, room);
-      return new Prompt(m, allocations, room);
+      const aside = setsRowsAside(m.c) ? new Caches({ ...m.c, eviction: null }, 1, room, TILE_TOKENS, allocations) : undefined;
+      await aside?.allocate('prefill');
+      return new Prompt(m, allocations, room, chunkTokens, aside);
     } catch (error) {
       allocations.free();
       throw error;
@@ -118,4 +124,6 @@ async function allocate(m: Machine, allocations: Allocations, room: number, chun
   await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);
   await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
+  // It holds zeros.
+  if (c.eviction?.policy === 'streaming') await allocations.make('one position', 'control', 4 * chunk);
 }

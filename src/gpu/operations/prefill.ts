@@ -30,6 +30,8 @@ export interface PrefillOptions {
   readonly spans?: readonly ChunkSpan[];
   /** Slot of the first row; 0 unless given. For attention that is carried on. */
   readonly first?: number;
+  /** What calls before have attended to is carried on; unless given it is, but where a chunk attends to itself. */
+  readonly carried?: boolean;
   /** Slots of a row, rounded up to whole tiles; those of the call unless given. */
   readonly capacity?: number;
   /** Sequences that lie before the call's first in the rows. */
@@ -58,17 +60,21 @@ const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
 
 /** Buffers: queries, keys, values, output, spans; branchQueries and branchKeys with a branch. The scale is (key width)^-½. */
 export function planAttendPrefill(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
-  requireShape(options.first === undefined, 'attend_prefill: rows begin at slot 0');
-  return planChunk(call, options, tuning, { own: true, carries: false });
+  requireShape(options.first === undefined && options.carried === undefined, 'attend_prefill: rows begin at slot 0, and nothing is carried');
+  return planChunk(call, options, tuning, { own: true, carries: false, carried: false });
 }
+
+/** True where rows of the chunk itself are among those attended to. */
+export const attendsToItself = ({ variant }: KernelCall): boolean => variant.endsWith('+own');
 
 /** Buffers: those of attend_prefill, of which `output` is read as well where attention is carried on, and statistics. */
 export function planAttendCarried(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
-  return planChunk(call, options, tuning, { own: call.variant.endsWith('+own'), carries: true });
+  const own = attendsToItself(call);
+  return planChunk(call, options, tuning, { own, carries: true, carried: options.carried ?? !own });
 }
 
-/** @param of whether rows of the chunk itself are among those attended to, and whether statistics are carried from call to call */
-function planChunk(call: KernelCall, options: PrefillOptions, tuning: Tuning | undefined, of: { own: boolean; carries: boolean }): OperationPlan {
+/** @param of whether rows of the chunk itself are among those attended to, and whether statistics are written for the next call and read */
+function planChunk(call: KernelCall, options: PrefillOptions, tuning: Tuning | undefined, of: { own: boolean; carries: boolean; carried: boolean }): OperationPlan {
   const { kernel } = call;
   requireVariant(call);
   const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth');
@@ -109,7 +115,7 @@ function planChunk(call: KernelCall, options: PrefillOptions, tuning: Tuning | u
       rowsAt('queries', 'input', tokens, heads * keyWidth, queriesAt),
       { name: 'keys', role: 'stream', content, bytes: stored(keys) },
       { name: 'values', role: 'stream', content, bytes: stored(values) },
-      rowsAt('output', of.own ? 'output' : 'state', tokens, heads * s.valueWidth, outputAt),
+      rowsAt('output', of.carried ? 'state' : 'output', tokens, heads * s.valueWidth, outputAt),
       { name: 'spans', role: 'table', content: 'u32', bytes: s.sequences * 8, data: () => Uint32Array.from(spans.flatMap((span) => [span.before, span.tokens])) },
       ...(branch
         ? [
@@ -117,13 +123,13 @@ function planChunk(call: KernelCall, options: PrefillOptions, tuning: Tuning | u
             { name: 'branchKeys', role: 'input', content: 'f32', bytes: s.sequences * branchTokens * branch.heads * branch.width * 4 } as const,
           ]
         : []),
-      ...(of.carries ? [{ name: 'statistics', role: of.own ? 'output' : 'state', content: 'f32', positive: true, bytes: tokens * heads * 8 } as const] : []),
+      ...(of.carries ? [{ name: 'statistics', role: of.carried ? 'state' : 'output', content: 'f32', positive: true, bytes: tokens * heads * 8 } as const] : []),
     ],
     steps: [
       {
         source: kernel,
         element: storage,
-        constants: { WG: workgroup, WIDE: wide, KEY_EACH: unitsEach(keys, wide), VALUE_EACH: unitsEach(values, wide), BRANCH_EACH: branchEach, EDGES: edges, ...(of.carries ? { OWN: of.own ? 1 : 0 } : {}) },
+        constants: { WG: workgroup, WIDE: wide, KEY_EACH: unitsEach(keys, wide), VALUE_EACH: unitsEach(values, wide), BRANCH_EACH: branchEach, EDGES: edges, ...(of.carries ? { OWN: of.own ? 1 : 0, CARRIED: of.carried ? 1 : 0 } : {}) },
         uniforms: [
           ...rowUniforms(keys),
           ...rowUniforms(values),
