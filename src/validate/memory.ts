@@ -127,7 +127,7 @@ export interface MemoryRules {
 
 /** What prompts take beside the decoder while they are taken in whole; nothing where they are not. */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
-  if (c.eviction !== null) return [];
+  if (c.eviction?.policy === 'h2o') return [];
   const prompt = (sequence: number): number[] => Array.from({ length: sequence === 0 ? PROMPT_TOKENS : 1 }, (_, i) => mix(seed + i) % c.geometry.vocab);
   await decoder.prefill(Array.from({ length: batch }, (_, sequence) => prompt(sequence)), 'accumulated');
   const allocated = decoder.prefillAllocations.reduce((sum, { kind, bytes }) => sum + (kind === 'prefill' ? bytes : 0), 0);
