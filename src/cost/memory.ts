@@ -4,7 +4,7 @@
  */
 import { codecMeans, CODECS, isLatent, layoutOf, paddedCodecParameters } from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
-import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
+import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
@@ -162,7 +162,7 @@ function workspacePerSequence(c: Configuration, capacity: number): number {
   const { rankK = 0, rankV = 0 } = c.codec;
   const absorbed = c.path === 'absorbed';
   const queryWidth = Math.max(g.headDim, absorbed ? rankK + c.branch.width : 0);
-  const pinned = c.eviction?.policy === 'streaming' ? Math.min(c.eviction.sinkTokens, capacity - 1) : c.eviction?.policy === 'h2o' ? capacity - c.eviction.recentTokens : 0;
+  const pinned = pinnedSlots(c.eviction, capacity);
   const floats =
     (g.adapter ? 5 : 3) * g.hidden + // residual stream, its norm, a projection's output; beside an adapter prelude output and loop state
     (heads(c) + 2 * kvHeads) * g.headDim + (absorbed ? c.branch.width * heads(c) : 0) + // a projection's queries, keys, values, branch queries
