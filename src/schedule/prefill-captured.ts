@@ -13,7 +13,7 @@ import { headsPerGpu, op, spansLoops, type Configuration, type Op } from './conf
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import {
   AXES, chunksOf, encodeOp, headStage, keepOp, keptRowType, layerOps, loadLatents, loadRows, over, passStages, PREFILL_CHUNK_TOKENS, prefillCollectives, reconstructOp,
-  writeBranchOps, writeLatentOps, type Axis, type CapturingKind, type Chunk, type Pass,
+  writeLatentOps, type Axis, type CapturingKind, type Chunk, type Pass,
 } from './prefill.js';
 import type { Schedule, Stage } from './schedule.js';
 
@@ -57,7 +57,7 @@ function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
   const { kvHeads, headDim } = c.geometry;
   const captured = (axis: Axis): Op => op(`capture-${axis}`, 'load', keptRowType(c, p.captures), { rows, heads: headsPerGpu(kvHeads, c.gpus), width: headDim, groupSize: 0 });
   const encoded = (axis: Axis): Op[] => everyLoop(c, [captured(axis), ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []), encodeOp(c, axis, rows)]);
-  const ops = [...AXES.flatMap((axis) => [...encoded(axis), ...writeLatentOps(p, axis, rows)]), ...writeBranchOps(p, rows)];
+  const ops = AXES.flatMap((axis) => [...encoded(axis), ...writeLatentOps(p, axis, rows)]);
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }
 

@@ -214,10 +214,11 @@ function appendOps(p: Pass, chunk: Chunk, kvHeads: number): Op[] {
   return [appendOf(c, 'append-k', rows, kvHeads, c.geometry.headDim, when), appendOf(c, 'append-v', rows, kvHeads, c.geometry.headDim, when)];
 }
 
+/** What ends a chunk's attention: the rows of the cache that are complete. */
 function closingOps(p: Pass, chunk: Chunk): Op[] {
   const rows = keptOf(p, chunk);
-  if (p.block.name !== 'core' || !isLatent(p.c.codec) || p.captures || rows === 0) return [];
-  return [...AXES.flatMap((axis) => writeLatentOps(p, axis, rows)), ...writeBranchOps(p, rows)];
+  if (p.block.name !== 'core' || !isLatent(p.c.codec) || rows === 0) return [];
+  return [...(p.captures ? [] : AXES.flatMap((axis) => writeLatentOps(p, axis, rows))), ...writeBranchOps(p, rows)];
 }
 
 /** Writing of latents that are complete, or of the rows of all their loops on the fast path. */
@@ -235,7 +236,7 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
 }
 
 /** Writing of the rotary branch's keys. */
-export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
+function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
   const branch = branchWidth(c, block);
   return branch > 0 ? [appendOf(c, 'append-branch', rows, c.branch.perHead ? kvHeadsOf(c) : 1, branch, closingTime(c, block))] : [];
 }
