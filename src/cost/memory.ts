@@ -8,7 +8,7 @@ import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } 
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
-import { keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType } from '../schedule/prefill.js';
+import { keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, type CapturingKind } from '../schedule/prefill.js';
 import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
@@ -205,8 +205,10 @@ export function onGrid(batch: number): number {
  * Latent codecs need two passes: pass 1 captures exact K/V of every loop, the codec encodes and reconstructs, pass 2
  * runs on the reconstruction.
  * - `one-shot`: float32 captures and float32 full-width reconstructions of everything (the paper's first decoder).
- * - `by-layer`: captures in 16 bits, freed layer by layer as the last loop passes; loops are outermost, so those of
- *   T − 1 loops are alive when the last one captures its first layer: (T − 1)·D + 1 slots.
+ * - `by-layer`: captures in 16 bits (32 where the cache has 32), freed layer by layer as the last loop passes; loops are outermost,
+ *   so those of T − 1 loops are alive when the last one captures its first layer: (T − 1)·D + 1 slots.
+ *   Both capture what attention reads, rotated keys in tiles, and encode chunk by chunk where attention's output was. On the absorbed
+ *   path every layer's rotary keys, which loops share, stay beside in f32, as they do with accumulators.
  * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough. A latent that is
  *   complete within its layer (mla-head, one loop) is accumulated for one layer at a time.
  * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
@@ -215,18 +217,18 @@ export function onGrid(batch: number): number {
  * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. StreamingLLM
  * knows in advance which tokens stay, so only these are accumulated; H2O does not.
  *
- * The buffers of `accumulated` are those of decoder/gpu/prompt.ts.
+ * The buffers are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
  */
 export function prefillPeaks(c: Configuration, context: number, chunkTokens = PREFILL_CHUNK_TOKENS): Record<PrefillKind, number> {
   const g = c.geometry;
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const slot = 2 * kvHeads * g.headDim;
-  const captured = slot * g.layers * g.loops;
-  const accumulators = (spansLoops(c) ? inFlightScalars(c) : latentScalars(c) + (isLatent(c.codec) ? branchKeyScalars(c) : 0)) * F32;
+  const branchKeys = branchKeyScalars(c) * (spansLoops(c) ? g.layers : 1) * F32;
+  const accumulators = latentScalars(c) * (spansLoops(c) ? g.layers : 1) * F32 + branchKeys;
   const slotsAlive = spansLoops(c) ? (g.loops - 1) * g.layers + 1 : 1;
   // Rows are kept in tiles of the cache's layout.
-  const kept = (tokens: number): number => slot * (prefillRowType(c) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
+  const kept = (tokens: number, captures?: CapturingKind): number => slot * (keptRowType(c, captures) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
   const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
   const chunk = Math.min(context, chunkTokens);
   const evicting = keptTokens(c.eviction, context) < context;
@@ -237,8 +239,8 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   }
   const accumulated = c.eviction?.policy === 'h2o' ? context : keptTokens(c.eviction, context);
   return {
-    'one-shot': 2 * captured * F32 * context + activations(context),
-    'by-layer': slotsAlive * slot * 2 * context + activations(context),
+    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
+    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
     accumulated: accumulators * accumulated + kept(context) + activations(context),
     chunked: accumulators * chunk + kept(chunk) + activations(chunk),
   };

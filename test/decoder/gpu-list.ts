@@ -1,5 +1,6 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
+import { isLatent } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
@@ -87,3 +88,5 @@ export const CASES = sampled(ALL, SEED);
 export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2);
 /** Prompts that are taken in whole: nothing is evicted. */
 export const PREFILL_CASES = sampled(ALL.filter((of) => !of.eviction), SEED + 2);
+/** Those of them whose latents can be encoded from captures. */
+export const CAPTURED_CASES = sampled(ALL.filter((of) => !of.eviction && isLatent(of.codec)), SEED + 3);

@@ -6,9 +6,9 @@ import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { op } from '../../schedule/configuration.js';
-import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS, type CapturingKind } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { codecSpec } from '../../codecs/registry.js';
+import { codecSpec, isLatent } from '../../codecs/registry.js';
 import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
@@ -16,7 +16,8 @@ import { Caches, spanOf, type Slots } from './caches.js';
 import { NO_TOKEN, type Executor } from './dense.js';
 import { fillCaches } from './fill.js';
 import { allocateWorkspace, Machine, spansFrom } from './machine.js';
-import { prefillPrompts } from './prefill.js';
+import { capturing } from './prefill-captured.js';
+import { ACCUMULATED, prefillPrompts } from './prefill.js';
 import { Binder, compile, executorsOf, type Operation } from './program.js';
 import { Weights, type DecoderWeights } from './weights.js';
 
@@ -36,8 +37,13 @@ export interface GpuDecoderOptions {
   readonly prefillChunkTokens?: number;
 }
 
-/** How prompts are taken in: whole, in the two passes of `accumulated` prefill, or token by token, each attending to the cache as in decoding. */
-export type PrefillMethod = 'accumulated' | 'by-token';
+/**
+ * How prompts are taken in: whole, in two passes where a codec has latents, or token by token, each attending to the cache as in decoding.
+ * Whole prompts are encoded as their parts come (`accumulated`), layer by layer from 16-bit captures of all loops (`by-layer`), or at once from
+ * 32-bit captures of everything (`one-shot`): the same latents in more and more memory (cost/memory.ts, prefillPeaks). Without latents
+ * all three are one ordinary pass.
+ */
+export type PrefillMethod = CapturingKind | 'accumulated' | 'by-token';
 
 export interface PrefillResult extends StepResult {
   readonly method: PrefillMethod;
@@ -71,7 +77,7 @@ export interface GpuDecoder {
   readonly lengths: readonly number[];
   /** Every buffer, with its bytes and what it is for. */
   readonly allocations: readonly Allocation[];
-  /** Those that the last `accumulated` prefill had beside; they are freed. */
+  /** Those that the last prefill of whole prompts had beside; they are freed. */
   readonly prefillAllocations: readonly Allocation[];
   /** Bytes of uniform blocks: one a distinct bound step. */
   readonly uniformBytes: number;
@@ -223,20 +229,22 @@ class Decoder implements GpuDecoder {
     const begun = this.lengths.some((length) => length > 0);
     if (begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence', 'reset the decoder first');
     const whole = !begun && this.machine.c.eviction === null;
-    if (method === 'accumulated' && !whole) throw new UserError('a prompt can be taken in whole only where it begins its sequence and nothing is evicted', 'reset the decoder, or take it in token by token');
+    if (method !== undefined && method !== 'by-token' && !whole) throw new UserError('a prompt can be taken in whole only where it begins its sequence and nothing is evicted', 'reset the decoder, or take it in token by token');
     if (method === 'by-token' || !whole) return { ...(await this.prefillByToken(prompts)), method: 'by-token' };
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
       if (prompt.length > contextTokens) throw new UserError(`the prompt of sequence ${i} has ${prompt.length} tokens, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
     }
-    return { ...(await this.prefillWhole(prompts)), method: 'accumulated' };
+    const kind = method ?? 'accumulated';
+    return { ...(await this.prefillWhole(prompts, kind)), method: kind };
   }
 
-  private async prefillWhole(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+  private async prefillWhole(prompts: readonly (readonly number[])[], method: CapturingKind | 'accumulated'): Promise<StepResult> {
     const { machine, options } = this;
+    const kind = method === 'accumulated' || !isLatent(machine.c.codec) ? ACCUMULATED : capturing(method);
     let started = false;
     try {
-      const { seconds, allocations } = await prefillPrompts(machine, prompts, options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS, () => (started = true));
+      const { seconds, allocations } = await prefillPrompts(machine, prompts, kind, options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS, () => (started = true));
       this.prefillAllocations = allocations;
       const tokens = await this.choose(prompts);
       prompts.forEach((prompt, i) => (this.lengths[i] = prompt.length));

@@ -1,7 +1,7 @@
 /**
  * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact keys and values and
  * writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache then holds. What it computes is
- * `prefill(…, 'accumulated')` of reference/decoder.ts.
+ * `prefill(…, 'accumulated')` of reference/decoder.ts. Kinds that capture bring operations of their own (prefill-captured.ts).
  */
 import { isLatent } from '../../codecs/registry.js';
 import { GpuError, planOperation, type BoundStep, type Buffer } from '../../gpu/index.js';
@@ -9,7 +9,8 @@ import type { AppendOptions } from '../../gpu/operations/append.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
-import { keepsRows, prefillSchedule } from '../../schedule/prefill.js';
+import { keepsRows, prefillSchedule, type CapturingKind } from '../../schedule/prefill.js';
+import type { Configuration, Schedule } from '../../schedule/schedule.js';
 import { ADAPTER, branchTensor, FINAL_NORM, layerTensor, type CodecAxis } from '../tensors.js';
 import type { Allocation } from './allocations.js';
 import { rotary } from './attention.js';
@@ -24,15 +25,21 @@ import { walk, type Place, type Visit } from './walk.js';
 /** Steps of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 const STEPS_OF_A_SUBMISSION = 256;
 
-type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
+export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
 
-const fromOf = ({ op }: Visit): number => op.from ?? 0;
-const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
+export const fromOf = ({ op }: Visit): number => op.from ?? 0;
+const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
+export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
 /** Rows of a chunk in a buffer that has those of the whole prompt. */
 const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
 const hiddenRows = (p: Prompt, visit: Visit) => chunkRows(visit, p.m.c.geometry.hidden);
 const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
-const latentOf = (p: Prompt, place: Place, axis: CodecAxis): Buffer => p.buffer(`latent ${axis} ${ownLayer(p, place)}`);
+/** The latents of a chunk: in an accumulator of the whole prompt, or made of all loops at once where attention's output will be. */
+const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
+  const stride = latentRows(p.m) * rankOf(p.m, axis);
+  if (p.captures) return { rows: p.results, at: { offset: 0, stride } };
+  return { rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`), at: { offset: fromOf(visit) * stride, stride } };
+};
 const branchKeyOf = (p: Prompt, place: Place): Buffer => p.buffer(`branch key ${ownLayer(p, place)}`);
 const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 'core' && isLatent(p.m.c.codec);
 
@@ -98,25 +105,25 @@ const branchKey: Executor = async (p, visit) => {
 const encode =
   (axis: CodecAxis): Executor =>
   async (p, visit) => {
-    const place = placed(visit);
     const { m } = p;
     const from = axis === 'key' ? m.packed.keys : m.packed.values;
     const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
-    const y: Rows = { ...chunkRows(visit, latentRows(m) * rankOf(m, axis)), group: rankOf(m, axis) };
-    const weights = await m.weights.down(place.layer, place.loop, axis);
-    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && place.loop > 0 } }), buffers: { x: p.projections, weights, y: latentOf(p, place, axis) } }];
+    const { rows, at } = latentsOf(p, visit, axis);
+    const y: Rows = { offset: at.offset, row: at.stride, group: rankOf(m, axis) };
+    const weights = await m.weights.down(placed(visit).layer, loopOf(visit), axis);
+    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }), buffers: { x: p.projections, weights, y: rows } }];
   };
 
 /** Rotation in place, of rows at their positions. */
-const rotate =
-  (width: (p: Prompt) => number, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
+export const rotate =
+  (turns: (p: Prompt) => Buffer, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
   (p, visit) => {
     const { data, buffer } = of(p, visit);
     const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: fromOf(visit) } });
-    return Promise.resolve([{ plan: planned, buffers: { positions: p.buffer('positions'), turns: p.m.turns(width(p)), data: buffer, target: p.m.buffer('unused output') } }]);
+    return Promise.resolve([{ plan: planned, buffers: { positions: p.buffer('positions'), turns: turns(p), data: buffer, target: p.m.buffer('unused output') } }]);
   };
-const headWidth = (p: Prompt): number => p.m.c.geometry.headDim;
-const branchWidth = (p: Prompt): number => p.m.c.branch.width;
+const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
+const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
 
 /** Writes rows of the chunk behind those of the chunks before it. */
 function append(p: Prompt, visit: Visit, to: { cache: Buffer; capacity: number; firstSequence: number }, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number }): Dispatch {
@@ -136,10 +143,10 @@ function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): {
 }
 
 /** Rows as attention reads them, in memory of their own. */
-const keep =
+export const keep =
   (side: 'keys' | 'values'): Executor =>
   (p, visit) =>
-    Promise.resolve([append(p, visit, { cache: p.buffer(`kept ${side}`), capacity: keptSlots(p.longest), firstSequence: 0 }, { rows: p.projections, at: p.m.packed[side] })]);
+    Promise.resolve([append(p, visit, { cache: p.kept(side, visit), capacity: keptSlots(p.longest), firstSequence: 0 }, { rows: p.projections, at: p.m.packed[side] })]);
 
 /** A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops that a latent stands for. */
 const appendRows =
@@ -152,9 +159,8 @@ const appendRows =
       const loops = await restoredLoops(m, place, axis);
       return loops.map(({ loop, ...from }) => append(p, visit, inCache(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
     }
-    const { offset, row } = chunkRows(visit, latentRows(m) * rankOf(m, axis));
     const bias = await m.weights.centre(place.layer, place.loop, axis);
-    return [append(p, visit, inCache(p, axis === 'key' ? 'key-latent' : 'value-latent', place), { rows: latentOf(p, place, axis), at: { offset, stride: row }, bias })];
+    return [append(p, visit, inCache(p, axis === 'key' ? 'key-latent' : 'value-latent', place), { ...latentsOf(p, visit, axis), bias })];
   };
 
 const appendBranch: Executor = (p, visit) => {
@@ -165,12 +171,14 @@ const appendBranch: Executor = (p, visit) => {
 
 const restoreRows =
   (axis: CodecAxis): Executor =>
-  (p, visit) =>
-    restore(p.m, visit, axis, { x: latentOf(p, placed(visit), axis), first: fromOf(visit) * latentRows(p.m) * rankOf(p.m, axis), y: p.projections });
+  (p, visit) => {
+    const { rows, at } = latentsOf(p, visit, axis);
+    return restore(p.m, visit, axis, { x: rows, first: at.offset, y: p.projections });
+  };
 
-/** Cached rows of the chunk, as floats. */
-function load(p: Prompt, visit: Visit, role: CacheRole, to: { rows: Buffer; at: Vectors }): Dispatch {
-  const { cache, capacity, firstSequence } = inCache(p, role, placed(visit));
+/** Stored rows of the chunk, as floats. */
+export function load(p: Prompt, visit: Visit, from: ReturnType<typeof inCache>, to: { rows: Buffer; at: Vectors }): Dispatch {
+  const { cache, capacity, firstSequence } = from;
   return { plan: plan(p.m, visit.op, { load: { capacity, chunk: rowsOf(visit), first: fromOf(visit), firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
 }
 
@@ -180,16 +188,14 @@ const loadRows =
   (p, visit) => {
     const side = axis === 'key' ? 'keys' : 'values';
     const latents = readsLatents(p.m.c, placed(visit).block);
-    return Promise.resolve([
-      latents
-        ? load(p, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: p.results, at: { offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) } })
-        : load(p, visit, axis, { rows: p.projections, at: p.m.packed[side] }),
-    ]);
+    const from = inCache(p, latents ? (axis === 'key' ? 'key-latent' : 'value-latent') : axis, placed(visit), loopOf(visit));
+    const to = latents ? { rows: p.results, at: { offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) } } : { rows: p.projections, at: p.m.packed[side] };
+    return Promise.resolve([load(p, visit, from, to)]);
   };
 
 const loadBranch: Executor = (p, visit) => {
   const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-  return Promise.resolve([load(p, visit, 'rotary-key', { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
+  return Promise.resolve([load(p, visit, inCache(p, 'rotary-key', placed(visit)), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
 };
 
 /** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
@@ -197,21 +203,21 @@ const reconstruct =
   (axis: CodecAxis): Executor =>
   async (p, visit) => {
     const { m } = p;
-    const place = placed(visit);
+    const [{ layer }, loop] = [placed(visit), loopOf(visit)];
     const { kvHeads, headDim } = m.c.geometry;
     const at = m.packed[axis === 'key' ? 'keys' : 'values'];
     const rank = rankOf(m, axis);
     const shared = latentRows(m) === 1;
     // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow the sum.
     const byRow = axis === 'key' || m.c.materialised;
-    const weights = byRow ? await m.weights.upRows(place.layer, place.loop, axis) : await m.weights.upColumns(place.layer, place.loop, axis);
+    const weights = byRow ? await m.weights.upRows(layer, loop, axis) : await m.weights.upColumns(layer, loop, axis);
     const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
     const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
     const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
     const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
     return [
       { plan: product, buffers: { x: p.results, weights, y: p.projections } },
-      { plan: mean, buffers: { input: await m.weights.mean(place.layer, place.loop, axis), target: p.projections } },
+      { plan: mean, buffers: { input: await m.weights.mean(layer, loop, axis), target: p.projections } },
     ];
   };
 
@@ -221,7 +227,7 @@ const attend: Executor = async (p, visit) => {
   const { heads, headDim } = m.c.geometry;
   const [from, tokens] = [fromOf(visit), visit.op.shape.queries as number];
   const rows = (side: 'key' | 'value'): { cache: Buffer; capacity: number; firstSequence: number } =>
-    keepsRows(m.c) ? { cache: p.buffer(`kept ${side}s`), capacity: keptSlots(p.longest), firstSequence: 0 } : inCache(p, side, place);
+    keepsRows(m.c) ? { cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.longest), firstSequence: 0 } : inCache(p, side, place);
   const { capacity, firstSequence } = rows('key');
   const branched = m.c.path === 'absorbed' && place.block.name === 'core';
   const branch = branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {};
@@ -258,7 +264,7 @@ const head: Executor = (p, visit) => {
 /** By label of the operation. The choice of a token is the decoder's, for all prompts at once. */
 const EXECUTORS: Readonly<Record<string, Executor>> = {
   embedding: (p, visit) => {
-    p.begin();
+    p.beginPass();
     return embed(p.m, visit, p.buffer('tokens'), p.residual);
   },
   adapter,
@@ -273,10 +279,10 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   'branch-key': branchKey,
   'encode-k': encode('key'),
   'encode-v': encode('value'),
-  rope: rotate(headWidth, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
-  'rope-k': rotate(headWidth, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
-  'rope-branch': rotate(branchWidth, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
-  'rope-branch-key': rotate(branchWidth, (p, visit) => {
+  rope: rotate(headTurns, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
+  'rope-k': rotate(headTurns, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
+  'rope-branch': rotate(branchTurns, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
+  'rope-branch-key': rotate(branchTurns, (p, visit) => {
     const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
     return { data: { offset, stride: row }, buffer: branchKeyOf(p, placed(visit)) };
   }),
@@ -303,10 +309,22 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   sample: () => Promise.resolve([]),
 };
 
-async function compile(p: Prompt, binder: Binder, chunkTokens: number): Promise<BoundStep[]> {
+/** A way to take prompts in. */
+export interface PrefillKind {
+  readonly captures: CapturingKind | undefined;
+  schedule(c: Configuration, tokens: number, chunkTokens: number): Schedule;
+  /** Of operations that only it has, by label. */
+  readonly executors: Readonly<Record<string, Executor>>;
+}
+
+export const ACCUMULATED: PrefillKind = { captures: undefined, schedule: (c, tokens, chunkTokens) => prefillSchedule(c, tokens, 1, chunkTokens), executors: {} };
+
+async function compile(p: Prompt, kind: PrefillKind, binder: Binder, chunkTokens: number): Promise<BoundStep[]> {
   const steps: BoundStep[] = [];
-  for (const visit of walk(p.m.c, prefillSchedule(p.m.c, p.tokens, 1, chunkTokens))) {
-    const executor = EXECUTORS[visit.op.label];
+  const visits = [...walk(p.m.c, kind.schedule(p.m.c, p.tokens, chunkTokens))];
+  await p.begin(visits);
+  for (const visit of visits) {
+    const executor = kind.executors[visit.op.label] ?? EXECUTORS[visit.op.label];
     if (!executor) throw new GpuError('unsupported', `prefill has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`);
     for (const dispatch of await executor(p, visit)) steps.push(...(await binder.bind(dispatch)));
   }
@@ -325,8 +343,8 @@ export interface PrefillRun {
  * @param onPrompt called before the first submission of each: what fails until then has changed nothing
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
-export async function prefillPrompts(m: Machine, prompts: readonly (readonly number[])[], chunkTokens: number, onStart: () => void): Promise<PrefillRun> {
-  const prompt = await Prompt.open(m, Math.max(...prompts.map((tokens) => tokens.length)), chunkTokens);
+export async function prefillPrompts(m: Machine, prompts: readonly (readonly number[])[], kind: PrefillKind, chunkTokens: number, onStart: () => void): Promise<PrefillRun> {
+  const prompt = await Prompt.open(m, Math.max(...prompts.map((tokens) => tokens.length)), kind.captures, chunkTokens);
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
   let seconds = 0;
@@ -334,7 +352,7 @@ export async function prefillPrompts(m: Machine, prompts: readonly (readonly num
     for (const [sequence, tokens] of prompts.entries()) {
       prompt.sequence = sequence;
       prompt.tokens = tokens.length;
-      const steps = await compile(prompt, binder, chunkTokens);
+      const steps = await compile(prompt, kind, binder, chunkTokens);
       onStart();
       await m.device.write(prompt.buffer('tokens'), Uint32Array.from(tokens));
       for (let at = 0; at < steps.length; at += STEPS_OF_A_SUBMISSION) {
