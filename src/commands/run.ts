@@ -3,7 +3,8 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { codecTensors } from '../decoder/tensors.js';
 import { GREEDY, openCheckpoint, readTokenizer, SafetensorsFile, type Checkpoint, type Sampling, type Tokenizer } from '../decoder/index.js';
-import { openDecoder, PREFILL_METHODS, type GpuDecoder, type PrefillMethod, type StepResult } from '../decoder/gpu/decoder.js';
+import { openDecoder, type GpuDecoder, type StepResult } from '../decoder/gpu/decoder.js';
+import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
 import { memoryModel } from '../cost/memory.js';
 import { EXIT, printable, UserError, show, type ExitCode } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
@@ -30,7 +31,7 @@ export const runCommand: Command = {
     text: { type: 'string', help: 'prompt as text; needs a tokenizer.json', group: 'Prompt' },
     tokenizer: { type: 'string', help: 'tokenizer.json [the one of the checkpoint]', group: 'Prompt' },
     fill: { type: 'string', help: 'begin with a fabricated cache of this many tokens, such as 4k, instead of a long prompt', group: 'Prompt' },
-    prefill: { type: 'string', help: 'how the prompt is taken in: accumulated, chunked, by-token [accumulated; by-token with h2o and after --fill]', group: 'Prompt' },
+    prefill: { type: 'string', help: 'how the prompt is taken in: accumulated, chunked, by-layer, one-shot, by-token [accumulated; by-token with h2o and after --fill]', group: 'Prompt' },
     'prefill-chunk': { type: 'string', help: 'prompt tokens that are worked on at once [2k]', group: 'Prompt' },
     model: { type: 'string', help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [ouro-1.4b]', group: 'Model' },
     layers: { type: 'string', help: 'core layers of a model with fabricated weights, where the device cannot hold all [all]', group: 'Model' },
@@ -363,6 +364,8 @@ function describe(device: Device, decoder: GpuDecoder, c: Configuration, q: Ques
 /** Lines and tabs of a model's text stay; nothing else of it may reach a terminal raw. */
 const harmless = (text: string): string => text.split(/([\n\t])/).map((part, i) => (i % 2 === 1 ? part : printable(part))).join('');
 
+const PREFILL_WORDS: Readonly<Record<PrefillMethod, string>> = { accumulated: '', chunked: ' (in chunks)', 'by-layer': ' (by layer)', 'one-shot': ' (one shot)', 'by-token': ' (token by token)' };
+
 /** A report for a person at a terminal. */
 export function runText(r: RunReport): string {
   const shown = r.text?.map(harmless) ?? r.tokens.map((t) => t.join(','));
@@ -371,7 +374,7 @@ export function runText(r: RunReport): string {
     ...shown.map((s, i) => (r.batch > 1 ? `[${i}] ${s}` : s)),
     '',
     `${r.model.name}, ${r.model.layers} layer${r.model.layers === 1 ? '' : 's'} × ${r.model.loops} loops, ${r.model.weights === 'fabricated' ? `fabricated weights (seed ${r.model.seed})` : 'weights of the checkpoint'}; ${r.id}; ${r.device.description}`,
-    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's') + `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${r.prefillMethod === 'accumulated' ? '' : r.prefillMethod === 'chunked' ? ' (in chunks)' : ' (token by token)'}`,
+    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's') + `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${PREFILL_WORDS[r.prefillMethod]}`,
     ...(r.tokensPerSecond === null || r.secondsPerStep === null ? [] : [`${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the device)`]),
     `cache ${formatBytes(r.cache.allocatedBytes)} allocated, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
     `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,

@@ -4,11 +4,11 @@
  */
 import { codecMeans, CODECS, isLatent, layoutOf, paddedCodecParameters } from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
-import { allocatedTokens, evictionStateBytesPerToken, keptTokens } from '../eviction/policy.js';
+import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
-import { keepsRows, PREFILL_CHUNK_TOKENS, prefillRowType, setsRowsAside } from '../schedule/prefill.js';
+import { keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, setsRowsAside, type CapturingKind } from '../schedule/prefill.js';
 import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
@@ -162,7 +162,7 @@ function workspacePerSequence(c: Configuration, capacity: number): number {
   const { rankK = 0, rankV = 0 } = c.codec;
   const absorbed = c.path === 'absorbed';
   const queryWidth = Math.max(g.headDim, absorbed ? rankK + c.branch.width : 0);
-  const pinned = c.eviction?.policy === 'streaming' ? Math.min(c.eviction.sinkTokens, capacity - 1) : c.eviction?.policy === 'h2o' ? capacity - c.eviction.recentTokens : 0;
+  const pinned = pinnedSlots(c.eviction, capacity);
   const floats =
     (g.adapter ? 5 : 3) * g.hidden + // residual stream, its norm, a projection's output; beside an adapter prelude output and loop state
     (heads(c) + 2 * kvHeads) * g.headDim + (absorbed ? c.branch.width * heads(c) : 0) + // a projection's queries, keys, values, branch queries
@@ -205,8 +205,10 @@ export function onGrid(batch: number): number {
  * Latent codecs need two passes: pass 1 captures exact K/V of every loop, the codec encodes and reconstructs, pass 2
  * runs on the reconstruction.
  * - `one-shot`: float32 captures and float32 full-width reconstructions of everything (the paper's first decoder).
- * - `by-layer`: captures in 16 bits, freed layer by layer as the last loop passes; loops are outermost, so those of
- *   T − 1 loops are alive when the last one captures its first layer: (T − 1)·D + 1 slots.
+ * - `by-layer`: captures in 16 bits (32 where the cache has 32), freed layer by layer as the last loop passes; loops are outermost,
+ *   so those of T − 1 loops are alive when the last one captures its first layer: (T − 1)·D + 1 slots.
+ *   Both capture what attention reads, rotated keys in tiles, and encode chunk by chunk where attention's output was. On the absorbed
+ *   path every layer's rotary keys, which loops share, stay beside in f32, as they do with accumulators.
  * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough. A latent that is
  *   complete within its layer (mla-head, one loop) is accumulated for one layer at a time.
  * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result. Where rows before
@@ -217,18 +219,18 @@ export function onGrid(batch: number): number {
  * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. Where tokens are
  * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then.
  *
- * The buffers of `accumulated` and `chunked` are those of decoder/gpu/prompt.ts.
+ * The buffers are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
  */
 export function prefillPeaks(c: Configuration, context: number, chunkTokens = PREFILL_CHUNK_TOKENS): Record<PrefillKind, number> {
   const g = c.geometry;
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const slot = 2 * kvHeads * g.headDim;
-  const captured = slot * g.layers * g.loops;
-  const accumulators = (spansLoops(c) ? inFlightScalars(c) : latentScalars(c) + (isLatent(c.codec) ? branchKeyScalars(c) : 0)) * F32;
+  const branchKeys = branchKeyScalars(c) * (spansLoops(c) ? g.layers : 1) * F32;
+  const accumulators = latentScalars(c) * (spansLoops(c) ? g.layers : 1) * F32 + branchKeys;
   const slotsAlive = spansLoops(c) ? (g.loops - 1) * g.layers + 1 : 1;
   // Rows are kept in tiles of the cache's layout.
-  const kept = (tokens: number): number => slot * (prefillRowType(c) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
+  const kept = (tokens: number, captures?: CapturingKind): number => slot * (keptRowType(c, captures) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
   const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
   const chunk = Math.min(context, chunkTokens);
   const carried = chunk < context ? carriedScalars(c) * chunk * F32 : 0;
@@ -239,8 +241,8 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   }
   const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
-    'one-shot': 2 * captured * F32 * context + activations(context),
-    'by-layer': slotsAlive * slot * 2 * context + activations(context),
+    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
+    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
     accumulated: accumulators * context + aside(context) + kept(context) + activations(context),
     chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + carried,
   };

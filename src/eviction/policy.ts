@@ -14,6 +14,13 @@ export type Eviction =
 /** Tokens that are in the cache when a step reads it. */
 export const keptTokens = (eviction: Eviction | null, context: number): number => (eviction ? Math.min(context, eviction.budgetTokens) : context);
 
+/** Slots of a row before its ring, whether they are filled or not. @param capacity slots of the row, whole pages */
+export function pinnedSlots(eviction: Eviction | null, capacity: number): number {
+  if (eviction?.policy === 'streaming') return Math.min(eviction.sinkTokens, capacity - 1);
+  // Slots beyond heavy and recent tokens, which whole tiles leave, lie among the pinned ones: the ring is as long as it says.
+  return eviction?.policy === 'h2o' ? Math.max(0, capacity - eviction.recentTokens) : 0;
+}
+
 /** Tokens to allocate: H2O evicts after the step, so the cache transiently holds one more. */
 export const allocatedTokens = (eviction: Eviction | null, context: number): number =>
   eviction?.policy === 'h2o' ? Math.min(context, eviction.budgetTokens + 1) : keptTokens(eviction, context);

@@ -30,13 +30,15 @@ export interface RotaryOptions {
   ropeBase: number;
   /** Positions below this can be looked up. */
   positions: number;
+  /** The other way round: takes a rotation by the same position back. */
+  back?: boolean;
 }
 
 /** Bytes of a table and its contents: offsets [pair][position % 32], then block starts [position / 32][pair], as (cos, sin). */
-export function rotaryTable(headDim: number, { ropeBase, positions }: RotaryOptions): BufferPlan {
+export function rotaryTable(headDim: number, { ropeBase, positions, back = false }: RotaryOptions): BufferPlan {
   const pairs = headDim / 2;
   const blocks = Math.ceil(positions / ROTARY_BLOCK);
-  const theta = rotaryFrequencies(ropeBase, headDim);
+  const theta = rotaryFrequencies(ropeBase, headDim).map((frequency) => (back ? -frequency : frequency));
   return {
     name: 'turns',
     role: 'table',

@@ -1,34 +1,55 @@
-/** How the caches of a batch are divided where one call cannot bind all of it: by groups of sequences, all rows of a block alike. */
+/**
+ * How the caches of a batch are divided where one call cannot bind all of it, or not count its rows: by groups of sequences, all rows
+ * of a block alike, and with them what grows with the cache: rebuilt rows, block vectors and basis, scores, mass and positions.
+ */
 import { layoutOf } from '../codecs/registry.js';
 import { rowBytes } from '../codecs/layout.js';
+import { pinnedSlots } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, type Configuration } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
-import { branchWidth, readsLatents } from './eviction-ops.js';
-import { blockBasisScalars } from './kernels.js';
+import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
+import { blockBasisScalars, blockComponents } from './kernels.js';
 
 /** Where a part of a buffer may begin, in bytes: WebGPU's default of minStorageBufferOffsetAlignment. */
 const ALIGNMENT = 256;
+/** WebGPU's default of maxComputeWorkgroupsPerDimension. */
+const MOST_WORKGROUPS = 65_535;
+/** Of activations, scores, mass and positions. */
+const WORD_BYTES = 4;
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
+const evictsByMass = (c: Configuration): boolean => c.eviction?.policy === 'h2o';
+const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean => readsLatents(c, block) && c.path === 'block-absorbed';
+const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
 
-/** The most that a part binds for each of its sequences: rows of one layer and loop, cached or rebuilt, or a block basis. @param slots tokens of a row */
+/** The most that a part binds for each of its sequences: rows of one layer and loop, or what is made of them. @param slots tokens of a row */
 export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number): number {
-  const { headDim, kvHeads } = c.geometry;
+  const { headDim, kvHeads, rope } = c.geometry;
   const cached = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch)
     .filter((t) => t.block === block.name)
     .map((t) => headsPerGpu(t.heads, c.gpus) * rowBytes(t));
   const rebuilt = readsLatents(c, block) && c.path === 'reconstruct' && c.materialised ? headsPerGpu(kvHeads, c.gpus) * headDim * 2 : 0;
-  const { theta } = c.geometry.rope;
-  const basis = readsLatents(c, block) && c.path === 'block-absorbed' ? 4 * headsPerGpu(c.geometry.heads, c.gpus) * blockBasisScalars(slots, c.codec.rankK ?? 0, blockPlan(theta, headDim)) : 0;
-  return Math.max(slots * Math.max(rebuilt, ...cached), basis);
+  // There are no more rows with a mass and positions of their own than heads with scores.
+  const scores = evictsByMass(c) ? WORD_BYTES * headsOf(c) : 0;
+  const { rankK = 0 } = c.codec;
+  const basis = absorbsBlocks(c, block) ? Math.max(blockBasisScalars(slots - pinnedSlots(c.eviction, slots), rankK, blockPlan(rope.theta, headDim)), headDim * blockComponents(rankK)) : 0;
+  return Math.max(slots * Math.max(rebuilt, scores, ...cached), WORD_BYTES * headsOf(c) * basis);
 }
 
-/** Sequences after which the queries of the next lie where a binding may begin. */
-function sequencesApart(c: Configuration, block: LayerBlock): number {
-  const branch = branchWidth(c, block);
-  const width = branch > 0 ? (c.codec.rankK as number) + branch : c.geometry.headDim;
-  return ALIGNMENT / gcd(ALIGNMENT, headsPerGpu(c.geometry.heads, c.gpus) * width * 4);
+/** Sequences after which those of the next begin, in all buffers that parts share, where a binding may. */
+function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
+  const absorbed = readsLatents(c, block) && c.path === 'absorbed';
+  const queries = headsOf(c) * (absorbed ? (c.codec.rankK as number) + branchWidth(c, block) : c.geometry.headDim);
+  // Under H2O also maximum and sum of each head, and its scores; StreamingLLM's positions of pinned tokens where keys are rotated as they are read.
+  const strides = [queries, ...(evictsByMass(c) ? [2 * headsOf(c), headsOf(c) * slots] : []), ...(c.eviction?.policy === 'streaming' && readsLatents(c, block) ? [slots] : [])];
+  // Powers of two: the largest is a multiple of all.
+  return Math.max(...strides.map((words) => ALIGNMENT / gcd(ALIGNMENT, WORD_BYTES * words)));
+}
+
+/** Rows of a sequence that a kernel has a workgroup for, along one dimension. */
+function workgroupRows(c: Configuration, block: LayerBlock): number {
+  return Math.max(1, evictsByMass(c) ? evictingRows(c, block) : 0, absorbsBlocks(c, block) ? headsOf(c) : 0);
 }
 
 /**
@@ -36,9 +57,9 @@ function sequencesApart(c: Configuration, block: LayerBlock): number {
  * @param slots tokens that each row has room for
  */
 export function cacheParts(c: Configuration, block: LayerBlock, batch: number, slots: number): { size: number; repeat: number }[] {
-  const most = Math.max(1, Math.floor(c.bindingBytes / sequenceBytes(c, block, slots)));
+  const most = Math.max(1, Math.floor(Math.min(c.bindingBytes / sequenceBytes(c, block, slots), MOST_WORKGROUPS / workgroupRows(c, block))));
   if (batch <= most) return [{ size: batch, repeat: 1 }];
-  const apart = sequencesApart(c, block);
+  const apart = sequencesApart(c, block, slots);
   const aligned = Math.max(1, Math.floor(most / apart)) * apart;
   const size = Math.min(aligned, Math.ceil(Math.ceil(batch / Math.ceil(batch / aligned)) / apart) * apart);
   const whole = Math.floor(batch / size);

@@ -49,6 +49,8 @@ export interface Op {
   readonly repeat: number;
   /** Prefill: the first token of the chunk that it works on, by its number in the run, or by its position before the run; not given where it works on all. */
   readonly from?: number;
+  /** Prefill: the loop whose rows it works on; not given where it is the one that it runs in. */
+  readonly loop?: number;
 }
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */

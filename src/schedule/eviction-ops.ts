@@ -31,15 +31,19 @@ export function closingTime(c: Configuration, block: LayerBlock): When {
 /** When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the first. */
 export const branchKeyTime = (c: Configuration): When => (CODECS[c.codec.kind].loopAxis ? 'first-loop' : 'always');
 
+/** Sequences whose caches are bound together, and how often. */
+type Parts = readonly { readonly size: number; readonly repeat: number }[];
+
 /** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
-export function massOps(c: Configuration, block: LayerBlock, batch: number, context: number): Op[] {
+export function massOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
   if (c.eviction?.policy !== 'h2o') return [];
   const rows = evictingRows(c, block);
-  return [op('mass', 'mass', 'f32', { rows: batch * rows, group: headsPerGpu(c.geometry.heads, c.gpus) / rows, context: keptTokens(c.eviction, context) })];
+  const each = { group: headsPerGpu(c.geometry.heads, c.gpus) / rows, context: keptTokens(c.eviction, context) };
+  return parts.map(({ size, repeat }) => op('mass', 'mass', 'f32', { rows: size * rows, ...each }, 'always', repeat));
 }
 
 /** Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is written again. */
-export function evictOps(c: Configuration, block: LayerBlock, batch: number, context: number): Op[] {
+export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
   if (c.eviction?.policy !== 'h2o') return [];
   const rows = evictingRows(c, block);
   const storage = storageOf(c);
@@ -51,5 +55,6 @@ export function evictOps(c: Configuration, block: LayerBlock, batch: number, con
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
   const loops = block.name === 'core' && c.path === 'fast' && when === 'last-loop' ? block.loops : 1;
   const pinned = Math.max(1, Math.min(c.eviction.heavyTokens, segmentsOf(c.eviction, context).pinned));
-  return [op('evict', 'evict', storage, { rows: batch * rows * loops, context: pinned, width: scalars / rows, groupSize: groupOf(storage, c.choice.groupSize) }, when)];
+  const each = { context: pinned, width: scalars / rows, groupSize: groupOf(storage, c.choice.groupSize) };
+  return parts.map(({ size, repeat }) => op('evict', 'evict', storage, { rows: size * rows * loops, ...each }, when, repeat));
 }

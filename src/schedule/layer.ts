@@ -52,8 +52,8 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     ...encodeOps(l),
     ...rotateOps(l),
     ...attentionOps(l),
-    ...massOps(c, block, batch, context),
-    ...evictOps(c, block, batch, context),
+    ...massOps(c, block, parts(l), context),
+    ...evictOps(c, block, parts(l), context),
     ...appendOps(l),
     ...project(c, 'attention-out', batch, heads * g.headDim, g.hidden),
     norm('attention-residual', afterBranch),
@@ -125,7 +125,7 @@ function attentionOps(l: Layer): Op[] {
     perHead('value-up', kvHeads, batch * group, rankV, d),
     op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', { rows: batch * heads, keyWidth: d + branch, valueWidth: d }),
   ];
-  const over = (segments: readonly Segment[], rowsEach: number, basis?: Shape) => attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(basis ? { basis } : {}) });
+  const over = (segments: readonly Segment[], rowsEach: number, setUp?: SetUp) => attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(setUp ? { setUp } : {}) });
   if (c.path === 'absorbed') {
     const shape = { kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV, branchWidth: branch, branchHeads: c.branch.perHead ? kvHeads : 1 };
     return [perHead('query-absorb', kvHeads, batch * group, d, rankK), ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads), ...after];
@@ -138,8 +138,11 @@ function attentionOps(l: Layer): Op[] {
     { label: 'attend', kernel: 'attend_block_absorbed', tokens: ring, shape: { ...latent, blockTokens, functions } },
     { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: pinned, shape: latent },
   ];
-  const basis = ring > 0 ? { heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank } : undefined;
-  return [op('block-vectors', 'block_vectors', 'f16', { heads: batch * heads, kvHeads, rankK, headDim: d }), ...over(segments.filter((s) => s.tokens > 0), kvHeads, basis), ...after];
+  const setUp: SetUp = (sequences, repeat) => [
+    op('block-vectors', 'block_vectors', 'f16', { heads: sequences * heads, kvHeads, rankK, headDim: d }, 'always', repeat),
+    ...(ring > 0 ? [op('block-basis', 'block_basis', 'f32', { sequences, heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank }, 'always', repeat)] : []),
+  ];
+  return [...over(segments.filter((s) => s.tokens > 0), kvHeads, setUp), ...after];
 }
 
 /** Tokens that one kernel attends to; segments of one row write splits of the same partials. */
@@ -149,6 +152,9 @@ interface Segment {
   readonly tokens: number;
   readonly shape: Shape;
 }
+
+/** What block-absorbed attention wants before each part. */
+type SetUp = (sequences: number, repeat: number) => readonly Op[];
 
 /** Sequences whose caches one binding holds, and how often. */
 const parts = ({ c, block, batch, slots }: Layer): { size: number; repeat: number }[] => cacheParts(c, block, batch, slots);
@@ -163,10 +169,10 @@ function fullWidth(l: Layer, type: Storage): Op[] {
 
 /**
  * Attention and its merge, part by part.
- * @param of `rowsEach` rows of a sequence are shared out to workgroups; `width` of the value rows; `basis` that block-absorbed attention
- *   wants before each part; `currentKey` where the merge folds in the current token's exact key and value
+ * @param of `rowsEach` rows of a sequence are shared out to workgroups; `width` of the value rows; `setUp` before each part; `currentKey`
+ *   where the merge folds in the current token's exact key and value
  */
-function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { rowsEach: number; width: number; currentKey?: number; basis?: Shape }): Op[] {
+function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { rowsEach: number; width: number; currentKey?: number; setUp?: SetUp }): Op[] {
   const { c, heads } = l;
   const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
   return parts(l).flatMap(({ size, repeat }) => {
@@ -177,8 +183,7 @@ function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], o
       return op(label, kernel, variant, { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own }, 'always', repeat);
     });
     const current = of.currentKey !== undefined;
-    const basis = of.basis ? [op('block-basis', 'block_basis', 'f32', { sequences: size, ...of.basis }, 'always', repeat)] : [];
-    return [...basis, ...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
+    return [...(of.setUp?.(size, repeat) ?? []), ...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
   });
 }
 

@@ -3,36 +3,16 @@
  * the run. These are read from the cache where rows of full width lie there; from latents they are rebuilt, at most a chunk of tokens at
  * a time, into the rows that attention of the run has read by then.
  */
-import { headsPerGpu, op, perHead, storageOf, type Configuration, type Op, type When } from './configuration.js';
-import { branchKeyTime, branchWidth, readsLatents } from './eviction-ops.js';
+import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
+import { branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { chunksOf, heldOf, keepsRows, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
-
-/** Matrices that a latent's product has, and the width of each: one a KV head, or one for all. */
-export const encoders = (c: Configuration, kvHeads: number): [number, number] => (c.codec.kind === 'lla' ? [kvHeads, c.geometry.headDim] : [1, kvHeads * c.geometry.headDim]);
-
-/** Rows of the cache as attention reads them: latents reconstructed in one loop, or rows of full width as they are. @param of tokens before the run */
-export function readBackOps({ c, block }: Pass, rows: number, of?: 'earlier'): Op[] {
-  const storage = storageOf(c);
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
-  const named = (label: string): string => (of ? `${label}-${of}` : label);
-  const load = (label: string, heads: number, width: number, when: When = 'always') => op(named(label), 'load', storage, { rows, heads, width, groupSize: groupOf(storage, c.choice.groupSize) }, when);
-  if (!readsLatents(c, block)) return [load('load-k', kvHeads, c.geometry.headDim), load('load-v', kvHeads, c.geometry.headDim)];
-  const { kind, rankK = 0, rankV = 0 } = c.codec;
-  const [groups, width] = encoders(c, kvHeads);
-  const latents = kind === 'lla' ? kvHeads : 1;
-  const branch = branchWidth(c, block);
-  return [
-    load('load-k', latents, rankK), perHead(named('reconstruct-k'), groups, rows, rankK, width),
-    load('load-v', latents, rankV), perHead(named('reconstruct-v'), groups, rows, rankV, width),
-    ...(branch > 0 ? [load('load-branch', c.branch.perHead ? kvHeads : 1, branch, of ? 'always' : branchKeyTime(c))] : []),
-  ];
-}
+import { chunksOf, heldOf, keepsRows, keptRowType, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
+import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
 
 /** Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls. */
 export function attendOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, run } = p;
-  const own = prefillRowType(c);
+  const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
   if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
@@ -66,17 +46,15 @@ const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] => heldOf(p.c, p.
 function rebuiltOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, batch } = p;
   const { headDim, rope } = c.geometry;
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
   return heldOf(c, p.run.from)
     .flatMap((held) => chunksOf(held, p.chunkTokens))
     .flatMap(({ from, tokens }) => {
       const rows = batch * tokens;
-      const keep = (label: string): Op => op(label, 'append', prefillRowType(c), { rows, heads: kvHeads, width: headDim, groupSize: 0 });
       return [
-        ...readBackOps(p, rows, 'earlier'),
-        ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeads, headDim })]),
-        keep('keep-k-earlier'),
-        keep('keep-v-earlier'),
+        ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
+        ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })]),
+        keepOp(p, 'keep-k-earlier', rows),
+        keepOp(p, 'keep-v-earlier', rows),
         attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
       ].map((o) => ({ ...o, from }));
     });
@@ -86,5 +64,5 @@ function rebuiltOps(p: Pass, chunk: Chunk): Op[] {
 function turnedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
   const sink = c.eviction?.policy === 'streaming' && from < c.eviction.sinkTokens;
   if (!sink || shiftOf(c, run.from) === 0) return [];
-  return [op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, { rows, heads: c.branch.perHead ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1, headDim: branchWidth(c, block) })];
+  return [op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, { rows, heads: branchHeadsOf(c), headDim: branchWidth(c, block) })];
 }

@@ -2,7 +2,7 @@
 import { isLatent } from '../codecs/registry.js';
 import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-import { storageOf, type Configuration } from './configuration.js';
+import { storageOf, type Configuration, type Op } from './configuration.js';
 import { isQuantised } from './kernels.js';
 
 /** Prompt tokens that are worked on at once. */
@@ -26,8 +26,15 @@ export interface Chunk {
 export const chunksOf = ({ from, tokens }: Chunk, each: number): Chunk[] =>
   Array.from({ length: Math.ceil(tokens / each) }, (_, i) => ({ from: from + i * each, tokens: Math.min(each, tokens - i * each) }));
 
-/** How whole prompts are taken in: in one run, or in runs of a chunk each. */
-export type WholePrompt = 'accumulated' | 'chunked';
+/** Kinds that keep the rows of every layer and loop that pass 1 attends to, and encode latents from these; see prefill-captured.ts. */
+export const CAPTURING_KINDS = ['one-shot', 'by-layer'] as const;
+export type CapturingKind = (typeof CAPTURING_KINDS)[number];
+
+/** How whole prompts are taken in: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or encoded from captures. */
+export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
+
+/** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
+export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined => (isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined);
 
 /** The runs of a prompt: positions of tokens that make both passes together. `before`: tokens that were there already. */
 export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
@@ -42,7 +49,18 @@ export interface Pass {
   /** Pass 2: what attention reads comes from the cache. */
   readonly again: boolean;
   readonly chunkTokens: number;
+  /** Latents are encoded from captures, not as each loop's share comes. */
+  readonly captures: CapturingKind | undefined;
 }
+
+/** Element type of the rows that attention reads: `one-shot` keeps everything in 32 bits. */
+export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' => (captures === 'one-shot' ? 'f32' : prefillRowType(c));
+
+/** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */
+export const readsReconstructions = ({ block, again, captures }: Pass): boolean => again && captures === 'one-shot' && block.name === 'core';
+
+/** Operations of every chunk, one chunk after the other. */
+export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly Op[]): Op[] => chunks.flatMap((chunk) => list(chunk).map((o) => ({ from: chunk.from, ...o })));
 
 /** Positions of the tokens that a cache holds of the first `tokens`. */
 export function heldOf(c: Configuration, tokens: number): Chunk[] {

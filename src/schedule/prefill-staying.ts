@@ -1,13 +1,14 @@
 /** Where tokens are evicted: what of a run joins the cache, layer by layer, once nothing reads there any more what it replaces. */
 import { isLatent } from '../codecs/registry.js';
-import { headsPerGpu, op, storageOf, type Op, type When } from './configuration.js';
+import { op, storageOf, type Op, type When } from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
 import { prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
+import { appendOp, AXES, branchHeadsOf, kvHeadsOf, latentsOf, rankOf, type Axis } from './prefill-rows.js';
 
 /** One kind of row that a layer caches. */
 interface Cached {
-  readonly name: 'k' | 'v' | 'branch';
+  readonly name: Axis | 'branch';
   readonly heads: number;
   readonly width: number;
 }
@@ -28,20 +29,13 @@ export function stayingOps(p: Pass, chunk: Chunk): Op[] {
     cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
       const shape = { rows: batch * tokens, heads, width };
       const read = setsRowsAside(c) ? [op(`load-${name}-staying`, 'load', storage, { ...shape, groupSize }, when)] : shared ? [op(`load-${name}-staying`, 'load', prefillRowType(c), { ...shape, groupSize: 0 }, when)] : [];
-      return [...read, op(`append-${name}-staying`, 'append', storage, { ...shape, groupSize }, when)].map((o) => ({ ...o, from }));
+      return [...read, appendOp(c, `append-${name}-staying`, batch * tokens, heads, width, when)].map((o) => ({ ...o, from }));
     }),
   );
 }
 
 function cachedOf({ c, block }: Pass): Cached[] {
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
-  const { kind, rankK = 0, rankV = 0 } = c.codec;
-  if (!readsLatents(c, block)) return (['k', 'v'] as const).map((name) => ({ name, heads: kvHeads, width: c.geometry.headDim }));
-  const heads = kind === 'lla' ? kvHeads : 1;
+  if (!readsLatents(c, block)) return AXES.map((name) => ({ name, heads: kvHeadsOf(c), width: c.geometry.headDim }));
   const branch = branchWidth(c, block);
-  return [
-    { name: 'k', heads, width: rankK },
-    { name: 'v', heads, width: rankV },
-    ...(branch > 0 ? [{ name: 'branch', heads: c.branch.perHead ? kvHeads : 1, width: branch } as const] : []),
-  ];
+  return [...AXES.map((name) => ({ name, heads: latentsOf(c), width: rankOf(c, name) })), ...(branch > 0 ? [{ name: 'branch', heads: branchHeadsOf(c), width: branch } as const] : [])];
 }

@@ -34,6 +34,7 @@ export interface CapacityReport {
   readonly model: string;
   readonly memoryBytes: number;
   readonly rows: readonly CapacityRow[];
+  /** What the decoder refuses at a batch that memory would hold: neither the prediction nor the end of memory was found wrong. */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
 
@@ -106,15 +107,18 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
     const c = configurationFor(geometry, candidate, rules.bindingBytes);
     const id = candidateId(geometry, candidate, 'f16');
     const predicted = maxBatch(memoryModel(c, contextTokens, PAGE_TOKENS), memoryBytes);
+    let decoded = 0;
     try {
-      const { exact, failedAt } = await largestBatch(predicted, (batch) => {
+      const { exact, failedAt } = await largestBatch(predicted, async (batch) => {
         rules.onAttempt?.(id, batch);
-        return rules.attempt(candidate, batch);
+        const works = await rules.attempt(candidate, batch);
+        if (works) decoded = Math.max(decoded, batch);
+        return works;
       });
       rows.push({ id, contextTokens, predicted: { exact: predicted, onGrid: onGrid(predicted) }, reached: { exact, onGrid: onGrid(exact), failedAt }, error: exact / predicted - 1 });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-      notRun.push({ id, reason: error.message });
+      notRun.push({ id, reason: `${error.message} (${predicted} sequences were predicted, ${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)` });
     }
   }
   return { model: geometry.name, memoryBytes, rows, notRun };

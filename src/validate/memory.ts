@@ -1,5 +1,6 @@
 /** Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or wrong. */
 import type { StorageChoice } from '../codecs/codec.js';
+import { isLatent } from '../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
 import type { AllocationKind } from '../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
@@ -16,9 +17,12 @@ import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 export const COUNTED_KINDS = ['weights', 'codec', 'cache', 'in-flight', 'eviction', 'workspace'] as const satisfies readonly AllocationKind[];
 export type CountedKind = (typeof COUNTED_KINDS)[number];
 
-/** A kind's bytes in one configuration; `prefill`: what taking in prompts whole needs for as long as it runs. */
+/** What taking in prompts whole needs for as long as it runs: accumulated, or, where a codec has latents, by captures of each kind. */
+export type PrefillBytes = 'prefill' | 'prefill one-shot' | 'prefill by-layer';
+
+/** A kind's bytes in one configuration. */
 export interface KindBytes {
-  readonly kind: CountedKind | 'prefill';
+  readonly kind: CountedKind | PrefillBytes;
   readonly allocatedBytes: number;
   readonly predictedBytes: number;
 }
@@ -55,6 +59,8 @@ const CONTEXT_TOKENS = 201;
 const PAGE_TOKENS = 64;
 /** The longest prompt, in several chunks; the other sequences of a batch have one token. */
 const PROMPT_TOKENS = 77;
+/** The same for kinds that capture: two chunks. */
+const CAPTURED_PROMPT_TOKENS = 45;
 const PROMPT_CHUNK_TOKENS = 32;
 const EVICTIONS = ['none', 'streaming:4+60', 'h2o:40+24'] as const;
 const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
@@ -125,13 +131,20 @@ export interface MemoryRules {
   readonly stopped?: () => boolean;
 }
 
-/** What prompts take beside the decoder while they are taken in whole; nothing where they are not. */
+/** What prompts take beside the decoder while they are taken in whole, by each kind; nothing where they are not. */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
   if (c.eviction?.policy === 'h2o') return [];
-  const prompt = (sequence: number): number[] => Array.from({ length: sequence === 0 ? PROMPT_TOKENS : 1 }, (_, i) => mix(seed + i) % c.geometry.vocab);
-  await decoder.prefill(Array.from({ length: batch }, (_, sequence) => prompt(sequence)), 'accumulated');
-  const allocated = decoder.prefillAllocations.reduce((sum, { kind, bytes }) => sum + (kind === 'prefill' ? bytes : 0), 0);
-  return [{ kind: 'prefill', allocatedBytes: allocated, predictedBytes: prefillPeaks(c, PROMPT_TOKENS, PROMPT_CHUNK_TOKENS).accumulated }];
+  const prompt = (tokens: number): number[] => Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
+  const rows: KindBytes[] = [];
+  // Without latents all kinds are the same, and nothing that is evicted from is captured.
+  for (const kind of isLatent(c.codec) && c.eviction === null ? (['accumulated', 'one-shot', 'by-layer'] as const) : (['accumulated'] as const)) {
+    const longest = kind === 'accumulated' ? PROMPT_TOKENS : CAPTURED_PROMPT_TOKENS;
+    await decoder.prefill(Array.from({ length: batch }, (_, sequence) => prompt(sequence === 0 ? longest : 1)), kind);
+    decoder.reset();
+    const allocatedBytes = decoder.prefillAllocations.reduce((sum, { kind: use, bytes }) => sum + (use === 'prefill' ? bytes : 0), 0);
+    rows.push({ kind: kind === 'accumulated' ? 'prefill' : `prefill ${kind}`, allocatedBytes, predictedBytes: prefillPeaks(c, longest, PROMPT_CHUNK_TOKENS)[kind] });
+  }
+  return rows;
 }
 
 /**

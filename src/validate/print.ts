@@ -94,7 +94,7 @@ function memoryBlock({ memory }: ValidationReport): Block[] {
   return [{
     title: 'Memory',
     paragraphs: [
-      `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, in-flight latents, eviction state and workspace were compared one by one.`,
+      `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, in-flight latents, eviction state, workspace and the peaks of prefill were compared one by one.`,
       ...(differences.length > MOST_ROWS ? [`${differences.length} figures differ; the first ${MOST_ROWS}:`] : []),
       ...reasons.map((reason) => `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} configurations (${reason}).`),
     ],

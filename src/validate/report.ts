@@ -97,7 +97,7 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
   return [
     check('correctness', true, `logits within ${LOGIT_TOLERANCE.f32} (rounded twice ${LOGIT_TOLERANCE.rounded})`, worst === null ? null : { ok: worst.error <= worst.tolerance, text: `${worst.error.toExponential(1)} at worst, ${correctness?.rows.length} configurations` }),
     check('memory', true, 'equal to the byte', memory && memory.rows.length > 0 ? { ok: memory.mismatches.length === 0, text: `${memory.rows.length - memory.mismatches.length} of ${memory.rows.length} configurations equal` } : null),
-    check('capacity', true, `within ${percent(CAPACITY_TOLERANCE)}, equal on the grid`, capacity && capacity.rows.length > 0 ? { ok: wrong.length === 0, text: `${capacity.rows.length - wrong.length} of ${capacity.rows.length} codecs` } : null),
+    check('capacity', true, `within ${percent(CAPACITY_TOLERANCE)}, equal on the grid`, capacity && capacity.rows.length > 0 ? { ok: wrong.length === 0, text: `${capacity.rows.length - wrong.length} of ${capacity.rows.length} codecs${capacity.notRun.length > 0 ? `, ${capacity.notRun.length} not checked` : ''}` } : null),
     check('step-median-error', strict, `at most ${percent(limits.median)}`, summary && { ok: summary.medianError <= limits.median, text: percent(summary.medianError) }),
     ...(limits.p90 === null ? [] : [check('step-p90-error', strict, `at most ${percent(limits.p90)}`, summary && { ok: summary.p90Error <= limits.p90, text: percent(summary.p90Error) })]),
     check('interval-coverage', strict, `${percent(COVERAGE[0])} to ${percent(COVERAGE[1])}`, summary && { ok: coverageHolds(summary), text: `${percent(summary.coverage)} of ${summary.count} steps` }),

@@ -1,5 +1,6 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
+import { isLatent } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
@@ -89,3 +90,5 @@ export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.e
 export const PREFILL_CASES = sampled(ALL.filter((of) => of.eviction?.policy !== 'h2o'), SEED + 2);
 /** The same, taken in chunk by chunk. */
 export const CHUNKED_CASES = sampled(ALL.filter((of) => of.eviction?.policy !== 'h2o'), SEED + 3);
+/** Those whose latents can be encoded from captures. */
+export const CAPTURED_CASES = sampled(ALL.filter((of) => !of.eviction && isLatent(of.codec)), SEED + 4);

@@ -3,7 +3,12 @@ import { expect, test } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
-import { GpuError } from '../../src/gpu/index.js';
+import { slotsOf } from '../../src/decoder/gpu/caches.js';
+import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
+import type { PrefillMethod } from '../../src/decoder/gpu/prefill-methods.js';
+import { walk } from '../../src/decoder/gpu/walk.js';
+import type { Eviction } from '../../src/eviction/policy.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { compareBytes, holds } from '../../src/validate/memory.js';
 import { describeGpu } from '../gpu/device.js';
@@ -27,17 +32,63 @@ const CASES: Case[] = [
   { geometry: GROUPED, codec: LLA, path: 'fast', choice: SINGLE },
   { geometry: named('huginn-like'), codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec, path: 'reconstruct', choice: SINGLE },
 ];
-/** Three of them by each seed; all with LLA_SIM_CONTRACT=full. */
-const SAMPLED = process.env.LLA_SIM_CONTRACT === 'full' ? CASES : Array.from({ length: 3 }, (_, i) => CASES[(SEED + 3 * i) % CASES.length] as Case);
-/** Not a multiple of what a part can have. */
+/** Every layout that rows are evicted from: one row set a head, or one that heads, layers or loops share; several blocks. */
+const evicted = (eviction: Eviction): Case[] => {
+  const huginn = named('huginn-like');
+  const cases: Case[] = [
+    { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
+    { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
+    { geometry: GROUPED, codec: { kind: 'cla', shareLayers: 2 }, choice: SINGLE },
+    { geometry: GROUPED, codec: { kind: 'final-loop' }, choice: SINGLE },
+    ...learnedCodecs(GROUPED, 0.5).flatMap((codec): Case[] => [
+      { geometry: GROUPED, codec, path: 'reconstruct', choice: SINGLE },
+      { geometry: GROUPED, codec, path: 'reconstruct', materialised: true },
+      { geometry: GROUPED, codec, path: 'block-absorbed', choice: SINGLE },
+      { geometry: GROUPED, codec, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: codec.kind === 'lla' } },
+      { geometry: GROUPED, codec, path: 'fast', choice: SINGLE },
+    ]),
+    ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({ geometry: huginn, codec: learnedCodecs(huginn, 0.5)[0] as Codec, path, choice: SINGLE })),
+  ];
+  return cases.map((of) => ({ ...of, eviction }));
+};
+const EVICTIONS: Eviction[] = [
+  { policy: 'streaming', sinkTokens: 4, windowTokens: 17, budgetTokens: 21 },
+  { policy: 'h2o', heavyTokens: 9, recentTokens: 11, budgetTokens: 20 },
+  { policy: 'budget', budgetTokens: 19 },
+];
+
+/** Three of them, and two of each policy, by each seed; all with LLA_SIM_CONTRACT=full. */
+const sampled = (cases: readonly Case[], count: number): readonly Case[] =>
+  process.env.LLA_SIM_CONTRACT === 'full' ? cases : Array.from({ length: count }, (_, i) => cases[(SEED + Math.ceil(cases.length / count) * i) % cases.length] as Case);
+/** Neither is a multiple of what a part can have. */
 const BATCH = 19;
+const EVICTED_BATCH = 37;
 const CONTEXT = 32;
 const STEPS = 3;
+/** Sequences that evict for as many steps at most. */
+const EVICTED_CONTEXT = CONTEXT + 8;
 
 const core = (of: Case) => blocksOf(of.geometry).find((b) => b.name === 'core') as ReturnType<typeof blocksOf>[number];
 
+/** Bytes of every kind as the memory model has them. */
+function expectPredicted(decoder: GpuDecoder, of: Case, batch: number, contextTokens: number): void {
+  const { kinds } = compareBytes(decoder, memoryModel(configurationOf(of), contextTokens, 32), batch);
+  expect(kinds.filter((k) => k.allocatedBytes !== k.predictedBytes)).toEqual([]);
+  expect(holds({ kinds })).toBe(true);
+}
+
+/** Holds the logits of both against each other: after prompts, and after steps that follow them. */
+async function expectEqual(one: GpuDecoder, parts: GpuDecoder, whole: Case, prompts: number[][], method: PrefillMethod): Promise<void> {
+  let [next] = await Promise.all([one.prefill(prompts, method).then((r) => [...r.tokens]), parts.prefill(prompts, method)]);
+  for (let step = 0; ; step++) {
+    expectWithin(relative(await parts.logits(), await one.logits()), whole, prompts, `${method}, step ${step}`);
+    if (step === STEPS) return;
+    [next] = await Promise.all([one.step(next).then((r) => [...r.tokens]), parts.step(next)]);
+  }
+}
+
 describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const whole of SAMPLED) {
+  for (const whole of sampled(CASES, 3)) {
     test(label(whole), { timeout: 600_000 }, async () => {
       const c = configurationOf(whole);
       // Room for more than half of the batch, and for a part of it whose queries begin where a binding may.
@@ -51,16 +102,9 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
       const options = { batch: BATCH, contextTokens: CONTEXT };
       const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
       try {
-        const { kinds } = compareBytes(parts, memoryModel(configurationOf(divided), CONTEXT, 32), BATCH);
-        expect(kinds.filter((k) => k.allocatedBytes !== k.predictedBytes)).toEqual([]);
-        expect(holds({ kinds })).toBe(true);
+        expectPredicted(parts, divided, BATCH, CONTEXT);
         for (const method of ['by-token', 'accumulated'] as const) {
-          let [next] = await Promise.all([one.prefill(prompts, method).then((r) => [...r.tokens]), parts.prefill(prompts, method)]);
-          for (let step = 0; ; step++) {
-            expectWithin(relative(await parts.logits(), await one.logits()), whole, prompts, `${method}, step ${step}`);
-            if (step === STEPS) break;
-            [next] = await Promise.all([one.step(next).then((r) => [...r.tokens]), parts.step(next)]);
-          }
+          await expectEqual(one, parts, whole, prompts, method);
           one.reset();
           parts.reset();
         }
@@ -73,12 +117,67 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
     });
   }
 
+  for (const whole of EVICTIONS.flatMap((eviction) => sampled(evicted(eviction), 2))) {
+    test(label(whole), { timeout: 600_000 }, async () => {
+      const { capacity } = slotsOf(whole.eviction as Eviction, EVICTED_CONTEXT, 32);
+      const blocks = blocksOf(whole.geometry);
+      const random = randomOf(SEED);
+      // The first is as long as can be: it has evicted for many steps.
+      const length = (i: number): number => (i === 0 ? EVICTED_CONTEXT - STEPS : random.whole(1, EVICTED_CONTEXT - STEPS));
+      const prompts = Array.from({ length: EVICTED_BATCH }, (_, i) => promptOf(whole.geometry, length(i), SEED + i));
+      const options = { batch: EVICTED_BATCH, contextTokens: EVICTED_CONTEXT };
+      const one = await open(device, whole, options);
+      // Room for 16 sequences, and for the queries of all, which are not divided and more than such small caches.
+      const queries = one.allocations.find((a) => a.label === 'queries')?.bytes as number;
+      const divided = { ...whole, bindingBytes: Math.max(queries, 16 * Math.max(...blocks.map((block) => sequenceBytes(configurationOf(whole), block, capacity)))) };
+      expect(cacheParts(configurationOf(divided), core(whole), EVICTED_BATCH, capacity)).toEqual([{ size: 16, repeat: 2 }, { size: 5, repeat: 1 }]);
+      const parts = await open(device, divided, options);
+      try {
+        expectPredicted(parts, divided, EVICTED_BATCH, EVICTED_CONTEXT);
+        const listed = [...walk(configurationOf(divided), schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, capacity))].map(({ op }) => op);
+        await expectEqual(one, parts, whole, prompts, 'by-token');
+        expect(parts.operations.map(({ op }) => op)).toEqual(listed);
+        await parts.fillCache(EVICTED_CONTEXT - 1);
+        await parts.step(new Array<number>(EVICTED_BATCH).fill(1));
+        expect((await parts.logits()).every(Number.isFinite)).toBe(true);
+      } finally {
+        one.close();
+        parts.close();
+      }
+    });
+  }
+
+  test('a part that splits its rings, where the whole batch does not', { timeout: 600_000 }, async () => {
+    // The sequences of a part alone leave workgroups over: splits of the ring come before those of the pinned tokens.
+    const whole: Case = { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 300, budgetTokens: 304 }, targetWorkgroups: 17 };
+    const options = { batch: 11, contextTokens: 320 };
+    const { capacity } = slotsOf(whole.eviction as Eviction, options.contextTokens, 32);
+    const divided = { ...whole, bindingBytes: 8 * sequenceBytes(configurationOf(whole), core(whole), capacity) };
+    expect(cacheParts(configurationOf(divided), core(whole), options.batch, capacity)).toEqual([{ size: 8, repeat: 1 }, { size: 3, repeat: 1 }]);
+    const prompts = Array.from({ length: options.batch }, (_, i) => promptOf(whole.geometry, i % 3 === 0 ? 310 : 7 * i, SEED + i));
+    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
+    try {
+      await expectEqual(one, parts, whole, prompts, 'by-token');
+      const splits = (decoder: GpuDecoder) => new Set(decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits));
+      expect([splits(one), splits(parts)]).toEqual([new Set([1]), new Set([2])]);
+    } finally {
+      one.close();
+      parts.close();
+    }
+  });
+
   test('what no part holds is refused, with the limit', async () => {
     const of = CASES[0] as Case;
     const bytes = sequenceBytes(configurationOf(of), core(of), CONTEXT);
     const opened = (bindingBytes: number, more: Partial<Case> = {}) => open(device, { ...of, ...more, bindingBytes }, { batch: BATCH, contextTokens: CONTEXT });
     await expect(opened(bytes - 1)).rejects.toThrow(`takes ${bytes} bytes at ${CONTEXT} tokens, more than the ${bytes - 1} bytes that the device binds at once`);
     await expect(opened(3 * bytes)).rejects.toThrow('parts of 8 sequences');
-    await expect(opened(9 * bytes, { eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 28, budgetTokens: 32 } })).rejects.toThrow(GpuError);
+    // Activations are not divided: with such a vocabulary the largest are the logits.
+    const geometry = { ...GROUPED, vocab: 64 };
+    const [each, limit] = [4 * geometry.vocab, 9 * bytes];
+    const many = Math.floor(limit / each) + 1;
+    const refused = open(device, { ...of, geometry, bindingBytes: limit }, { batch: many, contextTokens: CONTEXT });
+    await expect(refused).rejects.toMatchObject({ name: 'GpuError', fault: 'unsupported' });
+    await expect(refused).rejects.toThrow(`buffer logits takes ${many * each} bytes for ${many} sequences, more than the ${limit} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${many - 1}`);
   });
 });

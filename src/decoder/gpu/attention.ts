@@ -5,7 +5,7 @@ import type { RunOptions } from '../../gpu/operations/fold.js';
 import type { Buffer } from '../../gpu/index.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';
-import type { CacheRole } from './caches.js';
+import type { CachePart, CacheRole } from './caches.js';
 import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 
@@ -15,14 +15,14 @@ export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, posi
 /** Where attention's tokens are. `second`: pinned tokens meet a second set of queries. */
 export function runOf(m: Machine, second: boolean, sequences: number): RunOptions {
   const { capacity, pinned } = m.caches.slots;
-  return { capacity, pinned, spans: Array.from({ length: sequences }, () => m.longest), pinnedQuery: second && pinned > 0 };
+  return { capacity, pinned, spans: Array.from({ length: sequences }, () => m.longest), ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: m.batch * m.c.geometry.heads } : {}) };
 }
 
 /** Splits of a query that the partials have, the pinned tokens' among them. */
 export const splitsOf = (planned: OperationPlan, rows: number, width: number): number => bufferOf(planned, 'partials').bytes / (4 * rows * (width + 2));
 
-/** Scores are kept for H2O only; without, the binding takes a buffer that is not touched. */
-export const scoresOf = (m: Machine): Buffer => m.buffer(m.allocations.has('scores') ? 'scores' : 'unused output');
+/** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
+export const scoresOf = (m: Machine, part: CachePart): Buffer => (m.c.eviction?.policy === 'h2o' ? m.own('scores', part, m.c.geometry.heads * m.caches.slots.capacity) : m.buffer('unused output'));
 
 /** StreamingLLM scores sinks by a second query where keys are cached rotated. */
 export const secondQuery = (m: Machine, place: Place): boolean => m.c.eviction?.policy === 'streaming' && (!readsLatents(m.c, place.block) || m.c.path === 'absorbed');
@@ -35,7 +35,7 @@ export const attendFullWidth: Executor = (m, visit) => {
   const rebuilt = readsLatents(m.c, place.block);
   const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer => (rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index));
   const planned = plan(m, visit.op, { run: runOf(m, secondQuery(m, place), part.count) });
-  const buffers = { queries: m.from('queries', part, heads * headDim), keys: rows('key', 'keys'), values: rows('value', 'values'), partials: m.buffer('partials'), spans: m.spans(part), scores: scoresOf(m) };
+  const buffers = { queries: m.queries(part, heads * headDim), keys: rows('key', 'keys'), values: rows('value', 'values'), partials: m.partials(planned), spans: m.spans(part), scores: scoresOf(m, part) };
   m.splits = splitsOf(planned, part.count * heads, headDim);
   return Promise.resolve([{ plan: planned, buffers }]);
 };
@@ -55,7 +55,7 @@ const merge: Executor = (m, visit) => {
   return Promise.resolve([
     {
       plan: planned,
-      buffers: { partials: m.buffer('partials'), output: m.buffer(current ? 'attention' : 'merged'), stats: m.buffer('stats'), queries: m.buffer('queries'), newKeys: packed, newValues: packed },
+      buffers: { partials: m.partials(planned), output: m.buffer(current ? 'attention' : 'merged'), stats: m.buffer('stats'), queries: m.buffer('queries'), newKeys: packed, newValues: packed },
     },
   ]);
 };

@@ -10,8 +10,10 @@ import type { Machine } from './machine.js';
 import type { Visit } from './walk.js';
 
 /** Splits of a query that the ring and the pinned tokens have where kernels of their own attend to them: the ring's come first. */
-export function segmentSplits(m: Machine, { op }: Visit): { ring: number; all: number } {
-  const of = (tokens: number): number => (tokens > 0 ? splitCount(tokens, m.batch * m.c.geometry.kvHeads, m.c.targetWorkgroups) : 0);
+export function segmentSplits(m: Machine, visit: Visit): { ring: number; all: number } {
+  const { op } = visit;
+  const rows = m.partOf(visit).count * m.c.geometry.kvHeads;
+  const of = (tokens: number): number => (tokens > 0 ? splitCount(tokens, rows, m.c.targetWorkgroups) : 0);
   const ring = op.kernel === 'attend_block_absorbed' ? (op.shape.splits as number) : of(m.longest.ring);
   const { pinned } = m.longest;
   // Splits are whole tiles, so there may be fewer than were asked for.
@@ -19,17 +21,20 @@ export function segmentSplits(m: Machine, { op }: Visit): { ring: number; all: n
   return { ring, all: ring + Math.ceil(pinned / length) };
 }
 
+const vectorsOf = (m: Machine, part: CachePart): Buffer => m.own('block vectors', part, m.c.geometry.heads * m.c.geometry.headDim * blockComponents(m.c.codec.rankK as number));
+
 /** a_m and b_m of every query head: the set-up of block-absorbed attention. */
 const blockVectors: Executor = async (m, visit) => {
   const place = placed(visit);
+  const part = m.partOf(visit);
   return [
     {
       plan: plan(m, visit.op, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
       buffers: {
-        queries: m.buffer('queries'),
+        queries: m.queries(part, m.c.geometry.heads * m.c.geometry.headDim),
         weights: await m.weights.upRows(place.layer, place.loop, 'key'),
         means: await m.weights.mean(place.layer, place.loop, 'key'),
-        vectors: m.buffer('block vectors'),
+        vectors: vectorsOf(m, part),
       },
     },
   ];
@@ -51,10 +56,8 @@ function basisOf(m: Machine, part: CachePart): Buffer {
 /** The basis of every block of the ring. */
 const blockBasis: Executor = async (m, visit) => {
   const part = m.partOf(visit);
-  const { heads, headDim } = m.c.geometry;
   const planned = plan(m, visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
-  const vectors = m.from('block vectors', part, heads * headDim * blockComponents(m.c.codec.rankK as number));
-  return [{ plan: planned, buffers: { vectors, ...(await blockTables(m, planned)), spans: m.spans(part), basis: basisOf(m, part) } }];
+  return [{ plan: planned, buffers: { vectors: vectorsOf(m, part), ...(await blockTables(m, planned)), spans: m.spans(part), basis: basisOf(m, part) } }];
 };
 
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
@@ -71,10 +74,10 @@ export const attendBlocks: Executor = async (m, visit) => {
         basis: basisOf(m, part),
         keys: m.caches.buffer('key-latent', place, place.loop, part.index),
         values: m.caches.buffer('value-latent', place, place.loop, part.index),
-        partials: m.buffer('partials'),
+        partials: m.partials(planned),
         ...(await blockTables(m, planned)),
         spans: m.spans(part),
-        scores: scoresOf(m),
+        scores: scoresOf(m, part),
       },
     },
   ];

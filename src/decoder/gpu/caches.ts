@@ -6,7 +6,7 @@ import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
 import { pagedTokens } from '../../codecs/layout.js';
 import { UserError } from '../../errors.js';
-import { allocatedTokens, evictionLabel, type Eviction } from '../../eviction/policy.js';
+import { allocatedTokens, evictionLabel, pinnedSlots, type Eviction } from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
@@ -30,15 +30,13 @@ export interface Slots {
 /** @throws UserError for a policy that keeps no recent tokens: the token before the current one has to lie somewhere */
 export function slotsOf(eviction: Eviction | null, contextTokens: number, pageTokens: number): Slots {
   const capacity = pagedTokens(allocatedTokens(eviction, contextTokens), pageTokens);
+  const pinned = pinnedSlots(eviction, capacity);
   if (eviction?.policy === 'streaming') {
     if (eviction.windowTokens < 1) throw new UserError(`${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`, 'give a window of at least 1');
-    const pinned = Math.min(eviction.sinkTokens, capacity - 1);
     return { capacity, pinned, ring: capacity - pinned, heavy: pinned, sinks: pinned };
   }
   if (eviction?.policy === 'h2o') {
     if (eviction.recentTokens < 1) throw new UserError(`${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`, 'keep at least 1 recent token');
-    // Slots beyond heavy and recent tokens, which whole tiles leave, lie among the pinned ones: the ring is as long as it says.
-    const pinned = Math.max(0, capacity - eviction.recentTokens);
     return { capacity, pinned, ring: capacity - pinned, heavy: Math.min(pinned, eviction.heavyTokens), sinks: 0 };
   }
   return { capacity, pinned: 0, ring: capacity, heavy: 0, sinks: 0 };
@@ -93,16 +91,14 @@ export class Caches {
     this.division = new Map(blocksOf(c.geometry).map((block) => [block.name, this.divide(c, block)]));
   }
 
-  /** @throws GpuError `unsupported` for what no part holds, or where parts cannot be worked on by themselves */
+  /** @throws GpuError `unsupported` for what no part holds */
   private divide(c: Configuration, block: LayerBlock): CachePart[] {
     const bytes = sequenceBytes(c, block, this.slots.capacity);
     const limit = `${c.bindingBytes} bytes that the device binds at once (maxStorageBufferBindingSize)`;
     if (bytes > c.bindingBytes) throw new GpuError('unsupported', `one layer and loop of one sequence takes ${bytes} bytes at ${this.slots.capacity} tokens, more than the ${limit}: take a shorter context or a smaller cache`);
     const parts = cacheParts(c, block, this.batch, this.slots.capacity);
-    if (parts.length > 1 || (parts[0]?.repeat ?? 1) > 1) {
-      if (c.eviction !== null) throw new GpuError('unsupported', `caches that are evicted from are not divided, and one layer and loop of ${this.batch} sequences takes more than the ${limit}: take a smaller batch`);
-      if (bytes * (parts[0]?.size ?? 1) > c.bindingBytes) throw new GpuError('unsupported', `parts of ${parts[0]?.size} sequences, whose queries begin where a binding may, take more than the ${limit}: take a smaller batch or a shorter context`);
-    }
+    const size = parts[0]?.size ?? 1;
+    if (bytes * size > c.bindingBytes) throw new GpuError('unsupported', `parts of ${size} sequences, each of which begins where a binding may, take more than the ${limit}: take a smaller batch or a shorter context`);
     const division: CachePart[] = [];
     for (const { size, repeat } of parts) for (let i = 0; i < repeat; i++) division.push({ index: division.length, first: division.reduce((sum, part) => sum + part.count, 0), count: size });
     return division;

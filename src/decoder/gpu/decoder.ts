@@ -4,7 +4,6 @@
  */
 import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
-import type { Span } from '../../gpu/operations/fold.js';
 import { op } from '../../schedule/configuration.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
@@ -12,11 +11,13 @@ import { codecSpec } from '../../codecs/registry.js';
 import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
-import { Caches, spanOf, type Slots } from './caches.js';
+import { Caches, spanOf } from './caches.js';
 import { NO_TOKEN, type Executor } from './dense.js';
 import { fillCaches } from './fill.js';
-import { allocateWorkspace, Machine, spansFrom } from './machine.js';
+import { writeInputs } from './inputs.js';
+import { allocateWorkspace, Machine } from './machine.js';
 import { prefillPrompts } from './prefill.js';
+import { requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, compile, executorsOf, type Operation } from './program.js';
 import { Weights, type DecoderWeights } from './weights.js';
 
@@ -35,13 +36,6 @@ export interface GpuDecoderOptions {
   /** Prompt tokens that are worked on at once; 2048 unless given. */
   readonly prefillChunkTokens?: number;
 }
-
-/**
- * How prompts are taken in: whole, in the two passes of `accumulated` prefill, or of `chunked` prefill, chunk by chunk, or token by token,
- * each attending to the cache as in decoding.
- */
-export type PrefillMethod = WholePrompt | 'by-token';
-export const PREFILL_METHODS = ['accumulated', 'chunked', 'by-token'] as const satisfies readonly PrefillMethod[];
 
 export interface PrefillResult extends StepResult {
   readonly method: PrefillMethod;
@@ -64,7 +58,7 @@ export interface GpuDecoder {
   /**
    * Takes in a prompt of each sequence.
    * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
-   *   well. H2O takes prompts `by-token` only. `by-token`: shorter prompts begin later
+   *   well. `by-layer` and `one-shot` do not evict. H2O takes prompts `by-token` only. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -148,17 +142,6 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
   }
 }
 
-/**
- * StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those inside the cache.
- * [sequence][slot], of which the pinned ones are read.
- */
-function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { pinned, capacity }: Slots): number[] {
-  return lengths.flatMap((length, i) => {
-    const { pinned: sinks, ring } = spans[i] as Span;
-    return Array.from({ length: capacity }, (_, slot) => (slot < pinned ? slot + length - sinks - ring : 0));
-  });
-}
-
 class Decoder implements GpuDecoder {
   readonly lengths: number[];
   private program: { context: number; operations: readonly Operation[]; steps: readonly BoundStep[] } | undefined;
@@ -224,9 +207,9 @@ class Decoder implements GpuDecoder {
     if (prompts.length !== batch) throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
-    const taken = method ?? this.usualMethod();
+    const taken = method ?? usualMethod(this.machine.c.eviction, this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
-    this.requireWhole(taken);
+    requireWhole(taken, this.machine.c.eviction, this.begun);
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
       const length = (this.lengths[i] as number) + prompt.length;
@@ -237,16 +220,6 @@ class Decoder implements GpuDecoder {
 
   private get begun(): boolean {
     return this.lengths.some((length) => length > 0);
-  }
-
-  private usualMethod(): PrefillMethod {
-    return this.begun || this.machine.c.eviction?.policy === 'h2o' ? 'by-token' : 'accumulated';
-  }
-
-  /** @throws UserError where prompts cannot be taken in whole by the method */
-  private requireWhole(method: WholePrompt): void {
-    if (this.machine.c.eviction?.policy === 'h2o') throw new UserError('H2O weighs tokens as they are decoded: its prompts cannot be taken in whole', 'take them in token by token');
-    if (method === 'accumulated' && this.begun) throw new UserError('an accumulated prefill begins its sequences', 'reset the decoder, or take the prompts in chunks');
   }
 
   private async prefillWhole(prompts: readonly (readonly number[])[], method: WholePrompt): Promise<StepResult> {
@@ -265,6 +238,10 @@ class Decoder implements GpuDecoder {
       if (started) this.close();
       throw error;
     }
+  }
+
+  private async writeDraws(): Promise<void> {
+    if ((this.options.sampling?.temperature ?? 0) > 0) await this.device.write(this.machine.buffer('draws'), Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])));
   }
 
   /** The next tokens from the logits as they are, by the operation that ends a step. */
@@ -317,7 +294,8 @@ class Decoder implements GpuDecoder {
     if (full >= 0) throw new UserError(`sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`, 'open the decoder with a longer context');
     try {
       const steps = await this.prepare(Math.max(1, ...this.lengths));
-      await this.writeInputs(Uint32Array.from(tokens));
+      await writeInputs(this.machine, { tokens: Uint32Array.from(tokens), lengths: this.lengths });
+      await this.writeDraws();
       const time = await this.device.run(steps, true);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
@@ -327,26 +305,6 @@ class Decoder implements GpuDecoder {
       this.close();
       throw error;
     }
-  }
-
-  /** What changes from step to step. */
-  private async writeInputs(tokens: Uint32Array<ArrayBuffer>): Promise<void> {
-    const { machine, device } = this;
-    const spans = this.lengths.map((length) => spanOf(machine.c.eviction, machine.caches.slots, length));
-    const write = (label: string, words: readonly number[]): Promise<void> => device.write(machine.buffer(label), Uint32Array.from(words));
-    await Promise.all([
-      device.write(machine.buffer('tokens'), tokens),
-      write('positions', this.lengths),
-      write('places', spans.map((span) => span.pinned + span.ring)),
-      ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots))] : []),
-      ...machine.partStarts.map((first) => write(spansFrom(first), spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]))),
-      this.writeDraws(),
-    ]);
-  }
-
-  private async writeDraws(): Promise<void> {
-    const { sampling } = this.options;
-    if (sampling && sampling.temperature > 0) await this.device.write(this.machine.buffer('draws'), Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])));
   }
 
   async logits(): Promise<Float32Array> {

@@ -1,6 +1,7 @@
 /** Execution of H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
 import type { EvictedCache } from '../../gpu/operations/evict.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
+import { scoresOf } from './attention.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';
 import { spansLoops } from '../../schedule/configuration.js';
@@ -9,8 +10,9 @@ import type { Place } from './walk.js';
 
 export const mass: Executor = (m, visit) => {
   const place = placed(visit);
+  const part = m.partOf(visit);
   const planned = plan(m, visit.op, { mass: { capacity: m.caches.slots.capacity } });
-  return Promise.resolve([{ plan: planned, buffers: { scores: m.buffer('scores'), stats: m.buffer('stats'), mass: m.evictionBuffer('mass', place) } }]);
+  return Promise.resolve([{ plan: planned, buffers: { scores: scoresOf(m, part), stats: m.own('stats', part, 2 * m.c.geometry.heads), mass: m.evictionBuffer('mass', place, part) } }]);
 };
 
 /** Roles of the rows that go together. */
@@ -25,10 +27,11 @@ export const evict: Executor = (m, visit) => {
   // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
   if (heavy === 0) return Promise.resolve([]);
   const rows = evictingRows(m.c, place.block);
+  const part = m.partOf(visit);
   // Full-width rows of the fast path are a set of their own in every loop; all are written, and so evicted from, in the last.
   const loops = m.c.path === 'fast' && place.block.name === 'core' && spansLoops(m.c) ? Array.from({ length: place.block.loops }, (_, loop) => loop) : [place.loop];
   const { op } = visit;
-  const shape = { ...op.shape, rows: m.batch * rows, context: heavy };
+  const shape = { ...op.shape, rows: part.count * rows, context: heavy };
   const dispatches = loops.map((loop): Dispatch => {
     const roles = rolesOf(m, place);
     const caches = roles.map((role): EvictedCache => {
@@ -38,11 +41,11 @@ export const evict: Executor = (m, visit) => {
     return {
       plan: plan(m, { ...op, shape }, { evict: { heads: rows, pinned, ring, capacity, caches } }),
       buffers: {
-        spans: m.buffer('spans'),
-        mass: m.evictionBuffer('mass', place, loop),
-        positions: m.evictionBuffer('positions', place, loop),
+        spans: m.spans(part),
+        mass: m.evictionBuffer('mass', place, part, loop),
+        positions: m.evictionBuffer('positions', place, part, loop),
         moves: m.buffer('moves'),
-        ...Object.fromEntries(roles.map((role) => [role, m.caches.buffer(role, place, loop)])),
+        ...Object.fromEntries(roles.map((role) => [role, m.caches.buffer(role, place, loop, part.index)])),
       },
     };
   });

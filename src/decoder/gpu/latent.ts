@@ -3,7 +3,7 @@ import { isLatent } from '../../codecs/registry.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Op } from '../../schedule/schedule.js';
-import type { CacheRole } from './caches.js';
+import type { CachePart, CacheRole } from './caches.js';
 import type { Buffer } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { attendBlocks, BLOCK_EXECUTORS, segmentSplits } from './blocks.js';
@@ -128,25 +128,26 @@ const attendAbsorbed: Executor = (m, visit) => {
   const cached = (role: CacheRole): Buffer => m.caches.buffer(role, place, place.loop, part.index);
   const planned = plan(m, visit.op, { scale, run: runOf(m, secondQuery(m, place), part.count) });
   const buffers = {
-    queries: m.from('queries', part, heads * m.queryWidth(place)),
+    queries: m.queries(part, heads * m.queryWidth(place)),
     keys: cached('key-latent'),
     values: cached('value-latent'),
     branch: cached('rotary-key'),
-    partials: m.buffer('partials'),
+    partials: m.partials(planned),
     spans: m.spans(part),
-    scores: scoresOf(m),
+    scores: scoresOf(m, part),
   };
   m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
   return Promise.resolve([{ plan: planned, buffers }]);
 };
 
-/** Where kernels that rotate latents find the positions of pinned tokens. */
-function pinnedPositions(m: Machine, place: Place): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
+/** Where kernels that rotate latents find the positions of a part's pinned tokens. */
+function pinnedPositions(m: Machine, place: Place, part: CachePart): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
   const { pairing } = m.c.geometry.rope;
-  if (m.caches.slots.pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
-  if (m.c.eviction?.policy === 'streaming') return { options: { pairing }, buffer: m.buffer('pinned positions') };
+  const { capacity, pinned } = m.caches.slots;
+  if (pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
+  if (m.c.eviction?.policy === 'streaming') return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
   const byHead = evictingRows(m.c, place.block) > 1;
-  return { options: { pairing, ...(byHead ? { positionsByHead: true } : {}) }, buffer: m.evictionBuffer('positions', place) };
+  return { options: { pairing, ...(byHead ? { positionsByHead: true } : {}) }, buffer: m.evictionBuffer('positions', place, part) };
 }
 
 /** Attention over latents with keys rebuilt inside. `only` the pinned tokens, where the others are attended to by another kernel. */
@@ -155,9 +156,9 @@ const attendRebuild =
   async (m, visit) => {
     const place = placed(visit);
     const { heads, headDim } = m.c.geometry;
-    const { options, buffer } = pinnedPositions(m, place);
-    const shared = segmentSplits(m, visit);
     const part = m.partOf(visit);
+    const { options, buffer } = pinnedPositions(m, place, part);
+    const shared = segmentSplits(m, visit);
     const run = { ...runOf(m, false, part.count), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
     const planned = plan(m, visit.op, { ...rotary(m), ...options, run });
     m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
@@ -165,12 +166,12 @@ const attendRebuild =
       {
         plan: planned,
         buffers: {
-          queries: m.from('queries', part, heads * headDim),
+          queries: m.queries(part, heads * headDim),
           keys: m.caches.buffer('key-latent', place, place.loop, part.index),
           values: m.caches.buffer('value-latent', place, place.loop, part.index),
-          partials: m.buffer('partials'),
+          partials: m.partials(planned),
           spans: m.spans(part),
-          scores: scoresOf(m),
+          scores: scoresOf(m, part),
           positions: buffer,
           weights: await m.weights.upRows(place.layer, place.loop, 'key'),
           means: await m.weights.mean(place.layer, place.loop, 'key'),
@@ -185,8 +186,8 @@ const rebuild =
   (axis: CodecAxis): Executor =>
   async (m, visit) => {
     const place = placed(visit);
-    const { options, buffer } = pinnedPositions(m, place);
     const part = m.partOf(visit);
+    const { options, buffer } = pinnedPositions(m, place, part);
     return [
       {
         plan: plan(m, visit.op, { ...rotary(m), ...options, run: runOf(m, false, part.count) }),

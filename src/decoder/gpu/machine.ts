@@ -1,7 +1,7 @@
 /** What the operations of a step work on: weights, caches, activations and the few numbers that change from step to step. */
 import { blocksOf } from '../../geometry/geometry.js';
 import { isLatent } from '../../codecs/registry.js';
-import { partOf, type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
+import { bufferOf, GpuError, partOf, type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockPlan } from '../../schedule/block-absorbed.js';
@@ -9,7 +9,7 @@ import { blockBasisScalars, blockComponents } from '../../schedule/kernels.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import type { Allocations } from './allocations.js';
+import type { AllocationKind, Allocations } from './allocations.js';
 import type { CachePart, Caches } from './caches.js';
 import type { Place, Visit } from './walk.js';
 import type { Weights } from './weights.js';
@@ -68,10 +68,20 @@ export class Machine {
     return [...new Set(blocksOf(this.c.geometry).flatMap((block) => this.caches.parts(block.name).map(({ first }) => first)))];
   }
 
-  /** A buffer of activations from a sequence on, which takes `floats` of them. */
-  from(label: string, { first }: CachePart, floats: number): Buffer {
-    const buffer = this.buffer(label);
+  /** The words of a part's sequences in a buffer in which each has as many. */
+  own(label: string, { first, count }: CachePart, words: number): Buffer {
+    return partOf(this.buffer(label), 4 * words * first, 4 * words * count);
+  }
+
+  /** Queries from a part's first sequence on, which has `floats` of them: a second set lies behind those of all sequences. */
+  queries({ first }: CachePart, floats: number): Buffer {
+    const buffer = this.buffer('queries');
     return partOf(buffer, 4 * floats * first, buffer.bytes - 4 * floats * first);
+  }
+
+  /** Split partials of a planned attention or merge: each part has been merged before the next one writes its own. */
+  partials(planned: OperationPlan): Buffer {
+    return partOf(this.buffer('partials'), 0, bufferOf(planned, 'partials').bytes);
   }
 
   /** Which tokens each sequence of a part has in its cache. */
@@ -79,15 +89,14 @@ export class Machine {
     return this.buffer(spansFrom(first));
   }
 
-  /** H2O's state: one buffer a row set that evicts on its own, in a layer and loop. */
+  /** H2O's state: one buffer a row set that evicts on its own, in a layer and loop, and part of the sequences. */
   evictionBuffers(what: 'mass' | 'positions'): Buffer[] {
     return this.allocations.startingWith(`kept ${what} `);
   }
 
   /** The state of the row set that a place belongs to. */
-  evictionBuffer(what: 'mass' | 'positions', place: Place, loop = place.loop): Buffer {
-    const { layer, loop: unit } = this.caches.unit(place, loop);
-    return this.buffer(`kept ${what} ${place.block.name} ${layer}.${unit}`);
+  evictionBuffer(what: 'mass' | 'positions', place: Place, { index }: CachePart, loop = place.loop): Buffer {
+    return this.buffer(keptLabel(what, place.block.name, this.caches.unit(place, loop), index));
   }
 
   /** The roles of the streams at the start of a step. */
@@ -140,6 +149,8 @@ export const spansFrom = (sequence: number): string => (sequence === 0 ? 'spans'
 /** Rows that are rebuilt for a part of the sequences. */
 export const rebuiltRows = (axis: 'keys' | 'values', part: number): string => `rebuilt ${axis}${part > 0 ? ` part ${part}` : ''}`;
 
+const keptLabel = (what: 'mass' | 'positions', block: string, { layer, loop }: { layer: number; loop: number }, part: number): string => `kept ${what} ${block} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
+
 /** Rotary tables reach as far as the cache does, and one step beyond. */
 const positionsOf = (contextTokens: number): number => contextTokens + 1;
 
@@ -157,11 +168,19 @@ export function querySets(c: Configuration): 1 | 2 {
   return c.path === 'absorbed' || blocksOf(c.geometry).some((block) => !readsLatents(c, block)) ? 2 : 1;
 }
 
-/** Allocates activations, in-flight latents and tables: everything that is neither weight nor cache. */
+/**
+ * Allocates activations, in-flight latents and tables: everything that is neither weight nor cache.
+ * @throws GpuError `unsupported` for activations of the whole batch that no binding holds
+ */
 export async function allocateWorkspace(c: Configuration, batch: number, contextTokens: number, caches: Caches, allocations: Allocations, device: Device): Promise<void> {
   const g = c.geometry;
   const { heads, kvHeads, headDim: d } = g;
-  const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'workspace', 4 * batch * floats);
+  /** Bound from each part of the sequences to the next. */
+  const inParts = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'workspace', 4 * batch * floats);
+  const make = (label: string, floats: number, kind: AllocationKind = 'workspace'): Promise<Buffer> => {
+    requireBindable(c, batch, label, 4 * floats);
+    return allocations.make(label, kind, 4 * batch * floats);
+  };
   const latent = isLatent(c.codec);
   const blocks = blocksOf(g);
   const { rankK = 0, rankV = 0 } = c.codec;
@@ -183,9 +202,9 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
     const layers = spansLoops(c) ? g.layers : 1;
     for (let layer = 0; layer < layers; layer++) {
       const kind = spansLoops(c) ? 'in-flight' : 'workspace';
-      await allocations.make(`latent key ${layer}`, kind, 4 * batch * latents * rankK);
-      await allocations.make(`latent value ${layer}`, kind, 4 * batch * latents * rankV);
-      if (c.path === 'absorbed') await allocations.make(`branch key ${layer}`, kind, 4 * batch * c.branch.width * (c.branch.perHead ? kvHeads : 1));
+      await make(`latent key ${layer}`, latents * rankK, kind);
+      await make(`latent value ${layer}`, latents * rankV, kind);
+      if (c.path === 'absorbed') await make(`branch key ${layer}`, c.branch.width * (c.branch.perHead ? kvHeads : 1), kind);
     }
     if (c.path === 'fast') {
       const loops = spansLoops(c) ? g.loops : 1;
@@ -194,8 +213,8 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
     }
     if (c.path === 'block-absorbed') {
       const { capacity, pinned } = caches.slots;
-      await make('block vectors', heads * d * blockComponents(rankK));
-      await make('block basis', heads * blockBasisScalars(capacity - pinned, rankK, blockPlan(g.rope.theta, d)));
+      await inParts('block vectors', heads * d * blockComponents(rankK));
+      await inParts('block basis', heads * blockBasisScalars(capacity - pinned, rankK, blockPlan(g.rope.theta, d)));
     }
     if (c.path === 'reconstruct' && c.materialised) {
       for (const { index, count } of caches.parts('core')) {
@@ -215,6 +234,13 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
   }
 }
 
+/** Activations of all sequences are bound at once: only what grows with the cache is divided. */
+function requireBindable(c: Configuration, batch: number, label: string, bytesEach: number): void {
+  if (batch * bytesEach <= c.bindingBytes) return;
+  const most = Math.floor(c.bindingBytes / bytesEach);
+  throw new GpuError('unsupported', `buffer ${label} takes ${batch * bytesEach} bytes for ${batch} sequences, more than the ${c.bindingBytes} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`);
+}
+
 /** Split partials of attention, as cost/memory.ts bounds them; pinned tokens have splits of their own. */
 function partialsBytes(c: Configuration, batch: number, pinned: boolean): number {
   const { heads, kvHeads, headDim } = c.geometry;
@@ -232,8 +258,10 @@ async function allocateEviction(c: Configuration, batch: number, caches: Caches,
   for (const block of blocksOf(c.geometry)) {
     const rows = evictingRows(c, block);
     most = Math.max(most, rows);
-    for (const { layer, loop } of caches.units(block)) {
-      for (const what of ['mass', 'positions']) await allocations.make(`kept ${what} ${block.name} ${layer}.${loop}`, 'eviction', 4 * batch * rows * capacity);
+    for (const unit of caches.units(block)) {
+      for (const { index, count } of caches.parts(block.name)) {
+        for (const what of ['mass', 'positions'] as const) await allocations.make(keptLabel(what, block.name, unit, index), 'eviction', 4 * count * rows * capacity);
+      }
     }
   }
   await allocations.make('moves', 'control', 8 * batch * most);

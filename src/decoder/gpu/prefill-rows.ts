@@ -23,12 +23,19 @@ export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>
 
 /** First token of the chunk, within its run; of tokens before the run, their position. */
 export const fromOf = ({ op }: Visit): number => op.from ?? 0;
+const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
 export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
 export const positionOf = (p: Prompt, visit: Visit): number => p.before + fromOf(visit);
 /** Rows of a chunk in a buffer that has those of the whole run. */
 export const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
 const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
-export const latentOf = (p: Prompt, place: Place, axis: CodecAxis): Buffer => p.buffer(`latent ${axis} ${ownLayer(p, place)}`);
+const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
+/** The latents of a chunk: in an accumulator of the whole run, or made of all loops at once where attention's output will be. */
+const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
+  const { stride } = latentRow(p, axis);
+  if (p.captures) return { rows: p.results, at: { offset: 0, stride } };
+  return { rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`), at: { offset: fromOf(visit) * stride, stride } };
+};
 export const branchKeyOf = (p: Prompt, place: Place): Buffer => p.buffer(`branch key ${ownLayer(p, place)}`);
 const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 'core' && isLatent(p.m.c.codec);
 
@@ -36,35 +43,35 @@ const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 
 const encode =
   (axis: CodecAxis): Executor =>
   async (p, visit) => {
-    const place = placed(visit);
     const { m } = p;
     const from = axis === 'key' ? m.packed.keys : m.packed.values;
     const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
-    const y: Rows = { ...chunkRows(visit, latentRows(m) * rankOf(m, axis)), group: rankOf(m, axis) };
-    const weights = await m.weights.down(place.layer, place.loop, axis);
-    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && place.loop > 0 } }), buffers: { x: p.projections, weights, y: latentOf(p, place, axis) } }];
+    const { rows, at } = latentsOf(p, visit, axis);
+    const y: Rows = { offset: at.offset, row: at.stride, group: rankOf(m, axis) };
+    const weights = await m.weights.down(placed(visit).layer, loopOf(visit), axis);
+    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }), buffers: { x: p.projections, weights, y: rows } }];
   };
 
 /** Rotation in place, of rows at their positions. @param all of them are at one */
-function rotation(p: Prompt, visit: Visit, first: number, width: number, data: Vectors, buffer: Buffer, all = false): Dispatch {
+function rotation(p: Prompt, visit: Visit, first: number, turns: Buffer, data: Vectors, buffer: Buffer, all = false): Dispatch {
   const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
-  return { plan: planned, buffers: { positions: p.buffer(all ? 'one position' : 'positions'), turns: p.m.turns(width), data: buffer, target: p.m.buffer('unused output') } };
+  return { plan: planned, buffers: { positions: p.buffer(all ? 'one position' : 'positions'), turns, data: buffer, target: p.m.buffer('unused output') } };
 }
-const rotate =
-  (width: (p: Prompt) => number, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
+export const rotate =
+  (turns: (p: Prompt) => Buffer, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
   (p, visit) => {
     const { data, buffer } = of(p, visit);
-    return Promise.resolve([rotation(p, visit, positionOf(p, visit), width(p), data, buffer)]);
+    return Promise.resolve([rotation(p, visit, positionOf(p, visit), turns(p), data, buffer)]);
   };
+const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
+const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
 const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
 const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean => c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
 /** Rebuilt keys: those of sinks at their places behind what was evicted. */
-const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headWidth(p), p.m.packed.keys, p.projections)]);
-const rotateInside: Executor = (p, visit) => Promise.resolve([rotation(p, visit, positionOf(p, visit) - shift(p), headWidth(p), p.m.packed.queries, p.projections)]);
-const rotateOnward: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), headWidth(p), p.m.packed.queries, p.projections, true)]);
-const rotateEarlierBranch: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), branchWidth(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
-const headWidth = (p: Prompt): number => p.m.c.geometry.headDim;
-const branchWidth = (p: Prompt): number => p.m.c.branch.width;
+const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headTurns(p), p.m.packed.keys, p.projections)]);
+const rotateInside: Executor = (p, visit) => Promise.resolve([rotation(p, visit, positionOf(p, visit) - shift(p), headTurns(p), p.m.packed.queries, p.projections)]);
+const rotateOnward: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), headTurns(p), p.m.packed.queries, p.projections, true)]);
+const rotateEarlierBranch: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), branchTurns(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
 
 /** Rows of one sequence: `first` is the slot of the run's first token. */
 interface Rowset {
@@ -86,7 +93,7 @@ function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): R
 }
 
 /** Rows as attention reads them, in memory of their own. */
-const kept = (p: Prompt, side: 'key' | 'value'): Rowset => ({ cache: p.buffer(`kept ${side}s`), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
+export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({ cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
 
 /** Writes rows of the chunk behind those of the chunks before it. */
 function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
@@ -100,16 +107,16 @@ function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: V
   return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
 }
 
-const keep =
-  (side: 'key' | 'value'): Executor =>
+export const keep =
+  (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([append(p, visit, kept(p, side), { rows: p.projections, at: p.m.packed[`${side}s`] })]);
+    Promise.resolve([append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`] })]);
 
 /** Rebuilt rows of tokens before the run take the place of its own, which have been attended to. */
 const keepEarlier =
-  (side: 'key' | 'value'): Executor =>
+  (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([append(p, visit, kept(p, side), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 })]);
+    Promise.resolve([append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 })]);
 
 /** A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops that a latent stands for. */
 const appendRows =
@@ -122,9 +129,8 @@ const appendRows =
       const loops = await restoredLoops(m, place, axis);
       return loops.map(({ loop, ...from }) => append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
     }
-    const { offset, row } = chunkRows(visit, latentRows(m) * rankOf(m, axis));
     const bias = await m.weights.centre(place.layer, place.loop, axis);
-    return [append(p, visit, ownRows(p, `${axis}-latent`, place), { rows: latentOf(p, place, axis), at: { offset, stride: row }, bias })];
+    return [append(p, visit, ownRows(p, `${axis}-latent`, place), { ...latentsOf(p, visit, axis), bias })];
   };
 
 const appendBranch: Executor = (p, visit) => {
@@ -135,16 +141,17 @@ const appendBranch: Executor = (p, visit) => {
 
 const restoreRows =
   (axis: CodecAxis): Executor =>
-  (p, visit) =>
-    restore(p.m, visit, axis, { x: latentOf(p, placed(visit), axis), first: fromOf(visit) * latentRows(p.m) * rankOf(p.m, axis), y: p.projections });
+  (p, visit) => {
+    const { rows, at } = latentsOf(p, visit, axis);
+    return restore(p.m, visit, axis, { x: rows, first: at.offset, y: p.projections });
+  };
 
 /** Cached rows from a slot on, as floats. */
-function load(p: Prompt, { op }: Visit, from: Rowset, slot: number, to: { rows: Buffer; at: Vectors }, rows = op.shape.rows as number): Dispatch {
+export function load(p: Prompt, { op }: Visit, from: Rowset, slot: number, to: { rows: Buffer; at: Vectors }, rows = op.shape.rows as number): Dispatch {
   const { cache, capacity, firstSequence } = from;
   return { plan: plan(p.m, { ...op, shape: { ...op.shape, rows } }, { load: { capacity, chunk: rows, first: slot, firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
 }
 
-const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
 const branchRow = (p: Prompt): Vectors => ({ offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width });
 
 /** Rows of the chunk. Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
@@ -152,7 +159,7 @@ const loadRows =
   (axis: CodecAxis): Executor =>
   (p, visit) => {
     const latents = readsLatents(p.m.c, placed(visit).block);
-    const rows = ownRows(p, latents ? `${axis}-latent` : axis, placed(visit));
+    const rows = ownRows(p, latents ? `${axis}-latent` : axis, placed(visit), loopOf(visit));
     return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), latents ? { rows: p.results, at: latentRow(p, axis) } : { rows: p.projections, at: p.m.packed[`${axis}s`] })]);
   };
 
@@ -178,21 +185,21 @@ const reconstruct =
   (axis: CodecAxis, latentsOf: (p: Prompt) => Buffer): Executor =>
   async (p, visit) => {
     const { m } = p;
-    const place = placed(visit);
+    const [{ layer }, loop] = [placed(visit), loopOf(visit)];
     const { kvHeads, headDim } = m.c.geometry;
     const at = m.packed[`${axis}s`];
     const rank = rankOf(m, axis);
     const shared = latentRows(m) === 1;
     // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow the sum.
     const byRow = axis === 'key' || m.c.materialised;
-    const weights = byRow ? await m.weights.upRows(place.layer, place.loop, axis) : await m.weights.upColumns(place.layer, place.loop, axis);
+    const weights = byRow ? await m.weights.upRows(layer, loop, axis) : await m.weights.upColumns(layer, loop, axis);
     const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
     const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
     const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
     const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
     return [
       { plan: product, buffers: { x: latentsOf(p), weights, y: p.projections } },
-      { plan: mean, buffers: { input: await m.weights.mean(place.layer, place.loop, axis), target: p.projections } },
+      { plan: mean, buffers: { input: await m.weights.mean(layer, loop, axis), target: p.projections } },
     ];
   };
 
@@ -229,11 +236,11 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
 
 /** Of the run: rows that were kept, or of the cache, where those before it lie as well. */
 const attend: Executor = async (p, visit) => {
-  const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side) : inCache(p, side, placed(visit)));
+  const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side, visit) : inCache(p, side, placed(visit)));
   const turned = turnsQueries({ c: p.m.c, block: placed(visit).block, run: { from: p.before, tokens: p.tokens } });
   return [await attention(p, visit, rows, turned ? { carried: true } : {})];
 };
-const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side), {}, p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined)];
+const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side, visit), {}, p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined)];
 /** In the cache, from each of its runs of slots. @param carried of calls before */
 const attendCached =
   (carried: boolean): Executor =>
@@ -252,7 +259,7 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] 
   const roleOf = (p: Prompt, { block }: Place): CacheRole => (what === 'rotary-key' || !readsLatents(p.m.c, block) ? what : `${what}-latent`);
   const rowOf = ({ op }: Visit): Vectors => ({ offset: 0, stride: (op.shape.heads as number) * (op.shape.width as number) });
   const read: Executor = (p, visit) => {
-    const from = p.aside ? ownRows(p, roleOf(p, placed(visit)), placed(visit)) : kept(p, what as CodecAxis);
+    const from = p.aside ? ownRows(p, roleOf(p, placed(visit)), placed(visit)) : kept(p, what as CodecAxis, visit);
     return Promise.resolve([load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) })]);
   };
   const write: Executor = (p, visit) => {
@@ -270,10 +277,10 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] 
 export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   'encode-k': encode('key'),
   'encode-v': encode('value'),
-  rope: rotate(headWidth, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
-  'rope-k': rotate(headWidth, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
-  'rope-branch': rotate(branchWidth, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
-  'rope-branch-key': rotate(branchWidth, (p, visit) => {
+  rope: rotate(headTurns, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
+  'rope-k': rotate(headTurns, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
+  'rope-branch': rotate(branchTurns, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
+  'rope-branch-key': rotate(branchTurns, (p, visit) => {
     const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
     return { data: { offset, stride: row }, buffer: branchKeyOf(p, placed(visit)) };
   }),

@@ -1,16 +1,17 @@
 /**
  * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact keys and values and
  * writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache then holds. What it computes is
- * `prefill(…, 'accumulated')` or `'chunked'` of reference/decoder.ts.
+ * `prefill(…)` of reference/decoder.ts, of each kind.
  */
 import { GpuError, type BoundStep, type Buffer } from '../../gpu/index.js';
-import { runSchedule, runsOf, type Chunk, type WholePrompt } from '../../schedule/prefill.js';
+import { capturesOf, runSchedule, runsOf, type Chunk, type RunOptions, type WholePrompt } from '../../schedule/prefill.js';
 import { ADAPTER, branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
 import type { Allocation } from './allocations.js';
 import { embed, matrixOf, packedProjection, placed, plan, project, projectHead } from './dense.js';
 import { branchHeads } from './latent.js';
 import type { Machine } from './machine.js';
 import { branchKeyOf, chunkRows, fromOf, ROW_EXECUTORS, rowsOf, type Executor } from './prefill-rows.js';
+import { CAPTURE_EXECUTORS } from './prefill-captured.js';
 import { Binder } from './program.js';
 import { Prompt } from './prompt.js';
 import { walk, type Visit } from './walk.js';
@@ -93,7 +94,7 @@ const head: Executor = (p, visit) => {
 /** By label of the operation. The choice of a token is the decoder's, for all prompts at once. */
 const EXECUTORS: Readonly<Record<string, Executor>> = {
   embedding: (p, visit) => {
-    p.begin();
+    p.beginPass();
     return embed(p.m, visit, p.buffer('tokens'), p.residual);
   },
   adapter,
@@ -107,6 +108,7 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   kv: packed('kv'),
   'branch-key': branchKey,
   ...ROW_EXECUTORS,
+  ...CAPTURE_EXECUTORS,
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
   swiglu: (p, visit) => Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
@@ -116,10 +118,11 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   sample: () => Promise.resolve([]),
 };
 
-/** @param ends the prompt ends with the run */
-async function compile(p: Prompt, binder: Binder, chunkTokens: number, ends: boolean): Promise<BoundStep[]> {
+async function compile(p: Prompt, binder: Binder, of: RunOptions): Promise<BoundStep[]> {
   const steps: BoundStep[] = [];
-  for (const visit of walk(p.m.c, runSchedule(p.m.c, { from: p.before, tokens: p.tokens }, 1, chunkTokens, ends))) {
+  const visits = [...walk(p.m.c, runSchedule(p.m.c, { from: p.before, tokens: p.tokens }, of))];
+  await p.begin(visits);
+  for (const visit of visits) {
     const executor = EXECUTORS[visit.op.label];
     if (!executor) throw new GpuError('unsupported', `prefill has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`);
     for (const dispatch of await executor(p, visit)) steps.push(...(await binder.bind(dispatch)));
@@ -153,7 +156,7 @@ export async function prefillPrompts(m: Machine, { method, prompts, lengths, chu
   const runs = prompts.map((tokens, sequence) => runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens));
   // Pieces of what is before a run are as long as a chunk, however short the run.
   const room = method === 'chunked' ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens))) : longest(runs.flat().map(({ tokens }) => tokens));
-  const prompt = await Prompt.open(m, room, chunkTokens, runs.flat().some(({ from }) => from > 0));
+  const prompt = await Prompt.open(m, { room, chunkTokens, captures: capturesOf(m.c, method), carries: runs.flat().some(({ from }) => from > 0) });
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
   let seconds = 0;
@@ -161,7 +164,10 @@ export async function prefillPrompts(m: Machine, { method, prompts, lengths, chu
     for (const [sequence, own] of runs.entries()) {
       const tokens = prompts[sequence] as readonly number[];
       prompt.sequence = sequence;
-      for (const run of own) seconds += await takeIn(prompt, run, tokens.slice(run.from - (lengths[sequence] as number)), { binder, chunkTokens, onStart });
+      for (const run of own) {
+        const rest = tokens.slice(run.from - (lengths[sequence] as number));
+        seconds += await takeIn(prompt, run, rest, { binder, onStart, as: { batch: 1, chunkTokens, method, ends: run.tokens === rest.length } });
+      }
       await m.device.copy(prompt.buffer('logits'), m.buffer('logits'), 4 * vocab, 4 * sequence * vocab);
     }
     return { seconds, allocations: prompt.allocations.table };
@@ -172,18 +178,18 @@ export async function prefillPrompts(m: Machine, { method, prompts, lengths, chu
 }
 
 /** One run of a prompt. @param rest of the prompt from the run on @returns seconds of its operations */
-async function takeIn(p: Prompt, run: Chunk, rest: readonly number[], of: { binder: Binder; chunkTokens: number; onStart: () => void }): Promise<number> {
+async function takeIn(p: Prompt, run: Chunk, rest: readonly number[], { binder, onStart, as }: { binder: Binder; onStart: () => void; as: RunOptions }): Promise<number> {
   const { device } = p.m;
   p.before = run.from;
   p.tokens = run.tokens;
-  const steps = await compile(p, of.binder, of.chunkTokens, run.tokens === rest.length);
-  of.onStart();
+  const steps = await compile(p, binder, as);
+  onStart();
   await device.write(p.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
   let seconds = 0;
   for (let at = 0; at < steps.length; at += STEPS_OF_A_SUBMISSION) {
     const time = await device.run(steps.slice(at, at + STEPS_OF_A_SUBMISSION));
     seconds += time.gpuSeconds ?? time.wallSeconds;
   }
-  of.binder.free();
+  binder.free();
   return seconds;
 }

@@ -3,16 +3,28 @@ import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
 import { isLatent } from '../../codecs/registry.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import type { Buffer } from '../../gpu/index.js';
+import { rotaryTable } from '../../gpu/rotary.js';
 import { spansLoops } from '../../schedule/configuration.js';
-import { keepsRows, prefillRowType, setsRowsAside } from '../../schedule/prefill.js';
+import { keepsRows, keptRowType, setsRowsAside, type CapturingKind } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
 import { Caches } from './caches.js';
 import { branchHeads, latentRows, rankOf } from './latent.js';
 import { packedRow, type Machine } from './machine.js';
+import { planSlots } from './slots.js';
+import type { Visit } from './walk.js';
 
 /** Tokens of the rows that attention reads: whole tiles. */
 export const keptSlots = (tokens: number): number => pagedTokens(tokens, TILE_TOKENS);
+
+export interface PromptOptions {
+  /** Tokens of the longest run. */
+  readonly room: number;
+  readonly chunkTokens: number;
+  readonly captures: CapturingKind | undefined;
+  /** Runs stand behind others, to which they attend as well. */
+  readonly carries: boolean;
+}
 
 /** The buffers of a prefill by runs of tokens, and where the streams of a run are. */
 export class Prompt {
@@ -24,6 +36,7 @@ export class Prompt {
   sequence = 0;
   tokens = 0;
   before = 0;
+  private slots: ReadonlyMap<Visit, number> = new Map();
 
   private constructor(
     readonly m: Machine,
@@ -31,6 +44,8 @@ export class Prompt {
     /** Tokens of the longest run, and of the chunks in which it is worked on. */
     readonly room: number,
     readonly chunkTokens: number,
+    /** How latents are encoded, unless accumulated. */
+    readonly captures: CapturingKind | undefined,
     /** Rows of a run, where they cannot lie in a cache that is evicted from. */
     readonly aside: Caches | undefined,
   ) {
@@ -38,19 +53,15 @@ export class Prompt {
     this.normed = this.buffer('stream 1');
   }
 
-  /**
-   * @param room tokens of the longest run
-   * @param carries runs stand behind others, to which they attend as well
-   * @throws GpuError `out-of-memory`; nothing stays allocated
-   */
-  static async open(m: Machine, room: number, chunkTokens: number, carries: boolean): Promise<Prompt> {
+  /** @throws GpuError `out-of-memory`; nothing stays allocated */
+  static async open(m: Machine, { room, chunkTokens, captures, carries }: PromptOptions): Promise<Prompt> {
     const allocations = new Allocations(m.device);
     try {
-      await allocate(m, allocations, room, Math.min(room, chunkTokens));
+      await allocate(m, allocations, room, captures, Math.min(room, chunkTokens));
       if (carries) await allocateCarried(m, allocations, room);
       const aside = setsRowsAside(m.c) ? new Caches({ ...m.c, eviction: null }, 1, room, TILE_TOKENS, allocations) : undefined;
       await aside?.allocate('prefill');
-      return new Prompt(m, allocations, room, chunkTokens, aside);
+      return new Prompt(m, allocations, room, chunkTokens, captures, aside);
     } catch (error) {
       allocations.free();
       throw error;
@@ -61,7 +72,23 @@ export class Prompt {
     return this.allocations.get(label);
   }
 
-  begin(): void {
+  /**
+   * Prepares for the operations of a run.
+   * @throws GpuError `out-of-memory` for rows that are kept of it
+   */
+  async begin(visits: readonly Visit[]): Promise<void> {
+    if (!this.captures) return;
+    const { of, count } = planSlots(visits, this.captures === 'one-shot');
+    this.slots = of;
+    for (let slot = 0; slot < count; slot++) await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.room, slot);
+  }
+
+  /** The rows that an operation keeps or attends to. */
+  kept(side: 'keys' | 'values', visit: Visit): Buffer {
+    return this.buffer(keptLabel(side, this.slots.get(visit)));
+  }
+
+  beginPass(): void {
     this.residual = this.buffer('stream 0');
     this.normed = this.buffer('stream 1');
     this.preludeOutput = undefined;
@@ -101,7 +128,17 @@ async function allocateCarried(m: Machine, allocations: Allocations, room: numbe
   if (c.path === 'absorbed') await make('earlier branch keys', branchHeads(m) * c.branch.width);
 }
 
-async function allocate(m: Machine, allocations: Allocations, room: number, chunk: number): Promise<void> {
+const keptLabel = (side: 'keys' | 'values', slot = 0): string => `kept ${side} ${slot}`;
+
+/** Keys and values of one layer and loop as attention reads them. */
+async function makeKept(m: Machine, allocations: Allocations, type: 'f16' | 'f32', room: number, slot: number): Promise<void> {
+  const { kvHeads, headDim } = m.c.geometry;
+  const bytes = cacheBytes(rowLayout(type, headDim), keptSlots(room), kvHeads);
+  const padding = Math.ceil(bytes / 16) * 16 - bytes;
+  for (const side of ['keys', 'values'] as const) await allocations.make(keptLabel(side, slot), [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+}
+
+async function allocate(m: Machine, allocations: Allocations, room: number, captures: CapturingKind | undefined, chunk: number): Promise<void> {
   const { c } = m;
   const g = c.geometry;
   const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * floats);
@@ -110,16 +147,16 @@ async function allocate(m: Machine, allocations: Allocations, room: number, chun
   await make('projections', chunk * projectionsRow(c));
   await make('results', chunk * resultsRow(m));
   await make('logits', g.vocab);
-  if (keepsRows(c)) {
-    const bytes = cacheBytes(rowLayout(prefillRowType(c), g.headDim), keptSlots(room), g.kvHeads);
-    const padding = Math.ceil(bytes / 16) * 16 - bytes;
-    for (const side of ['keys', 'values']) await allocations.make(`kept ${side}`, [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
-  }
+  if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), room, 0);
   if (isLatent(c.codec)) {
     for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {
-      for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
+      if (!captures) for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
       if (c.path === 'absorbed') await make(`branch key ${layer}`, room * branchHeads(m) * c.branch.width);
     }
+  }
+  if (captures && c.path !== 'absorbed') {
+    const table = rotaryTable(g.headDim, { ropeBase: g.rope.theta, positions: m.positions, back: true });
+    await m.device.write(await allocations.make('turns back', 'control', table.bytes), table.data?.() as Float32Array<ArrayBuffer>);
   }
   await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);

@@ -21,7 +21,7 @@ const MOST_OFFSETS = 8;
 const OWN_LAUNCH = { software: { offsets: 8, handed: 1 }, toy: { offsets: 2, handed: 1 }, hardware: { offsets: 2, handed: 0 } };
 const TOY_HEAD_DIM = 64;
 /** Blocks of a thread that writes the basis: more of them make fewer vectors to read; the most that the kernel has. */
-const OWN_EACH = 2;
+const OWN_EACH = 4;
 const MOST_EACH = 8;
 /** Threads of a stream, as the kernel has it. */
 const STREAM = 8;
@@ -146,9 +146,9 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions 
     ],
     steps: [
       {
-        source: 'attend_block_absorbed',
+        source: handed === 1 ? 'attend_block_components' : 'attend_block_absorbed',
         element: fold.storage,
-        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd, HANDED: handed }), ...edges },
+        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd }), ...edges },
         uniforms,
         buffers: [...read('basis', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('phi')],
         workgroups: fold.workgroups,

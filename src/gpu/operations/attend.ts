@@ -28,10 +28,11 @@ export function planAttend(call: KernelCall, scale: number | undefined, run: Run
   const keyEach = unitsEach(fold.keys, launch.wide);
   const branchEach = fold.branch ? unitsEach(fold.branch, launch.wide) : 0;
   requireShape((launch.lanes * (keyEach + branchEach) * readUnit(fold.keys)) / 4 <= MOST_QUERY_VECS, `attend: ${launch.lanes} lanes of ${keyEach + branchEach} units want more than ${MOST_QUERY_VECS} registers`);
-  const sets = run.pinnedQuery ? 2 : 1;
+  const queries = s.sequences * s.kvHeads * s.group;
+  const second = run.pinnedQuery ? (run.queriesApart ?? queries) : 0;
   return {
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: sets * s.sequences * s.kvHeads * s.group * (s.keyWidth + s.branchWidth) * 4 },
+      { name: 'queries', role: 'input', content: 'f32', bytes: (second + queries) * (s.keyWidth + s.branchWidth) * 4 },
       buffers.keys,
       buffers.values,
       buffers.partials,

@@ -24,6 +24,8 @@ export interface RunOptions {
   readonly firstPosition?: number;
   /** Pinned tokens meet a second set of queries, rotated for their place in the cache. */
   readonly pinnedQuery?: boolean;
+  /** Queries from one to its second: those of the call unless given. */
+  readonly queriesApart?: number;
   /** Splits of a query, and the first that this call writes, where several calls share the partials. */
   readonly splits?: number;
   readonly firstSplit?: number;
@@ -199,7 +201,7 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
         shape.valueWidth,
         shape.branchShared ? 1 : 0,
         run.pinnedQuery ? 1 : 0,
-        run.pinnedQuery ? queries : 0,
+        run.pinnedQuery ? (run.queriesApart ?? queries) : 0,
         shape.keyWidth,
         shape.branchWidth ?? 0,
         0,
