@@ -9,13 +9,19 @@ import { mix } from '../../src/hash.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { configurationOf, expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
-import { CHUNKED_CASES, label, singles } from './gpu-list.js';
+import { ALL, CHUNKED_CASES, label, singles } from './gpu-list.js';
 import { promptOf } from './models.js';
 
 const LENGTHS = [75, 1, 38];
 const STEPS = 3;
 /** Tokens of a second prompt. */
 const SECOND = [9, 41, 3];
+
+/** What cannot be taken in whole, and why. */
+const REFUSED = [
+  { eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 8, budgetTokens: 12 }, reasons: [['one-shot', 'does not evict'], ['by-layer', 'does not evict']] },
+  { eviction: { policy: 'h2o', heavyTokens: 4, recentTokens: 8, budgetTokens: 12 }, reasons: [['accumulated', 'H2O'], ['chunked', 'H2O'], ['one-shot', 'H2O']] },
+] as const;
 
 const total = (decoder: GpuDecoder): number => decoder.prefillAllocations.reduce((sum, { kind, bytes }) => sum + (kind === 'prefill' ? bytes : 0), 0);
 
@@ -25,6 +31,29 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
     const chunkTokens = random.pick([7, 20, 32, 37]);
     test(`${label(of)}, chunks of ${chunkTokens}`, { timeout: 600_000 }, () => decodesAsReference(of, chunkTokens));
   }
+
+  test('only chunks go on behind other tokens, and captures are not evicted from', { timeout: 600_000 }, async () => {
+    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla') as Case);
+    const begun = await open(device, of);
+    const prompt = promptOf(of.geometry, 3, SEED);
+    try {
+      await begun.prefill([prompt], 'one-shot');
+      for (const method of ['accumulated', 'one-shot', 'by-layer'] as const) await expect(begun.prefill([prompt], method), method).rejects.toThrow('begins its sequences');
+      expect((await begun.prefill([prompt])).method).toBe('by-token');
+      expect((await begun.prefill([prompt], 'chunked')).method).toBe('chunked');
+    } finally {
+      begun.close();
+    }
+    for (const { eviction, reasons } of REFUSED) {
+      const evicting = await open(device, { ...of, eviction });
+      try {
+        for (const [method, reason] of reasons) await expect(evicting.prefill([prompt], method), `${eviction.policy} ${method}`).rejects.toThrow(reason);
+        expect(evicting.lengths).toEqual([0]);
+      } finally {
+        evicting.close();
+      }
+    }
+  });
 
   async function decodesAsReference(of: Case, chunkTokens: number): Promise<void> {
     const { vocab } = of.geometry;
