@@ -12,17 +12,7 @@
 enable subgroups;
 #storage
 
-override WG: u32;           // threads of a workgroup
-override WIDE: u32;         // threads that share a row: a power of two, at most a subgroup
-override KEY_EACH: u32;     // units of a key row that a thread takes, 4 * KEY_EACH * UNIT_VECS at most MOST_VECS
-override VALUE_EACH: u32;   // the same of a value row
-override BRANCH_EACH: u32;  // components of a branch row that a thread takes, 0 without a branch
-
-const LANES = 4u;
-const MOST_VECS = 192u;
-const MOST_BRANCH = 64u;
-const LOWEST = -3.0e38;
-
+#include "attend_prefill_launch.wgsl"
 struct Params {
   keys: CachedRow,
   values: CachedRow,
@@ -56,33 +46,7 @@ struct Params {
 @group(0) @binding(6) var<storage, read> branch_queries: array<f32>;
 @group(0) @binding(7) var<storage, read> branch_keys: array<f32>;
 
-var<private> query: array<vec4f, MOST_VECS>;      // [lane][unit][vec]
-var<private> sums: array<vec4f, MOST_VECS>;       // [lane][unit][vec]
-var<private> branch: array<vec4f, MOST_BRANCH>;   // [component], a lane each
-
-// Threads without a unit of their own repeat the last one; what they make of it is not used.
-fn unit_of(shape: CachedRow, unit: u32) -> u32 { return min(unit, shape.units - 1u); }
-
-fn load_query(lane: u32, token: u32, head: u32, c: u32) {
-  let at = params.query_offset + token * params.query_row + head * params.key_width;
-  for (var k = 0u; k < KEY_EACH; k++) {
-    for (var e = 0u; e < UNIT_VECS; e++) {
-      let first = (c + WIDE * k) * UNIT + 4u * e;
-      var q = vec4f(0.0);
-      for (var x = 0u; x < 4u * params.once; x++) {
-        if (first + x < params.key_width) { q[x] = queries[at + first + x]; }
-      }
-      query[(lane * KEY_EACH + k) * UNIT_VECS + e] = q;
-    }
-  }
-  let branch_at = params.branch_offset + token * params.branch_row + head * params.branch_head;
-  for (var k = 0u; k < BRANCH_EACH; k++) {
-    let component = c + WIDE * k;
-    branch[k][lane] = 0.0;
-    if (component < params.branch_width) { branch[k][lane] = branch_queries[branch_at + component]; }
-  }
-}
-
+#include "attend_prefill_query.wgsl"
 // Workgroups: (4 WG / WIDE query rows, KV head, sequence).
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u32) {

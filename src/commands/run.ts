@@ -3,7 +3,8 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { codecTensors } from '../decoder/tensors.js';
 import { GREEDY, openCheckpoint, readTokenizer, SafetensorsFile, type Checkpoint, type Sampling, type Tokenizer } from '../decoder/index.js';
-import { openDecoder, type GpuDecoder, type PrefillMethod, type StepResult } from '../decoder/gpu/decoder.js';
+import { openDecoder, type GpuDecoder, type StepResult } from '../decoder/gpu/decoder.js';
+import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
 import { memoryModel } from '../cost/memory.js';
 import { EXIT, printable, UserError, show, type ExitCode } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
@@ -15,6 +16,7 @@ import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
+import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { formatBytes, formatMilliseconds, formatNumber, parseBytes, parseNumber, parseTokens } from '../units.js';
 import { limitAddressSpace } from '../validate/process-memory.js';
@@ -29,6 +31,8 @@ export const runCommand: Command = {
     text: { type: 'string', help: 'prompt as text; needs a tokenizer.json', group: 'Prompt' },
     tokenizer: { type: 'string', help: 'tokenizer.json [the one of the checkpoint]', group: 'Prompt' },
     fill: { type: 'string', help: 'begin with a fabricated cache of this many tokens, such as 4k, instead of a long prompt', group: 'Prompt' },
+    prefill: { type: 'string', help: 'how the prompt is taken in: accumulated, chunked, by-layer, one-shot, by-token [accumulated; by-token with h2o and after --fill]', group: 'Prompt' },
+    'prefill-chunk': { type: 'string', help: 'prompt tokens that are worked on at once [2k]', group: 'Prompt' },
     model: { type: 'string', help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [ouro-1.4b]', group: 'Model' },
     layers: { type: 'string', help: 'core layers of a model with fabricated weights, where the device cannot hold all [all]', group: 'Model' },
     vocab: { type: 'string', help: 'vocabulary of a model with fabricated weights, where the device cannot bind its embedding [all]', group: 'Model' },
@@ -83,7 +87,7 @@ export interface RunReport {
   /** Their text, where there is a tokenizer. */
   readonly text: readonly string[] | null;
   readonly prefillSeconds: number;
-  /** Whole, or token by token: with eviction, and after --fill. */
+  /** Whole, or token by token: with H2O and after --fill, unless asked otherwise. */
   readonly prefillMethod: PrefillMethod;
   /** Of all sequences together. */
   readonly promptTokensPerSecond: number;
@@ -167,6 +171,9 @@ interface Question {
   readonly id: string;
   readonly configuration: Omit<Configuration, 'bindingBytes'>;
   readonly prompt: readonly number[];
+  /** The decoder's own choice where undefined. */
+  readonly prefill: PrefillMethod | undefined;
+  readonly chunkTokens: number;
   readonly fill: number;
   readonly batch: number;
   readonly maxTokens: number;
@@ -198,8 +205,10 @@ function readRun(args: Args, { geometry, tokenizer }: Loaded): Question {
   const temperature = parseNumber(textFlag(args, 'temperature') ?? '0', '--temperature', { min: 0, max: 100 });
   const topP = parseNumber(textFlag(args, 'top-p') ?? '1', '--top-p', { min: 1e-6, max: 1 });
   const vram = textFlag(args, 'vram');
+  const prefill = textFlag(args, 'prefill') === null ? undefined : choiceFlag(args, 'prefill', PREFILL_METHODS);
+  const chunkTokens = parseTokens(textFlag(args, 'prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');
   const { candidate, id, ...rest } = readCandidate(args, geometry, contextTokens);
-  return { candidate, id, ...rest, prompt, fill, batch, maxTokens, contextTokens, storage, seed, stop, sampling: temperature === 0 ? GREEDY : { temperature, topP, seed }, vramBytes: vram === null ? null : parseBytes(vram, '--vram') };
+  return { candidate, id, ...rest, prompt, prefill, chunkTokens, fill, batch, maxTokens, contextTokens, storage, seed, stop, sampling: temperature === 0 ? GREEDY : { temperature, topP, seed }, vramBytes: vram === null ? null : parseBytes(vram, '--vram') };
 }
 
 function readPrompt(args: Args, tokenizer: Tokenizer | null, g: Geometry): number[] {
@@ -247,7 +256,7 @@ function readCandidate(args: Args, geometry: Geometry, contextTokens: number): P
 async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loaded, q: Question, codec: SafetensorsFile | undefined, quiet: boolean): Promise<RunReport> {
   const c: Configuration = { ...q.configuration, bindingBytes: device.limits.maxStorageBufferBindingSize };
   const weights = { storage: q.storage, seed: q.seed, ...(checkpoint ? { model: checkpoint.tensors } : {}), ...(codec ? { codec } : {}) };
-  const options = { weights, batch: q.batch, contextTokens: q.contextTokens, pageTokens: q.pageTokens, sampling: q.sampling, ...(checkpoint ? { normEpsilon: checkpoint.normEpsilon } : {}) };
+  const options = { weights, batch: q.batch, contextTokens: q.contextTokens, pageTokens: q.pageTokens, sampling: q.sampling, prefillChunkTokens: q.chunkTokens, ...(checkpoint ? { normEpsilon: checkpoint.normEpsilon } : {}) };
   if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options, q.prompt);
   let decoder: GpuDecoder | undefined;
   let interrupted = false;
@@ -266,7 +275,7 @@ async function generate(device: Device, { geometry, checkpoint, tokenizer }: Loa
     if (interrupted) throw interruption();
     if (q.fill > 0) await decoder.fillCache(q.fill);
     const began = now();
-    const prompted = await decoder.prefill(Array.from({ length: q.batch }, () => q.prompt));
+    const prompted = await decoder.prefill(Array.from({ length: q.batch }, () => q.prompt), q.prefill);
     const prefillSeconds = now() - began;
     let result: StepResult = prompted;
     const generating = now();
@@ -355,6 +364,8 @@ function describe(device: Device, decoder: GpuDecoder, c: Configuration, q: Ques
 /** Lines and tabs of a model's text stay; nothing else of it may reach a terminal raw. */
 const harmless = (text: string): string => text.split(/([\n\t])/).map((part, i) => (i % 2 === 1 ? part : printable(part))).join('');
 
+const PREFILL_WORDS: Readonly<Record<PrefillMethod, string>> = { accumulated: '', chunked: ' (in chunks)', 'by-layer': ' (by layer)', 'one-shot': ' (one shot)', 'by-token': ' (token by token)' };
+
 /** A report for a person at a terminal. */
 export function runText(r: RunReport): string {
   const shown = r.text?.map(harmless) ?? r.tokens.map((t) => t.join(','));
@@ -363,7 +374,7 @@ export function runText(r: RunReport): string {
     ...shown.map((s, i) => (r.batch > 1 ? `[${i}] ${s}` : s)),
     '',
     `${r.model.name}, ${r.model.layers} layer${r.model.layers === 1 ? '' : 's'} × ${r.model.loops} loops, ${r.model.weights === 'fabricated' ? `fabricated weights (seed ${r.model.seed})` : 'weights of the checkpoint'}; ${r.id}; ${r.device.description}`,
-    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's') + `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${r.prefillMethod === 'by-token' ? ' (token by token)' : ''}`,
+    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's') + `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${PREFILL_WORDS[r.prefillMethod]}`,
     ...(r.tokensPerSecond === null || r.secondsPerStep === null ? [] : [`${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the device)`]),
     `cache ${formatBytes(r.cache.allocatedBytes)} allocated, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
     `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,

@@ -8,7 +8,7 @@ import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } 
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
-import { keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, type CapturingKind } from '../schedule/prefill.js';
+import { keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, setsRowsAside, type CapturingKind } from '../schedule/prefill.js';
 import { spansLoops } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
@@ -211,11 +211,13 @@ export function onGrid(batch: number): number {
  *   path every layer's rotary keys, which loops share, stay beside in f32, as they do with accumulators.
  * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough. A latent that is
  *   complete within its layer (mla-head, one loop) is accumulated for one layer at a time.
- * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
+ * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result. Where rows before
+ *   the chunk do not lie as its own do, attention takes several calls: the largest score and the mass of each query are carried between
+ *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their branch keys.
  *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention cannot read them
- * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. StreamingLLM
- * knows in advance which tokens stay, so only these are accumulated; H2O does not.
+ * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. Where tokens are
+ * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then.
  *
  * The buffers are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
@@ -231,19 +233,27 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   const kept = (tokens: number, captures?: CapturingKind): number => slot * (keptRowType(c, captures) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
   const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
   const chunk = Math.min(context, chunkTokens);
-  const evicting = keptTokens(c.eviction, context) < context;
+  const carried = chunk < context ? carriedScalars(c) * chunk * F32 : 0;
   if (!isLatent(c.codec)) {
-    const own = (tokens: number) => (evicting || keepsRows(c) ? kept(tokens) : 0);
+    const own = (tokens: number) => (keepsRows(c) ? kept(tokens) : 0);
     const ordinary = activations(context) + own(context);
-    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) };
+    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) + carried };
   }
-  const accumulated = c.eviction?.policy === 'h2o' ? context : keptTokens(c.eviction, context);
+  const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
     'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
     'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
-    accumulated: accumulators * accumulated + kept(context) + activations(context),
-    chunked: accumulators * chunk + kept(chunk) + activations(chunk),
+    accumulated: accumulators * context + aside(context) + kept(context) + activations(context),
+    chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + carried,
   };
+}
+
+/** Floats of a prompt token that attention in several calls needs: its queries' statistics, and of earlier tokens latents and branch keys. */
+function carriedScalars(c: Configuration): number {
+  if (!keepsRows(c)) return 0;
+  const { kind, rankK = 0, rankV = 0 } = c.codec;
+  const rebuilt = isLatent(c.codec) && c.path !== 'fast' ? Math.max(rankK, rankV) * (kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1) + branchKeyScalars(c) : 0;
+  return 2 * heads(c) + rebuilt;
 }
 
 /** Streams of hidden width that a prompt has: the residual and its norm, beside an adapter also the prelude's output. */

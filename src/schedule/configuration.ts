@@ -47,7 +47,7 @@ export interface Op {
    * split partials are those of one part: attention of the first sequences, their merge, then the next.
    */
   readonly repeat: number;
-  /** Prefill: the first prompt token of the chunk that it works on; not given where it works on all. */
+  /** Prefill: the first token of the chunk that it works on, by its number in the run, or by its position before the run; not given where it works on all. */
   readonly from?: number;
   /** Prefill: the loop whose rows it works on; not given where it is the one that it runs in. */
   readonly loop?: number;

@@ -9,33 +9,23 @@
  *   pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../geometry/geometry.js';
-import { headsPerGpu, op, spansLoops, type Configuration, type Op } from './configuration.js';
+import { op, spansLoops, type Configuration, type Op } from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import {
-  AXES, chunksOf, encodeOp, headStage, keepOp, keptRowType, layerOps, loadLatents, loadRows, over, passStages, PREFILL_CHUNK_TOKENS, prefillCollectives, reconstructOp,
-  writeLatentOps, type Axis, type CapturingKind, type Chunk, type Pass,
-} from './prefill.js';
-import type { Schedule, Stage } from './schedule.js';
+import { keptRowType, over, type Chunk, type Pass } from './prefill-pass.js';
+import { AXES, encodeOp, keepOp, kvHeadsOf, loadLatents, loadRows, reconstructOp, writeLatentOps, type Axis } from './prefill-rows.js';
+import type { Stage } from './schedule.js';
 
-/** Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). */
-export function capturedPrefillSchedule(c: Configuration, kind: CapturingKind, promptTokens: number, batch: number, chunkTokens = PREFILL_CHUNK_TOKENS): Schedule {
-  const chunks = chunksOf(promptTokens, chunkTokens);
-  const pass = (again: boolean) => ({ c, tokens: promptTokens, batch, again, captures: kind });
-  const byLayer = (p: Pass): Op[] => (kind === 'by-layer' && p.block.name === 'core' ? over(chunks, (chunk) => encodeCaptures(p, chunk)) : []);
-  const stages = [
-    ...passStages(pass(false), chunks, (p) => layerOps(p, chunks, byLayer(p))),
-    ...(kind === 'one-shot' ? encodingStages(pass(false), chunks) : []),
-    ...passStages(pass(true), chunks, (p) => layerOps(p, chunks)),
-    headStage(c, batch),
-  ];
-  return { stages, collectives: prefillCollectives(c, promptTokens, batch, 2) };
-}
+/** by-layer: what a layer encodes between its attention and what follows it. */
+export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
+  p.captures === 'by-layer' && !p.again && p.block.name === 'core' ? over(chunks, (chunk) => encodeCaptures(p, chunk)) : [];
 
 /** one-shot: everything is encoded between the passes, and reconstructed. */
-const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] =>
-  blocksOf(of.c.geometry)
-    .filter((block) => block.name === 'core')
-    .map((block) => ({ kind: 'stack', block, loopStart: [], layer: over(chunks, (chunk) => [...encodeCaptures({ ...of, block }, chunk), ...reconstructAll({ ...of, block }, chunk)]), loopEnd: [] }));
+export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] =>
+  of.captures === 'one-shot'
+    ? blocksOf(of.c.geometry)
+        .filter((block) => block.name === 'core')
+        .map((block) => ({ kind: 'stack', block, loopStart: [], layer: over(chunks, (chunk) => [...encodeCaptures({ ...of, block }, chunk), ...reconstructAll({ ...of, block }, chunk)]), loopEnd: [] }))
+    : [];
 
 /** Operations for each loop that a latent spans; that of the place where a loop has latents of its own. */
 function everyLoop(c: Configuration, ops: readonly Op[]): Op[] {
@@ -46,16 +36,15 @@ function everyLoop(c: Configuration, ops: readonly Op[]): Op[] {
 /** Rotation of a chunk's keys, or back. The absorbed path attends to keys that are not rotated. */
 function rotation({ c, block }: Pass, label: string, rows: number): Op[] {
   if (branchWidth(c, block) > 0) return [];
-  const { kvHeads, headDim, rope } = c.geometry;
-  return [op(label, 'rope', rope.pairing, { rows, heads: headsPerGpu(kvHeads, c.gpus), headDim })];
+  const { headDim, rope } = c.geometry;
+  return [op(label, 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })];
 }
 
 /** Encodes the captures of a chunk, one axis after the other, and writes the latents. */
 function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
   const { c, block, batch } = p;
   const rows = batch * chunk.tokens;
-  const { kvHeads, headDim } = c.geometry;
-  const captured = (axis: Axis): Op => op(`capture-${axis}`, 'load', keptRowType(c, p.captures), { rows, heads: headsPerGpu(kvHeads, c.gpus), width: headDim, groupSize: 0 });
+  const captured = (axis: Axis): Op => op(`capture-${axis}`, 'load', keptRowType(c, p.captures), { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 });
   const encoded = (axis: Axis): Op[] => everyLoop(c, [captured(axis), ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []), encodeOp(c, axis, rows)]);
   const ops = AXES.flatMap((axis) => [...encoded(axis), ...writeLatentOps(p, axis, rows)]);
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));

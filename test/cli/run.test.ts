@@ -29,6 +29,7 @@ const run = (...args: string[]) => program.run(['run', '--model', config, ...arg
 interface Run {
   tokens: number[][];
   cache: { allocatedBytes: number; bytesPerToken: number; tokensKept: number[] };
+  prefillMethod: string;
   tokensPerSecond: number;
   memory: { totalBytes: number };
   warnings: string[];
@@ -41,7 +42,7 @@ const json = (...args: string[]): Run => {
 };
 
 it('says in one line what is wrong with the input', () => {
-  for (const args of [[], ['--tokens', '1,x'], ['--tokens', '160'], ['--text', 'hello'], ['--tokens', '1', '--ctx', '3'], ['--tokens', '1', '--codec', 'full,lla'], ['--tokens', '1', '--codec', 'lla', '--path', 'full'], ['--tokens', '1', '--layers', '3'], ['--tokens', '1', '--weights', 'bf16'], ['--tokens', '1', '--batch', '2', '--stop', '3']]) {
+  for (const args of [[], ['--tokens', '1,x'], ['--tokens', '160'], ['--text', 'hello'], ['--tokens', '1', '--ctx', '3'], ['--tokens', '1', '--codec', 'full,lla'], ['--tokens', '1', '--codec', 'lla', '--path', 'full'], ['--tokens', '1', '--layers', '3'], ['--tokens', '1', '--weights', 'bf16'], ['--tokens', '1', '--batch', '2', '--stop', '3'], ['--tokens', '1', '--prefill', 'in-parts'], ['--tokens', '1', '--prefill-chunk', '0']]) {
     expectBadInput(run(...args));
   }
 });
@@ -58,6 +59,12 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(first.cache).toEqual({ allocatedBytes: 2 * 32 * 512, bytesPerToken: 512, tokensKept: [10, 10] });
     expect(first.tokensPerSecond).toBeGreaterThan(0);
     expect(first.warnings.join()).toContain('mean nothing');
+  });
+
+  it('takes the prompt in as it is asked to: codecs without latents give the same tokens in every way', { timeout: 240_000 }, () => {
+    const made = [[], ['--prefill', 'by-token'], ['--prefill', 'chunked', '--prefill-chunk', '3'], ['--prefill', 'by-layer'], ['--prefill', 'one-shot']].map((how) => json('--tokens', '1,2,3,4,5,6,7,8', '--max-tokens', '5', '--cache-type', 'f32', '--seed', String(SEED), ...how));
+    expect(made.map((r) => r.prefillMethod)).toEqual(['accumulated', 'by-token', 'chunked', 'by-layer', 'one-shot']);
+    for (const { tokens } of made) expect(tokens).toEqual(made[0]?.tokens);
   });
 
   it('decodes a checkpoint: the same tensors from a file give the tokens that fabricating them gives', { timeout: 240_000 }, () => {

@@ -117,8 +117,8 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     for (const of of paths) {
       for (const part of ['q_proj', 'k_proj']) {
         const model = broken(fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }), `model.layers.1.self_attn.${part}.weight`);
-        for (const [method, tokens] of [['by-token', 3], ['by-token', 1], ['accumulated', 3]] as const) {
-          const decoder = await open(device, of, { weights: { storage: 'f32', seed: SEED, model } });
+        for (const [method, tokens] of [['by-token', 3], ['by-token', 1], ['accumulated', 3], ['chunked', 3]] as const) {
+          const decoder = await open(device, of, { weights: { storage: 'f32', seed: SEED, model }, prefillChunkTokens: 2 });
           await expect(decoder.prefill([promptOf(OURO, tokens, SEED)], method), `${of.path ?? 'full'} ${part} ${method} ${tokens}`).rejects.toThrow('hold NaN');
         }
       }

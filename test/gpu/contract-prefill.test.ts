@@ -22,6 +22,7 @@ const FACTORS = {
   placed: ['packed', 'apart'],
 } as const;
 type Setting = Case<typeof FACTORS>;
+const CARRIED_FACTORS = { ...FACTORS, storage: ['f16', 'f32', 'f16+own', 'f32+own', 'q8', 'q4', 'q3', 'q2'], context: [1, 31, 257], carried: ['as usual', 'yes', 'no'] } as const;
 const KV_HEADS = 2;
 
 function settingCall(s: Setting, random: Random): { call: KernelCall; options: OperationOptions } {
@@ -39,6 +40,20 @@ function settingCall(s: Setting, random: Random): { call: KernelCall; options: O
   return { call: { kernel: 'attend_prefill', variant: s.storage, shape }, options: { prefill } };
 }
 
+/** Attention in several calls: rows from any slot on, where queries go on from what they have attended to. */
+function carriedCall(s: Case<typeof CARRIED_FACTORS>, random: Random): { call: KernelCall; options: OperationOptions } {
+  const own = s.storage.endsWith('+own');
+  const { call, options } = settingCall({ ...s, storage: 'f32', context: s.context === 1 ? 0 : s.context }, random);
+  const context = own ? (call.shape.context as number) : s.context;
+  const first = own ? 0 : random.whole(0, 40);
+  const spans = options.prefill?.spans?.map((span) => ({ ...span, before: own ? span.before : Math.max(1, Math.min(span.before, context)) }));
+  const { capacity, ...prefill } = options.prefill ?? {};
+  return {
+    call: { kernel: 'attend_carried', variant: s.storage, shape: { ...call.shape, context, groupSize: s.storage.startsWith('q') ? random.pick([32, 64]) : 0 } },
+    options: { prefill: { ...prefill, ...(spans ? { spans } : {}), ...(capacity ? { capacity: capacity + first } : {}), ...(own ? {} : { first }), ...(s.carried === 'as usual' ? {} : { carried: s.carried === 'yes' }) } },
+  };
+}
+
 describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (device) => {
   const random = randomOf(mix(SEED));
   const cases = pairwise(FACTORS, random, () => true, FULL ? 200 : 6);
@@ -46,6 +61,15 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
     for (const [i, s] of cases.entries()) {
       const { call, options } = settingCall(s, random);
       const { error } = await check(device, call, [options], mix(SEED + i));
+      expect(error <= TOLERANCE, `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    }
+  });
+
+  const carried = pairwise(CARRIED_FACTORS, random, () => true, FULL ? 200 : 8);
+  test(`attend_carried, ${carried.length} cases`, { timeout: FULL ? 3_600_000 : 600_000 }, async () => {
+    for (const [i, s] of carried.entries()) {
+      const { call, options } = carriedCall(s, random);
+      const { error } = await check(device, call, [options], mix(SEED + 100 + i));
       expect(error <= TOLERANCE, `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`).toBe(true);
     }
   });

@@ -43,12 +43,38 @@ describe('prefill', () => {
     expect(total(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } }), tokens), 'kv', rowsOf)).toBe(16 * tokens);
   });
 
-  it('keeps only what stays under StreamingLLM', () => {
+  it('encodes every token under StreamingLLM, since pass 2 attends to all, and keeps what stays', () => {
     const eviction = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
     const list = runs(configuration({ codec: lla(96, 160), path: 'block-absorbed', eviction }), tokens);
-    expect(total(list, 'encode-k', rowsOf)).toBe(96 * 260);
-    expect(total(list, 'append-v', rowsOf)).toBe(24 * 260);
+    expect(total(list, 'encode-k', rowsOf)).toBe(96 * tokens);
+    expect(total(list, 'append-v', rowsOf)).toBe(24 * tokens);
+    expect(total(list, 'append-v-staying', rowsOf)).toBe(24 * 260);
     expect(total(list, 'qkv', rowsOf)).toBe(2 * 96 * tokens);
+  });
+
+  it('in chunks attends to as many tokens, those before the chunk through the cache', () => {
+    const [length, chunk] = [5 * 7 + 3, 7];
+    const list = (c: Configuration): ReturnType<typeof runs> => {
+      const found: ReturnType<typeof runs> = [];
+      forEachOp(c, prefillSchedule(c, length, 1, chunk, 'chunked'), (op, calls) => found.push({ op, calls }));
+      return found;
+    };
+    const pairs = (o: Op): number => {
+      const { queries, context } = o.shape as { queries: number; context: number };
+      return queries * context + (o.label === 'attend' ? (queries * (queries + 1)) / 2 : 0);
+    };
+    const all = (length * (length + 1)) / 2;
+    const of = (l: ReturnType<typeof runs>, label: string): number => total(l, label, pairs);
+    expect(of(list(configuration()), 'attend')).toBe(96 * all);
+    const latent = list(configuration({ codec: lla(96, 160), path: 'block-absorbed' }));
+    expect(of(latent, 'attend') + of(latent, 'attend-earlier')).toBe(2 * 96 * all);
+    const quantised = list(configuration({ codec: { kind: 'kv-quant', bits: 4 } }));
+    expect(of(quantised, 'attend') + of(quantised, 'attend-cached')).toBe(96 * all);
+    expect(total(latent, 'lm-head', rowsOf)).toBe(1);
+    const kept = 4 + 6;
+    const evicting = list(configuration({ codec: { kind: 'kv-quant', bits: 4 }, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 6, budgetTokens: kept } }));
+    expect(of(evicting, 'attend-sinks')).toBe(96 * (length - 2 * chunk) * 4);
+    expect(of(evicting, 'attend-sinks') + of(evicting, 'attend-cached')).toBe(96 * (chunk * chunk + (length - 2 * chunk) * kept));
   });
 
   it('exchanges activations of the whole prompt and pass, logits of its end', () => {

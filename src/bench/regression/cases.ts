@@ -44,7 +44,7 @@ export type CaseGroup = (typeof CASE_GROUPS)[number];
 /** Which of the groups a kernel belongs to. */
 export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
   if (kernel === 'matmul') return 'products';
-  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'block_basis', 'rebuild', 'attend_prefill'].includes(kernel) ? 'attention' : 'small';
+  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'block_basis', 'rebuild', 'attend_prefill', 'attend_carried'].includes(kernel) ? 'attention' : 'small';
 }
 
 const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): KernelCall => ({ kernel, variant, shape });
@@ -110,7 +110,8 @@ export function representativeCalls(software: boolean): KernelCall[] {
   const s = SCALES[software ? 'software' : 'hardware'];
   const w = waysOf(s, RANK_K, RANK_V);
   const prefill = call('attend_prefill', 'f32', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM });
-  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues, prefill, ...products(s, software), ...small(s)];
+  const carried = call('attend_carried', 'f16', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, groupSize: 0 });
+  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues, prefill, carried, ...products(s, software), ...small(s)];
 }
 
 /** The calls that one step of attention makes over the same cache, one way or the other. */

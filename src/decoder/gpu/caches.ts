@@ -12,7 +12,7 @@ import { GpuError, type Buffer } from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import type { Allocations } from './allocations.js';
+import type { AllocationKind, Allocations } from './allocations.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import type { Place } from './walk.js';
 
@@ -51,6 +51,17 @@ export function spanOf(eviction: Eviction | null, slots: Slots, length: number):
   }
   const ring = Math.min(eviction?.policy === 'budget' ? eviction.budgetTokens : slots.ring, length);
   return { pinned: eviction?.policy === 'h2o' ? Math.min(slots.heavy, length - ring) : 0, firstPosition: length - ring, ring };
+}
+
+/** Runs of neighbouring slots in which `tokens` positions from `from` on lie. `before`: tokens of the runs before. */
+export function slotRuns({ pinned, ring, sinks }: Slots, from: number, tokens: number): { slot: number; before: number; tokens: number }[] {
+  const runs: { slot: number; before: number; tokens: number }[] = [];
+  for (let before = 0; before < tokens; before += (runs.at(-1) as { tokens: number }).tokens) {
+    const position = from + before;
+    const [slot, room] = position < sinks ? [position, sinks - position] : [pinned + (position % ring), ring - (position % ring)];
+    runs.push({ slot, before, tokens: Math.min(room, tokens - before) });
+  }
+  return runs;
 }
 
 /** Slot `index` of `total` when only `slots` are stored. */
@@ -115,7 +126,7 @@ export class Caches {
     return `cache ${t.block} ${t.role} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
   }
 
-  async allocate(): Promise<void> {
+  async allocate(kind: AllocationKind = 'cache'): Promise<void> {
     for (const t of this.layout) {
       for (const { index, count } of this.parts(t.block)) {
         const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.slots.capacity, count * t.heads);
@@ -123,7 +134,7 @@ export class Caches {
         const padding = Math.ceil(bytes / 16) * 16 - bytes;
         for (let layer = 0; layer < t.layers; layer++) {
           for (let loop = 0; loop < t.loops; loop++) {
-            await this.allocations.make(this.label(t, layer, loop, index), [{ kind: 'cache', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+            await this.allocations.make(this.label(t, layer, loop, index), [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
           }
         }
       }

@@ -4,20 +4,20 @@
  */
 import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
-import type { Span } from '../../gpu/operations/fold.js';
 import { op } from '../../schedule/configuration.js';
-import { PREFILL_CHUNK_TOKENS, type CapturingKind } from '../../schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { codecSpec, isLatent } from '../../codecs/registry.js';
+import { codecSpec } from '../../codecs/registry.js';
 import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
-import { Caches, spanOf, type Slots } from './caches.js';
+import { Caches, spanOf } from './caches.js';
 import { NO_TOKEN, type Executor } from './dense.js';
 import { fillCaches } from './fill.js';
-import { allocateWorkspace, Machine, spansFrom } from './machine.js';
-import { capturing } from './prefill-captured.js';
-import { ACCUMULATED, prefillPrompts } from './prefill.js';
+import { writeInputs } from './inputs.js';
+import { allocateWorkspace, Machine } from './machine.js';
+import { prefillPrompts } from './prefill.js';
+import { requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, compile, executorsOf, type Operation } from './program.js';
 import { Weights, type DecoderWeights } from './weights.js';
 
@@ -36,14 +36,6 @@ export interface GpuDecoderOptions {
   /** Prompt tokens that are worked on at once; 2048 unless given. */
   readonly prefillChunkTokens?: number;
 }
-
-/**
- * How prompts are taken in: whole, in two passes where a codec has latents, or token by token, each attending to the cache as in decoding.
- * Whole prompts are encoded as their parts come (`accumulated`), layer by layer from 16-bit captures of all loops (`by-layer`), or at once from
- * 32-bit captures of everything (`one-shot`): the same latents in more and more memory (cost/memory.ts, prefillPeaks). Without latents
- * all three are one ordinary pass.
- */
-export type PrefillMethod = CapturingKind | 'accumulated' | 'by-token';
 
 export interface PrefillResult extends StepResult {
   readonly method: PrefillMethod;
@@ -65,8 +57,8 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
    * Takes in a prompt of each sequence.
-   * @param method `accumulated` where it can be, unless given: prompts begin their sequences, and nothing is evicted. `by-token`: shorter
-   *   prompts begin later
+   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
+   *   well. `by-layer` and `one-shot` do not evict. H2O takes prompts `by-token` only. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -150,17 +142,6 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
   }
 }
 
-/**
- * StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those inside the cache.
- * [sequence][slot], of which the pinned ones are read.
- */
-function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { pinned, capacity }: Slots): number[] {
-  return lengths.flatMap((length, i) => {
-    const { pinned: sinks, ring } = spans[i] as Span;
-    return Array.from({ length: capacity }, (_, slot) => (slot < pinned ? slot + length - sinks - ring : 0));
-  });
-}
-
 class Decoder implements GpuDecoder {
   readonly lengths: number[];
   private program: { context: number; operations: readonly Operation[]; steps: readonly BoundStep[] } | undefined;
@@ -226,39 +207,45 @@ class Decoder implements GpuDecoder {
     if (prompts.length !== batch) throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
-    const begun = this.lengths.some((length) => length > 0);
-    if (begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence', 'reset the decoder first');
-    const whole = !begun && this.machine.c.eviction === null;
-    if (method !== undefined && method !== 'by-token' && !whole) throw new UserError('a prompt can be taken in whole only where it begins its sequence and nothing is evicted', 'reset the decoder, or take it in token by token');
-    if (method === 'by-token' || !whole) return { ...(await this.prefillByToken(prompts)), method: 'by-token' };
+    const taken = method ?? usualMethod(this.machine.c.eviction, this.begun);
+    if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
+    requireWhole(taken, this.machine.c.eviction, this.begun);
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
-      if (prompt.length > contextTokens) throw new UserError(`the prompt of sequence ${i} has ${prompt.length} tokens, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
+      const length = (this.lengths[i] as number) + prompt.length;
+      if (length > contextTokens) throw new UserError(`the prompt of sequence ${i} makes it ${length} tokens long, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
     }
-    const kind = method ?? 'accumulated';
-    return { ...(await this.prefillWhole(prompts, kind)), method: kind };
+    return { ...(await this.prefillWhole(prompts, taken)), method: taken };
   }
 
-  private async prefillWhole(prompts: readonly (readonly number[])[], method: CapturingKind | 'accumulated'): Promise<StepResult> {
+  private get begun(): boolean {
+    return this.lengths.some((length) => length > 0);
+  }
+
+  private async prefillWhole(prompts: readonly (readonly number[])[], method: WholePrompt): Promise<StepResult> {
     const { machine, options } = this;
-    const kind = method === 'accumulated' || !isLatent(machine.c.codec) ? ACCUMULATED : capturing(method);
     let started = false;
     try {
-      const { seconds, allocations } = await prefillPrompts(machine, prompts, kind, options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS, () => (started = true));
+      const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;
+      const { seconds, allocations } = await prefillPrompts(machine, { method, prompts, lengths: this.lengths, chunkTokens }, () => (started = true));
       this.prefillAllocations = allocations;
-      const tokens = await this.choose(prompts);
-      prompts.forEach((prompt, i) => (this.lengths[i] = prompt.length));
+      prompts.forEach((prompt, i) => (this.lengths[i] = (this.lengths[i] as number) + prompt.length));
+      const tokens = await this.choose();
       this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
       return { tokens, seconds };
     } catch (error) {
-      // Half-written caches of sequences without tokens are harmless; a device that failed is not.
+      // Half-written caches behind a sequence's tokens are harmless; a device that failed is not.
       if (started) this.close();
       throw error;
     }
   }
 
+  private async writeDraws(): Promise<void> {
+    if ((this.options.sampling?.temperature ?? 0) > 0) await this.device.write(this.machine.buffer('draws'), Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])));
+  }
+
   /** The next tokens from the logits as they are, by the operation that ends a step. */
-  private async choose(prompts: readonly (readonly number[])[]): Promise<Uint32Array> {
+  private async choose(): Promise<Uint32Array> {
     const { machine, device } = this;
     const { batch } = this.options;
     const sample = op('sample', 'sample', 'greedy', { rows: batch, vocab: machine.c.geometry.vocab });
@@ -266,10 +253,11 @@ class Decoder implements GpuDecoder {
     const steps: BoundStep[] = [];
     for (const dispatch of await (this.executors['sample'] as Executor)(machine, { op: sample, place: undefined, part: 0, before: 0 })) steps.push(...(await this.binder.bind(dispatch)));
     await device.run(steps);
-    return this.nextTokens((sequence) => (prompts[sequence] as readonly number[]).length - 1);
+    return this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
   }
 
   private async prefillByToken(prompts: readonly (readonly number[])[]): Promise<StepResult> {
+    if (this.begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence token by token', 'take them in whole, or reset the decoder first');
     const steps = Math.max(...prompts.map((prompt) => prompt.length));
     let result: StepResult | undefined;
     let seconds = 0;
@@ -306,7 +294,8 @@ class Decoder implements GpuDecoder {
     if (full >= 0) throw new UserError(`sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`, 'open the decoder with a longer context');
     try {
       const steps = await this.prepare(Math.max(1, ...this.lengths));
-      await this.writeInputs(Uint32Array.from(tokens));
+      await writeInputs(this.machine, { tokens: Uint32Array.from(tokens), lengths: this.lengths });
+      await this.writeDraws();
       const time = await this.device.run(steps, true);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
@@ -316,26 +305,6 @@ class Decoder implements GpuDecoder {
       this.close();
       throw error;
     }
-  }
-
-  /** What changes from step to step. */
-  private async writeInputs(tokens: Uint32Array<ArrayBuffer>): Promise<void> {
-    const { machine, device } = this;
-    const spans = this.lengths.map((length) => spanOf(machine.c.eviction, machine.caches.slots, length));
-    const write = (label: string, words: readonly number[]): Promise<void> => device.write(machine.buffer(label), Uint32Array.from(words));
-    await Promise.all([
-      device.write(machine.buffer('tokens'), tokens),
-      write('positions', this.lengths),
-      write('places', spans.map((span) => span.pinned + span.ring)),
-      ...(machine.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(this.lengths, spans, machine.caches.slots))] : []),
-      ...machine.partStarts.map((first) => write(spansFrom(first), spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]))),
-      this.writeDraws(),
-    ]);
-  }
-
-  private async writeDraws(): Promise<void> {
-    const { sampling } = this.options;
-    if (sampling && sampling.temperature > 0) await this.device.write(this.machine.buffer('draws'), Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])));
   }
 
   async logits(): Promise<Float32Array> {

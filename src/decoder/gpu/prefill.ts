@@ -1,47 +1,25 @@
 /**
  * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact keys and values and
  * writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache then holds. What it computes is
- * `prefill(…, 'accumulated')` of reference/decoder.ts. Kinds that capture bring operations of their own (prefill-captured.ts).
+ * `prefill(…)` of reference/decoder.ts, of each kind.
  */
-import { isLatent } from '../../codecs/registry.js';
-import { GpuError, planOperation, type BoundStep, type Buffer } from '../../gpu/index.js';
-import type { AppendOptions } from '../../gpu/operations/append.js';
-import type { Rows } from '../../gpu/operations/matmul.js';
-import { spansLoops } from '../../schedule/configuration.js';
-import { readsLatents } from '../../schedule/eviction-ops.js';
-import { keepsRows, prefillSchedule, type CapturingKind } from '../../schedule/prefill.js';
-import type { Configuration, Schedule } from '../../schedule/schedule.js';
-import { ADAPTER, branchTensor, FINAL_NORM, layerTensor, type CodecAxis } from '../tensors.js';
+import { GpuError, type BoundStep, type Buffer } from '../../gpu/index.js';
+import { capturesOf, runSchedule, runsOf, type Chunk, type RunOptions, type WholePrompt } from '../../schedule/prefill.js';
+import { ADAPTER, branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
 import type { Allocation } from './allocations.js';
-import { rotary } from './attention.js';
-import type { CacheRole } from './caches.js';
 import { embed, matrixOf, packedProjection, placed, plan, project, projectHead } from './dense.js';
-import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
-import type { Dispatch, Machine, Vectors } from './machine.js';
+import { branchHeads } from './latent.js';
+import type { Machine } from './machine.js';
+import { branchKeyOf, chunkRows, fromOf, ROW_EXECUTORS, rowsOf, type Executor } from './prefill-rows.js';
+import { CAPTURE_EXECUTORS } from './prefill-captured.js';
 import { Binder } from './program.js';
-import { keptSlots, Prompt } from './prompt.js';
-import { walk, type Place, type Visit } from './walk.js';
+import { Prompt } from './prompt.js';
+import { walk, type Visit } from './walk.js';
 
 /** Steps of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 const STEPS_OF_A_SUBMISSION = 256;
 
-export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
-
-export const fromOf = ({ op }: Visit): number => op.from ?? 0;
-const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
-export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
-/** Rows of a chunk in a buffer that has those of the whole prompt. */
-const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
 const hiddenRows = (p: Prompt, visit: Visit) => chunkRows(visit, p.m.c.geometry.hidden);
-const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
-/** The latents of a chunk: in an accumulator of the whole prompt, or made of all loops at once where attention's output will be. */
-const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
-  const stride = latentRows(p.m) * rankOf(p.m, axis);
-  if (p.captures) return { rows: p.results, at: { offset: 0, stride } };
-  return { rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`), at: { offset: fromOf(visit) * stride, stride } };
-};
-const branchKeyOf = (p: Prompt, place: Place): Buffer => p.buffer(`branch key ${ownLayer(p, place)}`);
-const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 'core' && isLatent(p.m.c.codec);
 
 const norm =
   (tensorOf: (visit: Visit) => string): Executor =>
@@ -101,154 +79,6 @@ const branchKey: Executor = async (p, visit) => {
   return [await project(p.m, visit, { weights: `branch key ${place.layer}`, pieces, x: p.normed, rows: hiddenRows(p, visit), y: branchKeyOf(p, place), to: { offset: fromOf(visit) * outputs, stride: outputs } })];
 };
 
-/** c (+)= x_t W_down,t of the chunk, of keys before their rotation. */
-const encode =
-  (axis: CodecAxis): Executor =>
-  async (p, visit) => {
-    const { m } = p;
-    const from = axis === 'key' ? m.packed.keys : m.packed.values;
-    const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
-    const { rows, at } = latentsOf(p, visit, axis);
-    const y: Rows = { offset: at.offset, row: at.stride, group: rankOf(m, axis) };
-    const weights = await m.weights.down(placed(visit).layer, loopOf(visit), axis);
-    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }), buffers: { x: p.projections, weights, y: rows } }];
-  };
-
-/** Rotation in place, of rows at their positions. */
-export const rotate =
-  (turns: (p: Prompt) => Buffer, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
-  (p, visit) => {
-    const { data, buffer } = of(p, visit);
-    const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: fromOf(visit) } });
-    return Promise.resolve([{ plan: planned, buffers: { positions: p.buffer('positions'), turns: turns(p), data: buffer, target: p.m.buffer('unused output') } }]);
-  };
-const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
-const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
-
-/** Writes rows of the chunk behind those of the chunks before it. */
-function append(p: Prompt, visit: Visit, to: { cache: Buffer; capacity: number; firstSequence: number }, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number }): Dispatch {
-  const { op } = visit;
-  const options: AppendOptions = {
-    capacity: to.capacity, chunk: rowsOf(visit), first: fromOf(visit), firstSequence: to.firstSequence,
-    rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}),
-  };
-  const planned = plan(p.m, { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
-  // The positions begin with 0.
-  return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
-}
-
-function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): { cache: Buffer; capacity: number; firstSequence: number } {
-  const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
-  return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first };
-}
-
-/** Rows as attention reads them, in memory of their own. */
-export const keep =
-  (side: 'keys' | 'values'): Executor =>
-  (p, visit) =>
-    Promise.resolve([append(p, visit, { cache: p.kept(side, visit), capacity: keptSlots(p.longest), firstSequence: 0 }, { rows: p.projections, at: p.m.packed[side] })]);
-
-/** A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops that a latent stands for. */
-const appendRows =
-  (axis: CodecAxis): Executor =>
-  async (p, visit) => {
-    const place = placed(visit);
-    const { m } = p;
-    if (!isCoreLatent(p, place)) return [append(p, visit, inCache(p, axis, place), { rows: p.projections, at: m.packed[axis === 'key' ? 'keys' : 'values'] })];
-    if (m.c.path === 'fast') {
-      const loops = await restoredLoops(m, place, axis);
-      return loops.map(({ loop, ...from }) => append(p, visit, inCache(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
-    }
-    const bias = await m.weights.centre(place.layer, place.loop, axis);
-    return [append(p, visit, inCache(p, axis === 'key' ? 'key-latent' : 'value-latent', place), { ...latentsOf(p, visit, axis), bias })];
-  };
-
-const appendBranch: Executor = (p, visit) => {
-  const place = placed(visit);
-  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-  return Promise.resolve([append(p, visit, inCache(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: { offset, stride: row } })]);
-};
-
-const restoreRows =
-  (axis: CodecAxis): Executor =>
-  (p, visit) => {
-    const { rows, at } = latentsOf(p, visit, axis);
-    return restore(p.m, visit, axis, { x: rows, first: at.offset, y: p.projections });
-  };
-
-/** Stored rows of the chunk, as floats. */
-export function load(p: Prompt, visit: Visit, from: ReturnType<typeof inCache>, to: { rows: Buffer; at: Vectors }): Dispatch {
-  const { cache, capacity, firstSequence } = from;
-  return { plan: plan(p.m, visit.op, { load: { capacity, chunk: rowsOf(visit), first: fromOf(visit), firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
-}
-
-/** Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
-const loadRows =
-  (axis: CodecAxis): Executor =>
-  (p, visit) => {
-    const side = axis === 'key' ? 'keys' : 'values';
-    const latents = readsLatents(p.m.c, placed(visit).block);
-    const from = inCache(p, latents ? (axis === 'key' ? 'key-latent' : 'value-latent') : axis, placed(visit), loopOf(visit));
-    const to = latents ? { rows: p.results, at: { offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) } } : { rows: p.projections, at: p.m.packed[side] };
-    return Promise.resolve([load(p, visit, from, to)]);
-  };
-
-const loadBranch: Executor = (p, visit) => {
-  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-  return Promise.resolve([load(p, visit, inCache(p, 'rotary-key', placed(visit)), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
-};
-
-/** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
-const reconstruct =
-  (axis: CodecAxis): Executor =>
-  async (p, visit) => {
-    const { m } = p;
-    const [{ layer }, loop] = [placed(visit), loopOf(visit)];
-    const { kvHeads, headDim } = m.c.geometry;
-    const at = m.packed[axis === 'key' ? 'keys' : 'values'];
-    const rank = rankOf(m, axis);
-    const shared = latentRows(m) === 1;
-    // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow the sum.
-    const byRow = axis === 'key' || m.c.materialised;
-    const weights = byRow ? await m.weights.upRows(layer, loop, axis) : await m.weights.upColumns(layer, loop, axis);
-    const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
-    const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
-    const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
-    const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
-    return [
-      { plan: product, buffers: { x: p.results, weights, y: p.projections } },
-      { plan: mean, buffers: { input: await m.weights.mean(layer, loop, axis), target: p.projections } },
-    ];
-  };
-
-const attend: Executor = async (p, visit) => {
-  const { m } = p;
-  const place = placed(visit);
-  const { heads, headDim } = m.c.geometry;
-  const [from, tokens] = [fromOf(visit), visit.op.shape.queries as number];
-  const rows = (side: 'key' | 'value'): { cache: Buffer; capacity: number; firstSequence: number } =>
-    keepsRows(m.c) ? { cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.longest), firstSequence: 0 } : inCache(p, side, place);
-  const { capacity, firstSequence } = rows('key');
-  const branched = m.c.path === 'absorbed' && place.block.name === 'core';
-  const branch = branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {};
-  const planned = plan(p.m, visit.op, { prefill: { capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim }, ...branch } });
-  const spans = await p.allocations.make(`span ${from} ${tokens}`, 'control', 8);
-  await m.device.write(spans, Uint32Array.of(from, tokens));
-  return [
-    {
-      plan: planned,
-      buffers: {
-        queries: p.projections,
-        keys: rows('key').cache,
-        values: rows('value').cache,
-        output: p.results,
-        spans,
-        ...(branched ? { branchQueries: p.projections, branchKeys: branchKeyOf(p, place) } : {}),
-      },
-    },
-  ];
-};
-
 /** Of the last token alone. */
 const lastRow = (p: Prompt): { offset: number; stride: number } => ({ offset: (p.tokens - 1) * p.m.c.geometry.hidden, stride: p.m.c.geometry.hidden });
 const finalNorm: Executor = async (p, visit) => [
@@ -277,29 +107,8 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   q: packed('q'),
   kv: packed('kv'),
   'branch-key': branchKey,
-  'encode-k': encode('key'),
-  'encode-v': encode('value'),
-  rope: rotate(headTurns, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
-  'rope-k': rotate(headTurns, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
-  'rope-branch': rotate(branchTurns, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
-  'rope-branch-key': rotate(branchTurns, (p, visit) => {
-    const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-    return { data: { offset, stride: row }, buffer: branchKeyOf(p, placed(visit)) };
-  }),
-  'keep-k': keep('keys'),
-  'keep-v': keep('values'),
-  'append-k': appendRows('key'),
-  'append-v': appendRows('value'),
-  'append-branch': appendBranch,
-  'restore-k': restoreRows('key'),
-  'restore-v': restoreRows('value'),
-  'rope-write': (p, visit) => rotateRestored(p.m, visit, { rows: p.projections, positions: p.buffer('positions'), first: fromOf(visit) }),
-  'load-k': loadRows('key'),
-  'load-v': loadRows('value'),
-  'load-branch': loadBranch,
-  'reconstruct-k': reconstruct('key'),
-  'reconstruct-v': reconstruct('value'),
-  attend,
+  ...ROW_EXECUTORS,
+  ...CAPTURE_EXECUTORS,
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
   swiglu: (p, visit) => Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
@@ -309,22 +118,12 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   sample: () => Promise.resolve([]),
 };
 
-/** A way to take prompts in. */
-export interface PrefillKind {
-  readonly captures: CapturingKind | undefined;
-  schedule(c: Configuration, tokens: number, chunkTokens: number): Schedule;
-  /** Of operations that only it has, by label. */
-  readonly executors: Readonly<Record<string, Executor>>;
-}
-
-export const ACCUMULATED: PrefillKind = { captures: undefined, schedule: (c, tokens, chunkTokens) => prefillSchedule(c, tokens, 1, chunkTokens), executors: {} };
-
-async function compile(p: Prompt, kind: PrefillKind, binder: Binder, chunkTokens: number): Promise<BoundStep[]> {
+async function compile(p: Prompt, binder: Binder, of: RunOptions): Promise<BoundStep[]> {
   const steps: BoundStep[] = [];
-  const visits = [...walk(p.m.c, kind.schedule(p.m.c, p.tokens, chunkTokens))];
+  const visits = [...walk(p.m.c, runSchedule(p.m.c, { from: p.before, tokens: p.tokens }, of))];
   await p.begin(visits);
   for (const visit of visits) {
-    const executor = kind.executors[visit.op.label] ?? EXECUTORS[visit.op.label];
+    const executor = EXECUTORS[visit.op.label];
     if (!executor) throw new GpuError('unsupported', `prefill has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`);
     for (const dispatch of await executor(p, visit)) steps.push(...(await binder.bind(dispatch)));
   }
@@ -338,33 +137,59 @@ export interface PrefillRun {
   readonly allocations: readonly Allocation[];
 }
 
+export interface WholePrompts {
+  readonly method: WholePrompt;
+  /** One a sequence, and the tokens that it has already. */
+  readonly prompts: readonly (readonly number[])[];
+  readonly lengths: readonly number[];
+  readonly chunkTokens: number;
+}
+
+const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
+
 /**
- * Writes the caches of all sequences, which hold nothing yet, and the logits after each prompt.
- * @param onPrompt called before the first submission of each: what fails until then has changed nothing
+ * Writes the caches of all sequences, behind what they hold, and the logits after each prompt.
+ * @param onStart called before the first submission of each run: what fails until then has changed nothing
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
-export async function prefillPrompts(m: Machine, prompts: readonly (readonly number[])[], kind: PrefillKind, chunkTokens: number, onStart: () => void): Promise<PrefillRun> {
-  const prompt = await Prompt.open(m, Math.max(...prompts.map((tokens) => tokens.length)), kind.captures, chunkTokens);
+export async function prefillPrompts(m: Machine, { method, prompts, lengths, chunkTokens }: WholePrompts, onStart: () => void): Promise<PrefillRun> {
+  const runs = prompts.map((tokens, sequence) => runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens));
+  // Pieces of what is before a run are as long as a chunk, however short the run.
+  const room = method === 'chunked' ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens))) : longest(runs.flat().map(({ tokens }) => tokens));
+  const prompt = await Prompt.open(m, { room, chunkTokens, captures: capturesOf(m.c, method), carries: runs.flat().some(({ from }) => from > 0) });
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
   let seconds = 0;
   try {
-    for (const [sequence, tokens] of prompts.entries()) {
+    for (const [sequence, own] of runs.entries()) {
+      const tokens = prompts[sequence] as readonly number[];
       prompt.sequence = sequence;
-      prompt.tokens = tokens.length;
-      const steps = await compile(prompt, kind, binder, chunkTokens);
-      onStart();
-      await m.device.write(prompt.buffer('tokens'), Uint32Array.from(tokens));
-      for (let at = 0; at < steps.length; at += STEPS_OF_A_SUBMISSION) {
-        const time = await m.device.run(steps.slice(at, at + STEPS_OF_A_SUBMISSION));
-        seconds += time.gpuSeconds ?? time.wallSeconds;
+      for (const run of own) {
+        const rest = tokens.slice(run.from - (lengths[sequence] as number));
+        seconds += await takeIn(prompt, run, rest, { binder, onStart, as: { batch: 1, chunkTokens, method, ends: run.tokens === rest.length } });
       }
       await m.device.copy(prompt.buffer('logits'), m.buffer('logits'), 4 * vocab, 4 * sequence * vocab);
-      binder.free();
     }
     return { seconds, allocations: prompt.allocations.table };
   } finally {
     binder.free();
     prompt.allocations.free();
   }
+}
+
+/** One run of a prompt. @param rest of the prompt from the run on @returns seconds of its operations */
+async function takeIn(p: Prompt, run: Chunk, rest: readonly number[], { binder, onStart, as }: { binder: Binder; onStart: () => void; as: RunOptions }): Promise<number> {
+  const { device } = p.m;
+  p.before = run.from;
+  p.tokens = run.tokens;
+  const steps = await compile(p, binder, as);
+  onStart();
+  await device.write(p.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
+  let seconds = 0;
+  for (let at = 0; at < steps.length; at += STEPS_OF_A_SUBMISSION) {
+    const time = await device.run(steps.slice(at, at + STEPS_OF_A_SUBMISSION));
+    seconds += time.gpuSeconds ?? time.wallSeconds;
+  }
+  binder.free();
+  return seconds;
 }

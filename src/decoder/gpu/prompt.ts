@@ -5,9 +5,10 @@ import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { spansLoops } from '../../schedule/configuration.js';
-import { keepsRows, keptRowType, type CapturingKind } from '../../schedule/prefill.js';
+import { keepsRows, keptRowType, setsRowsAside, type CapturingKind } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
+import { Caches } from './caches.js';
 import { branchHeads, latentRows, rankOf } from './latent.js';
 import { packedRow, type Machine } from './machine.js';
 import { planSlots } from './slots.js';
@@ -16,35 +17,51 @@ import type { Visit } from './walk.js';
 /** Tokens of the rows that attention reads: whole tiles. */
 export const keptSlots = (tokens: number): number => pagedTokens(tokens, TILE_TOKENS);
 
-/** The buffers of a prefill of prompts of at most `tokens`, and where the streams of a prompt are. */
+export interface PromptOptions {
+  /** Tokens of the longest run. */
+  readonly room: number;
+  readonly chunkTokens: number;
+  readonly captures: CapturingKind | undefined;
+  /** Runs stand behind others, to which they attend as well. */
+  readonly carries: boolean;
+}
+
+/** The buffers of a prefill by runs of tokens, and where the streams of a run are. */
 export class Prompt {
   residual: Buffer;
   normed: Buffer;
   preludeOutput: Buffer | undefined;
   state: Buffer | undefined;
+  /** Number of the sequence, tokens of the run, and tokens of the sequence before it. */
+  sequence = 0;
+  tokens = 0;
+  before = 0;
   private slots: ReadonlyMap<Visit, number> = new Map();
 
   private constructor(
     readonly m: Machine,
     readonly allocations: Allocations,
+    /** Tokens of the longest run, and of the chunks in which it is worked on. */
+    readonly room: number,
+    readonly chunkTokens: number,
     /** How latents are encoded, unless accumulated. */
     readonly captures: CapturingKind | undefined,
-    /** Tokens of the longest prompt. */
-    readonly longest: number,
-    /** Number of the sequence, and tokens of its prompt. */
-    public sequence: number,
-    public tokens: number,
+    /** Rows of a run, where they cannot lie in a cache that is evicted from. */
+    readonly aside: Caches | undefined,
   ) {
     this.residual = this.buffer('stream 0');
     this.normed = this.buffer('stream 1');
   }
 
   /** @throws GpuError `out-of-memory`; nothing stays allocated */
-  static async open(m: Machine, longest: number, captures: CapturingKind | undefined, chunkTokens: number): Promise<Prompt> {
+  static async open(m: Machine, { room, chunkTokens, captures, carries }: PromptOptions): Promise<Prompt> {
     const allocations = new Allocations(m.device);
     try {
-      await allocate(m, allocations, longest, captures, Math.min(longest, chunkTokens));
-      return new Prompt(m, allocations, captures, longest, 0, longest);
+      await allocate(m, allocations, room, captures, Math.min(room, chunkTokens));
+      if (carries) await allocateCarried(m, allocations, room);
+      const aside = setsRowsAside(m.c) ? new Caches({ ...m.c, eviction: null }, 1, room, TILE_TOKENS, allocations) : undefined;
+      await aside?.allocate('prefill');
+      return new Prompt(m, allocations, room, chunkTokens, captures, aside);
     } catch (error) {
       allocations.free();
       throw error;
@@ -56,14 +73,14 @@ export class Prompt {
   }
 
   /**
-   * Prepares for the operations of a prompt.
+   * Prepares for the operations of a run.
    * @throws GpuError `out-of-memory` for rows that are kept of it
    */
   async begin(visits: readonly Visit[]): Promise<void> {
     if (!this.captures) return;
     const { of, count } = planSlots(visits, this.captures === 'one-shot');
     this.slots = of;
-    for (let slot = 0; slot < count; slot++) await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.longest, slot);
+    for (let slot = 0; slot < count; slot++) await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.room, slot);
   }
 
   /** The rows that an operation keeps or attends to. */
@@ -100,37 +117,50 @@ function resultsRow(m: Machine): number {
   return Math.max(mlpHidden, heads * headDim, latents);
 }
 
+/** What attention in several calls needs: statistics of the queries, and latents of a piece of earlier tokens. */
+async function allocateCarried(m: Machine, allocations: Allocations, room: number): Promise<void> {
+  const { c } = m;
+  if (!keepsRows(c)) return;
+  const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * room * floats);
+  await make('statistics', 2 * c.geometry.heads);
+  if (!isLatent(c.codec) || c.path === 'fast') return;
+  await make('earlier latents', latentRows(m) * Math.max(rankOf(m, 'key'), rankOf(m, 'value')));
+  if (c.path === 'absorbed') await make('earlier branch keys', branchHeads(m) * c.branch.width);
+}
+
 const keptLabel = (side: 'keys' | 'values', slot = 0): string => `kept ${side} ${slot}`;
 
 /** Keys and values of one layer and loop as attention reads them. */
-async function makeKept(m: Machine, allocations: Allocations, type: 'f16' | 'f32', longest: number, slot: number): Promise<void> {
+async function makeKept(m: Machine, allocations: Allocations, type: 'f16' | 'f32', room: number, slot: number): Promise<void> {
   const { kvHeads, headDim } = m.c.geometry;
-  const bytes = cacheBytes(rowLayout(type, headDim), keptSlots(longest), kvHeads);
+  const bytes = cacheBytes(rowLayout(type, headDim), keptSlots(room), kvHeads);
   const padding = Math.ceil(bytes / 16) * 16 - bytes;
   for (const side of ['keys', 'values'] as const) await allocations.make(keptLabel(side, slot), [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
 }
 
-async function allocate(m: Machine, allocations: Allocations, longest: number, captures: CapturingKind | undefined, chunk: number): Promise<void> {
+async function allocate(m: Machine, allocations: Allocations, room: number, captures: CapturingKind | undefined, chunk: number): Promise<void> {
   const { c } = m;
   const g = c.geometry;
   const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * floats);
   // An adapter mixes the prelude's output in, which stays.
-  for (let i = 0; i < (g.adapter ? 3 : 2); i++) await make(`stream ${i}`, longest * g.hidden);
+  for (let i = 0; i < (g.adapter ? 3 : 2); i++) await make(`stream ${i}`, room * g.hidden);
   await make('projections', chunk * projectionsRow(c));
   await make('results', chunk * resultsRow(m));
   await make('logits', g.vocab);
-  if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), longest, 0);
+  if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), room, 0);
   if (isLatent(c.codec)) {
     for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {
-      if (!captures) for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, longest * latentRows(m) * rankOf(m, axis));
-      if (c.path === 'absorbed') await make(`branch key ${layer}`, longest * branchHeads(m) * c.branch.width);
+      if (!captures) for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
+      if (c.path === 'absorbed') await make(`branch key ${layer}`, room * branchHeads(m) * c.branch.width);
     }
   }
   if (captures && c.path !== 'absorbed') {
     const table = rotaryTable(g.headDim, { ropeBase: g.rope.theta, positions: m.positions, back: true });
     await m.device.write(await allocations.make('turns back', 'control', table.bytes), table.data?.() as Float32Array<ArrayBuffer>);
   }
-  await allocations.make('tokens', 'control', 4 * longest);
+  await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);
   await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
+  // It holds zeros.
+  if (c.eviction?.policy === 'streaming') await allocations.make('one position', 'control', 4 * chunk);
 }

@@ -13,7 +13,7 @@ import { planEvict, planMass, type EvictOptions, type MassOptions } from './evic
 import { planMatmul, type MatmulOptions } from './matmul.js';
 import { matrixUnitsObstacle } from './matrix.js';
 import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
-import { planAttendPrefill, planLoad, type LoadOptions, type PrefillOptions } from './prefill.js';
+import { planAttendCarried, planAttendPrefill, planLoad, type LoadOptions, type PrefillOptions } from './prefill.js';
 import { planRebuild } from './rebuild.js';
 import { planSample, type SampleOptions } from './sample.js';
 import type { RunOptions } from './fold.js';
@@ -83,6 +83,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   mass: (call, o) => planMass(call, o.mass),
   evict: (call, o) => planEvict(call, o.evict),
   attend_prefill: (call, o) => planAttendPrefill(call, o.prefill, o.tuning),
+  attend_carried: (call, o) => planAttendCarried(call, o.prefill, o.tuning),
   load: (call, o) => planLoad(call, o.load),
   rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };

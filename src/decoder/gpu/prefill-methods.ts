@@ -1,0 +1,25 @@
+/** How prompts can be taken in, and which of it serves where. */
+import { UserError } from '../../errors.js';
+import type { Eviction } from '../../eviction/policy.js';
+import type { WholePrompt } from '../../schedule/prefill.js';
+
+/**
+ * Whole, or token by token, each attending to the cache as in decoding. Whole prompts take two passes where a codec has latents, which are
+ * encoded as their parts come (`accumulated`), layer by layer from 16-bit captures of all loops (`by-layer`), or at once from 32-bit
+ * captures of everything (`one-shot`): the same latents in more and more memory (cost/memory.ts, prefillPeaks). Without latents all three
+ * are one ordinary pass. `chunked` is accumulated prefill chunk by chunk, each attending to what the cache holds of those before it.
+ */
+export type PrefillMethod = WholePrompt | 'by-token';
+export const PREFILL_METHODS = ['accumulated', 'chunked', 'by-layer', 'one-shot', 'by-token'] as const satisfies readonly PrefillMethod[];
+
+/** @param begun sequences hold tokens already */
+export const usualMethod = (eviction: Eviction | null, begun: boolean): PrefillMethod => (begun || eviction?.policy === 'h2o' ? 'by-token' : 'accumulated');
+
+/** @throws UserError where prompts cannot be taken in whole by the method */
+export function requireWhole(method: WholePrompt, eviction: Eviction | null, begun: boolean): void {
+  if (eviction?.policy === 'h2o') throw new UserError('H2O weighs tokens as they are decoded: its prompts cannot be taken in whole', 'take them in token by token');
+  if (method === 'chunked') return;
+  const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
+  if (method !== 'accumulated' && eviction !== null) throw new UserError(`${named} prefill does not evict`, 'take the prompts in accumulated or in chunks');
+  if (begun) throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
+}

@@ -1,0 +1,316 @@
+/**
+ * Rows of a prompt: encoding, rotation, what is kept for attention, what joins the cache and is read back from it, and attention itself.
+ * Positions are those of the run's tokens; buffers have rows of the run alone.
+ */
+import { isLatent } from '../../codecs/registry.js';
+import { planOperation, type Buffer } from '../../gpu/index.js';
+import type { AppendOptions } from '../../gpu/operations/append.js';
+import type { PrefillOptions } from '../../gpu/operations/prefill.js';
+import type { Rows } from '../../gpu/operations/matmul.js';
+import { spansLoops } from '../../schedule/configuration.js';
+import { readsLatents } from '../../schedule/eviction-ops.js';
+import { keepsRows, shiftOf, turnsQueries } from '../../schedule/prefill.js';
+import type { CodecAxis } from '../tensors.js';
+import { rotary } from './attention.js';
+import { slotRuns, type CacheRole } from './caches.js';
+import { placed, plan } from './dense.js';
+import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
+import type { Dispatch, Vectors } from './machine.js';
+import { keptSlots, type Prompt } from './prompt.js';
+import type { Place, Visit } from './walk.js';
+
+export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
+
+/** First token of the chunk, within its run; of tokens before the run, their position. */
+export const fromOf = ({ op }: Visit): number => op.from ?? 0;
+const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
+export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
+export const positionOf = (p: Prompt, visit: Visit): number => p.before + fromOf(visit);
+/** Rows of a chunk in a buffer that has those of the whole run. */
+export const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
+const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
+const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
+/** The latents of a chunk: in an accumulator of the whole run, or made of all loops at once where attention's output will be. */
+const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
+  const { stride } = latentRow(p, axis);
+  if (p.captures) return { rows: p.results, at: { offset: 0, stride } };
+  return { rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`), at: { offset: fromOf(visit) * stride, stride } };
+};
+export const branchKeyOf = (p: Prompt, place: Place): Buffer => p.buffer(`branch key ${ownLayer(p, place)}`);
+const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 'core' && isLatent(p.m.c.codec);
+
+/** c (+)= x_t W_down,t of the chunk, of keys before their rotation. */
+const encode =
+  (axis: CodecAxis): Executor =>
+  async (p, visit) => {
+    const { m } = p;
+    const from = axis === 'key' ? m.packed.keys : m.packed.values;
+    const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
+    const { rows, at } = latentsOf(p, visit, axis);
+    const y: Rows = { offset: at.offset, row: at.stride, group: rankOf(m, axis) };
+    const weights = await m.weights.down(placed(visit).layer, loopOf(visit), axis);
+    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }), buffers: { x: p.projections, weights, y: rows } }];
+  };
+
+/** Rotation in place, of rows at their positions. @param all of them are at one */
+function rotation(p: Prompt, visit: Visit, first: number, turns: Buffer, data: Vectors, buffer: Buffer, all = false): Dispatch {
+  const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
+  return { plan: planned, buffers: { positions: p.buffer(all ? 'one position' : 'positions'), turns, data: buffer, target: p.m.buffer('unused output') } };
+}
+export const rotate =
+  (turns: (p: Prompt) => Buffer, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
+  (p, visit) => {
+    const { data, buffer } = of(p, visit);
+    return Promise.resolve([rotation(p, visit, positionOf(p, visit), turns(p), data, buffer)]);
+  };
+const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
+const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
+const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
+const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean => c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
+/** Rebuilt keys: those of sinks at their places behind what was evicted. */
+const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headTurns(p), p.m.packed.keys, p.projections)]);
+const rotateInside: Executor = (p, visit) => Promise.resolve([rotation(p, visit, positionOf(p, visit) - shift(p), headTurns(p), p.m.packed.queries, p.projections)]);
+const rotateOnward: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), headTurns(p), p.m.packed.queries, p.projections, true)]);
+const rotateEarlierBranch: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), branchTurns(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
+
+/** Rows of one sequence: `first` is the slot of the run's first token. */
+interface Rowset {
+  readonly cache: Buffer;
+  readonly capacity: number;
+  readonly firstSequence: number;
+  readonly first: number;
+}
+
+/** Where rows of the run are written and read again: in the cache, or set aside from one that is evicted from. */
+function ownRows(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
+  if (p.aside) return { cache: p.aside.buffer(role, place, loop), capacity: p.aside.slots.capacity, firstSequence: 0, first: 0 };
+  return inCache(p, role, place, loop);
+}
+
+function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
+  const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
+  return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first, first: p.before };
+}
+
+/** Rows as attention reads them, in memory of their own. */
+export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({ cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
+
+/** Writes rows of the chunk behind those of the chunks before it. */
+function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
+  const { op } = visit;
+  const options: AppendOptions = {
+    capacity: to.capacity, chunk: rowsOf(visit), first: to.first + (from.within ?? fromOf(visit)), firstSequence: to.firstSequence,
+    rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}), ...from.slots,
+  };
+  const planned = plan(p.m, { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+  // The positions begin with 0.
+  return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
+}
+
+export const keep =
+  (side: CodecAxis): Executor =>
+  (p, visit) =>
+    Promise.resolve([append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`] })]);
+
+/** Rebuilt rows of tokens before the run take the place of its own, which have been attended to. */
+const keepEarlier =
+  (side: CodecAxis): Executor =>
+  (p, visit) =>
+    Promise.resolve([append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 })]);
+
+/** A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops that a latent stands for. */
+const appendRows =
+  (axis: CodecAxis): Executor =>
+  async (p, visit) => {
+    const place = placed(visit);
+    const { m } = p;
+    if (!isCoreLatent(p, place)) return [append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
+    if (m.c.path === 'fast') {
+      const loops = await restoredLoops(m, place, axis);
+      return loops.map(({ loop, ...from }) => append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
+    }
+    const bias = await m.weights.centre(place.layer, place.loop, axis);
+    return [append(p, visit, ownRows(p, `${axis}-latent`, place), { ...latentsOf(p, visit, axis), bias })];
+  };
+
+const appendBranch: Executor = (p, visit) => {
+  const place = placed(visit);
+  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
+  return Promise.resolve([append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: { offset, stride: row } })]);
+};
+
+const restoreRows =
+  (axis: CodecAxis): Executor =>
+  (p, visit) => {
+    const { rows, at } = latentsOf(p, visit, axis);
+    return restore(p.m, visit, axis, { x: rows, first: at.offset, y: p.projections });
+  };
+
+/** Cached rows from a slot on, as floats. */
+export function load(p: Prompt, { op }: Visit, from: Rowset, slot: number, to: { rows: Buffer; at: Vectors }, rows = op.shape.rows as number): Dispatch {
+  const { cache, capacity, firstSequence } = from;
+  return { plan: plan(p.m, { ...op, shape: { ...op.shape, rows } }, { load: { capacity, chunk: rows, first: slot, firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
+}
+
+const branchRow = (p: Prompt): Vectors => ({ offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width });
+
+/** Rows of the chunk. Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
+const loadRows =
+  (axis: CodecAxis): Executor =>
+  (p, visit) => {
+    const latents = readsLatents(p.m.c, placed(visit).block);
+    const rows = ownRows(p, latents ? `${axis}-latent` : axis, placed(visit), loopOf(visit));
+    return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), latents ? { rows: p.results, at: latentRow(p, axis) } : { rows: p.projections, at: p.m.packed[`${axis}s`] })]);
+  };
+
+const loadBranch: Executor = (p, visit) => {
+  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
+  const rows = ownRows(p, 'rotary-key', placed(visit));
+  return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
+};
+
+/** Rows of a piece before the run, one behind the other. */
+const loadEarlier =
+  (role: 'key-latent' | 'value-latent' | 'rotary-key', to: (p: Prompt) => { rows: Buffer; at: Vectors }): Executor =>
+  (p, visit) => {
+    const { rows, at } = to(p);
+    const runs = slotRuns(p.m.caches.slots, fromOf(visit), rowsOf(visit));
+    return Promise.resolve(runs.map(({ slot, before, tokens }) => load(p, visit, inCache(p, role, placed(visit)), slot, { rows, at: { ...at, offset: before * at.stride } }, tokens)));
+  };
+const latentsOfPiece = (axis: CodecAxis) => (p: Prompt) => ({ rows: p.buffer('earlier latents'), at: latentRow(p, axis) });
+const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({ rows: p.buffer('earlier branch keys'), at: branchRow(p) });
+
+/** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
+const reconstruct =
+  (axis: CodecAxis, latentsOf: (p: Prompt) => Buffer): Executor =>
+  async (p, visit) => {
+    const { m } = p;
+    const [{ layer }, loop] = [placed(visit), loopOf(visit)];
+    const { kvHeads, headDim } = m.c.geometry;
+    const at = m.packed[`${axis}s`];
+    const rank = rankOf(m, axis);
+    const shared = latentRows(m) === 1;
+    // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow the sum.
+    const byRow = axis === 'key' || m.c.materialised;
+    const weights = byRow ? await m.weights.upRows(layer, loop, axis) : await m.weights.upColumns(layer, loop, axis);
+    const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
+    const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
+    const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
+    const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
+    return [
+      { plan: product, buffers: { x: latentsOf(p), weights, y: p.projections } },
+      { plan: mean, buffers: { input: await m.weights.mean(layer, loop, axis), target: p.projections } },
+    ];
+  };
+
+/** Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch */
+async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Rowset, more: Pick<PrefillOptions, 'first' | 'carried'> = {}, keys?: Buffer): Promise<Dispatch> {
+  const { m } = p;
+  const { op } = visit;
+  const place = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const { context = 0, queries = 0 } = op.shape;
+  const { capacity, firstSequence } = rows('key');
+  const branched = m.c.path === 'absorbed' && place.block.name === 'core';
+  const carries = op.kernel === 'attend_carried';
+  const options: PrefillOptions = {
+    capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim },
+    ...more,
+    ...(branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {}),
+  };
+  const spans = await p.allocations.make(`span ${context} ${queries}`, 'control', 8);
+  await m.device.write(spans, Uint32Array.of(context, queries));
+  return {
+    plan: plan(m, op, { prefill: options }),
+    buffers: {
+      queries: p.projections,
+      keys: rows('key').cache,
+      values: rows('value').cache,
+      output: p.results,
+      spans,
+      ...(branched ? { branchQueries: p.projections, branchKeys: keys ?? branchKeyOf(p, place) } : {}),
+      ...(carries ? { statistics: p.buffer('statistics') } : {}),
+    },
+  };
+}
+
+/** Of the run: rows that were kept, or of the cache, where those before it lie as well. */
+const attend: Executor = async (p, visit) => {
+  const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side, visit) : inCache(p, side, placed(visit)));
+  const turned = turnsQueries({ c: p.m.c, block: placed(visit).block, run: { from: p.before, tokens: p.tokens } });
+  return [await attention(p, visit, rows, turned ? { carried: true } : {})];
+};
+const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side, visit), {}, p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined)];
+/** In the cache, from each of its runs of slots. @param carried of calls before */
+const attendCached =
+  (carried: boolean): Executor =>
+  async (p, visit) => {
+    const dispatches: Dispatch[] = [];
+    for (const { slot, before, tokens } of slotRuns(p.m.caches.slots, fromOf(visit), visit.op.shape.context as number)) {
+      const of = { ...visit, op: { ...visit.op, shape: { ...visit.op.shape, context: tokens } } };
+      dispatches.push(await attention(p, of, (side) => inCache(p, side, placed(visit)), { first: slot, carried: carried || before > 0 }));
+    }
+    return dispatches;
+  };
+
+/** What of the run stays, by way of the results, which the projection of attention's output has read. */
+function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] {
+  const name = what === 'key' ? 'k' : what === 'value' ? 'v' : 'branch';
+  const roleOf = (p: Prompt, { block }: Place): CacheRole => (what === 'rotary-key' || !readsLatents(p.m.c, block) ? what : `${what}-latent`);
+  const rowOf = ({ op }: Visit): Vectors => ({ offset: 0, stride: (op.shape.heads as number) * (op.shape.width as number) });
+  const read: Executor = (p, visit) => {
+    const from = p.aside ? ownRows(p, roleOf(p, placed(visit)), placed(visit)) : kept(p, what as CodecAxis, visit);
+    return Promise.resolve([load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) })]);
+  };
+  const write: Executor = (p, visit) => {
+    const wasRead = p.aside !== undefined || p.m.c.codec.kind === 'cla' && placed(visit).block.name === 'core';
+    const { offset, stride } = wasRead ? rowOf(visit) : p.m.packed[what === 'key' ? 'keys' : 'values'];
+    // A chunk's rows begin with its first token.
+    const at = { offset: offset + (wasRead ? 0 : (fromOf(visit) % p.chunkTokens) * stride), stride };
+    const { pinned, ring, sinks } = p.m.caches.slots;
+    return Promise.resolve([append(p, visit, inCache(p, roleOf(p, placed(visit)), placed(visit)), { rows: wasRead ? p.results : p.projections, at, slots: { pinned, ring, sinks } })]);
+  };
+  return [[`load-${name}-staying`, read], [`append-${name}-staying`, write]];
+}
+
+/** By label of the operation. */
+export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
+  'encode-k': encode('key'),
+  'encode-v': encode('value'),
+  rope: rotate(headTurns, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
+  'rope-k': rotate(headTurns, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
+  'rope-branch': rotate(branchTurns, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
+  'rope-branch-key': rotate(branchTurns, (p, visit) => {
+    const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
+    return { data: { offset, stride: row }, buffer: branchKeyOf(p, placed(visit)) };
+  }),
+  'keep-k': keep('key'),
+  'keep-v': keep('value'),
+  'append-k': appendRows('key'),
+  'append-v': appendRows('value'),
+  'append-branch': appendBranch,
+  'restore-k': restoreRows('key'),
+  'restore-v': restoreRows('value'),
+  'rope-write': (p, visit) => rotateRestored(p.m, visit, { rows: p.projections, positions: p.buffer('positions'), first: positionOf(p, visit) }),
+  'load-k': loadRows('key'),
+  'load-v': loadRows('value'),
+  'load-branch': loadBranch,
+  'reconstruct-k': reconstruct('key', (p) => p.results),
+  'reconstruct-v': reconstruct('value', (p) => p.results),
+  attend,
+  'load-k-earlier': loadEarlier('key-latent', latentsOfPiece('key')),
+  'load-v-earlier': loadEarlier('value-latent', latentsOfPiece('value')),
+  'load-branch-earlier': loadEarlier('rotary-key', branchOfPiece),
+  'reconstruct-k-earlier': reconstruct('key', (p) => p.buffer('earlier latents')),
+  'reconstruct-v-earlier': reconstruct('value', (p) => p.buffer('earlier latents')),
+  'rope-k-earlier': rotateEarlier,
+  'keep-k-earlier': keepEarlier('key'),
+  'keep-v-earlier': keepEarlier('value'),
+  'attend-earlier': attendEarlier,
+  'attend-cached': attendCached(true),
+  'attend-sinks': attendCached(false),
+  'rope-inside': rotateInside,
+  'rope-onward': rotateOnward,
+  'rope-branch-earlier': rotateEarlierBranch,
+  ...Object.fromEntries((['key', 'value', 'rotary-key'] as const).flatMap((what) => stayingExecutors(what))),
+};

@@ -1,0 +1,87 @@
+/** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
+import { isLatent } from '../codecs/registry.js';
+import { keptTokens, segmentsOf } from '../eviction/policy.js';
+import type { LayerBlock } from '../geometry/geometry.js';
+import { storageOf, type Configuration, type Op } from './configuration.js';
+import { isQuantised } from './kernels.js';
+
+/** Prompt tokens that are worked on at once. */
+export const PREFILL_CHUNK_TOKENS = 2048;
+
+/** Element type of the rows that attention of a prompt reads: that of the cache, 16 bits where it is quantised. */
+export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c) === 'f32' ? 'f32' : 'f16');
+
+/**
+ * True where attention of a prompt reads exact rows of its own, kept for one (layer, loop): latents, quantised rows and rows of the last
+ * loop alone are not what a prompt attends to, and a cache that is evicted from has not all of them. Elsewhere it reads the cache.
+ */
+export const keepsRows = (c: Configuration): boolean => c.eviction !== null || isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
+
+/** A stretch of tokens. */
+export interface Chunk {
+  readonly from: number;
+  readonly tokens: number;
+}
+
+export const chunksOf = ({ from, tokens }: Chunk, each: number): Chunk[] =>
+  Array.from({ length: Math.ceil(tokens / each) }, (_, i) => ({ from: from + i * each, tokens: Math.min(each, tokens - i * each) }));
+
+/** Kinds that keep the rows of every layer and loop that pass 1 attends to, and encode latents from these; see prefill-captured.ts. */
+export const CAPTURING_KINDS = ['one-shot', 'by-layer'] as const;
+export type CapturingKind = (typeof CAPTURING_KINDS)[number];
+
+/** How whole prompts are taken in: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or encoded from captures. */
+export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
+
+/** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
+export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined => (isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined);
+
+/** The runs of a prompt: positions of tokens that make both passes together. `before`: tokens that were there already. */
+export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
+  chunksOf({ from: before, tokens: promptTokens }, method === 'chunked' ? chunkTokens : promptTokens);
+
+/** A layer of one pass over a run. */
+export interface Pass {
+  readonly c: Configuration;
+  readonly block: LayerBlock;
+  readonly run: Chunk;
+  readonly batch: number;
+  /** Pass 2: what attention reads comes from the cache. */
+  readonly again: boolean;
+  readonly chunkTokens: number;
+  /** Latents are encoded from captures, not as each loop's share comes. */
+  readonly captures: CapturingKind | undefined;
+}
+
+/** Element type of the rows that attention reads: `one-shot` keeps everything in 32 bits. */
+export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' => (captures === 'one-shot' ? 'f32' : prefillRowType(c));
+
+/** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */
+export const readsReconstructions = ({ block, again, captures }: Pass): boolean => again && captures === 'one-shot' && block.name === 'core';
+
+/** Operations of every chunk, one chunk after the other. */
+export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly Op[]): Op[] => chunks.flatMap((chunk) => list(chunk).map((o) => ({ from: chunk.from, ...o })));
+
+/** Positions of the tokens that a cache holds of the first `tokens`. */
+export function heldOf(c: Configuration, tokens: number): Chunk[] {
+  const { pinned, ring } = segmentsOf(c.eviction, tokens);
+  return [{ from: 0, tokens: pinned }, { from: tokens - ring, tokens: ring }].filter((held) => held.tokens > 0);
+}
+
+/**
+ * True where rows of a run lie in a cache of their own until it has made both passes: pass 2 attends to what storage makes of every
+ * token, and to the tokens before the run, of which the cache then loses some.
+ */
+export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null && isLatent(c.codec);
+
+/** StreamingLLM: by how much places in the cache of `tokens` are less than positions, behind the sinks. */
+export const shiftOf = (c: Configuration, tokens: number): number => (c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0);
+
+/** Tokens of a chunk that stay in the cache when its run has joined it, by their number in the run. */
+export function stayingOf({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {
+  const [begin, end] = [run.from + from, run.from + from + tokens];
+  return heldOf(c, run.from + run.tokens)
+    .map((held) => ({ from: Math.max(held.from, begin), to: Math.min(held.from + held.tokens, end) }))
+    .filter((stay) => stay.to > stay.from)
+    .map((stay) => ({ from: stay.from - run.from, tokens: stay.to - stay.from }));
+}

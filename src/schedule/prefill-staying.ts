@@ -1,0 +1,41 @@
+/** Where tokens are evicted: what of a run joins the cache, layer by layer, once nothing reads there any more what it replaces. */
+import { isLatent } from '../codecs/registry.js';
+import { op, storageOf, type Op, type When } from './configuration.js';
+import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
+import { groupOf } from './kernels.js';
+import { prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
+import { appendOp, AXES, branchHeadsOf, kvHeadsOf, latentsOf, rankOf, type Axis } from './prefill-rows.js';
+
+/** One kind of row that a layer caches. */
+interface Cached {
+  readonly name: Axis | 'branch';
+  readonly heads: number;
+  readonly width: number;
+}
+
+/**
+ * Rows that were set aside, and kept ones that layers share, are read back and written; others are written from their projection.
+ * A run without latents has one pass, in which they stay there until attention is over.
+ */
+export function stayingOps(p: Pass, chunk: Chunk): Op[] {
+  const { c, block, again, batch } = p;
+  if (c.eviction === null || again !== isLatent(c.codec)) return [];
+  const storage = storageOf(c);
+  const groupSize = groupOf(storage, c.choice.groupSize);
+  // Rows of full width have one buffer a loop.
+  const when: When = setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block);
+  const shared = block.name === 'core' && c.codec.kind === 'cla';
+  return stayingOf(p, chunk).flatMap(({ from, tokens }) =>
+    cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
+      const shape = { rows: batch * tokens, heads, width };
+      const read = setsRowsAside(c) ? [op(`load-${name}-staying`, 'load', storage, { ...shape, groupSize }, when)] : shared ? [op(`load-${name}-staying`, 'load', prefillRowType(c), { ...shape, groupSize: 0 }, when)] : [];
+      return [...read, appendOp(c, `append-${name}-staying`, batch * tokens, heads, width, when)].map((o) => ({ ...o, from }));
+    }),
+  );
+}
+
+function cachedOf({ c, block }: Pass): Cached[] {
+  if (!readsLatents(c, block)) return AXES.map((name) => ({ name, heads: kvHeadsOf(c), width: c.geometry.headDim }));
+  const branch = branchWidth(c, block);
+  return [...AXES.map((name) => ({ name, heads: latentsOf(c), width: rankOf(c, name) })), ...(branch > 0 ? [{ name: 'branch', heads: branchHeadsOf(c), width: branch } as const] : [])];
+}
