@@ -4,6 +4,7 @@ enable subgroups;
 // of these only one component's sums fit the registers, so that components are taken one at a time, two of them a word of the keys.
 // Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_block.wgsl"
+#pairs
 
 var<private> even: array<f32, MOST_OFFSETS>;
 var<private> odd: array<f32, MOST_OFFSETS>;

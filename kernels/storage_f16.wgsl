@@ -27,10 +27,3 @@ fn load_unit(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: T
   }
   return Unit(vec4f(unpack2x16float(w.x), unpack2x16float(w.y)), vec4f(unpack2x16float(w.z), unpack2x16float(w.w)));
 }
-
-// Components 2 pair and 2 pair + 1; zero past the row's end.
-fn load_pair(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, pair: u32) -> vec2f {
-  if (EDGES == 0u) { return unpack2x16float(word_at(cache, token.tile + token.t * 4u * shape.quads + pair)); }
-  if (pair < 4u * shape.quads + shape.rest) { return unpack2x16float(unit_word(cache, shape, token, pair)); }
-  return vec2f(unpack2x16float(word_at(cache, token.tile + shape.tails_at + token.t / 2u) >> (16u * (token.t % 2u))).x, 0.0);
-}

@@ -63,7 +63,7 @@ export interface CalibrateOptions {
   seed: number;
   /** Calls of real schedules (bench/anchors.ts); shapes of all published models unless given. */
   calls?: readonly (KernelCall & { readonly share?: number })[];
-  /** Only these kernels; all that are implemented unless given. */
+  /** Only these kernels are measured, what is resumed of others is kept; all that are implemented unless given. */
   kernels?: readonly KernelName[];
   adapter?: AdapterOptions;
   /** A device that is open already; stays open. Otherwise one is opened and closed. */
@@ -140,6 +140,12 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     },
     outliers: (track, samples) => options.outliers?.(track.kernel, track.variant, samples) ?? [],
   });
+  const earlier = options.resumeFrom?.probe;
+  // Until the first visit tells the drift of what is kept anew.
+  if (earlier) {
+    calibration.probe = earlier;
+    for (const { samples } of calibration.kernels) for (const sample of samples) visits.adopt(sample, earlier.referenceSeconds);
+  }
   try {
     for (let i = 0; i < FIRST_PROBES; i++) await runProbe();
     await visits.run();
@@ -203,11 +209,15 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const tuning = options.tuning?.[kernel] ?? old?.tuning;
     // Times of another tuning are another kernel's.
     const samples = (old?.samples ?? []).filter(() => isDeepStrictEqual(tuning, old?.tuning));
-    const entry: KernelCalibration = { kernel, sourceHash, samples: [...samples], gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
+    const entry: KernelCalibration = { kernel, sourceHash, samples: samples.map((sample) => ({ ...sample })), gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
     for (const sample of entry.samples) seen.add(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`);
     entries.set(kernel, entry);
     calibration.kernels.push(entry);
   }
+  // Of kernels that are not asked for everything is kept as it is.
+  for (const old of resumed) if (!(kernels as readonly string[]).includes(old.kernel)) calibration.kernels.push({ ...old, samples: old.samples.map((sample) => ({ ...sample })) });
+  const place = ({ kernel }: KernelCalibration): number => (IMPLEMENTED as readonly string[]).indexOf(kernel);
+  calibration.kernels.sort((a, b) => place(a) - place(b));
   const missed = new Missed();
   const offer = ({ share = 0, ...call }: KernelCall & { readonly share?: number }, preferred: boolean): void => {
     const entry = entries.get(call.kernel);

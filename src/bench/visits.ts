@@ -69,7 +69,7 @@ interface Point {
 /** Visits points until the budget is spent or all is done. */
 export class Visits {
   private readonly points: Point[] = [];
-  /** Probe times beside each repetition of this session's samples: their drift is told anew while the reference still moves. */
+  /** Probe times beside each repetition: the drift of all samples is told anew while the reference still moves. */
   private readonly probes = new Map<Sample, number[]>();
   private retrySeconds = 0;
   private lost = false;
@@ -79,6 +79,11 @@ export class Visits {
     private readonly drift: Drift,
     private readonly tools: VisitTools,
   ) {}
+
+  /** Takes over a sample of an earlier session, whose drift refers to that session's probe: from now on it refers to this one's. */
+  adopt(sample: Sample, referenceSeconds: number): void {
+    if (sample.drift) this.probes.set(sample, sample.drift.map((d) => d * referenceSeconds));
+  }
 
   async run(): Promise<void> {
     const { tools } = this;
@@ -133,7 +138,7 @@ export class Visits {
     await this.tools.visited(track, null);
   }
 
-  /** Notes the probes of repetitions that were just added, and tells the drift of all samples of this session. */
+  /** Notes the probes of repetitions that were just added, and tells the drift of all samples. */
   private keep(sample: Sample, probes: readonly number[]): void {
     this.probes.set(sample, [...(this.probes.get(sample) ?? []), ...probes]);
     for (const [each, times] of this.probes) each.drift = times.map((seconds) => this.drift.relative(seconds));

@@ -1,9 +1,10 @@
 /**
- * Loads WGSL from kernels/ beside the package's dist/ or src/. Three directives exist, each on a line of its own:
+ * Loads WGSL from kernels/ beside the package's dist/ or src/. Four directives exist, each on a line of its own:
  *
  *   #include "name.wgsl"   the text of another file, once
  *   #element               the element type of weights: element_f16.wgsl or element_f32.wgsl
  *   #storage               how cached rows are read: storage_f16.wgsl, storage_q4.wgsl, ...
+ *   #pairs                 how two components of such a row are read alone: pairs_f16.wgsl, pairs_q4.wgsl, ...
  *
  * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
  */
@@ -69,6 +70,7 @@ function resolve(file: string, element: Element, read: ReadSource, included: Set
     .split('\n')
     .map((line) => {
       if (line.trim() === '#element') return resolve(`element_${element}.wgsl`, element, read, included, [...chain, file]);
+      if (line.trim() === '#pairs') return resolve(`pairs_${element}.wgsl`, element, read, included, [...chain, file]);
       if (line.trim() === '#storage') return resolve(`storage_${element}.wgsl`, element, read, included, [...chain, file]);
       const include = /^\s*#include "([a-z0-9_]+\.wgsl)"\s*$/.exec(line);
       return include ? resolve(include[1] as string, element, read, included, [...chain, file]) : line;

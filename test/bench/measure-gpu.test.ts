@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { calibrate } from '../../src/bench/index.js';
 import { bench } from '../../src/bench/regression/index.js';
 import { tune } from '../../src/bench/tune.js';
-import { calibrationSchema } from '../../src/schema/calibration.js';
+import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
 import { describeGpu } from '../gpu/device.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
@@ -21,6 +21,15 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     expect(parsed.overheads.upload?.bytesPerSecond).toBeGreaterThan(0);
     expect(seen.length).toBeGreaterThanOrEqual(samples.length);
     expect(seen[0]).toBeLessThan(15);
+
+    // Going on with another kernel keeps the first, whose drift now refers to the probe of the second session.
+    const resumed = await calibrate({ device, budgetSeconds: 3, seed, kernels: ['rope'], calls: [{ kernel: 'rope', variant: 'half-split', shape: { rows: 4, heads: 32, headDim: 128 } }], resumeFrom: parsed });
+    const [before, after] = [parsed, resumed].map((c) => c.kernels.find((k) => k.kernel === 'swiglu')?.samples ?? []) as [Sample[], Sample[]];
+    expect(after.map((sample) => sample.seconds)).toEqual(before.map((sample) => sample.seconds));
+    expect(resumed.kernels.map((k) => k.kernel).sort()).toEqual(['rope', 'swiglu']);
+    const turned = (parsed.probe?.referenceSeconds as number) / (resumed.probe?.referenceSeconds as number);
+    expect(turned).not.toBe(1);
+    expect(after[0]?.drift?.[0]).toBeCloseTo((before[0]?.drift?.[0] as number) * turned, 9);
   }, 90_000);
 
   test('shares of the ceilings are above 0, and those of the read rate no more than a cache explains', async () => {

@@ -1,0 +1,2 @@
+// Pairs of components of 2-bit codes.
+#include "pairs_quads.wgsl"
