@@ -6,6 +6,7 @@
 // A kernel has score_block, which leaves the scores of this thread's tokens in `sides`.
 // Bindings: 0 params, 1 basis [query head][block][quad of components, then the mean of the keys][function], 2 keys (latents),
 // 3 values (latents), 4 partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones].
+// Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_rows.wgsl"
 
 override HALF: u32;          // half a block, 8 * OFFSETS * streams

@@ -89,6 +89,6 @@ export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.e
 /** Prompts that are taken in whole: all but H2O's. */
 export const PREFILL_CASES = sampled(ALL.filter((of) => of.eviction?.policy !== 'h2o'), SEED + 2);
 /** The same, taken in chunk by chunk. */
-export const CHUNKED_CASES = sampled(ALL.filter((of) => of.eviction?.policy !== 'h2o'), SEED + 3);
+export const CHUNKED_CASES = sampled(ALL.filter((of) => of.eviction?.policy !== 'h2o'), SEED + 3).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED + 3) % 2);
 /** Those whose latents can be encoded from captures. */
 export const CAPTURED_CASES = sampled(ALL.filter((of) => !of.eviction && isLatent(of.codec)), SEED + 4);
