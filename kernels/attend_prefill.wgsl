@@ -65,48 +65,16 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
     load_query(lane, id.z * params.queries + own[lane].x, own[lane].y, c);
   }
   for (var k = 0u; k < LANES * VALUE_EACH * UNIT_VECS; k++) { sums[k] = vec4f(0.0); }
-  var top = vec4f(LOWEST);
-  var mass = vec4f(0.0);
+  top = vec4f(LOWEST);
+  mass = vec4f(0.0);
   let cached_row = params.first_row + id.z * params.kv_heads + id.y;
   let branch_keys_head = select(id.y, 0u, params.branch_heads == 1u);
   // All threads of a subgroup take part in the shuffles: they go as far as the last row of the workgroup.
   let end = span.x + (min(first + rows_each, rows) - 1u) / params.group + 1u;
   for (var t = 0u; t < end; t++) {
     let key_token = token_at(params.keys, cached_row, params.tiles, t);
-    var dots: array<vec4f, LANES>;
-    for (var lane = 0u; lane < LANES; lane++) { dots[lane] = vec4f(0.0); }
-    for (var k = 0u; k < KEY_EACH; k++) {
-      let x = load_unit(&keys, params.keys, key_token, unit_of(params.keys, c + WIDE * k));
-      for (var lane = 0u; lane < LANES; lane++) {
-        for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]); }
-      }
-    }
-    var s: vec4f;
-    for (var lane = 0u; lane < LANES; lane++) { s[lane] = dot(dots[lane], vec4f(1.0)); }
     let branch_at = ((id.z * params.branch_tokens + t) * params.branch_heads + branch_keys_head) * params.branch_width;
-    for (var k = 0u; k < BRANCH_EACH; k++) {
-      let component = min(c + WIDE * k, params.branch_width - 1u);
-      s = fma(branch[k], vec4f(branch_keys[branch_at + component]), s);
-    }
-    for (var step = 1u; step < WIDE; step *= 2u) { s += subgroupShuffleXor(s, step); }
-    s *= params.scale;
-    let seen = vec4u(t) < limit;
-    let peak = select(top, max(top, s), seen);
-    let fade = exp2(max(top - peak, vec4f(-200.0)));
-    // No bound on s - peak: it would turn a NaN into a weight of nothing.
-    let p = select(vec4f(0.0), exp2(s - peak), seen);
-    top = peak;
-    mass = fma(mass, fade, p);
-    let value_token = token_at(params.values, cached_row, params.tiles, t);
-    for (var k = 0u; k < VALUE_EACH; k++) {
-      let v = load_unit(&values, params.values, value_token, unit_of(params.values, c + WIDE * k));
-      for (var lane = 0u; lane < LANES; lane++) {
-        for (var e = 0u; e < UNIT_VECS; e++) {
-          let at = (lane * VALUE_EACH + k) * UNIT_VECS + e;
-          sums[at] = fma(vec4f(p[lane]), v[e], sums[at] * fade[lane]);
-        }
-      }
-    }
+    fold_token(c, key_token, token_at(params.values, cached_row, params.tiles, t), branch_at, vec4u(t) < limit);
   }
   for (var lane = 0u; lane < LANES; lane++) {
     if (first + (l / WIDE) * LANES + lane >= rows) { break; }

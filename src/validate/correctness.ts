@@ -33,7 +33,7 @@ export interface CorrectnessRules {
 }
 
 /** Rounding errors of a step's arithmetic in f32, in those of its cached rows: up to 75 in 35,000 steps of random models. */
-const ARITHMETIC = 100;
+export const ARITHMETIC = 100;
 
 const made = (g: Geometry, seed: number): FabricationOptions => ({ seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
 const tokenOf = (g: Geometry, seed: number, step: number): number => mix(seed + step) % g.vocab;

@@ -6,6 +6,7 @@ import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
+import { ARITHMETIC } from '../../src/validate/correctness.js';
 import { SEED } from '../gpu/random.js';
 import { BRANCH, decoderOf, modelOf, promptOf, type Setup } from './models.js';
 
@@ -57,9 +58,6 @@ export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly 
     }),
   );
 }
-
-/** Rounding errors of a step's arithmetic in f32, in those of its cached rows: up to 75 in 35,000 steps of random models. */
-const ARITHMETIC = 100;
 
 /**
  * Fails where logits of a case with an f32 cache are further off than arithmetic explains, over the steps of such prompts, one a sequence.
