@@ -9,11 +9,14 @@ import type { Configuration, Op } from './configuration.js';
 import { KERNELS, type KernelCall } from './kernels.js';
 import { earlierOf, rebuiltOps } from './prefill-attend.js';
 import { capturesOf, CAPTURING_KINDS, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
-import { placedOps, runSchedule, type RunOptions } from './prefill.js';
-import { forEachOp, layerCalls, type Collective } from './schedule.js';
+import { placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
+import { forEachOp, layerCalls, type Collective, type Schedule } from './schedule.js';
 
 /** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 export const OPERATIONS_OF_A_SUBMISSION = 256;
+
+/** Prompts of as many chunks are listed whole: that is faster. */
+const FEW_CHUNKS = 2;
 
 /** How one prompt is taken in. */
 export interface PromptPlan {
@@ -24,11 +27,11 @@ export interface PromptPlan {
   readonly chunkTokens?: number;
 }
 
-export interface PrefillCalls {
-  readonly calls: readonly { readonly call: KernelCall; readonly times: number }[];
+/** What a prefill takes beside its calls. */
+export interface PrefillFrame {
   /** Exchanges between GPUs: none on one GPU. */
   readonly collectives: readonly Collective[];
-  /** Submissions to the device. */
+  /** Submissions to the device, about: an operation may be several dispatches. */
   readonly submissions: number;
 }
 
@@ -39,14 +42,28 @@ export function wholePromptObstacle({ eviction }: Pick<Configuration, 'eviction'
   return null;
 }
 
-/** Counts the calls that `prefillSchedule` lists for one prompt. */
-export function prefillCalls(c: Configuration, { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan): PrefillCalls {
-  const all = new Tally();
-  const collectives: Collective[] = [];
+/** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */
+export function forEachPrefillCall(c: Configuration, { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan, visit: (call: KernelCall, times: number) => void): PrefillFrame {
+  const runs = runsOf(method, 0, promptTokens, chunkTokens);
+  let operations = 0;
+  const visited = (call: KernelCall, times: number): void => {
+    operations += times;
+    visit(call, times);
+  };
+  const collectives = promptTokens <= FEW_CHUNKS * chunkTokens ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited) : visitKinds(c, runs, { chunkTokens, method }, visited);
+  return { collectives, submissions: Math.max(runs.length, Math.ceil(operations / OPERATIONS_OF_A_SUBMISSION)) };
+}
+
+function visitAll(c: Configuration, s: Schedule, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+  forEachOp(c, s, visit);
+  return s.collectives;
+}
+
+function visitKinds(c: Configuration, runs: readonly Chunk[], { chunkTokens, method }: Pick<RunOptions, 'chunkTokens' | 'method'>, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+  const tally = new Tally();
+  const placed = new Placed(c, tally);
   const kinds = new Map<string, { readonly common: Common; runs: number }>();
   const firsts = new Map<string, number>();
-  const runs = runsOf(method, 0, promptTokens, chunkTokens);
-  let submissions = 0;
   for (const [i, run] of runs.entries()) {
     const of: RunOptions = { batch: 1, chunkTokens, method, ends: i === runs.length - 1 };
     const standing = `${run.from > 0} ${shiftOf(c, run.from) > 0}`;
@@ -57,17 +74,14 @@ export function prefillCalls(c: Configuration, { method, promptTokens, chunkToke
     const kind = kinds.get(key) ?? { common: commonOf(c, { from, tokens: run.tokens }, of), runs: 0 };
     kinds.set(key, kind);
     kind.runs++;
-    const before = all.operations;
     for (const { chunk, count } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
-      for (let n = 0; n < count; n++) addPlaced(all, c, run, of, { ...chunk, from: chunk.from + n * chunkTokens });
+      for (let n = 0; n < count; n++) placed.add(run, of, { ...chunk, from: chunk.from + n * chunkTokens }, 1);
     }
-    submissions += Math.ceil((all.operations - before + kind.common.tally.operations) / OPERATIONS_OF_A_SUBMISSION);
   }
-  for (const { common, runs: times } of kinds.values()) {
-    common.tally.addTo(all, times);
-    for (const exchange of common.collectives) collectives.push({ ...exchange, calls: exchange.calls * times });
-  }
-  return { calls: all.list, collectives, submissions };
+  placed.finish();
+  for (const { common, runs: times } of kinds.values()) common.tally.visit((call, each) => tally.add(call, times * each));
+  tally.visit(visit);
+  return [...kinds.values()].flatMap(({ common, runs: times }) => common.collectives.map((exchange) => ({ ...exchange, calls: exchange.calls * times })));
 }
 
 /** What runs of a kind have in common. */
@@ -79,14 +93,16 @@ interface Common {
 /** Everything in a run but what depends on where it and its chunks stand. */
 function commonOf(c: Configuration, run: Chunk, of: RunOptions): Common {
   const tally = new Tally();
+  const placed = new Placed(c, tally);
   const outside = runSchedule(c, run, { ...of, chunks: [] });
   const chunks = equalChunks({ from: 0, tokens: run.tokens }, of.chunkTokens);
   const others = chunks.reduce((sum, { count }) => sum - count, 1);
   forEachOp(c, outside, (op, calls) => tally.add(op, others * calls));
   for (const { chunk, count } of chunks) {
     forEachOp(c, runSchedule(c, run, { ...of, chunks: [chunk] }), (op, calls) => tally.add(op, count * calls));
-    addPlaced(tally, c, run, of, chunk, -count);
+    placed.add(run, of, chunk, -count);
   }
+  placed.finish();
   return { tally, collectives: outside.collectives };
 }
 
@@ -97,22 +113,45 @@ function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; cou
   return [...(count > 0 ? [{ chunk: { from, tokens: each }, count }] : []), ...(rest > 0 ? [{ chunk: { from: from + count * each, tokens: rest }, count: 1 }] : [])];
 }
 
-/** Adds what a chunk does because of where it stands. */
-function addPlaced(tally: Tally, c: Configuration, run: Chunk, { batch, chunkTokens, method }: RunOptions, chunk: Chunk, times = 1): void {
-  for (const again of isLatent(c.codec) ? [false, true] : [false]) {
-    for (const block of blocksOf(c.geometry)) {
-      const p: Pass = { c, block, run, batch, again, chunkTokens, captures: capturesOf(c, method) };
-      const add = (ops: readonly Op[], each: number): void => ops.forEach((op) => tally.add(op, times * each * op.repeat * layerCalls(c, block, op.when)));
-      add(placedOps(p, chunk, []), 1);
-      for (const held of earlierOf(p)) for (const { chunk: piece, count } of equalChunks(held, chunkTokens)) add(rebuiltOps(p, chunk, piece), count);
+/** What chunks do because of where they stand. */
+class Placed {
+  /** Pieces of latents that are alike, each with how often it is rebuilt. */
+  private readonly pieces = new Map<string, { readonly p: Pass; readonly chunk: Chunk; readonly piece: Chunk; times: number }>();
+
+  constructor(
+    private readonly c: Configuration,
+    private readonly tally: Tally,
+  ) {}
+
+  add(run: Chunk, { batch, chunkTokens, method }: RunOptions, chunk: Chunk, times: number): void {
+    const { c } = this;
+    for (const again of isLatent(c.codec) ? [false, true] : [false]) {
+      for (const block of blocksOf(c.geometry)) {
+        const p: Pass = { c, block, run, batch, again, chunkTokens, captures: capturesOf(c, method) };
+        this.list(p, placedOps(p, chunk, []), times);
+        for (const [stretch, held] of earlierOf(p).entries()) {
+          for (const { chunk: piece, count } of equalChunks(held, chunkTokens)) {
+            const key = `${again} ${block.name} ${shiftOf(c, run.from) > 0} ${stretch} ${chunk.tokens} ${piece.tokens}`;
+            const alike = this.pieces.get(key);
+            if (alike) alike.times += times * count;
+            else this.pieces.set(key, { p, chunk, piece, times: times * count });
+          }
+        }
+      }
     }
+  }
+
+  finish(): void {
+    for (const { p, chunk, piece, times } of this.pieces.values()) this.list(p, rebuiltOps(p, chunk, piece), times);
+  }
+
+  private list({ block }: Pass, ops: readonly Op[], times: number): void {
+    for (const op of ops) this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
   }
 }
 
 /** Calls and their numbers. */
 class Tally {
-  /** Of all calls together. */
-  operations = 0;
   private readonly known = new Map<string, { readonly call: KernelCall; times: number }>();
 
   add({ kernel, variant, shape }: KernelCall, times: number): void {
@@ -121,14 +160,10 @@ class Tally {
     const same = this.known.get(key);
     if (same) same.times += times;
     else this.known.set(key, { call: { kernel, variant, shape }, times });
-    this.operations += times;
   }
 
-  addTo(other: Tally, each: number): void {
-    for (const { call, times } of this.known.values()) other.add(call, each * times);
-  }
-
-  get list(): PrefillCalls['calls'] {
-    return [...this.known.values()].filter(({ times }) => times !== 0);
+  /** Those that are left when others have been taken away. */
+  visit(visit: (call: KernelCall, times: number) => void): void {
+    for (const { call, times } of this.known.values()) if (times !== 0) visit(call, times);
   }
 }
