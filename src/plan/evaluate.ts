@@ -10,7 +10,7 @@ import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/qual
 import type { Configuration } from '../schedule/schedule.js';
 import { formatDecimalBytes } from '../units.js';
 import { candidateId } from './candidates.js';
-import { evidenceLabel, promptFigures } from './prompt-time.js';
+import { evidenceLabel, UNPRICED } from './prompt-time.js';
 import { keptQuality } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from './types.js';
 
@@ -30,7 +30,7 @@ export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
 export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number => Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
 
 /** Evaluates a candidate. `pareto` is false until all candidates are known. */
-export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
+export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICED): Plan {
   const c = configurationOf(r, candidate);
   const g = r.geometry;
   const { codec } = candidate;
@@ -39,7 +39,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
   const exact = maxBatch(m, usable);
   const peaks = prefillPeaks(c, r.contextTokens);
   const memoryOfPrefill = prefillFigures(r, m, peaks, usable);
-  const prefill = { ...memoryOfPrefill, ...promptFigures(r, c, exact >= 1 && memoryOfPrefill.fits) };
+  const prefill = { ...memoryOfPrefill, ...prompts(c, exact >= 1 && memoryOfPrefill.fits) };
   const batch = r.batch ?? exact;
   const fits = batch >= 1 && batch <= exact;
   const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);

@@ -9,11 +9,28 @@ import type { EvidenceLabel, PlanRequest, PromptFigures } from './types.js';
 export const evidenceLabel = (r: Pick<PlanRequest, 'imported'>, evidence: Evidence): EvidenceLabel => (r.imported && evidence !== 'roofline' ? `${evidence} (imported)` : evidence);
 
 /** @param fits the prompt can be taken in beside the weights and its cache */
-export function promptFigures(r: PlanRequest, c: Configuration, fits: boolean): PromptFigures {
+export type PromptPricer = (c: Configuration, fits: boolean) => PromptFigures;
+
+const notPriced = (reason: string): PromptFigures => ({ secondsPerPrompt: null, tokensPerSecond: null, evidence: null, evidenceShare: null, octavesOutside: null, notPriced: reason });
+
+export const UNPRICED: PromptPricer = () => notPriced('it was not asked for');
+
+/** Prices the prompts of one request, those that take the same calls once: paths that read the same latents are filled alike. */
+export function promptPricer(r: PlanRequest): PromptPricer {
+  const known = new Map<string, PromptFigures>();
+  return (c, fits) => {
+    const obstacle = wholePromptObstacle(c, r.prefill);
+    if (!fits) return notPriced('it does not fit');
+    if (obstacle !== null) return notPriced(obstacle);
+    const key = JSON.stringify([c.codec, c.eviction, c.path === 'fast' || c.path === 'absorbed' ? c.path : '']);
+    const figures = known.get(key) ?? figuresOf(r, c);
+    known.set(key, figures);
+    return figures;
+  };
+}
+
+function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
   const { pricer, prefill: method, contextTokens: promptTokens } = r;
-  const obstacle = wholePromptObstacle(c, method);
-  if (!fits) return notPriced('it does not fit');
-  if (obstacle !== null) return notPriced(obstacle);
   if (!pricer) return notPriced('nothing is known about the speed of this device');
   const { estimate, low, high, evidence, evidenceShare, octavesOutside } = pricePrompt(c, pricer, { method, promptTokens });
   return {
@@ -22,5 +39,3 @@ export function promptFigures(r: PlanRequest, c: Configuration, fits: boolean): 
     evidence: evidenceLabel(r, evidence), evidenceShare, octavesOutside, notPriced: null,
   };
 }
-
-const notPriced = (reason: string): PromptFigures => ({ secondsPerPrompt: null, tokensPerSecond: null, evidence: null, evidenceShare: null, octavesOutside: null, notPriced: reason });

@@ -4,8 +4,9 @@
  * listed, and of the others only these; pieces of latents that a run rebuilds are listed once for all that are alike.
  */
 import { isLatent } from '../codecs/registry.js';
-import { blocksOf } from '../geometry/geometry.js';
+import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
+import { readsLatents } from './eviction-ops.js';
 import { KERNELS, type KernelCall } from './kernels.js';
 import { earlierOf, rebuiltOps } from './prefill-attend.js';
 import { capturesOf, CAPTURING_KINDS, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
@@ -59,51 +60,49 @@ function visitAll(c: Configuration, s: Schedule, visit: (call: KernelCall, times
   return s.collectives;
 }
 
-function visitKinds(c: Configuration, runs: readonly Chunk[], { chunkTokens, method }: Pick<RunOptions, 'chunkTokens' | 'method'>, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptions, 'chunkTokens' | 'method'>, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+  const { chunkTokens } = how;
   const tally = new Tally();
-  const placed = new Placed(c, tally);
-  const kinds = new Map<string, { readonly common: Common; runs: number }>();
+  const placed = new Placed(c, how, tally);
+  const kinds = new Map<string, { readonly run: Chunk; readonly ends: boolean; times: number }>();
   const firsts = new Map<string, number>();
   for (const [i, run] of runs.entries()) {
-    const of: RunOptions = { batch: 1, chunkTokens, method, ends: i === runs.length - 1 };
+    const ends = i === runs.length - 1;
     const standing = `${run.from > 0} ${shiftOf(c, run.from) > 0}`;
     // The first that stands so has least before it, which makes it the shortest to list.
     const from = firsts.get(standing) ?? run.from;
     firsts.set(standing, from);
-    const key = `${standing} ${run.tokens} ${of.ends}`;
-    const kind = kinds.get(key) ?? { common: commonOf(c, { from, tokens: run.tokens }, of), runs: 0 };
-    kinds.set(key, kind);
-    kind.runs++;
+    const key = `${standing} ${run.tokens} ${ends}`;
+    const kind = kinds.get(key);
+    if (kind) kind.times++;
+    else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: 1 });
     for (const { chunk, count } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
-      for (let n = 0; n < count; n++) placed.add(run, of, { ...chunk, from: chunk.from + n * chunkTokens }, 1);
+      for (let n = 0; n < count; n++) placed.add(run, { ...chunk, from: chunk.from + n * chunkTokens }, 1);
     }
   }
+  const collectives = [...kinds.values()].flatMap(({ run, ends, times }) => {
+    const own = addCommon(tally, placed, c, run, { ...how, batch: 1, ends }, times);
+    return own.map((exchange) => ({ ...exchange, calls: exchange.calls * times }));
+  });
   placed.finish();
-  for (const { common, runs: times } of kinds.values()) common.tally.visit((call, each) => tally.add(call, times * each));
   tally.visit(visit);
-  return [...kinds.values()].flatMap(({ common, runs: times }) => common.collectives.map((exchange) => ({ ...exchange, calls: exchange.calls * times })));
+  return collectives;
 }
 
-/** What runs of a kind have in common. */
-interface Common {
-  readonly tally: Tally;
-  readonly collectives: readonly Collective[];
-}
-
-/** Everything in a run but what depends on where it and its chunks stand. */
-function commonOf(c: Configuration, run: Chunk, of: RunOptions): Common {
-  const tally = new Tally();
-  const placed = new Placed(c, tally);
-  const outside = runSchedule(c, run, { ...of, chunks: [] });
+/** Adds everything in a run but what depends on where it and its chunks stand. */
+function addCommon(tally: Tally, placed: Placed, c: Configuration, run: Chunk, of: RunOptions, times: number): readonly Collective[] {
   const chunks = equalChunks({ from: 0, tokens: run.tokens }, of.chunkTokens);
-  const others = chunks.reduce((sum, { count }) => sum - count, 1);
-  forEachOp(c, outside, (op, calls) => tally.add(op, others * calls));
+  // What is done outside chunks is listed with each kind of chunk, and is done once.
+  const surplus = chunks.reduce((sum, { count }) => sum + count, -1);
+  if (surplus > 0) forEachOp(c, runSchedule(c, run, { ...of, chunks: [] }), (op, calls) => tally.add(op, -surplus * times * calls));
+  let collectives: readonly Collective[] = [];
   for (const { chunk, count } of chunks) {
-    forEachOp(c, runSchedule(c, run, { ...of, chunks: [chunk] }), (op, calls) => tally.add(op, count * calls));
-    placed.add(run, of, chunk, -count);
+    const listed = runSchedule(c, run, { ...of, chunks: [chunk] });
+    forEachOp(c, listed, (op, calls) => tally.add(op, count * times * calls));
+    placed.add(run, chunk, -count * times);
+    collectives = listed.collectives;
   }
-  placed.finish();
-  return { tally, collectives: outside.collectives };
+  return collectives;
 }
 
 /** A stretch of tokens in chunks: the first of those that are as long as each other, and how many they are. */
@@ -115,26 +114,29 @@ function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; cou
 
 /** What chunks do because of where they stand. */
 class Placed {
-  /** Pieces of latents that are alike, each with how often it is rebuilt. */
-  private readonly pieces = new Map<string, { readonly p: Pass; readonly chunk: Chunk; readonly piece: Chunk; times: number }>();
+  /** Lists that are alike, each with how often it runs. */
+  private readonly lists = new Map<string, { readonly block: LayerBlock; readonly ops: readonly Op[]; times: number }>();
 
   constructor(
     private readonly c: Configuration,
+    private readonly how: Pick<RunOptions, 'chunkTokens' | 'method'>,
     private readonly tally: Tally,
   ) {}
 
-  add(run: Chunk, { batch, chunkTokens, method }: RunOptions, chunk: Chunk, times: number): void {
-    const { c } = this;
+  add(run: Chunk, chunk: Chunk, times: number): void {
+    const { c, how } = this;
+    const captures = capturesOf(c, how.method);
+    const shifted = shiftOf(c, run.from) > 0;
     for (const again of isLatent(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
-        const p: Pass = { c, block, run, batch, again, chunkTokens, captures: capturesOf(c, method) };
-        this.list(p, placedOps(p, chunk, []), times);
+        const p: Pass = { c, block, run, batch: 1, again, chunkTokens: how.chunkTokens, captures };
+        const kind = `${again} ${block.name} ${chunk.tokens}`;
+        // What a chunk does itself depends on the run before it where it reads rows there, or evicts.
+        const alone = c.eviction === null && readsLatents(c, block);
+        this.list(`${kind} ${alone ? run.from > 0 : run.from} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
         for (const [stretch, held] of earlierOf(p).entries()) {
-          for (const { chunk: piece, count } of equalChunks(held, chunkTokens)) {
-            const key = `${again} ${block.name} ${shiftOf(c, run.from) > 0} ${stretch} ${chunk.tokens} ${piece.tokens}`;
-            const alike = this.pieces.get(key);
-            if (alike) alike.times += times * count;
-            else this.pieces.set(key, { p, chunk, piece, times: times * count });
+          for (const { chunk: piece, count } of equalChunks(held, how.chunkTokens)) {
+            this.list(`${kind} ${stretch} ${shifted} piece ${piece.tokens}`, block, () => rebuiltOps(p, chunk, piece), times * count);
           }
         }
       }
@@ -142,11 +144,15 @@ class Placed {
   }
 
   finish(): void {
-    for (const { p, chunk, piece, times } of this.pieces.values()) this.list(p, rebuiltOps(p, chunk, piece), times);
+    for (const { block, ops, times } of this.lists.values()) {
+      for (const op of times === 0 ? [] : ops) this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
+    }
   }
 
-  private list({ block }: Pass, ops: readonly Op[], times: number): void {
-    for (const op of ops) this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
+  private list(key: string, block: LayerBlock, ops: () => readonly Op[], times: number): void {
+    const alike = this.lists.get(key);
+    if (alike) alike.times += times;
+    else this.lists.set(key, { block, ops: ops(), times });
   }
 }
 
