@@ -41,7 +41,7 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
   };
 }
 
-const hasTargets = (r: PlanRequest): boolean => r.batch !== null || r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null || r.targets.secondsPerToken !== null;
+const hasTargets = (r: PlanRequest): boolean => r.batch !== null || r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null || r.targets.secondsPerToken !== null || r.targets.secondsToFirstToken !== null;
 
 /** True when the question has an answer: at least one plan that holds a sequence. */
 export const hasSolution = (report: PlanReport): boolean => report.plans.some((p: Plan) => p.maxBatch.exact >= 1);

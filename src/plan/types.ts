@@ -32,6 +32,8 @@ export interface Targets {
   readonly retrievalTokens: number | null;
   /** Seconds a decode step may take, at the high end of its interval. */
   readonly secondsPerToken: number | null;
+  /** Seconds the prefill of one prompt may take, at the high end of its interval. */
+  readonly secondsToFirstToken: number | null;
 }
 
 /** Who the memory belongs to. */
