@@ -96,7 +96,7 @@ export function stepGrid({ geometry, software, quick, seed, bindingBytes }: Grid
 
 /** Prompts: rows of full width and latents, whole and in chunks; of `quick` one. */
 export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<GridRules, 'seed'>): PromptCase[] {
-  const [promptTokens, chunkTokens] = software ? (quick ? [32, 32] : [64, 32]) : [2048, 512];
+  const [promptTokens, chunkTokens] = software ? (quick ? [32, 32] : [48, 24]) : [2048, 512];
   const prompts: PromptCase['prompt'][] = [{ method: 'accumulated', promptTokens, chunkTokens: promptTokens }, ...(quick ? [] : [{ method: 'chunked' as const, promptTokens, chunkTokens }])];
   const choices: readonly Choice[] = [{ kind: 'full', ratio: null, path: 'full' }, ...(quick ? [] : [{ kind: 'lla', ratio: 4, path: 'reconstruct' } as const])];
   return choices.flatMap((choice) => {
