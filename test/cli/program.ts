@@ -69,7 +69,7 @@ export function expectBadInput(o: Outcome): void {
 
 /** Fields that may be null: what is not known, or not asked. Everything else that is a number stays one. */
 const NULLABLE = new Set([
-  'id', 'calibration', 'batch', 'usdPerHour', 'retrievalTokens', 'secondsPerToken', 'variant', 'eviction', 'secondsPerStep', 'tokensPerSecond', 'evidence', 'evidenceShare',
+  'id', 'calibration', 'batch', 'usdPerHour', 'retrievalTokens', 'secondsPerToken', 'secondsToFirstToken', 'secondsPerPrompt', 'notPriced', 'variant', 'eviction', 'secondsPerStep', 'tokensPerSecond', 'evidence', 'evidenceShare',
   'octavesOutside', 'usdPerMillionTokens', 'atTarget', 'reliableRetrieval', 'qualityKept', 'recommendation', 'alternative', 'contextTokens', 'items', 'scenario', 'name', 'description', 'note',
 ]);
 
