@@ -118,8 +118,8 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('a repetition in a slow phase does not count as one of those that a visit wants', async () => {
-    // Two seconds of sixteen everything takes twice as long: as long as a visit's turns last.
-    const { track } = await calibrateIn({ load: (at) => (at > 3 && at % 16 < 2 ? 2 : 1), budgetSeconds: 60, points: 1000 });
+    // Five seconds of forty everything takes twice as long: longer than the turns of a visit last.
+    const { track } = await calibrateIn({ load: (at) => (at > 10 && at % 40 < 5 ? 2 : 1), budgetSeconds: 80, points: 1000 });
     for (const s of track.entry.samples) {
       expect(s.seconds.filter((t) => t < 1.5 * truth(s.shape['width'] as number)).length, `width ${s.shape['width'] as number}`).toBeGreaterThanOrEqual(3);
     }
