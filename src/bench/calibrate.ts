@@ -11,7 +11,7 @@ import { CALIBRATION_SCHEMA_VERSION, type Calibration, type KernelCalibration, t
 import { defaultCalls } from './candidates.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { describeDevice, describeHost, describeProgram } from './host.js';
-import { obstacle, openBytes, openPoint, tuningOptions } from './measure.js';
+import { launchOf, obstacle, openBytes, openPoint, tuningOptions } from './measure.js';
 import { Drift, openProbe } from './probe.js';
 import { farthest } from './spread.js';
 import { median, type Clock } from './timing.js';
@@ -206,8 +206,8 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const old = resumed.find((k) => k.kernel === kernel && k.sourceHash === sourceHash);
     // Gaps are tried again: the driver or the limits may have changed.
     const tuning = options.tuning?.[kernel] ?? old?.tuning;
-    // Times of another tuning are another kernel's.
-    const samples = (old?.samples ?? []).filter(() => isDeepStrictEqual(tuning, old?.tuning));
+    // Times of another launch are another kernel's.
+    const samples = (old?.samples ?? []).filter(({ variant, shape, tuning: launch }) => isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch));
     const entry: KernelCalibration = { kernel, sourceHash, samples: samples.map((sample) => ({ ...sample })), gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
     for (const sample of entry.samples) seen.add(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`);
     entries.set(kernel, entry);

@@ -54,6 +54,16 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   return null;
 }
 
+/** Launch constants of the call on this device, or null where it cannot run there. */
+export function launchOf(device: Device, call: KernelCall, options: OperationOptions = {}): Tuning | null {
+  try {
+    return planOperation(call, { ...deviceOptions(device), ...options }).tuning;
+  } catch (error) {
+    if (error instanceof GpuError) return null;
+    throw error;
+  }
+}
+
 /** Options of a call whose kernel is tuned. */
 export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { tuning?: Tuning } => (tuning ? { tuning } : {});
 

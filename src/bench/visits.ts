@@ -127,7 +127,9 @@ export class Visits {
     // Ceilings have taken their part of the budget already.
     const begun = tools.now();
     const firstVisitsEnd = begun + FIRST_VISITS_SHARE * (tools.budgetSeconds - begun);
-    await this.takeTurns(() => (tools.now() < firstVisitsEnd ? this.newJob() : undefined));
+    // One point at least, whatever the ceilings took.
+    let asked = 0;
+    await this.takeTurns(() => (asked++ === 0 || tools.now() < firstVisitsEnd ? this.newJob() : undefined));
     const again = [...this.points];
     // Time that is left makes the least certain points surer.
     await this.takeTurns(() => (running() ? jobOf(again.shift() ?? leastCertain(this.points.filter((p) => !this.open.some((v) => v.sample === p.sample)))) : undefined));
