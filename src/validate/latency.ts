@@ -80,7 +80,7 @@ const PROBED_SECONDS = 0.1;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
-const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
+export const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
 
 /** Cases in groups that are open together; neighbours stay neighbours. */
 export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
