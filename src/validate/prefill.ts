@@ -7,7 +7,7 @@ import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import type { PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { correctedSeconds } from '../schema/drift.js';
+import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import { pricerFor, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -23,7 +23,7 @@ export interface PromptRow {
   readonly method: PromptPlan['method'];
   readonly promptTokens: number;
   readonly chunkTokens: number;
-  /** Median over the rounds, corrected for drift. */
+  /** Typical time of the rounds, corrected for drift (schema/drift.ts). */
   readonly measuredSeconds: number;
   /** As the clock said. */
   readonly rawSeconds: readonly number[];
@@ -73,7 +73,7 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
         const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
         rows.push({
           id: of.id, ...of.prompt, ...rounds,
-          measuredSeconds: median(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })),
+          measuredSeconds: typicalSeconds(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })),
           predicted: { estimate: price.estimate, low: price.low, high: price.high },
           evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
         });
