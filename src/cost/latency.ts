@@ -47,14 +47,15 @@ interface Group {
 /** Sums calls of each kernel; a kernel's errors repeat with the same sign, so its half-widths add linearly. */
 class Groups {
   readonly list: Group[] = [];
-  private readonly index = new Map<string, Group>();
+  private readonly measured = new Map<Group['kernel'], Group>();
+  private readonly roofline = new Map<Group['kernel'], Group>();
 
   add(kernel: Group['kernel'], price: Interval & { evidence: Evidence }, calls: number): void {
-    const key = price.evidence === 'roofline' ? `${kernel} roofline` : kernel;
-    let group = this.index.get(key);
+    const index = price.evidence === 'roofline' ? this.roofline : this.measured;
+    let group = index.get(kernel);
     if (!group) {
       group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence };
-      this.index.set(key, group);
+      index.set(kernel, group);
       this.list.push(group);
     }
     group.calls += calls;
