@@ -131,9 +131,8 @@ export interface MemoryRules {
   readonly stopped?: () => boolean;
 }
 
-/** What prompts take beside the decoder while they are taken in whole, by each kind; nothing where they are not. */
+/** What prompts take beside the decoder while they are taken in whole, by each kind. */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
-  if (c.eviction?.policy === 'h2o') return [];
   const prompt = (tokens: number): number[] => Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
   const rows: KindBytes[] = [];
   // Without latents all kinds are the same, and nothing that is evicted from is captured.
