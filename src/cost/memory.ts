@@ -217,7 +217,8 @@ export function onGrid(batch: number): number {
  *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention cannot read them
  * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. Where tokens are
- * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then.
+ * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then. H2O chooses by
+ * masses, one a token and row that evicts on its own; those of all layers where loops evict together.
  *
  * The buffers are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
@@ -242,8 +243,8 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   }
   const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
-    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context) + chosen(context),
-    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context) + chosen(context),
+    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
+    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
     accumulated: accumulators * context + aside(context) + kept(context) + activations(context) + chosen(context),
     chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + chosen(chunk) + carried,
   };
