@@ -8,7 +8,7 @@
 // queries, so that a mass is written by one thread, without barriers or atomics.
 // Bindings: 0 params, 1 queries f32, 2 keys in the layout of caches, 3 statistics [token, through all sequences][query head] (a in base 2, m),
 // 4 mass [sequence][row][token], 5 queries of the rotary branch f32 and 6 its keys [sequence][token][head, or one for all][component]
-// f32 (any buffers where there is no branch). Run: lla-sim bench --kernel mass_prefill
+// f32 (any buffers where there is no branch), 7 queries again. Run: lla-sim bench --kernel mass_prefill
 enable subgroups;
 #storage
 
@@ -16,6 +16,7 @@ override WG: u32;           // threads of a workgroup
 override WIDE: u32;         // threads that share a row: a power of two, at most a subgroup
 override KEY_EACH: u32;     // units of a key row that a thread takes, LANES * KEY_EACH * UNIT_VECS at most MOST_VECS
 override BRANCH_EACH: u32;  // components of a branch row that a thread takes, 0 without a branch
+override VECTORS: u32;      // 1: queries lie and are wide in whole vectors of four, which are read at once
 
 const LANES = 4u;
 const MOST_VECS = 192u;
@@ -51,6 +52,7 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> mass: array<f32>;
 @group(0) @binding(5) var<storage, read> branch_queries: array<f32>;
 @group(0) @binding(6) var<storage, read> branch_keys: array<f32>;
+@group(0) @binding(7) var<storage, read> query_vectors: array<vec4f>;   // the queries once more
 
 var<private> held: array<vec4f, MOST_VECS>;       // [lane][unit][vec]
 var<private> branch: array<vec4f, MOST_BRANCH>;   // [component], a lane each
@@ -81,8 +83,12 @@ fn score(token: u32, head: u32, c: u32) -> vec4f {
     for (var e = 0u; e < UNIT_VECS; e++) {
       let first = (c + WIDE * k) * UNIT + 4u * e;
       var q = vec4f(0.0);
-      for (var x = 0u; x < 4u * params.once; x++) {
-        if (first + x < params.key_width) { q[x] = queries[at + first + x]; }
+      if (VECTORS == 1u) {
+        if (first < params.key_width) { q = query_vectors[(at + first) / 4u]; }
+      } else {
+        for (var x = 0u; x < 4u * params.once; x++) {
+          if (first + x < params.key_width) { q[x] = queries[at + first + x]; }
+        }
       }
       for (var lane = 0u; lane < LANES; lane++) { dots[lane] = fma(held[(lane * KEY_EACH + k) * UNIT_VECS + e], q, dots[lane]); }
     }

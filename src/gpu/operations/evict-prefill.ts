@@ -48,6 +48,7 @@ export function planMassPrefill(call: KernelCall, options: MassPrefillOptions = 
   const queries = s.sequences * s.queries;
   const queriesAt = options.queries ?? { offset: 0, stride: heads * keyWidth };
   const branchTokens = branch?.tokens ?? tokens;
+  const vectors = [queriesAt.offset, queriesAt.stride, keyWidth].every((floats) => floats % 4 === 0);
   return {
     buffers: [
       rowsAt('queries', 'input', queries, heads * keyWidth, queriesAt),
@@ -65,7 +66,7 @@ export function planMassPrefill(call: KernelCall, options: MassPrefillOptions = 
       {
         source: 'mass_prefill',
         element: storage,
-        constants: { WG: workgroup, WIDE: wide, KEY_EACH: unitsEach(keys, wide), BRANCH_EACH: branchEach, EDGES: keyWidth % readUnit(keys) === 0 ? 0 : 1 },
+        constants: { WG: workgroup, WIDE: wide, KEY_EACH: unitsEach(keys, wide), BRANCH_EACH: branchEach, VECTORS: vectors ? 1 : 0, EDGES: keyWidth % readUnit(keys) === 0 ? 0 : 1 },
         uniforms: [
           ...rowUniforms(keys),
           ...[capacity / TILE_TOKENS, firstSequence * s.kvHeads, s.kvHeads, s.group, s.kvHeads / s.rows, s.queries, s.context, keyWidth].map(u32),
@@ -73,7 +74,7 @@ export function planMassPrefill(call: KernelCall, options: MassPrefillOptions = 
           ...[queriesAt.offset, queriesAt.stride].map(u32),
           ...[branch?.width ?? 0, branch?.heads ?? 1, branch?.queries.offset ?? 0, branch?.queries.stride ?? 0, branch?.queries.head ?? 0, branchTokens, room, begins ? 1 : 0, 1].map(u32),
         ],
-        buffers: [...read('queries', 'keys', 'statistics'), ...write('mass'), ...read(branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'queries')],
+        buffers: [...read('queries', 'keys', 'statistics'), ...write('mass'), ...read(branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'queries', 'queries')],
         workgroups: [groups, s.rows, s.sequences],
       },
     ],
