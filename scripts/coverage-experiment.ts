@@ -128,6 +128,7 @@ export interface Outcome {
   /** Mean |log error| at the measured points of the posterior, and of the sample's own median. */
   posteriorError: number;
   medianError: number;
+  /** Of the processor, so that a loaded machine says the same. */
   fitSeconds: number;
   looMedianError: number;
   looCoverage: number;
@@ -167,9 +168,10 @@ export function runExperiment(synthetic: SyntheticKernel, { noise, count, pool, 
   if (outlierShare > 0) for (const index of outliers(kernel, variant, samples)) samples[index] = measure({ ...samples[index]!.shape }, false);
 
   const hidden = [...candidates, ...shapes.filter((shape) => !measurable(shape))];
-  const start = performance.now();
+  const before = process.cpuUsage();
   const predictor = fitPredictor(kernel, variant, samples);
-  const fitSeconds = (performance.now() - start) / 1e3;
+  const { user, system } = process.cpuUsage(before);
+  const fitSeconds = (user + system) / 1e6;
   const predict = makePredictor(kernel, variant, samples, predictor);
   const outcome: Outcome = { errors: [], halfWidths: [], covered: 0, coveredTruth: 0, byDistance: [], hidden: hidden.length, posteriorError: 0, medianError: 0, fitSeconds, looMedianError: predictor.looMedianError, looCoverage: predictor.looCoverage };
   for (const shape of hidden) {

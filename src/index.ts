@@ -13,7 +13,7 @@ export { listCandidates } from './plan/candidates.js';
 export { planTable } from './report/plan-table.js';
 export { planCsv, planMarkdown } from './report/plan-csv.js';
 export { memoryModel, maxBatch, onGrid, prefillPeaks, totalBytes } from './cost/memory.js';
-export { priceStep } from './cost/latency.js';
+export { priceStep, pricePrompt } from './cost/latency.js';
 export { datasheetPricer, calibrationPricer } from './cost/pricers.js';
 export { schedule, forEachOp } from './schedule/schedule.js';
 export { KERNELS, workOf } from './schedule/kernels.js';

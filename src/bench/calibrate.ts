@@ -2,7 +2,6 @@
  * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every point is saved as soon as it
  * exists; what cannot be measured is kept as a gap with its reason.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
 import type { Tuning } from '../gpu/operations/tuning.js';
@@ -12,7 +11,7 @@ import { CALIBRATION_SCHEMA_VERSION, type Calibration, type KernelCalibration, t
 import { defaultCalls } from './candidates.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { describeDevice, describeHost, describeProgram } from './host.js';
-import { measureVisit, obstacle, tuningOptions } from './measure.js';
+import { launchOf, obstacle, openBytes, openPoint, tuningOptions } from './measure.js';
 import { Drift, openProbe } from './probe.js';
 import { farthest } from './spread.js';
 import { median, type Clock } from './timing.js';
@@ -29,7 +28,6 @@ const ASSUMED_EFFICIENCY = 0.1;
 const POINT_SHARE = 0.0015;
 /** Each point is visited at least twice; a visit takes this part of the time of a point. */
 const VISITS = 2;
-const SAMPLES_PER_PROBE = 3;
 /** Runs of the probe before the first point: enough for a first reference. */
 const FIRST_PROBES = 7;
 const SPREAD_FIRST = 5;
@@ -119,14 +117,15 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     drift.record(seconds);
     return seconds;
   };
-  const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed, secondsPerVisit: (options.budgetSeconds * POINT_SHARE) / VISITS, probe: { every: SAMPLES_PER_PROBE, run: runProbe } };
+  const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed };
   const visits = new Visits(tracks, drift, {
     now: () => now() - started,
     budgetSeconds: options.budgetSeconds,
     stopped: () => options.signal?.aborted ?? false,
-    measure: (track, shape, known) => measureVisit(device, { kernel: track.kernel, variant: track.variant, shape }, rules, known, tuningOptions(track.entry.tuning)),
+    secondsPerVisit: (options.budgetSeconds * POINT_SHARE) / VISITS,
+    openBytes: openBytes(device),
+    open: (track, shape, known) => openPoint(device, { kernel: track.kernel, variant: track.variant, shape }, rules, known, tuningOptions(track.entry.tuning)),
     probe: runProbe,
-    pause: (seconds) => sleep(1000 * seconds),
     chooseTrack: leastServed,
     chooseCandidate: (track) => choose(track, options),
     visited: async (track, gap) => {
@@ -207,8 +206,8 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     const old = resumed.find((k) => k.kernel === kernel && k.sourceHash === sourceHash);
     // Gaps are tried again: the driver or the limits may have changed.
     const tuning = options.tuning?.[kernel] ?? old?.tuning;
-    // Times of another tuning are another kernel's.
-    const samples = (old?.samples ?? []).filter(() => isDeepStrictEqual(tuning, old?.tuning));
+    // Times of another launch are another kernel's.
+    const samples = (old?.samples ?? []).filter(({ variant, shape, tuning: launch }) => isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch));
     const entry: KernelCalibration = { kernel, sourceHash, samples: samples.map((sample) => ({ ...sample })), gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
     for (const sample of entry.samples) seen.add(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`);
     entries.set(kernel, entry);

@@ -5,8 +5,8 @@ import { workOf, type KernelCall } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
-import { timeProbed, timeCalls, type Clock, type ProbeRule } from './timing.js';
-import type { Visit } from './visits.js';
+import { batchTimer, timeCalls, type Clock } from './timing.js';
+import type { OpenPoint } from './visits.js';
 import type { Tuning } from '../gpu/operations/tuning.js';
 
 const MIB = 2 ** 20;
@@ -54,6 +54,16 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   return null;
 }
 
+/** Launch constants of the call on this device, or null where it cannot run there. */
+export function launchOf(device: Device, call: KernelCall, options: OperationOptions = {}): Tuning | null {
+  try {
+    return planOperation(call, { ...deviceOptions(device), ...options }).tuning;
+  } catch (error) {
+    if (error instanceof GpuError) return null;
+    throw error;
+  }
+}
+
 /** Options of a call whose kernel is tuned. */
 export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { tuning?: Tuning } => (tuning ? { tuning } : {});
 
@@ -71,31 +81,31 @@ export async function measureCall(device: Device, call: KernelCall, rules: Measu
   }
 }
 
-export interface VisitRules extends Omit<MeasureRules, 'secondsPerPoint'> {
-  /** Time to spend on raw samples of one visit, beyond the first three. */
-  secondsPerVisit: number;
-  probe: ProbeRule;
-}
-
 /**
- * One visit of a calibration's point: timed with the probe run in between. A point that is known was checked at its first visit.
+ * Puts a calibration's point on the device, to be timed in turn with others. One that is known was checked at its first visit.
  * @throws GpuError when the call cannot run or gives wrong results
  */
-export async function measureVisit(device: Device, call: KernelCall, rules: VisitRules, known: Sample | null, options: OperationOptions = {}): Promise<Visit> {
+export async function openPoint(device: Device, call: KernelCall, rules: Omit<MeasureRules, 'secondsPerPoint'>, known: Sample | null, options: OperationOptions = {}): Promise<OpenPoint> {
   const prepared = await prepareCall(device, call, rules.seed, options, known?.relativeError);
   try {
-    const times = await timeProbed(device, prepared.copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds: BATCH_SECONDS[kind(device)], minSamples: 3, maxSamples: 9, seconds: rules.secondsPerVisit }, rules.probe);
-    return { sample: sampleOf(call, prepared, times.seconds), probes: times.probes };
-  } finally {
+    const time = await batchTimer(device, prepared.copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds: BATCH_SECONDS[kind(device)] });
+    return { sample: sampleOf(call, prepared, []), bytes: prepared.bytes, time, free: () => prepared.free() };
+  } catch (error) {
     prepared.free();
+    throw error;
   }
 }
+
+/** Operands of the points of a calibration that take turns: as much as one point may take. */
+export const openBytes = (device: Device): number => MOST_BYTES[kind(device)];
 
 /** A call on the device: checked, and bound to several sets of operands. */
 export interface PreparedCall {
   readonly plan: OperationPlan;
   readonly copies: readonly (readonly BoundStep[])[];
   readonly relativeError: number;
+  /** Of all copies. */
+  readonly bytes: number;
   free(): void;
 }
 
@@ -135,7 +145,7 @@ export async function prepareCall(device: Device, call: KernelCall, seed: number
       }
       copies.push(await bind(buffers));
     }
-    return { plan, copies, relativeError: error, free };
+    return { plan, copies, relativeError: error, bytes: owned.reduce((sum, b) => sum + b.bytes, 0), free };
   } catch (error) {
     free();
     throw error;

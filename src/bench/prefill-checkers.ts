@@ -56,7 +56,7 @@ const attend_prefill: Checker = {
   },
 };
 
-/** Output, then the largest score as a weight against 2^0, which is as exact as what is made of it, and the mass. */
+/** Output, then the largest score, as a weight against what it should be, and the mass over what it should be: neither outweighs the output. */
 const attend_carried: Checker = {
   outputs: ['output', 'statistics'],
   rows: queryRows,
@@ -69,8 +69,8 @@ const attend_carried: Checker = {
     const before = !(s.options.prefill?.carried ?? !own) ? undefined : { output: Array.from({ length: width }, (_, i) => s.input('output')(output + i)), top: statistics(2 * row) * Math.LN2, mass: statistics(2 * row + 1) };
     const after = attendCarriedRow(s.call.shape, operands, span, at, own, before);
     return {
-      expected: [...after.output, Math.exp(after.top), after.mass],
-      actual: (i) => (i < width ? s.output('output')(output + i) : i === width ? 2 ** s.output('statistics')(2 * row) : s.output('statistics')(2 * row + 1)),
+      expected: [...after.output, 1, 1],
+      actual: (i) => (i < width ? s.output('output')(output + i) : i === width ? 2 ** (s.output('statistics')(2 * row) - after.top * Math.LOG2E) : s.output('statistics')(2 * row + 1) / after.mass),
     };
   },
 };

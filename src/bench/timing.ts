@@ -35,20 +35,6 @@ export function callsPerBatch(secondsEach: number, copies: number, batchSeconds:
   return wanted < copies ? wanted : Math.ceil(wanted / copies) * copies;
 }
 
-/** A probe of the machine's state (bench/probe.ts), run before every few samples and after the last. */
-export interface ProbeRule {
-  /** Samples between two runs. */
-  readonly every: number;
-  /** Seconds that the probe takes now. */
-  run(): Promise<number>;
-}
-
-/** Seconds of the probe beside each repetition: the geometric mean of the run before and the run after it. */
-export interface ProbedTimes {
-  readonly seconds: number[];
-  readonly probes: number[];
-}
-
 /**
  * Seconds per call, one entry a repetition. `copies`: the same call bound to different operands, in rotation, so that none
  * finds its operands in a cache; the caller has run it before (pipelines are compiled, results are checked).
@@ -63,27 +49,6 @@ export async function timeCalls(runner: Runner, copies: readonly (readonly Bound
     spent += total;
   }
   return samples;
-}
-
-/** The same with the probe run in between. */
-export async function timeProbed(runner: Runner, copies: readonly (readonly BoundStep[])[], rules: TimingRules, probe: ProbeRule): Promise<ProbedTimes> {
-  const time = await batchTimer(runner, copies, rules);
-  const seconds: number[] = [];
-  const probes: number[] = [];
-  let spent = 0;
-  let before = await probe.run();
-  while (wantsMore(rules, seconds.length, spent)) {
-    let count = 0;
-    for (; count < probe.every && wantsMore(rules, seconds.length, spent); count++) {
-      const { each, total } = await time();
-      seconds.push(each);
-      spent += total;
-    }
-    const after = await probe.run();
-    probes.push(...Array<number>(count).fill(Math.sqrt(before * after)));
-    before = after;
-  }
-  return { seconds, probes };
 }
 
 const wantsMore = (rules: TimingRules, count: number, spent: number): boolean => count < rules.minSamples || (count < rules.maxSamples && spent < rules.seconds);

@@ -1,7 +1,8 @@
 /**
- * In which order the points of a calibration are measured, and what is done about a machine that drifts. Each point is visited
- * at two times far apart: noise on a shared machine comes in phases of minutes, so that a second visit tells more than more
- * repetitions of the first. Knows no device, so that a test can give it a clock of its own.
+ * In which order the points of a calibration are measured, and what is done about a machine that drifts. Noise on a shared machine
+ * comes in phases of seconds and of minutes. So that neither meets all repetitions of a point, several points are open at once and take
+ * turns, one submission each, and every point is visited at two times far apart. Knows no device, so that a test can give it a clock of
+ * its own.
  */
 import { GpuError } from '../gpu/errors.js';
 import type { KernelName, Shape } from '../schedule/kernels.js';
@@ -12,14 +13,19 @@ import { median } from './timing.js';
 
 /** New points are visited during this share of the budget; the rest is for coming back. */
 const FIRST_VISITS_SHARE = 0.6;
-/** Drift beyond this fraction: the visit is repeated. */
+/** Drift beyond this fraction: the repetition is made again. */
 export const DRIFT_RETRIED = 0.2;
-const MOST_ATTEMPTS = 3;
-/** All waiting and repeating together take at most this share of the budget: a machine that stays slow is measured as it is. */
+/** Repetitions that are made again take at most this share of the budget together: a machine that stays slow is measured as it is. */
 const RETRY_SHARE = 0.2;
-const REST_SECONDS = 0.25;
-/** Rests before an attempt. */
-const MOST_RESTS = 4;
+/** Points that take turns, as far as their operands fit the memory for them. */
+const OPEN_POINTS = 16;
+/** Repetitions of a visit: at least the first, then more until its time is spent or there are the second. */
+const LEAST_REPETITIONS = 3;
+const MOST_REPETITIONS = 9;
+/** Repetitions that drifted too far end as well: three times as many as are wanted. */
+const MOST_ATTEMPTS = 3;
+/** Repetitions, of as many points, between two runs of the probe. */
+const REPETITIONS_PER_PROBE = 3;
 
 /** One kernel and variant with what is left to measure of it. */
 export interface Track {
@@ -30,26 +36,34 @@ export interface Track {
   candidates: { shape: Shape; share: number }[];
   /** The same of all its shapes together. */
   share: number;
-  /** Seconds of each visit so far. */
+  /** What each visit so far takes: preparing it and its repetitions. */
   visitSeconds: number[];
 }
 
-/** What one visit measured: a sample whose times are raw, and the probe's seconds beside each of them. */
-export interface Visit {
+/** A point whose operands are on the device, where it takes turns with others. */
+export interface OpenPoint {
+  /** Without times. */
   readonly sample: Sample;
-  readonly probes: readonly number[];
+  /** On the device. */
+  readonly bytes: number;
+  /** One submission: seconds a call, and of all its calls. */
+  time(): Promise<{ readonly each: number; readonly total: number }>;
+  free(): void;
 }
 
 export interface VisitTools {
   /** Seconds since the calibration began. */
   now(): number;
   readonly budgetSeconds: number;
+  /** Repetitions of one visit, beyond the least of them. */
+  readonly secondsPerVisit: number;
+  /** Operands of all open points together, but for one point, which may be larger. */
+  readonly openBytes: number;
   stopped(): boolean;
-  /** Measures a point; `known`: it was verified before. Throws GpuError where it cannot be measured. */
-  measure(track: Track, shape: Shape, known: Sample | null): Promise<Visit>;
+  /** Prepares a point; `known`: it was verified before. Throws GpuError where it cannot be measured. */
+  open(track: Track, shape: Shape, known: Sample | null): Promise<OpenPoint>;
   /** Runs the probe, which also records it. */
   probe(): Promise<number>;
-  pause(seconds: number): Promise<void>;
   /** The track whose turn it is, and index of its next candidate. */
   chooseTrack(tracks: readonly Track[]): Track | undefined;
   chooseCandidate(track: Track): number;
@@ -63,7 +77,28 @@ export const samplesOf = (track: Pick<Track, 'entry' | 'variant'>): Sample[] => 
 interface Point {
   readonly track: Track;
   readonly sample: Sample;
-  visits: number;
+}
+
+/** What is to be measured next. */
+interface Job {
+  readonly track: Track;
+  readonly shape: Shape;
+  /** Sample that gets more repetitions, or is measured anew. */
+  readonly known?: Sample;
+  readonly replaces?: Sample;
+}
+
+/** A visit under way. */
+interface Visit {
+  readonly track: Track;
+  readonly point: OpenPoint;
+  /** Sample that its repetitions join. */
+  readonly sample: Sample;
+  /** The probe beside each of its repetitions. */
+  readonly probes: number[];
+  /** Repetitions that count, and seconds of all. */
+  counted: number;
+  spent: number;
 }
 
 /** Visits points until the budget is spent or all is done. */
@@ -71,6 +106,7 @@ export class Visits {
   private readonly points: Point[] = [];
   /** Probe times beside each repetition: the drift of all samples is told anew while the reference still moves. */
   private readonly probes = new Map<Sample, number[]>();
+  private readonly open: Visit[] = [];
   private retrySeconds = 0;
   private lost = false;
 
@@ -86,118 +122,146 @@ export class Visits {
   }
 
   async run(): Promise<void> {
-    const { tools } = this;
-    const running = (): boolean => !tools.stopped() && !this.lost && tools.now() < tools.budgetSeconds;
+    const { tools, tracks } = this;
+    const running = (): boolean => tools.now() < tools.budgetSeconds;
     // Ceilings have taken their part of the budget already.
     const begun = tools.now();
     const firstVisitsEnd = begun + FIRST_VISITS_SHARE * (tools.budgetSeconds - begun);
-    while (running() && tools.now() < firstVisitsEnd && (await this.visitNew()));
-    for (const point of [...this.points]) if (running()) await this.visitAgain(point);
+    // One point at least, whatever the ceilings took.
+    let asked = 0;
+    await this.takeTurns(() => (asked++ === 0 || tools.now() < firstVisitsEnd ? this.newJob() : undefined));
+    const again = [...this.points];
     // Time that is left makes the least certain points surer.
-    for (let point = leastCertain(this.points); running() && point && (await this.visitAgain(point)); point = leastCertain(this.points));
-    for (const track of this.tracks) {
+    await this.takeTurns(() => (running() ? jobOf(again.shift() ?? leastCertain(this.points.filter((p) => !this.open.some((v) => v.sample === p.sample)))) : undefined));
+    const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
-      for (const index of own.length > 0 ? tools.outliers(track, own) : []) if (!tools.stopped() && !this.lost) await this.replace(track, own[index] as Sample);
-    }
+      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({ track, shape: (own[i] as Sample).shape, replaces: own[i] as Sample }));
+    });
+    await this.takeTurns(() => wrong.shift());
   }
 
-  private async visitNew(): Promise<boolean> {
+  private newJob(): Job | undefined {
     const track = this.tools.chooseTrack(this.tracks);
-    if (!track) return false;
-    const [chosen] = track.candidates.splice(this.tools.chooseCandidate(track), 1);
-    const visit = await this.visit(track, (chosen as Track['candidates'][number]).shape, null);
-    if (visit) {
-      track.entry.samples.push(visit.sample);
-      this.points.push({ track, sample: visit.sample, visits: 1 });
-      this.keep(visit.sample, visit.probes);
-    }
-    await this.tools.visited(track, visit ? null : this.reason(track));
-    return true;
+    const [chosen] = track?.candidates.splice(this.tools.chooseCandidate(track), 1) ?? [];
+    return track && chosen ? { track, shape: chosen.shape } : undefined;
   }
 
-  private async visitAgain(point: Point): Promise<boolean> {
-    const { track, sample } = point;
-    const visit = await this.visit(track, sample.shape, sample);
-    if (visit) {
-      point.visits++;
-      sample.seconds.push(...visit.sample.seconds);
-      if (visit.sample.flag !== undefined) sample.flag = visit.sample.flag;
-      this.keep(sample, visit.probes);
+  /** Opens points as `next` names them and lets them take turns, until it names none and all are done. */
+  private async takeTurns(next: () => Job | undefined): Promise<void> {
+    const { open, tools } = this;
+    const over = (): boolean => tools.stopped() || this.lost;
+    try {
+      while (!over()) {
+        const job = this.hasRoom() ? next() : undefined;
+        if (job) await this.begin(job);
+        else if (open.length > 0) await this.turn();
+        else return;
+      }
+    } finally {
+      for (const visit of open.splice(0)) visit.point.free();
     }
-    await this.tools.visited(track, visit ? null : this.reason(track));
-    return visit !== null;
   }
 
-  /** A sample that looks wrong is measured anew and replaced. */
-  private async replace(track: Track, old: Sample): Promise<void> {
-    const visit = await this.visit(track, old.shape, null);
-    if (!visit) return;
-    track.entry.samples[track.entry.samples.indexOf(old)] = visit.sample;
-    this.probes.delete(old);
-    this.keep(visit.sample, visit.probes);
+  private hasRoom(): boolean {
+    return this.open.length < OPEN_POINTS && this.open.reduce((sum, v) => sum + v.point.bytes, 0) < this.tools.openBytes;
+  }
+
+  /** Those that waited longest. */
+  private turn(): Promise<void> {
+    return this.repeat(this.open.splice(0, REPETITIONS_PER_PROBE));
+  }
+
+  /** Puts a point on the device and times it once. What cannot be measured becomes a gap. */
+  private async begin(job: Job): Promise<void> {
+    const { tools } = this;
+    const { track, shape, known, replaces } = job;
+    const begun = tools.now();
+    let point: OpenPoint;
+    try {
+      point = await tools.open(track, shape, known ?? null);
+    } catch (error) {
+      if (error instanceof GpuError && error.fault === 'out-of-memory' && this.open.length > 0) {
+        // It may fit alone.
+        while (this.open.length > 0) await this.turn();
+        return this.begin(job);
+      }
+      track.visitSeconds.push(tools.now() - begun);
+      return this.failed(track, shape, error);
+    }
+    const opened = tools.now();
+    const sample = known ?? point.sample;
+    const visit: Visit = { track, point, sample, probes: [], counted: 0, spent: 0 };
+    await this.repeat([visit]);
+    // A point of which not even one repetition ended is no point.
+    if (visit.probes.length === 0) return;
+    track.visitSeconds.push(opened - begun + Math.max(LEAST_REPETITIONS * visit.spent, Math.min(MOST_REPETITIONS * visit.spent, tools.secondsPerVisit)));
+    if (replaces) {
+      track.entry.samples[track.entry.samples.indexOf(replaces)] = sample;
+      this.probes.delete(replaces);
+    } else if (!known) {
+      track.entry.samples.push(sample);
+      this.points.push({ track, sample });
+    }
+  }
+
+  /** One repetition of each visit, between two runs of the probe. Those that are not done wait for their next turn. */
+  private async repeat(visits: readonly Visit[]): Promise<void> {
+    const { tools } = this;
+    const before = await tools.probe();
+    const times: { visit: Visit; each: number; total: number }[] = [];
+    for (const visit of visits) {
+      try {
+        times.push({ visit, ...(await visit.point.time()) });
+      } catch (error) {
+        visit.point.free();
+        await this.failed(visit.track, visit.sample.shape, error);
+      }
+    }
+    const probe = Math.sqrt(before * (await tools.probe()));
+    for (const { visit, each, total } of times) {
+      this.keep(visit, each, probe);
+      visit.spent += total;
+      const far = Math.abs(Math.log(this.drift.relative(probe))) > Math.log1p(DRIFT_RETRIED);
+      if (far && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds) this.retrySeconds += total;
+      else visit.counted++;
+      if (this.isDone(visit)) await this.end(visit);
+      else this.open.push(visit);
+    }
+    for (const [sample, probes] of this.probes) sample.drift = probes.map((seconds) => this.drift.relative(seconds));
+  }
+
+  private keep({ sample, probes }: Visit, seconds: number, probe: number): void {
+    probes.push(probe);
+    this.probes.set(sample, [...(this.probes.get(sample) ?? []), probe]);
+    sample.seconds.push(seconds);
+  }
+
+  private isDone({ counted, probes, spent }: Visit): boolean {
+    const { tools } = this;
+    if (probes.length >= MOST_ATTEMPTS * MOST_REPETITIONS) return true;
+    return counted >= LEAST_REPETITIONS && (counted >= MOST_REPETITIONS || spent >= tools.secondsPerVisit || tools.now() >= tools.budgetSeconds);
+  }
+
+  private async end({ track, point, sample, probes }: Visit): Promise<void> {
+    point.free();
+    const typical = median(probes.map((p) => this.drift.relative(p)));
+    if (Math.abs(Math.log(typical)) > Math.log1p(DRIFT_RETRIED)) sample.flag = `the probe took ${typical.toPrecision(2)} times its reference beside most of the ${probes.length} repetitions of a visit`;
     await this.tools.visited(track, null);
   }
 
-  /** Notes the probes of repetitions that were just added, and tells the drift of all samples. */
-  private keep(sample: Sample, probes: readonly number[]): void {
-    this.probes.set(sample, [...(this.probes.get(sample) ?? []), ...probes]);
-    for (const [each, times] of this.probes) each.drift = times.map((seconds) => this.drift.relative(seconds));
-  }
-
-  private reason(track: Track): string | null {
-    return track.entry.gaps.at(-1)?.reason ?? null;
-  }
-
-  /** One visit, repeated while the machine drifts and there is time for it; null where it became a gap. */
-  private async visit(track: Track, shape: Shape, known: Sample | null): Promise<Visit | null> {
-    const { tools } = this;
-    const begun = tools.now();
-    try {
-      let best: Visit | undefined;
-      let attempts = 0;
-      const most = (): number => (this.retrySeconds < RETRY_SHARE * tools.budgetSeconds ? MOST_ATTEMPTS : 1);
-      do {
-        await this.rest();
-        const started = tools.now();
-        const visit = await tools.measure(track, shape, known);
-        if (!best || this.worst(visit) < this.worst(best)) best = visit;
-        // The last attempt is the visit itself; what came before it was for nothing.
-        if (attempts++ > 0) this.retrySeconds += tools.now() - started;
-      } while (this.worst(best) > Math.log1p(DRIFT_RETRIED) && attempts < most() && !tools.stopped());
-      if (this.worst(best) > Math.log1p(DRIFT_RETRIED)) {
-        const factor = median(best.probes.map((p) => this.drift.relative(p)));
-        best.sample.flag = `the probe took ${factor.toPrecision(2)} times its reference, in the best of ${attempts} attempt${attempts === 1 ? '' : 's'}`;
-      }
-      return best;
-    } catch (error) {
-      if (!(error instanceof GpuError)) throw error;
-      // A lost device fails every further call; what was measured is kept.
-      this.lost = error.fault === 'lost';
-      track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason: `${error.fault}: ${error.message}` });
-      return null;
-    } finally {
-      track.visitSeconds.push(tools.now() - begun);
-    }
-  }
-
-  /** Waits, within bounds, while the machine is slower than it was: repeating at once would meet the same phase. */
-  private async rest(): Promise<void> {
-    const { tools } = this;
-    for (let i = 0; i < MOST_RESTS && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds && !tools.stopped(); i++) {
-      const started = tools.now();
-      if (this.drift.relative(await tools.probe()) <= 1 + DRIFT_RETRIED) return;
-      await tools.pause(REST_SECONDS);
-      this.retrySeconds += tools.now() - started;
-    }
-  }
-
-  /** Drift of a visit as a whole, log units: one disturbed probe is not a phase. */
-  private worst(visit: Visit): number {
-    return Math.abs(Math.log(median(visit.probes.map((p) => this.drift.relative(p)))));
+  private async failed(track: Track, shape: Shape, error: unknown): Promise<void> {
+    if (!(error instanceof GpuError)) throw error;
+    // A lost device fails every further call; what was measured is kept.
+    this.lost ||= error.fault === 'lost';
+    const reason = `${error.fault}: ${error.message}`;
+    track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason });
+    await this.tools.visited(track, reason);
   }
 }
 
-/** The point whose corrected median is least certain: spread of its repetitions over the root of their number. */
+const jobOf = (point: Point | undefined): Job | undefined => point && { track: point.track, shape: point.sample.shape, known: point.sample };
+
+/** The point whose corrected time is least certain: spread of its repetitions over the root of their number. */
 function leastCertain(points: readonly Point[]): Point | undefined {
   let worst: Point | undefined;
   let worstDoubt = 0;

@@ -66,11 +66,29 @@ export function* slotsOf(layout: CacheLayout, tokens: number): Generator<Slot> {
   }
 }
 
+/** A tensor of a block's layers. Written out: a plan makes every one of them, and spreading them took half of its time. */
+export const cacheTensor = ({ name, layers, loops }: LayerBlock, role: CacheTensor['role'], heads: number, width: number, storage: Storage, groupSize: number): CacheTensor => ({
+  block: name,
+  role,
+  layers,
+  loops,
+  heads,
+  width,
+  storage,
+  groupSize,
+});
+
 /** An uncompressed K and V pair for a block of layers. */
-export function fullTensors(block: LayerBlock, heads: number, headDim: number, storage: Storage, groupSize = GROUP_SIZE): CacheTensor[] {
-  const common = { block: block.name, layers: block.layers, loops: block.loops, heads, width: headDim, storage, groupSize };
-  return [
-    { ...common, role: 'key' },
-    { ...common, role: 'value' },
-  ];
-}
+export const fullTensors = (block: LayerBlock, heads: number, headDim: number, storage: Storage, groupSize = GROUP_SIZE): CacheTensor[] => [
+  cacheTensor(block, 'key', heads, headDim, storage, groupSize),
+  cacheTensor(block, 'value', heads, headDim, storage, groupSize),
+];
+
+/** The block of rows that serve all loops. */
+export const sharedByLoops = ({ name, layers }: LayerBlock): LayerBlock => ({ name, layers, loops: 1 });
+
+/** Latents of K and V for a block of layers: `heads` rows of each a token. */
+export const latentTensors = (block: LayerBlock, heads: number, rankK: number, rankV: number, { storage, groupSize }: { readonly storage: Storage; readonly groupSize: number }): CacheTensor[] => [
+  cacheTensor(block, 'key-latent', heads, rankK, storage, groupSize),
+  cacheTensor(block, 'value-latent', heads, rankV, storage, groupSize),
+];

@@ -3,6 +3,7 @@
  * ρ = 2·T·H_kv·d / (r_k + r_v); its matrices grow with H_kv² and outweigh the model at small ratios.
  */
 import type { CodecSpec } from './codec.js';
+import { latentTensors, sharedByLoops } from './layout.js';
 import { genericRatios, isOuroStack, ranksForRatio, refuseRanks } from './ranks.js';
 
 export const lla2d: CodecSpec = {
@@ -15,13 +16,7 @@ export const lla2d: CodecSpec = {
     return typeof ranks === 'string' ? ranks : { kind: 'lla-2d', ...ranks };
   },
   refuse: (g, { rankK, rankV }) => refuseRanks(rankK, rankV, g.loops * g.kvHeads * g.headDim, 'T·H·d'),
-  core: (_g, core, { rankK = 0, rankV = 0 }, choice) => {
-    const common = { block: core.name, layers: core.layers, loops: 1, heads: 1, ...choice };
-    return [
-      { ...common, role: 'key-latent', width: rankK },
-      { ...common, role: 'value-latent', width: rankV },
-    ];
-  },
+  core: (_g, core, { rankK = 0, rankV = 0 }, choice) => latentTensors(sharedByLoops(core), 1, rankK, rankV, choice),
   parameters: (g, { rankK = 0, rankV = 0 }) => {
     const width = g.loops * g.kvHeads * g.headDim;
     return g.layers * (2 * width * (rankK + rankV) + 2 * width);

@@ -3,6 +3,7 @@
  * ρ = 2·T·d / (r_k + r_v).
  */
 import type { CodecSpec } from './codec.js';
+import { latentTensors, sharedByLoops } from './layout.js';
 import { genericRatios, isHuginnStack, isOuroStack, ranksForRatio, refuseRanks } from './ranks.js';
 
 export const lla: CodecSpec = {
@@ -16,13 +17,7 @@ export const lla: CodecSpec = {
     return typeof ranks === 'string' ? ranks : { kind: 'lla', ...ranks };
   },
   refuse: (g, { rankK, rankV }) => refuseRanks(rankK, rankV, g.loops * g.headDim, 'T·d'),
-  core: (g, core, { rankK = 0, rankV = 0 }, choice) => {
-    const common = { block: core.name, layers: core.layers, loops: 1, heads: g.kvHeads, ...choice };
-    return [
-      { ...common, role: 'key-latent', width: rankK },
-      { ...common, role: 'value-latent', width: rankV },
-    ];
-  },
+  core: (g, core, { rankK = 0, rankV = 0 }, choice) => latentTensors(sharedByLoops(core), g.kvHeads, rankK, rankV, choice),
   // Per layer, KV head and axis: W_down (T·d × r), W_up (T × d × r), mu (T·d).
   parameters: (g, { rankK = 0, rankV = 0 }) => g.layers * g.kvHeads * (2 * g.loops * g.headDim * (rankK + rankV) + 2 * g.loops * g.headDim),
 };

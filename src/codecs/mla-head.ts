@@ -3,6 +3,7 @@
  * ρ = 2·H_kv·d / (r_k + r_v).
  */
 import type { CodecSpec } from './codec.js';
+import { latentTensors } from './layout.js';
 import { genericRatios, isOuroStack, ranksForRatio, refuseRanks } from './ranks.js';
 
 export const mlaHead: CodecSpec = {
@@ -15,12 +16,6 @@ export const mlaHead: CodecSpec = {
     return typeof ranks === 'string' ? ranks : { kind: 'mla-head', ...ranks };
   },
   refuse: (g, { rankK, rankV }) => refuseRanks(rankK, rankV, g.kvHeads * g.headDim, 'H·d'),
-  core: (_g, core, { rankK = 0, rankV = 0 }, choice) => {
-    const common = { block: core.name, layers: core.layers, loops: core.loops, heads: 1, ...choice };
-    return [
-      { ...common, role: 'key-latent', width: rankK },
-      { ...common, role: 'value-latent', width: rankV },
-    ];
-  },
+  core: (_g, core, { rankK = 0, rankV = 0 }, choice) => latentTensors(core, 1, rankK, rankV, choice),
   parameters: (g, { rankK = 0, rankV = 0 }) => g.layers * g.loops * (2 * g.kvHeads * g.headDim * (rankK + rankV) + 2 * g.kvHeads * g.headDim),
 };

@@ -1,5 +1,5 @@
 /** All codecs, and what is computed from any of them: layout, ratio, parameters, label. */
-import { blocksOf, cacheSlots, type Geometry } from '../geometry/geometry.js';
+import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow } from '../schedule/kernels.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
@@ -31,14 +31,15 @@ export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
  */
 export function layoutOf(g: Geometry, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheLayout {
   const outside = codec.kind === 'kv-quant' ? QUANT_STORAGE[codec.bits ?? 8] : choice.storage;
-  return blocksOf(g).flatMap((block): CacheTensor[] => {
-    if (block.name !== 'core') return fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize);
-    if (path === 'fast') return full.core(g, block, { kind: 'full' }, choice);
-    const tensors = codecSpec(codec).core(g, block, codec, choice);
-    if (path !== 'absorbed') return tensors;
-    const latent = tensors[0] as CacheTensor;
-    return [...tensors, { ...latent, role: 'rotary-key', heads: branch.perHead ? g.kvHeads : 1, width: branch.width }];
-  });
+  return blocksOf(g).flatMap((block) => (block.name === 'core' ? coreTensors(g, block, codec, path, choice, branch) : fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize)));
+}
+
+function coreTensors(g: Geometry, core: LayerBlock, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheTensor[] {
+  if (path === 'fast') return fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize);
+  const tensors = codecSpec(codec).core(g, core, codec, choice);
+  if (path !== 'absorbed') return tensors;
+  const latent = tensors[0] as CacheTensor;
+  return [...tensors, { ...latent, role: 'rotary-key', heads: branch.perHead ? g.kvHeads : 1, width: branch.width }];
 }
 
 /** Scalars that the uncompressed cache holds per token: 2·slots·H_kv·d. */

@@ -1,6 +1,6 @@
 /** Codecs that keep rows of full width: the plain cache, and those that share or quantise it. No parameters. */
 import type { Codec, CodecSpec } from './codec.js';
-import { fullTensors } from './layout.js';
+import { fullTensors, sharedByLoops } from './layout.js';
 import type { Storage } from '../schedule/kernels.js';
 
 export const full: CodecSpec = {
@@ -37,7 +37,7 @@ export const finalLoop: CodecSpec = {
   publishedRatios: (g) => (g.loops > 1 ? [g.loops] : []),
   fromRatio: (g, ratio) => (ratio === g.loops && g.loops > 1 ? { kind: 'final-loop' } : `final-loop reuse has ratio T = ${g.loops}`),
   refuse: (g) => (g.loops > 1 ? undefined : 'final-loop reuse needs a model with at least two loops'),
-  core: (g, core, _codec, choice) => fullTensors({ ...core, loops: 1 }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
+  core: (g, core, _codec, choice) => fullTensors(sharedByLoops(core), g.kvHeads, g.headDim, choice.storage, choice.groupSize),
   parameters: () => 0,
 };
 

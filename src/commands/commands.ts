@@ -1,8 +1,9 @@
-/** All commands. A command is registered when it works. */
+/** All commands. A command is registered when it works. `plan` comes with the program: loading it apart costs a tenth of a cold plan. */
 import type { Command } from './command.js';
+import { planCommand } from './plan.js';
 
 export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly load: () => Promise<Command> }>> = {
-  plan: { help: 'what fits, how fast it decodes, what to take', load: async () => (await import('./plan.js')).planCommand },
+  plan: { help: 'what fits, how fast it decodes, what to take', load: () => Promise.resolve(planCommand) },
   paper: { help: "the paper's systems figures beside the planner's own", load: async () => (await import('./paper.js')).paperCommand },
   report: { help: 'a plan as a folder: one HTML page, Markdown, CSV, JSON and pictures', load: async () => (await import('./report.js')).reportCommand },
   calibrate: { help: "measure the kernels on this machine's GPU", load: async () => (await import('./calibrate.js')).calibrateCommand },

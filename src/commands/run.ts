@@ -87,7 +87,7 @@ export interface RunReport {
   /** Their text, where there is a tokenizer. */
   readonly text: readonly string[] | null;
   readonly prefillSeconds: number;
-  /** Whole, or token by token: with H2O and after --fill, unless asked otherwise. */
+  /** Whole, or token by token: after --fill, unless asked otherwise. */
   readonly prefillMethod: PrefillMethod;
   /** Of all sequences together. */
   readonly promptTokensPerSecond: number;

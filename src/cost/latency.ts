@@ -1,5 +1,6 @@
-/** Time of a decode step: the schedule, priced operation by operation, with one interval for the whole. */
-import { forEachOp, schedule, type CollectiveKind, type Configuration, type Op } from '../schedule/schedule.js';
+/** Time of a decode step, or of a prompt's prefill: the schedule, priced operation by operation, with one interval for the whole. */
+import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
+import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { weaker, type Evidence, type Interval, type Price } from './evidence.js';
 
@@ -20,7 +21,8 @@ export interface KernelShare extends Interval {
   readonly evidence: Evidence;
 }
 
-export interface StepPrice extends Interval {
+/** Price of everything that a schedule lists. */
+export interface SchedulePrice extends Interval {
   /** The weakest evidence among the operations that matter (at least 0.1 % of the high end together). */
   readonly evidence: Evidence;
   /** Share of the estimate that each kind of evidence carries. */
@@ -32,7 +34,10 @@ export interface StepPrice extends Interval {
   readonly communicationPriced: boolean;
 }
 
-/** Kernels carrying less than this share of a step's high end do not set its evidence. */
+/** Price of one decode step. */
+export type StepPrice = SchedulePrice;
+
+/** Kernels carrying less than this share of the high end do not set the evidence. */
 const NEGLIGIBLE = 1e-3;
 
 interface Group {
@@ -47,14 +52,15 @@ interface Group {
 /** Sums calls of each kernel; a kernel's errors repeat with the same sign, so its half-widths add linearly. */
 class Groups {
   readonly list: Group[] = [];
-  private readonly index = new Map<string, Group>();
+  private readonly measured = new Map<Group['kernel'], Group>();
+  private readonly roofline = new Map<Group['kernel'], Group>();
 
   add(kernel: Group['kernel'], price: Interval & { evidence: Evidence }, calls: number): void {
-    const key = price.evidence === 'roofline' ? `${kernel} roofline` : kernel;
-    let group = this.index.get(key);
+    const index = price.evidence === 'roofline' ? this.roofline : this.measured;
+    let group = index.get(kernel);
     if (!group) {
       group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence };
-      this.index.set(key, group);
+      index.set(kernel, group);
       this.list.push(group);
     }
     group.calls += calls;
@@ -74,24 +80,49 @@ class Groups {
  */
 export function priceStep(c: Configuration, pricer: Pricer, batch: number, context: number): StepPrice {
   const s = schedule(c, batch, context);
-  const groups = new Groups();
-  let octavesOutside = 0;
-  forEachOp(c, s, (op: Op, calls) => {
-    const price = pricer.price(op);
-    if (price.octavesOutside > octavesOutside) octavesOutside = price.octavesOutside;
-    groups.add(op.kernel, price, calls);
-  });
-  let communicationPriced = true;
-  for (const { kind, bytesEach, calls } of s.collectives) {
-    const price = pricer.collective(kind, bytesEach, c.gpus);
-    if (price) groups.add('collective', { ...price, evidence: 'roofline' }, calls);
-    else communicationPriced = false;
-  }
-  groups.add('step-overhead', pricer.stepOverhead, 1);
-  return { ...combine(groups.list), octavesOutside, communicationPriced };
+  const sum = new Sum(pricer);
+  forEachOp(c, s, (op, calls) => sum.add(op, calls));
+  return sum.finish(s.collectives, c.gpus, 1);
 }
 
-function combine(groups: readonly Group[]): Omit<StepPrice, 'octavesOutside' | 'communicationPriced'> {
+/**
+ * Prices the prefill of one prompt, from its embedding to its first token, as `priceStep` prices a step.
+ * @returns seconds a prompt
+ */
+export function pricePrompt(c: Configuration, pricer: Pricer, plan: PromptPlan): SchedulePrice {
+  const sum = new Sum(pricer);
+  const { collectives, submissions } = forEachPrefillCall(c, plan, (call, times) => sum.add(call, times));
+  return sum.finish(collectives, c.gpus, submissions);
+}
+
+/** Sums the prices of a schedule's calls. */
+class Sum {
+  private readonly groups = new Groups();
+  private octavesOutside = 0;
+
+  constructor(private readonly pricer: Pricer) {}
+
+  add(call: KernelCall, times: number): void {
+    const price = this.pricer.price(call);
+    if (price.octavesOutside > this.octavesOutside) this.octavesOutside = price.octavesOutside;
+    this.groups.add(call.kernel, price, times);
+  }
+
+  /** @param submissions that wait for each other */
+  finish(collectives: readonly Collective[], gpus: number, submissions: number): SchedulePrice {
+    const { pricer, groups, octavesOutside } = this;
+    let communicationPriced = true;
+    for (const { kind, bytesEach, calls } of collectives) {
+      const price = pricer.collective(kind, bytesEach, gpus);
+      if (price) groups.add('collective', { ...price, evidence: 'roofline' }, calls);
+      else communicationPriced = false;
+    }
+    groups.add('step-overhead', pricer.stepOverhead, submissions);
+    return { ...combine(groups.list), octavesOutside, communicationPriced };
+  }
+}
+
+function combine(groups: readonly Group[]): Omit<SchedulePrice, 'octavesOutside' | 'communicationPriced'> {
   let estimate = 0;
   let below2 = 0;
   let above2 = 0;

@@ -1,6 +1,6 @@
 /** The two sources of prices: a device's calibration, or its datasheet. */
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
-import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
+import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
@@ -50,26 +50,52 @@ function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link 
   };
 }
 
-/** Remembers prices: candidates of one plan share most of their operations. */
-function memoised(price: (call: KernelCall) => Price): (call: KernelCall) => Price {
-  const known = new Map<string, Price>();
-  return (call) => {
-    let key = `${call.kernel}/${call.variant}`;
-    for (const dim of KERNELS[call.kernel].dims) key += `,${call.shape[dim]}`;
-    let found = known.get(key);
-    if (!found) {
-      if (known.size > 200_000) known.clear();
-      found = price(call);
-      known.set(key, found);
-    }
+/** Prices that are remembered of one kernel and variant. */
+const REMEMBERED = 2 ** 16;
+
+function sameShape(dims: readonly string[], a: Shape, b: Shape): boolean {
+  for (const dim of dims) if (a[dim] !== b[dim]) return false;
+  return true;
+}
+
+/** Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their operations. */
+function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
+  const { dims } = KERNELS[kernel];
+  const known = new Map<number, { readonly shape: Shape; readonly price: Price }>();
+  return (shape) => {
+    let hash = 0;
+    for (const dim of dims) hash = (Math.imul(hash, 31) + (shape[dim] as number)) | 0;
+    const place = hash & (REMEMBERED - 1);
+    const entry = known.get(place);
+    if (entry && sameShape(dims, entry.shape, shape)) return entry.price;
+    const found = price(shape);
+    known.set(place, { shape, price: found });
     return found;
+  };
+}
+
+/** What prices a kernel's variant, found once for all calls. */
+function eachVariant(find: (kernel: KernelName, variant: string) => Pricer['price']): Pricer['price'] {
+  const kernels = new Map<KernelName, Map<string, Pricer['price']>>();
+  return (call) => {
+    let variants = kernels.get(call.kernel);
+    if (!variants) {
+      variants = new Map();
+      kernels.set(call.kernel, variants);
+    }
+    let price = variants.get(call.variant);
+    if (!price) {
+      price = find(call.kernel, call.variant);
+      variants.set(call.variant, price);
+    }
+    return price(call);
   };
 }
 
 /** Prices from a datasheet's rates. */
 export function datasheetPricer(rates: Rates, link: Link | null): Pricer {
   return {
-    price: memoised((call) => rooflinePrice(call, rates)),
+    price: (call) => rooflinePrice(call, rates),
     // A step is one submission: tens of microseconds on drivers in use.
     stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6, evidence: 'roofline' },
     collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),
@@ -127,10 +153,12 @@ export function measuredPricer(options: {
 }): Pricer {
   const { predictors, rates, launchSeconds, stepOverhead, link, source } = options;
   return {
-    price: memoised((call) => {
-      const key = predictorKey(call.kernel, call.variant);
+    price: eachVariant((kernel, variant) => {
+      const key = predictorKey(kernel, variant);
       const predict = predictors.get(key) ?? predictors.get(SAME_COST[key] ?? '');
-      return predict ? predict(call.shape) : rooflinePrice(call, rates, launchSeconds);
+      if (!predict) return (call) => rooflinePrice(call, rates, launchSeconds);
+      const remembered = remembering(kernel, predict);
+      return (call) => remembered(call.shape);
     }),
     stepOverhead,
     collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),

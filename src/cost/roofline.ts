@@ -14,7 +14,7 @@
  * loops). Rooflines with *fitted* constants still miss
  * measured H200 kernels by 14–35 % (median) and 41–76 % (90th percentile).
  */
-import { workOf, type KernelCall } from '../schedule/kernels.js';
+import { workOf, type KernelCall, type KernelName, type Work } from '../schedule/kernels.js';
 import type { Price } from './evidence.js';
 
 export interface Rates {
@@ -40,9 +40,8 @@ export const ROOFLINE = {
   high: { bandwidth: 0.25, vector: 0.25, matrix: null, matrixEverywhere: false, launchSeconds: 15e-6 },
 } as const satisfies Record<string, Efficiency>;
 
-function secondsAt(call: KernelCall, rates: Rates, e: Efficiency, launchSeconds: number): number {
-  const work = workOf(call);
-  const onMatrix = e.matrix !== null && rates.matrixFlopsPerSecond !== null && (e.matrixEverywhere || call.kernel === 'matmul');
+function secondsAt(kernel: KernelName, work: Work, rates: Rates, e: Efficiency, launchSeconds: number): number {
+  const onMatrix = e.matrix !== null && rates.matrixFlopsPerSecond !== null && (e.matrixEverywhere || kernel === 'matmul');
   const matrixFlops = onMatrix ? work.matrixFlops : 0;
   const arithmetic = (work.flops - matrixFlops) / (rates.f32FlopsPerSecond * e.vector) + (onMatrix ? matrixFlops / ((rates.matrixFlopsPerSecond ?? 1) * (e.matrix ?? 1)) : 0);
   return Math.max((work.readBytes + work.writeBytes) / (rates.bytesPerSecond * e.bandwidth), arithmetic) + launchSeconds;
@@ -53,7 +52,8 @@ function secondsAt(call: KernelCall, rates: Rates, e: Efficiency, launchSeconds:
  * @param launchSeconds measured cost of a launch, where there is one; it replaces the assumed ones
  */
 export function rooflinePrice(call: KernelCall, rates: Rates, launchSeconds?: number): Price {
-  const at = (e: Efficiency) => secondsAt(call, rates, e, launchSeconds ?? e.launchSeconds);
+  const work = workOf(call);
+  const at = (e: Efficiency) => secondsAt(call.kernel, work, rates, e, launchSeconds ?? e.launchSeconds);
   const estimate = at(ROOFLINE.estimate);
   return { estimate, low: Math.min(estimate, at(ROOFLINE.low)), high: Math.max(estimate, at(ROOFLINE.high)), evidence: 'roofline', octavesOutside: 0 };
 }

@@ -10,8 +10,9 @@ import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/qual
 import type { Configuration } from '../schedule/schedule.js';
 import { formatDecimalBytes } from '../units.js';
 import { candidateId } from './candidates.js';
+import { evidenceLabel, UNPRICED } from './prompt-time.js';
 import { keptQuality } from './quality-kept.js';
-import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest } from './types.js';
+import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from './types.js';
 
 /** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
 const RUINED_GSM8K = 0.2;
@@ -29,7 +30,7 @@ export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
 export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number => Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
 
 /** Evaluates a candidate. `pareto` is false until all candidates are known. */
-export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
+export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICED): Plan {
   const c = configurationOf(r, candidate);
   const g = r.geometry;
   const { codec } = candidate;
@@ -37,7 +38,8 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
   const m = memoryModel(c, r.contextTokens, r.pageTokens);
   const exact = maxBatch(m, usable);
   const peaks = prefillPeaks(c, r.contextTokens);
-  const prefill = prefillFigures(r, m, peaks, usable);
+  const memoryOfPrefill = prefillFigures(r, m, peaks, usable);
+  const prefill = { ...memoryOfPrefill, ...prompts(c, exact >= 1 && memoryOfPrefill.fits) };
   const batch = r.batch ?? exact;
   const fits = batch >= 1 && batch <= exact;
   const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
@@ -93,7 +95,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate): Plan {
   return { ...plan, marks: marksOf(r, c, plan, m) };
 }
 
-function prefillFigures(r: PlanRequest, m: MemoryModel, peaks: Record<PrefillKind, number>, usable: number): Plan['prefill'] {
+function prefillFigures(r: PlanRequest, m: MemoryModel, peaks: Record<PrefillKind, number>, usable: number): Omit<Plan['prefill'], keyof PromptFigures> {
   const peakBytes = peaks[r.prefill];
   const free = usable - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes - peakBytes;
   // The sequence that is being encoded has its cache beside its accumulators, as the decoder has.
@@ -127,7 +129,7 @@ function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigure
     batch,
     secondsPerStep: { estimate: step.estimate, low: step.low, high: step.high },
     tokensPerSecond,
-    evidence: r.imported && step.evidence !== 'roofline' ? `${step.evidence} (imported)` : step.evidence,
+    evidence: evidenceLabel(r, step.evidence),
     evidenceShare: step.evidenceShare,
     octavesOutside: step.octavesOutside,
     communicationPriced: step.communicationPriced,

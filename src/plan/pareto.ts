@@ -1,20 +1,35 @@
 /** Pareto front over capacity, speed and published quality. */
 import type { Plan } from './types.js';
 
-/** Larger is better in each. Unknown quality counts as none, unknown speed as equal for all. */
-const objectives = (p: Plan): number[] => [
-  p.maxBatch.exact,
-  (p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0,
-  p.qualityKept?.share ?? 0,
-];
+/** Larger is better in each. */
+interface Objectives {
+  readonly capacity: number;
+  /** 0 for all where it is unknown. */
+  readonly speed: number;
+  /** 0 where it is unknown. */
+  readonly quality: number;
+}
+
+const objectivesOf = (p: Plan): Objectives => ({
+  capacity: p.maxBatch.exact,
+  speed: (p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0,
+  quality: p.qualityKept?.share ?? 0,
+});
+
+const atLeast = (a: Objectives, b: Objectives): boolean => a.capacity >= b.capacity && a.speed >= b.speed && a.quality >= b.quality;
 
 /** Plans that hold nothing, cannot take their prompts in, or ruin generation are on no front. */
 const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit');
 
-/** Marks the plans that no other plan beats in one objective without losing in another. */
+/** Plans that no other beats in one objective without losing in another; of equals the first. */
+function frontOf(plans: readonly Plan[]): Plan[] {
+  const values = plans.map(objectivesOf);
+  const dominated = (own: Objectives, i: number): boolean => values.some((other, j) => j !== i && atLeast(other, own) && (j < i || !atLeast(own, other)));
+  return plans.filter((_, i) => !dominated(values[i] as Objectives, i));
+}
+
+/** Marks the plans of the front. */
 export function markPareto(plans: readonly Plan[]): Plan[] {
-  const values = plans.map(objectives);
-  const dominated = (i: number): boolean =>
-    values.some((other, j) => j !== i && buyable(plans[j] as Plan) && other.every((v, k) => v >= (values[i]?.[k] ?? 0)) && (other.some((v, k) => v > (values[i]?.[k] ?? 0)) || j < i));
-  return plans.map((p, i) => ({ ...p, pareto: buyable(p) && !dominated(i) }));
+  const front = new Set(frontOf(plans.filter(buyable)));
+  return plans.map((p) => ({ ...p, pareto: front.has(p) }));
 }

@@ -4,6 +4,7 @@ import { weightBytes } from '../cost/memory.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { evaluate } from './evaluate.js';
 import { markPareto } from './pareto.js';
+import { promptPricer } from './prompt-time.js';
 import { recommend } from './recommend.js';
 import { applyTargets } from './targets.js';
 import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
@@ -15,7 +16,8 @@ import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
  * candidate stays, also one of which not a single sequence fits.
  */
 export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): PlanReport {
-  const evaluated = r.candidates.map((c) => evaluate(r, c));
+  const prompts = promptPricer(r);
+  const evaluated = r.candidates.map((c) => evaluate(r, c, prompts));
   const { kept, removed } = hasTargets(r) ? applyTargets(r, evaluated) : { kept: evaluated, removed: [] as Removed[] };
   const plans = markPareto(kept);
   const g = r.geometry;
@@ -39,7 +41,7 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
   };
 }
 
-const hasTargets = (r: PlanRequest): boolean => r.batch !== null || r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null || r.targets.secondsPerToken !== null;
+const hasTargets = (r: PlanRequest): boolean => r.batch !== null || r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null || r.targets.secondsPerToken !== null || r.targets.secondsToFirstToken !== null;
 
 /** True when the question has an answer: at least one plan that holds a sequence. */
 export const hasSolution = (report: PlanReport): boolean => report.plans.some((p: Plan) => p.maxBatch.exact >= 1);

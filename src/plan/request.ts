@@ -65,6 +65,7 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
       minimums: Object.entries(s.min ?? {}).map(readMinimum),
       retrievalTokens: s.retrieval === undefined ? null : parseTokens(text(s.retrieval), flag('retrieval')),
       secondsPerToken: s.tpot === undefined ? null : parseSeconds(text(s.tpot), flag('tpot')),
+      secondsToFirstToken: s.ttft === undefined ? null : parseSeconds(text(s.ttft), flag('ttft'), true),
     },
     usdPerHour: s.usdPerHour === undefined ? null : number('usdPerHour', { min: 0.0001, max: 1e6 }, 1),
     filter: readFilter(s, storage),

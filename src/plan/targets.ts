@@ -9,7 +9,7 @@ export function applyTargets(r: PlanRequest, plans: readonly Plan[]): { kept: Pl
   const kept: Plan[] = [];
   const removed: Removed[] = [];
   for (const plan of plans) {
-    const reasons = [...capacityReasons(r, plan), ...qualityReasons(r, plan), ...timeReasons(r, plan)];
+    const reasons = [...capacityReasons(r, plan), ...qualityReasons(r, plan), ...timeReasons(r, plan), ...promptReasons(r, plan)];
     if (reasons.length === 0) kept.push(plan);
     else removed.push(...reasons.map(([target, reason]) => ({ id: plan.id, target, reason })));
   }
@@ -58,10 +58,21 @@ function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   return reasons;
 }
 
+/** `80ms`, `12s`. */
+const timeLabel = (seconds: number): string => (seconds >= 10 ? formatMilliseconds(seconds) : `${formatMilliseconds(seconds)}ms`);
+
 function timeReasons(r: PlanRequest, p: Plan): Reason[] {
   const target = r.targets.secondsPerToken;
   if (target === null || p.atTarget) return [];
-  const label = `--tpot ${formatMilliseconds(target)}ms`;
+  const label = `--tpot ${timeLabel(target)}`;
   if (!r.pricer) return [[label, 'unknown: nothing is known about the speed of this device']];
   return [[label, `even ${r.batch === null ? 'one sequence' : `a batch of ${r.batch}`} may take longer (high end of the interval)`]];
+}
+
+function promptReasons(r: PlanRequest, { prefill }: Plan): Reason[] {
+  const target = r.targets.secondsToFirstToken;
+  if (target === null || (prefill.secondsPerPrompt?.high ?? Infinity) <= target) return [];
+  const label = `--ttft ${timeLabel(target)}`;
+  if (prefill.notPriced !== null) return [[label, `unknown: ${prefill.notPriced}`]];
+  return [[label, `a prompt of ${formatTokens(r.contextTokens)} tokens may take longer (high end of the interval)`]];
 }

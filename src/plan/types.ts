@@ -32,6 +32,8 @@ export interface Targets {
   readonly retrievalTokens: number | null;
   /** Seconds a decode step may take, at the high end of its interval. */
   readonly secondsPerToken: number | null;
+  /** Seconds the prefill of one prompt may take, at the high end of its interval. */
+  readonly secondsToFirstToken: number | null;
 }
 
 /** Who the memory belongs to. */
@@ -86,6 +88,18 @@ export interface DecodeFigures {
   readonly communicationPriced: boolean;
   readonly usdPerMillionTokens: Interval | null;
 }
+
+/** Prefill of one prompt of as many tokens as the context, up to its first token. Null times where `notPriced` says why. */
+export interface PromptFigures {
+  readonly secondsPerPrompt: Interval | null;
+  /** Of the prompt. */
+  readonly tokensPerSecond: Interval | null;
+  readonly evidence: EvidenceLabel | null;
+  readonly evidenceShare: StepPrice['evidenceShare'] | null;
+  readonly octavesOutside: number | null;
+  readonly notPriced: string | null;
+}
+
 export type EvidenceLabel = Evidence | `${Evidence} (imported)`;
 
 /** Something that the buyer must know about a plan. */
@@ -119,7 +133,7 @@ export interface Plan {
   };
   readonly maxBatch: { readonly exact: number; readonly onGrid: number };
   readonly limitedBy: LimitedBy;
-  readonly prefill: { readonly kind: PrefillKind; readonly peakBytes: number; readonly fits: boolean; readonly batchBesidePrefill: number; readonly peakBytesByKind: Readonly<Record<PrefillKind, number>> };
+  readonly prefill: { readonly kind: PrefillKind; readonly peakBytes: number; readonly fits: boolean; readonly batchBesidePrefill: number; readonly peakBytesByKind: Readonly<Record<PrefillKind, number>> } & PromptFigures;
   readonly decode: DecodeFigures;
   /** Decoding at the largest batch that meets --tpot; null without that target or when none does. */
   readonly atTarget: DecodeFigures | null;

@@ -27,6 +27,10 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['inFlightBytesPerSequence', (p) => p.memory.inFlightBytesPerSequence],
   ['kvBytesAt1M', (p) => p.memory.kvBytesAt1M],
   ['prefillPeakBytes', (p) => p.memory.prefillPeakBytes],
+  ['secondsPerPrompt', (p) => p.prefill.secondsPerPrompt?.estimate],
+  ['secondsPerPromptLow', (p) => p.prefill.secondsPerPrompt?.low],
+  ['secondsPerPromptHigh', (p) => p.prefill.secondsPerPrompt?.high],
+  ['promptEvidence', (p) => p.prefill.evidence],
   ['maxBatchExact', (p) => p.maxBatch.exact],
   ['maxBatchOnGrid', (p) => p.maxBatch.onGrid],
   ['limitedBy', (p) => p.limitedBy],
@@ -65,19 +69,19 @@ export const markdownText = (text: string): string => text.replace(/[\\`*_{}[\]<
 export function planMarkdown(report: PlanReport): string {
   const metric = shownMetric(report);
   const each = report.settings.gpus > 1 ? '/GPU' : '';
-  const head = ['', 'codec', 'path', 'eviction', `KV/token${each}`, `KV at 1M${each}`, 'max batch (grid)', 'ms/token (interval)', 'tok/s', metric, 'limit', 'evidence'];
+  const head = ['', 'codec', 'path', 'eviction', `KV/token${each}`, `KV at 1M${each}`, 'max batch (grid)', 'ms/token (interval)', 'tok/s', 'first token ms (interval)', metric, 'limit', 'evidence'];
   const lines = [
     `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
     '',
     ...(report.scenario.name === null ? [] : [`**${markdownText(report.scenario.name)}**${report.scenario.description === null ? '' : `: ${markdownText(report.scenario.description)}`}`, '']),
     `| ${head.join(' | ')} |`,
-    `|${head.map((_, i) => (i >= 4 && i <= 9 ? '--:' : '---')).join('|')}|`,
+    `|${head.map((_, i) => (i >= 4 && i <= 10 ? '--:' : '---')).join('|')}|`,
   ];
   for (const p of report.plans) {
     const d = shownDecode(p);
     const cells = [
       p.id === report.recommendation?.planId ? '**>**' : p.pareto ? '\\*' : '', p.id.split('/')[0] as string, pathLabel(p), evictionLabel(p.eviction), formatBytes(p.memory.kvBytesPerToken), formatBytes(p.memory.kvBytesAt1M),
-      batchLabel(p), timeLabel(d.secondsPerStep), rateLabel(d), qualityLabel(p, metric, report.contextTokens), LIMIT_LABEL[p.limitedBy], d.evidence ?? '–',
+      batchLabel(p), timeLabel(d.secondsPerStep), rateLabel(d), timeLabel(p.prefill.secondsPerPrompt), qualityLabel(p, metric, report.contextTokens), LIMIT_LABEL[p.limitedBy], d.evidence ?? '–',
     ];
     lines.push(`| ${cells.join(' | ')} |`);
   }

@@ -1,8 +1,8 @@
 /** What a reader must know before believing a plan: the words that every printer shares. */
 import type { Plan, PlanReport } from '../plan/types.js';
 import { ROOFLINE_NOTE } from '../cost/pricers.js';
-import { formatBytes, formatNumber } from '../units.js';
-import { contradictionsAbout, shareLabel, shownDecode, shownMetric } from './plan-rows.js';
+import { formatBytes, formatNumber, formatTokens } from '../units.js';
+import { contradictionsAbout, shareLabel, shownDecode, shownMetric, timeWords } from './plan-rows.js';
 
 /** Why nothing is recommended. */
 export const noRecommendation = (r: PlanReport): string =>
@@ -20,7 +20,7 @@ export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
   if (evidence.has('extrapolated')) notes.push(`extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`);
   const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
-  if (full) notes.push(prefillNote(r, shown));
+  if (full) notes.push(prefillNote(r, shown), ...firstTokenNote(r, shown));
   for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
   const metric = shownMetric(r);
   const about = shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')) ? contradictionsAbout(r, metric) : [];
@@ -42,6 +42,17 @@ function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
   const range = low === high ? formatBytes(low) : `${formatBytes(low)} to ${formatBytes(high)}`;
   const tightest = shown.filter((p) => p.maxBatch.exact >= 1).reduce((a, b) => (b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a));
   return `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs, and the batches above leave no room for it: beside one, ${tightest.id} holds ${tightest.prefill.batchBesidePrefill} of ${tightest.maxBatch.exact}`;
+}
+
+/** How long a prompt takes, by the recommended row or the first that fits. */
+function firstTokenNote(r: PlanReport, shown: readonly Plan[]): string[] {
+  const fitting = shown.filter((p) => p.maxBatch.exact >= 1 && p.prefill.fits);
+  const plan = fitting.find((p) => p.id === r.recommendation?.planId) ?? fitting[0];
+  if (!plan) return [];
+  const { secondsPerPrompt, evidence, notPriced } = plan.prefill;
+  const subject = `the first token of a prompt of ${formatTokens(r.contextTokens)} tokens`;
+  if (secondsPerPrompt) return [`${subject} comes after ${timeWords(secondsPerPrompt)} by ${plan.id}, ${evidence} (a prompt at a time, nothing else running)`];
+  return r.device.pricing === 'none' ? [] : [`${subject} has no predicted time by ${plan.id}: ${notPriced}`];
 }
 
 /** Marks of the rows shown, one line a kind, with the rows that it holds for. */

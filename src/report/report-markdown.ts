@@ -1,5 +1,5 @@
 /** The report in Markdown, with its pictures beside it. */
-import type { PlanReport } from '../plan/types.js';
+import type { Plan, PlanReport } from '../plan/types.js';
 import { formatDecimalBytes } from '../units.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
@@ -39,6 +39,8 @@ function answer(report: PlanReport): string[] {
   return [`**Take** ${markdownText(r.text)}`, ...(r.alternative ? ['', `**For more capacity:** ${markdownText(r.alternative.text)}`] : [])];
 }
 
+const firstToken = ({ prefill }: Plan): string => (prefill.secondsPerPrompt ? `; the first token of a prompt after ${timeWords(prefill.secondsPerPrompt)} (${prefill.evidence ?? 'not priced'})` : '');
+
 function memory(view: View): string[] {
   const plan = shownPlan(view);
   if (!plan) return ['Nothing fits.'];
@@ -46,7 +48,7 @@ function memory(view: View): string[] {
   const parts = memoryParts(plan, vram);
   const d = shownDecode(plan);
   return [
-    `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'}).`,
+    `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'})${firstToken(plan)}.`,
     '',
     `| part, at batch ${batchOf(plan)} | bytes | size | share |`,
     '|---|--:|--:|--:|',

@@ -34,24 +34,33 @@ const TOLERANCE = 1e-5;
 /** The cost falls and then rises with the number of exact pairs, but for steps of a function: so many dearer ones end the search. */
 const PAST_BEST = 3;
 
-/** Per offset ±δ: every function once, then P ± Q and two products with latents. */
-function planOf(basis: BlockBasis, headDim: number): BlockPlan {
-  const { blockTokens, exactPairs, even, odd } = basis;
-  const more = even.directions.length + odd.directions.length;
+/** What a plan's figures follow from: the block's size, its exact pairs, and the functions (even and odd) that the others have. */
+type Sizes = readonly [blockTokens: number, exactPairs: number, more: number];
+
+const sizesOf = ({ blockTokens, exactPairs, even, odd }: BlockBasis): Sizes => [blockTokens, exactPairs, even.directions.length + odd.directions.length];
+
+/** Per offset ±δ: every function once, then P ± Q and two products with latents. The basis is made when it is asked for: figures do without. */
+function planOf([blockTokens, exactPairs, more]: Sizes, headDim: number, makeBasis: () => BlockBasis): BlockPlan {
   const functions = 2 * exactPairs + more;
   const setupPerRank = 2 * headDim + more * (headDim / 2 - exactPairs);
-  return { blockTokens, exactPairs, functions, setupPerRank, macsPerRank: functions / 2 + 2 + setupPerRank / blockTokens, basis };
+  let made: BlockBasis | undefined;
+  return {
+    blockTokens, exactPairs, functions, setupPerRank, macsPerRank: functions / 2 + 2 + setupPerRank / blockTokens,
+    get basis() {
+      return (made ??= makeBasis());
+    },
+  };
 }
 
 /**
- * What the search finds for the presets' rotary bases and head widths, [block, exact pairs] by base/width: it takes tens of milliseconds,
- * as long as the rest of a plan. Tested to be what the search finds.
+ * What the search finds for the presets' rotary bases and head widths, by base/width: it takes tens of milliseconds, as long as the
+ * rest of a plan. Tested to be what the search finds.
  */
-export const SEARCHED: Readonly<Record<string, readonly [number, number]>> = {
-  '1000000/128': [256, 11],
-  '70000000/128': [256, 10],
-  '50000/96': [128, 9],
-  '500000/64': [128, 6],
+export const SEARCHED: Readonly<Record<string, Sizes>> = {
+  '1000000/128': [256, 11, 15],
+  '70000000/128': [256, 10, 12],
+  '50000/96': [128, 9, 13],
+  '500000/64': [128, 6, 10],
 };
 
 const plans = new Map<string, BlockPlan>();
@@ -68,8 +77,9 @@ export function blockPlan(theta: number, headDim: number, blockTokens?: number, 
   const known = plans.get(key);
   if (known) return known;
   const searched = blockTokens === undefined && tolerance === TOLERANCE ? SEARCHED[`${theta}/${headDim}`] : undefined;
-  const found = searched && basisWith(theta, headDim, searched[0], searched[1], tolerance / Math.SQRT2);
-  const best = found ? planOf(found, headDim) : searchPlan(theta, headDim, blockTokens === undefined ? BLOCK_SIZES : [blockTokens], tolerance);
+  const best = searched
+    ? planOf(searched, headDim, () => basisWith(theta, headDim, searched[0], searched[1], tolerance / Math.SQRT2) as BlockBasis)
+    : searchPlan(theta, headDim, blockTokens === undefined ? BLOCK_SIZES : [blockTokens], tolerance);
   plans.set(key, best);
   return best;
 }
@@ -81,7 +91,7 @@ export function searchPlan(theta: number, headDim: number, sizes: readonly numbe
     let own: BlockPlan | undefined;
     let dearer = 0;
     for (const basis of basesOf(theta, headDim, size, tolerance / Math.SQRT2)) {
-      const plan = planOf(basis, headDim);
+      const plan = planOf(sizesOf(basis), headDim, () => basis);
       if (!own || plan.macsPerRank < own.macsPerRank) [own, dearer] = [plan, 0];
       else if (++dearer === PAST_BEST) break;
     }

@@ -32,7 +32,7 @@ export function closingTime(c: Configuration, block: LayerBlock): When {
 export const branchKeyTime = (c: Configuration): When => (CODECS[c.codec.kind].loopAxis ? 'first-loop' : 'always');
 
 /** Sequences whose caches are bound together, and how often. */
-type Parts = readonly { readonly size: number; readonly repeat: number }[];
+export type Parts = readonly { readonly size: number; readonly repeat: number }[];
 
 /** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
 export function massOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {

@@ -88,6 +88,12 @@ export function hashSources(sources: readonly { name: string; element: Element }
 /** Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its name. */
 const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul', 'matmul_matrix'], rebuild: ['rebuild', 'rebuild_matrix'], rmsnorm: ['rmsnorm', 'add'], sample: ['sample', 'sample_top_p'], evict: ['evict', 'evict_copy'], evict_prefill: ['evict_prefill', 'evict_gather'], attend_block_absorbed: ['attend_block_absorbed', 'attend_block_components'] };
 
+/**
+ * Counts up where the planner's own launch constants of a kernel have changed (workgroup size, tokens a thread, ...): times of the
+ * old ones are another kernel's. test/bench/launches.test.ts tells when.
+ */
+const LAUNCH_VERSIONS: Partial<Record<KernelName, number>> = {};
+
 /** The element types that a source is compiled for: all storages where it reads cached rows. */
 function elementsOf(name: string): readonly Element[] {
   const f16 = loadSource(name, 'f16');
@@ -95,11 +101,13 @@ function elementsOf(name: string): readonly Element[] {
 }
 
 /**
- * SHA-256 over everything that a kernel's timing depends on in WGSL: all its sources in every element type, resolved.
+ * SHA-256 over everything that a kernel's timing depends on: all its sources in every element type, resolved, and its launch.
  * Empty for a kernel without sources: nothing can have been measured of it.
  */
 export function kernelHash(kernel: KernelName): string {
   const names = SOURCES[kernel] ?? [kernel];
   if (!names.every((name) => existsSync(new URL(`${name}.wgsl`, KERNEL_DIRECTORY)))) return '';
-  return hashSources(names.flatMap((name) => elementsOf(name).map((element) => ({ name, element }))));
+  const sources = hashSources(names.flatMap((name) => elementsOf(name).map((element) => ({ name, element }))));
+  const launch = LAUNCH_VERSIONS[kernel];
+  return launch === undefined ? sources : createHash('sha256').update(`${sources} launch ${launch}`).digest('hex');
 }

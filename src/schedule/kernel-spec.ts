@@ -45,7 +45,10 @@ export function storedBytes(storage: Storage, width: number, groupSize: number =
 }
 
 /** The storage that a variant names: `q4` of `q4+scores`. */
-export const storageOfVariant = (variant: string): Storage => variant.split('+')[0] as Storage;
+export function storageOfVariant(variant: string): Storage {
+  const end = variant.indexOf('+');
+  return (end < 0 ? variant : variant.slice(0, end)) as Storage;
+}
 
 /** Operations that turn one stored n-bit scalar into f32: extract, convert, scale, at two an instruction. */
 export const UNPACK_FLOPS = 6;

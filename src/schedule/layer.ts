@@ -11,7 +11,7 @@ import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
 import { headsPerGpu, op, perHead, project, splitCount, storageOf, type Configuration, type Op, type When } from './configuration.js';
-import { branchKeyTime, branchWidth, closingTime, evictOps, massOps, readsLatents } from './eviction-ops.js';
+import { branchKeyTime, branchWidth, closingTime, evictOps, massOps, readsLatents, type Parts } from './eviction-ops.js';
 import { groupOf, type KernelName, type Shape, type Storage } from './kernels.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -20,8 +20,8 @@ interface Layer {
   readonly block: LayerBlock;
   readonly batch: number;
   readonly context: number;
-  /** Tokens that each cached row has room for. */
-  readonly slots: number;
+  /** Sequences whose caches one binding holds, and how often. */
+  readonly parts: Parts;
   readonly heads: number;
   readonly kvHeads: number;
   /** Query heads that share a KV head. */
@@ -42,7 +42,7 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
   const heads = headsPerGpu(g.heads, c.gpus);
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const latent = readsLatents(c, block);
-  const l: Layer = { c, block, batch, context, slots, heads, kvHeads, group: heads / kvHeads, storage: storageOf(c), latent, absorbed: latent && c.path === 'absorbed' };
+  const l: Layer = { c, block, batch, context, heads, kvHeads, group: heads / kvHeads, storage: storageOf(c), latent, absorbed: latent && c.path === 'absorbed', parts: cacheParts(c, block, batch, slots) };
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
   const norm = (label: string, variant: string) => op(label, 'rmsnorm', variant, { rows: batch, width: g.hidden });
   const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
@@ -52,8 +52,8 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     ...encodeOps(l),
     ...rotateOps(l),
     ...attentionOps(l),
-    ...massOps(c, block, parts(l), context),
-    ...evictOps(c, block, parts(l), context),
+    ...massOps(c, block, l.parts, context),
+    ...evictOps(c, block, l.parts, context),
     ...appendOps(l),
     ...project(c, 'attention-out', batch, heads * g.headDim, g.hidden),
     norm('attention-residual', afterBranch),
@@ -115,7 +115,7 @@ function attentionOps(l: Layer): Op[] {
   const n = keptTokens(c.eviction, l.context);
   if (c.path === 'reconstruct' && c.materialised) {
     const rebuild = (label: string, flag: string, rank: number) =>
-      parts(l).map(({ size, repeat }) =>
+      l.parts.map(({ size, repeat }) =>
         op(label, 'rebuild', `${storage}+${flag}`, { sequences: size, kvHeads, latentHeads, context: n, rank, headDim: d, groupSize: groupOf(storage, c.choice.groupSize) }, 'always', repeat));
     return [...rebuild('rebuild-k', 'rope', rankK), ...rebuild('rebuild-v', 'plain', rankV), ...fullWidth(l, 'f16')];
   }
@@ -156,9 +156,6 @@ interface Segment {
 /** What block-absorbed attention wants before each part. */
 type SetUp = (sequences: number, repeat: number) => readonly Op[];
 
-/** Sequences whose caches one binding holds, and how often. */
-const parts = ({ c, block, batch, slots }: Layer): { size: number; repeat: number }[] => cacheParts(c, block, batch, slots);
-
 /** Attention over rows of full width, with the current token folded in by the merge. */
 function fullWidth(l: Layer, type: Storage): Op[] {
   const { c, kvHeads, group } = l;
@@ -175,7 +172,7 @@ function fullWidth(l: Layer, type: Storage): Op[] {
 function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { rowsEach: number; width: number; currentKey?: number; setUp?: SetUp }): Op[] {
   const { c, heads } = l;
   const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
-  return parts(l).flatMap(({ size, repeat }) => {
+  return l.parts.flatMap(({ size, repeat }) => {
     let splits = 0;
     const attends = segments.map(({ label, kernel, tokens, shape }) => {
       const own = splitCount(tokens, size * of.rowsEach, c.targetWorkgroups);

@@ -10,15 +10,18 @@ import { chunksOf, heldOf, keepsRows, keptRowType, prefillRowType, shiftOf, type
 import { weighs } from './prefill-h2o.js';
 import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
 
-/** Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls; where tokens are weighed, it says what it divided by. */
-export function attendOps(p: Pass, chunk: Chunk): Op[] {
+/**
+ * Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls; where tokens are weighed, it says what it
+ * divided by. @param pieces of latents before the run
+ */
+export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piecesOf(p)): Op[] {
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
   if (run.from === 0 && !weighs(p)) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
   if (run.from === 0) return [itself];
-  if (readsLatents(c, block)) return [itself, ...rebuiltOps(p, chunk)];
+  if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
   if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
   const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
   const turn = (label: string): Op => op(label, 'rope', c.geometry.rope.pairing, { rows: p.batch * chunk.tokens, heads: headsPerGpu(c.geometry.heads, c.gpus), headDim: c.geometry.headDim });
@@ -44,22 +47,23 @@ function attend({ c, block, batch }: Pass, label: string, variant: string, { tok
 /** Rows of full width, where the cache has them. */
 const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] => heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, label, storageOf(p.c), chunk, tokens), from }));
 
-/** Latents, piece by piece. */
-function rebuiltOps(p: Pass, chunk: Chunk): Op[] {
+/** Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other. */
+export const earlierOf = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): Chunk[] => (readsLatents(c, block) ? heldOf(c, run.from) : []);
+
+const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(held, p.chunkTokens));
+
+/** One piece of latents. Pieces of one stretch that are as long as each other take the same calls. */
+export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[] {
   const { c, block, batch } = p;
   const { headDim, rope } = c.geometry;
-  return heldOf(c, p.run.from)
-    .flatMap((held) => chunksOf(held, p.chunkTokens))
-    .flatMap(({ from, tokens }) => {
-      const rows = batch * tokens;
-      return [
-        ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
-        ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })]),
-        keepOp(p, 'keep-k-earlier', rows),
-        keepOp(p, 'keep-v-earlier', rows),
-        attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
-      ].map((o) => ({ ...o, from }));
-    });
+  const rows = batch * tokens;
+  return [
+    ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
+    ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })]),
+    keepOp(p, 'keep-k-earlier', rows),
+    keepOp(p, 'keep-v-earlier', rows),
+    attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
+  ].map((o) => ({ ...o, from }));
 }
 
 /** Sinks' branch keys are cached rotated by their positions. */

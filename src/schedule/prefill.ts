@@ -41,11 +41,13 @@ export interface RunOptions {
   readonly method: WholePrompt;
   /** The prompts end with it: logits of their last tokens are wanted. */
   readonly ends: boolean;
+  /** Of what is done in chunks, only that of these; of all unless given. */
+  readonly chunks?: readonly Chunk[];
 }
 
 /** Lists the operations of one run of tokens, whose positions begin behind those that the caches hold. A run behind others is a chunk. */
-export function runSchedule(c: Configuration, run: Chunk, { batch, chunkTokens, method, ends }: RunOptions): Schedule {
-  const chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens);
+export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
+  const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
   const first = { c, run, batch, again: false, chunkTokens, captures: capturesOf(c, method) };
   const second = isLatent(c.codec) ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)] : [];
   const rows = batch * run.tokens;
@@ -55,6 +57,9 @@ export function runSchedule(c: Configuration, run: Chunk, { batch, chunkTokens, 
     collectives: exchanged.filter(({ label }) => ends || label !== 'logits'),
   };
 }
+
+/** Attention of a chunk, the mass that it gives, and what of it joins the cache: the operations that depend on where in its prompt a chunk stands. */
+export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [...attendOps(p, chunk, pieces), ...promptMassOps(p, chunk), ...stayingOps(p, chunk)];
 
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {

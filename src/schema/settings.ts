@@ -49,6 +49,7 @@ export const SETTINGS = {
   min: { kind: 'bounds', group: 'Targets', help: 'least published quality, such as gsm8k=0.75, or gsm8k@isocache=0.75 for one table' },
   retrieval: { kind: 'amount', group: 'Targets', help: 'least published reliable-retrieval length, such as 32k' },
   tpot: { kind: 'amount', group: 'Targets', help: 'longest time per output token, such as 80ms (high end of the interval)' },
+  ttft: { kind: 'amount', group: 'Targets', help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s (high end of the interval)' },
   calibration: { kind: 'text', group: 'Measurements', help: 'calibration file to price with [the one that fits the device]' },
   import: { kind: 'text', group: 'Measurements', help: 'CSV of kernel times measured elsewhere: kernel, variant, shape fields, seconds' },
 } as const satisfies Record<string, Setting>;

@@ -9,6 +9,7 @@ import type { CodecKind } from '../codecs/codec.js';
 import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { StepCase } from './latency.js';
+import type { PromptCase } from './prefill.js';
 
 /** The part of a grid that a candidate names: kind, ratio, path and eviction. */
 interface Choice {
@@ -90,5 +91,16 @@ export function stepGrid({ geometry, software, quick, seed, bindingBytes }: Grid
     const at = (batch: number, contextTokens: number): StepCase => ({ id: candidateId(geometry, candidate, 'f16'), c, batch, contextTokens });
     const off = at(batches[Math.floor(random() * batches.length)] as number, drawn(least, most));
     return quick ? [off] : [at(1, 2 ** Math.round(Math.log2(drawn(least, most)))), off];
+  });
+}
+
+/** Prompts: rows of full width and latents, whole and in chunks; of `quick` one. */
+export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<GridRules, 'seed'>): PromptCase[] {
+  const [promptTokens, chunkTokens] = software ? (quick ? [32, 32] : [48, 24]) : [2048, 512];
+  const prompts: PromptCase['prompt'][] = [{ method: 'accumulated', promptTokens, chunkTokens: promptTokens }, ...(quick ? [] : [{ method: 'chunked' as const, promptTokens, chunkTokens }])];
+  const choices: readonly Choice[] = [{ kind: 'full', ratio: null, path: 'full' }, ...(quick ? [] : [{ kind: 'lla', ratio: 4, path: 'reconstruct' } as const])];
+  return choices.flatMap((choice) => {
+    const candidate = candidateOf(geometry, choice);
+    return candidate ? prompts.map((prompt): PromptCase => ({ id: candidateId(geometry, candidate, 'f16'), c: configurationFor(geometry, candidate, bindingBytes), prompt })) : [];
   });
 }

@@ -13,7 +13,7 @@ import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { KernelName } from '../schedule/kernels.js';
-import { correctedSeconds } from '../schema/drift.js';
+import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
 
 /** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
@@ -36,7 +36,7 @@ export interface StepRow {
   readonly id: string;
   readonly batch: number;
   readonly contextTokens: number;
-  /** Median over the rounds, corrected for drift. */
+  /** Typical time of the rounds, corrected for drift (schema/drift.ts). */
   readonly measuredSeconds: number;
   /** As the clock said. */
   readonly rawSeconds: readonly number[];
@@ -75,10 +75,12 @@ const LEAST_ROUNDS = 3;
 /** Lengths grow by one a round, and stay inside the tile that the context ends. */
 const MOST_ROUNDS = 15;
 const PAGE_TOKENS = 32;
+/** Operations of this much time have a run of the probe before and after them. */
+const PROBED_SECONDS = 0.1;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
-const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
+export const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
 
 /** Cases in groups that are open together; neighbours stay neighbours. */
 export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
@@ -101,12 +103,17 @@ interface Opened {
   readonly decoder: GpuDecoder;
 }
 
+/** A time as the clock said, and the probe's time beside it over its reference. */
+interface Timed {
+  readonly seconds: number;
+  readonly drift: number;
+}
+
 /** One round of one decoder. */
 interface Round {
-  readonly step: number;
+  readonly step: Timed;
   /** By operation, in order. */
-  readonly operations: readonly number[];
-  readonly drift: number;
+  readonly operations: readonly Timed[];
 }
 
 /**
@@ -175,17 +182,24 @@ async function openFilled(device: Device, { id, c, batch, contextTokens }: StepC
 
 async function measure(device: Device, opened: readonly Opened[], probe: Probe, rules: { reference: number; submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean }): Promise<Round[][]> {
   const rounds = opened.map((): Round[] => []);
+  const beside = (before: number, after: number): number => Math.sqrt(before * after) / rules.reference;
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
-    const before = await probe.run();
-    const { seconds: step } = await decoder.step(new Array<number>(of.batch).fill(0));
-    const operations: number[] = [];
-    for (const { steps } of decoder.operations) {
+    const start = await probe.run();
+    const { seconds } = await decoder.step(new Array<number>(of.batch).fill(0));
+    let before = await probe.run();
+    const step = { seconds, drift: beside(start, before) };
+    const operations: Timed[] = [];
+    let since: number[] = [];
+    for (const [index, { steps }] of decoder.operations.entries()) {
       const time = await device.run(steps);
-      operations.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - rules.submitSeconds));
+      since.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - rules.submitSeconds));
+      if (index < decoder.operations.length - 1 && since.reduce((sum, each) => sum + each, 0) < PROBED_SECONDS) continue;
+      const after = await probe.run();
+      operations.push(...since.map((each) => ({ seconds: each, drift: beside(before, after) })));
+      [before, since] = [after, []];
     }
-    const drift = Math.sqrt(before * (await probe.run())) / rules.reference;
-    (rounds[i] as Round[]).push({ step, operations, drift });
-    return step;
+    (rounds[i] as Round[]).push({ step, operations });
+    return seconds;
   });
   if (measures.length > 0) {
     await interleave(measures, { seconds: rules.seconds, leastRounds: rules.leastRounds, mostRounds: MOST_ROUNDS, seed: rules.seed, clockNow: now, settled: () => rules.stopped() });
@@ -194,20 +208,21 @@ async function measure(device: Device, opened: readonly Opened[], probe: Probe, 
 }
 
 function rowOf(device: Device, { id, c, batch, contextTokens }: StepCase, decoder: GpuDecoder, rounds: readonly Round[], pricer: Pricer): StepRow {
-  const drift = rounds.map((r) => r.drift);
-  const corrected = (seconds: readonly number[]): number => median(correctedSeconds({ seconds, drift }));
+  const typical = (times: readonly Timed[]): number => typicalSeconds(correctedSeconds({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }));
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
   const kernels = new Map<KernelName, { calls: number; measured: number; estimate: number; low: number; high: number }>();
   decoder.operations.forEach(({ op }, i) => {
     const of = kernels.get(op.kernel) ?? { calls: 0, measured: 0, estimate: 0, low: 0, high: 0 };
     const own = pricer.price(op);
-    kernels.set(op.kernel, { calls: of.calls + 1, measured: of.measured + corrected(rounds.map((r) => r.operations[i] as number)), estimate: of.estimate + own.estimate, low: of.low + own.low, high: of.high + own.high });
+    kernels.set(op.kernel, { calls: of.calls + 1, measured: of.measured + typical(rounds.map((r) => r.operations[i] as Timed)), estimate: of.estimate + own.estimate, low: of.low + own.low, high: of.high + own.high });
   });
   const rows = [...kernels].map(([kernel, k]): KernelRow => ({ kernel, calls: k.calls, measuredSeconds: k.measured, predicted: { estimate: k.estimate, low: k.low, high: k.high } }));
-  const rawSeconds = rounds.map((r) => r.step);
+  const steps = rounds.map((r) => r.step);
   return {
-    id, batch, contextTokens, rawSeconds, drift,
-    measuredSeconds: corrected(rawSeconds),
+    id, batch, contextTokens,
+    rawSeconds: steps.map((t) => t.seconds),
+    drift: steps.map((t) => t.drift),
+    measuredSeconds: typical(steps),
     predicted: { estimate: price.estimate, low: price.low, high: price.high },
     evidence: price.evidence,
     rooflineShare: price.evidenceShare.roofline,

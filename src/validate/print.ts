@@ -5,6 +5,7 @@ import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../
 import { capacityHolds, type CapacityRow } from './capacity.js';
 import type { StepRow } from './latency.js';
 import type { MemoryRow } from './memory.js';
+import type { PromptRow } from './prefill.js';
 import { overheadOf, percent, verdict, type Check, type KernelSummary, type ValidationReport } from './report.js';
 import { covered, signedError } from './statistics.js';
 
@@ -46,6 +47,19 @@ const STEPS: readonly Column<StepRow>[] = [
   left('inside', (s) => (covered(s) ? 'yes' : 'no')),
   left('evidence', (s) => s.evidence),
   right('overhead', (s) => signed(overheadOf(s))),
+];
+
+const PROMPTS: readonly Column<PromptRow>[] = [
+  left('prompt', (p) => p.id),
+  left('prefill', (p) => p.method),
+  right('tokens', (p) => String(p.promptTokens)),
+  right('chunk', (p) => String(p.chunkTokens)),
+  right('measured ms', (p) => milliseconds(p.measuredSeconds)),
+  right('predicted', (p) => milliseconds(p.predicted.estimate)),
+  right('90 % interval', (p) => `${milliseconds(p.predicted.low)}–${milliseconds(p.predicted.high)}`),
+  right('error', (p) => signed(signedError(p))),
+  left('inside', (p) => (covered(p) ? 'yes' : 'no')),
+  left('evidence', (p) => p.evidence),
 ];
 
 const KERNELS: readonly Column<KernelSummary>[] = [
@@ -114,6 +128,15 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
   ];
 }
 
+function prefillBlock({ latency }: ValidationReport): Block[] {
+  if (!latency) return [];
+  const { rows, notRun, summary } = latency.prefill;
+  const about = summary
+    ? `${summary.count} prompt${summary.count === 1 ? '' : 's'} of ${latency.model}: median error ${percent(summary.medianError)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} inside their interval. Prompts are reported and not judged.`
+    : 'No prompt was measured.';
+  return [{ title: 'Prefill', paragraphs: [about, ...notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)], table: table(PROMPTS, rows) }];
+}
+
 function longContextBlock({ longContext }: ValidationReport): Block[] {
   if (!longContext) return [];
   const { measured, atMillion } = longContext;
@@ -132,6 +155,7 @@ function blocksOf(r: ValidationReport): Block[] {
     { title: 'Verdict', paragraphs: [...verdict(r), `${r.program}${r.quick ? ' validate --quick' : ' validate'}, ${device}; ${calibration}; seed ${r.seed}; ${Math.round(r.elapsedSeconds)} s.`], table: table(CHECKS, r.checks) },
     ...memoryBlock(r),
     ...latencyBlocks(r),
+    ...prefillBlock(r),
     ...(r.capacity ? [{ title: 'Capacity', paragraphs: [`${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that decoded a step over a full, made-up cache.`, ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`)], table: table(CAPACITY, r.capacity.rows) }] : []),
     ...longContextBlock(r),
     ...(r.notes.length > 0 ? [{ title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) }] : []),

@@ -4,6 +4,7 @@ import { LOGIT_TOLERANCE, type CorrectnessReport } from './correctness.js';
 import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory.js';
+import type { PromptsReport } from './prefill.js';
 import { quantile, summarise, type ErrorSummary } from './statistics.js';
 
 export const SECTIONS = ['memory', 'latency', 'capacity', 'long-context'] as const;
@@ -30,7 +31,7 @@ export interface ValidationReport {
   readonly checks: readonly Check[];
   readonly correctness: CorrectnessReport | null;
   readonly memory: MemoryReport | null;
-  readonly latency: (StepsReport & { readonly model: string; readonly summary: ErrorSummary | null; readonly kernels: readonly KernelSummary[] }) | null;
+  readonly latency: (StepsReport & { readonly model: string; readonly summary: ErrorSummary | null; readonly kernels: readonly KernelSummary[]; readonly prefill: PromptsReport }) | null;
   readonly capacity: CapacityReport | null;
   readonly longContext: LongContextReport | null;
   /** Why a section is missing, and what the reader should know. */

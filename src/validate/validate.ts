@@ -6,10 +6,11 @@ import type { Device } from '../gpu/index.js';
 import { calibratedFor, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
 import { checkCorrectness, type CorrectnessReport } from './correctness.js';
-import { candidateOf, configurationFor, stepGrid, validationModel } from './grid.js';
+import { candidateOf, configurationFor, promptGrid, stepGrid, validationModel } from './grid.js';
 import { checkSteps } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
+import { checkPrompts } from './prefill.js';
 import { judge, kernelSummaries, SECTIONS, type Section, type ValidationReport } from './report.js';
 import { summarise } from './statistics.js';
 
@@ -40,9 +41,10 @@ const RESERVE_BYTES = 512 * MIB;
 /** Decoders open together, and the longest cache, on a software adapter; on a GPU a share of its memory. */
 const SOFTWARE_OPEN_BYTES = 3072 * MIB;
 const OPEN_SHARE = 0.6;
-/** Where to stop measuring steps, as a share of the budget; long context and capacity follow. */
+/** Where to stop measuring steps, as a share of the budget; prefill and long context follow. */
 const STEPS_SHARE = 0.6;
 const LONG_CONTEXT_SHARE = 0.1;
+const PREFILL_SHARE = 0.08;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 interface Session {
@@ -117,7 +119,9 @@ async function latencySection(s: Session, calibrated: Calibrated | null): Promis
   const cases = stepGrid({ geometry, software, quick: s.o.quick, seed: s.o.seed, bindingBytes });
   const seconds = Math.max(1, STEPS_SHARE * s.o.budgetSeconds);
   const report = await checkSteps(s.device, cases, { seed: s.o.seed, calibrated, seconds, openBytes, stopped: s.stopped, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
-  return { ...report, model: geometry.name, summary: summarise(report.steps), kernels: kernelSummaries(report.steps) };
+  const prompts = promptGrid({ geometry, software, quick: s.o.quick, bindingBytes });
+  const prefill = await checkPrompts(s.device, prompts, { seed: s.o.seed, calibrated, seconds: PREFILL_SHARE * s.o.budgetSeconds, stopped: s.stopped, onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`) });
+  return { ...report, model: geometry.name, summary: summarise(report.steps), kernels: kernelSummaries(report.steps), prefill };
 }
 
 const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({

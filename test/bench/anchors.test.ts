@@ -21,18 +21,30 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     const keys = anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`);
     expect(new Set(keys).size).toBe(keys.length);
     const kinds = new Set(anchors.map(idOf));
-    for (const kind of ['matmul f16', 'attend f16', 'attend q4', 'attend f16+scores', 'attend_rebuild f16+scores', 'attend_block_absorbed f16', 'rebuild f16+plain', 'evict f16']) expect(kinds).toContain(kind);
+    for (const kind of ['matmul f16', 'attend f16', 'attend q4', 'attend f16+scores', 'attend_rebuild f16+scores', 'attend_block_absorbed f16', 'rebuild f16+plain', 'evict f16', 'attend_prefill f16', 'attend_carried f16+own', 'attend_carried q4', 'load f16']) expect(kinds).toContain(kind);
   });
 
   test('shares of one step are squares of fractions of its time', () => {
     const step = { context: 32 * Math.ceil(64 * random()), batch: Math.ceil(8 * random()), weight: 1 };
-    const at = (weight: number): Anchor[] => anchorCalls(findPreset('ouro-1.4b'), { ...software, steps: [{ ...step, weight }] });
+    const at = (weight: number): Anchor[] => anchorCalls(findPreset('ouro-1.4b'), { ...software, prompts: [], steps: [{ ...step, weight }] });
     const once = at(1);
     for (const { share } of once) expect(share).toBeGreaterThan(0);
     const products = once.filter((c) => c.kernel === 'matmul').reduce((sum, c) => sum + c.share, 0);
     const norms = once.filter((c) => c.kernel === 'rmsnorm').reduce((sum, c) => sum + c.share, 0);
     expect(products).toBeGreaterThan(10 * norms);
     at(3).forEach((c, i) => { expect(c.share).toBeCloseTo(3 * (once[i] as Anchor).share, 12); });
+  });
+
+  test('prompts are measured beside steps, with a fifth of their weight and shapes short enough for such an adapter', () => {
+    const { steps, prompts } = software;
+    const sum = (list: readonly { weight: number }[]): number => list.reduce((all, { weight }) => all + weight, 0);
+    expect(sum(prompts) / (sum(prompts) + sum(steps))).toBeCloseTo(0.2, 12);
+    const alone = anchorCalls(geometry, { ...software, steps: [] });
+    for (const call of alone.filter((c) => c.kernel === 'matmul')) expect(call.shape['m']).toBeLessThanOrEqual(512);
+    const contexts = alone.filter((c) => c.kernel === 'attend_prefill').map((c) => c.shape['context'] as number);
+    expect(Math.max(...contexts)).toBe(2048 - 128);
+    const known = new Set(anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
+    for (const call of alone) expect(known).toContain(`${idOf(call)} ${JSON.stringify(call.shape)}`);
   });
 
   test('steps that validate draws lie inside the shapes, kernel by kernel', () => {

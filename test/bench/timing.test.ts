@@ -1,6 +1,6 @@
 /** Timing with a device whose clock is a formula: what a sample is, and how many there are. */
 import { expect, test } from 'vitest';
-import { callsPerBatch, median, timeCalls, timeProbed, type Runner } from '../../src/bench/timing.js';
+import { callsPerBatch, median, timeCalls, type Runner } from '../../src/bench/timing.js';
 import type { BoundStep } from '../../src/gpu/index.js';
 
 const stepNamed = (name: string): BoundStep => ({ name }) as unknown as BoundStep;
@@ -59,14 +59,4 @@ test('batches fill the wanted time in whole rotations', () => {
 
 test('the median of an even count lies between', () => {
   expect(median([4, 1, 3, 2])).toBe(2.5);
-});
-
-test('the probe runs before every few samples and after the last, and each sample has the two beside it', async () => {
-  const runs = [1, 4, 9];
-  let next = 0;
-  const probe = { every: 2, run: () => Promise.resolve(runs[next++] as number) };
-  const { seconds, probes } = await timeProbed(fakeRunner(0.01, 0), [[stepNamed('a')]], { ...rules, submitSeconds: 0, minSamples: 3, maxSamples: 3 }, probe);
-  expect(seconds).toHaveLength(3);
-  expect(probes).toEqual([2, 2, 6]);
-  expect(next).toBe(3);
 });

@@ -52,6 +52,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is"': [null, 'the checkpoint is not carried; test/cli/run.test.ts decodes a made-up one'],
   'npx lla-sim run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct': [`npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct --max-tokens 2`, 'a model that a software adapter decodes at once'],
   'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8': [`npx lla-sim run ${TINY} --codec lla --ratio 21.33 --fill 64 --batch 4 --max-tokens 2`, 'the same'],
+  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4': [`npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 --max-tokens 2`, 'the same'],
   'npm run pack:portable': [null, 'builds dist/ anew under the tests'],
   'tar xJf lla-sim-portable-linux-x64.tar.xz': [null, 'on the server; scripts/pack-portable.mjs writes that archive'],
   'lla-sim-portable/run doctor': [null, 'on the server; doctor runs here'],

@@ -40,6 +40,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   min: fc.constantFrom('gsm8k=0.75', 'gsm8k@isocache=0.7', 'passkey=0.9', 'train-kl=0.1', 'gsm8k=0.5,mmlu=0.1'),
   retrieval: tokens,
   tpot: fc.constantFrom('1us', '20ms', '80ms', '2s', '1000s'),
+  ttft: fc.constantFrom('1us', '300ms', '10s', '5m'),
   calibration: fc.constantFrom('/nonexistent.json', '/etc/passwd', '/'),
   import: fc.constantFrom('/nonexistent.csv', '/etc/passwd', '.'),
 };

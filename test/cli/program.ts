@@ -1,7 +1,7 @@
 /** Running the program: in this process, for thousands of cases, and as a process of its own, for what only that shows. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -123,6 +123,9 @@ export function scratch(): { readonly path: string; file(name: string, content: 
   };
 }
 
+/** Where Mesa keeps what it has compiled: a program with a home of its own would compile every shader anew. */
+const SHADER_CACHE = process.env['MESA_SHADER_CACHE_DIR'] ?? process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
+
 /**
  * A compiled copy of the program without calibrations, so that what it prints does not depend on this checkout's; it
  * lies under node_modules, where its packages are found.
@@ -145,7 +148,7 @@ export async function compile(): Promise<{ readonly cli: string; run(args: reado
     run: (args, options = {}) => {
       const r = spawnSync(process.execPath, [...(options.node ?? []), cli, ...args], {
         cwd: options.cwd ?? home, encoding: 'utf8', timeout: options.timeout ?? 60_000, killSignal: 'SIGKILL', input: '', maxBuffer: 2 ** 28,
-        env: { PATH: process.env['PATH'] ?? '', HOME: home, NO_COLOR: '1', ...options.env },
+        env: { PATH: process.env['PATH'] ?? '', HOME: home, NO_COLOR: '1', MESA_SHADER_CACHE_DIR: SHADER_CACHE, ...options.env },
       });
       return { code: r.status ?? -1, out: r.stdout, err: r.stderr };
     },

@@ -134,6 +134,39 @@ describe('targets', () => {
     expect(next.decode.secondsPerStep?.high).toBeGreaterThan(0.2);
   });
 
+  it('--ttft takes plans whose prompt has its first token in time, at the high end', async () => {
+    const question: Scenario = { context: '16k', codec: ['full', 'lla'], ratio: [21.33], path: ['full', 'block-absorbed'], eviction: ['none', 'h2o:256+256'], prefill: 'chunked' };
+    const all = await planOf(question);
+    const high = (id: string): number => all.plans.find((p) => p.id === id)?.prefill.secondsPerPrompt?.high as number;
+    // Latents are taken in twice.
+    expect(high('lla-21.33x/block-absorbed')).toBeGreaterThan(1.5 * high('full/full'));
+    const timed = await planOf({ ...question, ttft: `${(high('full/full') + high('lla-21.33x/block-absorbed')) / 2}s` });
+    expect(timed.plans.map((p) => p.id)).toEqual(['full/full']);
+    const reasons = new Map(timed.removed.map((r) => [r.id, r.reason]));
+    expect(reasons.get('lla-21.33x/block-absorbed')).toContain('may take longer');
+    expect(reasons.get('full/full/h2o:256+256')).toBe('unknown: H2O takes prompts in as one run, or token by token');
+  });
+
+  it('a prompt has its time where it can be taken in whole, and the reason where not', async () => {
+    const prompt = async (s: Scenario): Promise<Plan['prefill']> => ((await planOf({ codec: ['lla'], ratio: [4], path: ['reconstruct'], ...s })).plans[0] as Plan).prefill;
+    const { secondsPerPrompt, tokensPerSecond, evidence, notPriced } = await prompt({ context: '8k' });
+    expect(notPriced).toBeNull();
+    expect(evidence).toBe('roofline');
+    expect((secondsPerPrompt?.estimate as number) * (tokensPerSecond?.estimate as number)).toBeCloseTo(8192, 6);
+    expect((secondsPerPrompt?.low as number) * (tokensPerSecond?.high as number)).toBeCloseTo(8192, 6);
+    expect((await prompt({ context: '8k', path: ['materialised'] })).secondsPerPrompt).toEqual(secondsPerPrompt);
+    expect((await prompt({ context: '8k', prefill: 'chunked' })).secondsPerPrompt?.estimate).toBeGreaterThan(secondsPerPrompt?.estimate as number);
+    // H2O scores once more.
+    expect((await prompt({ context: '8k', eviction: ['h2o:256+256'] })).secondsPerPrompt?.estimate).toBeGreaterThan((await prompt({ context: '8k', eviction: ['streaming:4+508'] })).secondsPerPrompt?.estimate as number);
+    for (const [s, reason] of [
+      [{ eviction: ['h2o:256+256'], prefill: 'chunked' }, 'one run'], [{ eviction: ['streaming:4+252'], prefill: 'by-layer' }, 'does not evict'],
+      [{ context: '64k', prefill: 'one-shot' }, 'does not fit'], [{ vram: '20GB', device: undefined }, 'nothing is known'],
+    ] as const) {
+      const { secondsPerPrompt: none, notPriced: why } = await prompt(s as unknown as Scenario);
+      expect([none, why]).toEqual([null, expect.stringContaining(reason)]);
+    }
+  });
+
   it('the search for a batch finds the last that passes', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1e6 }), fc.integer({ min: 0, max: 1e6 }), (limit, most) => {

@@ -4,10 +4,11 @@ import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { KernelCall } from '../../src/schedule/kernels.js';
 import { schedule, forEachOp } from '../../src/schedule/schedule.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
-import { candidateOf, configurationFor, stepGrid, validationModel } from '../../src/validate/grid.js';
+import { candidateOf, configurationFor, promptGrid, stepGrid, validationModel } from '../../src/validate/grid.js';
 import { SMALL_OURO } from '../../src/validate/geometries.js';
 import { checkSteps, groupsOf, type StepCase } from '../../src/validate/latency.js';
 import { checkLongContext, longestContext } from '../../src/validate/long-context.js';
+import { checkPrompts, type PromptCase } from '../../src/validate/prefill.js';
 import { kernelSummaries } from '../../src/validate/report.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
@@ -43,6 +44,15 @@ test('the grid has every path, both evictions, and contexts that steps of a few 
   }
 });
 
+test('prompts of the grid are whole and in chunks, of rows and of latents; quick has one', () => {
+  for (const software of [true, false]) {
+    const grid = (quick: boolean): PromptCase[] => promptGrid({ geometry: validationModel(software, null), software, quick, bindingBytes: 2 ** 27 });
+    expect(grid(false).map(({ c, prompt }) => `${c.codec.kind} ${prompt.method}`)).toEqual(['full accumulated', 'full chunked', 'lla accumulated', 'lla chunked']);
+    for (const { prompt } of grid(false)) expect(prompt.method === 'chunked').toBe(prompt.chunkTokens < prompt.promptTokens);
+    expect(grid(true)).toHaveLength(1);
+  }
+});
+
 describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
   test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
@@ -67,6 +77,26 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(shapes.unmeasured).toBeGreaterThan(0);
     expect(shapes.unmeasured).toBeLessThan(shapes.all);
     expect(kernelSummaries(steps).reduce((sum, k) => sum + k.share, 0)).toBeCloseTo(1, 9);
+  });
+
+  test('prompts are measured beside their price', { timeout: 120_000 }, async () => {
+    const prompts = (['full', 'reconstruct'] as const).flatMap((path): PromptCase[] =>
+      (['accumulated', 'chunked'] as const).map((method) => ({ id: path, c: cases(path, 1, 64).c, prompt: { method, promptTokens: 40, chunkTokens: 16 } })),
+    );
+    const seen: string[] = [];
+    const report = await checkPrompts(device, prompts, { seed: SEED, calibrated: CALIBRATED, seconds: 20, onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`) });
+    expect(report.notRun).toEqual([]);
+    expect(seen).toHaveLength(4);
+    expect(report.rows.map(({ id, method }) => `${id} ${method}`)).toEqual(prompts.map(({ id, prompt }) => `${id} ${prompt.method}`));
+    for (const row of report.rows) {
+      expect(row.measuredSeconds).toBeGreaterThan(0);
+      expect(row.drift).toHaveLength(row.rawSeconds.length);
+      expect(row.predicted.low).toBeLessThanOrEqual(row.predicted.high);
+      expect([row.evidence, row.rooflineShare]).toEqual(['roofline', 1]);
+    }
+    expect(report.summary?.count).toBe(4);
+    const spent = await checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, seconds: 0 });
+    expect([spent.rows.length, spent.notRun.map(({ reason }) => reason)]).toEqual([1, ['the time budget was spent']]);
   });
 
   test('a long context is the longest that the binding holds, and a million tokens are priced', { timeout: 120_000 }, async () => {

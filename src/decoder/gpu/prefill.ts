@@ -4,6 +4,7 @@
  * `prefill(…)` of reference/decoder.ts, of each kind.
  */
 import { GpuError, type BoundStep, type Buffer } from '../../gpu/index.js';
+import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
 import { capturesOf, runSchedule, runsOf, type Chunk, type RunOptions, type WholePrompt } from '../../schedule/prefill.js';
 import { ADAPTER, branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
 import type { Allocation } from './allocations.js';
@@ -16,9 +17,6 @@ import { CAPTURE_EXECUTORS } from './prefill-captured.js';
 import { Binder } from './program.js';
 import { Prompt } from './prompt.js';
 import { walk, type Visit } from './walk.js';
-
-/** Steps of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
-const STEPS_OF_A_SUBMISSION = 256;
 
 const hiddenRows = (p: Prompt, visit: Visit) => chunkRows(visit, p.m.c.geometry.hidden);
 
@@ -188,8 +186,8 @@ async function takeIn(p: Prompt, run: Chunk, rest: readonly number[], { binder, 
   onStart();
   await device.write(p.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
   let seconds = 0;
-  for (let at = 0; at < steps.length; at += STEPS_OF_A_SUBMISSION) {
-    const time = await device.run(steps.slice(at, at + STEPS_OF_A_SUBMISSION));
+  for (let at = 0; at < steps.length; at += OPERATIONS_OF_A_SUBMISSION) {
+    const time = await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION));
     seconds += time.gpuSeconds ?? time.wallSeconds;
   }
   binder.free();

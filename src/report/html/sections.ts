@@ -45,6 +45,7 @@ export function planSection(view: View): Html {
 <div><dt>beside one prefill</dt><dd>${plan.prefill.batchBesidePrefill}</dd></div>
 <div><dt>time a token at batch ${d.batch}</dt><dd>${timeWords(d.secondsPerStep)} ${badge(d.evidence)}</dd></div>
 <div><dt>tokens per second</dt><dd>${rateLabel(d)}</dd></div>
+<div><dt>first token of a prompt</dt><dd>${plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : plan.prefill.notPriced} ${badge(plan.prefill.evidence)}</dd></div>
 <div><dt>limited by</dt><dd>${LIMIT_WORDS[plan.limitedBy]}</dd></div>
 </dl>
 <div class="scroll" role="region" aria-label="Memory of the plan" tabindex="0"><table class="memory"><caption>Memory at batch ${batchOf(plan)}, exact</caption>

@@ -1,0 +1,175 @@
+/**
+ * The calls of a prompt's prefill, each distinct one with its number: what prices and measures them need not list every chunk. Chunks of a
+ * run, and runs of a prompt, take the same calls but for those that depend on where they stand (`placedOps`). So one of each kind is
+ * listed, and of the others only these; pieces of latents that a run rebuilds are listed once for all that are alike.
+ */
+import { isLatent } from '../codecs/registry.js';
+import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
+import type { Configuration, Op } from './configuration.js';
+import { readsLatents } from './eviction-ops.js';
+import { KERNELS, type KernelCall } from './kernels.js';
+import { earlierOf, rebuiltOps } from './prefill-attend.js';
+import { capturesOf, CAPTURING_KINDS, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
+import { forEachOp, layerCalls, type Collective, type Schedule } from './schedule.js';
+
+/** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
+export const OPERATIONS_OF_A_SUBMISSION = 256;
+
+/** Prompts of as many chunks are listed whole: that is faster. */
+const FEW_CHUNKS = 2;
+
+/** How one prompt is taken in. */
+export interface PromptPlan {
+  readonly method: WholePrompt;
+  /** At least 1. */
+  readonly promptTokens: number;
+  /** Tokens that are worked on at once; 2048 unless given. */
+  readonly chunkTokens?: number;
+}
+
+/** What a prefill takes beside its calls. */
+export interface PrefillFrame {
+  /** Exchanges between GPUs: none on one GPU. */
+  readonly collectives: readonly Collective[];
+  /** Submissions to the device, about: an operation may be several dispatches. */
+  readonly submissions: number;
+}
+
+/** Why prompts are not taken in so, or null. */
+export function wholePromptObstacle({ eviction }: Pick<Configuration, 'eviction'>, method: WholePrompt): string | null {
+  if (eviction?.policy === 'h2o' && method === 'chunked') return 'H2O takes prompts in as one run, or token by token';
+  if (eviction !== null && CAPTURING_KINDS.some((kind) => kind === method)) return `${method} prefill does not evict`;
+  return null;
+}
+
+/** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */
+export function forEachPrefillCall(c: Configuration, { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan, visit: (call: KernelCall, times: number) => void): PrefillFrame {
+  const runs = runsOf(method, 0, promptTokens, chunkTokens);
+  let operations = 0;
+  const visited = (call: KernelCall, times: number): void => {
+    operations += times;
+    visit(call, times);
+  };
+  const collectives = promptTokens <= FEW_CHUNKS * chunkTokens ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited) : visitKinds(c, runs, { chunkTokens, method }, visited);
+  return { collectives, submissions: Math.max(runs.length, Math.ceil(operations / OPERATIONS_OF_A_SUBMISSION)) };
+}
+
+function visitAll(c: Configuration, s: Schedule, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+  forEachOp(c, s, visit);
+  return s.collectives;
+}
+
+function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptions, 'chunkTokens' | 'method'>, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+  const { chunkTokens } = how;
+  const tally = new Tally();
+  const placed = new Placed(c, how, tally);
+  const kinds = new Map<string, { readonly run: Chunk; readonly ends: boolean; times: number }>();
+  const firsts = new Map<string, number>();
+  for (const [i, run] of runs.entries()) {
+    const ends = i === runs.length - 1;
+    const standing = `${run.from > 0} ${shiftOf(c, run.from) > 0}`;
+    // The first that stands so has least before it, which makes it the shortest to list.
+    const from = firsts.get(standing) ?? run.from;
+    firsts.set(standing, from);
+    const key = `${standing} ${run.tokens} ${ends}`;
+    const kind = kinds.get(key);
+    if (kind) kind.times++;
+    else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: 1 });
+    for (const { chunk, count } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
+      for (let n = 0; n < count; n++) placed.add(run, { ...chunk, from: chunk.from + n * chunkTokens }, 1);
+    }
+  }
+  const collectives = [...kinds.values()].flatMap(({ run, ends, times }) => {
+    const own = addCommon(tally, placed, c, run, { ...how, batch: 1, ends }, times);
+    return own.map((exchange) => ({ ...exchange, calls: exchange.calls * times }));
+  });
+  placed.finish();
+  tally.visit(visit);
+  return collectives;
+}
+
+/** Adds everything in a run but what depends on where it and its chunks stand. */
+function addCommon(tally: Tally, placed: Placed, c: Configuration, run: Chunk, of: RunOptions, times: number): readonly Collective[] {
+  const chunks = equalChunks({ from: 0, tokens: run.tokens }, of.chunkTokens);
+  // What is done outside chunks is listed with each kind of chunk, and is done once.
+  const surplus = chunks.reduce((sum, { count }) => sum + count, -1);
+  if (surplus > 0) forEachOp(c, runSchedule(c, run, { ...of, chunks: [] }), (op, calls) => tally.add(op, -surplus * times * calls));
+  let collectives: readonly Collective[] = [];
+  for (const { chunk, count } of chunks) {
+    const listed = runSchedule(c, run, { ...of, chunks: [chunk] });
+    forEachOp(c, listed, (op, calls) => tally.add(op, count * times * calls));
+    placed.add(run, chunk, -count * times);
+    collectives = listed.collectives;
+  }
+  return collectives;
+}
+
+/** A stretch of tokens in chunks: the first of those that are as long as each other, and how many they are. */
+function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; count: number }[] {
+  const count = Math.floor(tokens / each);
+  const rest = tokens - count * each;
+  return [...(count > 0 ? [{ chunk: { from, tokens: each }, count }] : []), ...(rest > 0 ? [{ chunk: { from: from + count * each, tokens: rest }, count: 1 }] : [])];
+}
+
+/** What chunks do because of where they stand. */
+class Placed {
+  /** Lists that are alike, each with how often it runs. */
+  private readonly lists = new Map<string, { readonly block: LayerBlock; readonly ops: readonly Op[]; times: number }>();
+
+  constructor(
+    private readonly c: Configuration,
+    private readonly how: Pick<RunOptions, 'chunkTokens' | 'method'>,
+    private readonly tally: Tally,
+  ) {}
+
+  add(run: Chunk, chunk: Chunk, times: number): void {
+    const { c, how } = this;
+    const captures = capturesOf(c, how.method);
+    const shifted = shiftOf(c, run.from) > 0;
+    for (const again of isLatent(c.codec) ? [false, true] : [false]) {
+      for (const block of blocksOf(c.geometry)) {
+        const p: Pass = { c, block, run, batch: 1, again, chunkTokens: how.chunkTokens, captures };
+        const kind = `${again} ${block.name} ${chunk.tokens}`;
+        // What a chunk does itself depends on the run before it where it reads rows there, or evicts.
+        const alone = c.eviction === null && readsLatents(c, block);
+        this.list(`${kind} ${alone ? run.from > 0 : run.from} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
+        for (const [stretch, held] of earlierOf(p).entries()) {
+          for (const { chunk: piece, count } of equalChunks(held, how.chunkTokens)) {
+            this.list(`${kind} ${stretch} ${shifted} piece ${piece.tokens}`, block, () => rebuiltOps(p, chunk, piece), times * count);
+          }
+        }
+      }
+    }
+  }
+
+  finish(): void {
+    for (const { block, ops, times } of this.lists.values()) {
+      for (const op of times === 0 ? [] : ops) this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
+    }
+  }
+
+  private list(key: string, block: LayerBlock, ops: () => readonly Op[], times: number): void {
+    const alike = this.lists.get(key);
+    if (alike) alike.times += times;
+    else this.lists.set(key, { block, ops: ops(), times });
+  }
+}
+
+/** Calls and their numbers. */
+class Tally {
+  private readonly known = new Map<string, { readonly call: KernelCall; times: number }>();
+
+  add({ kernel, variant, shape }: KernelCall, times: number): void {
+    let key = `${kernel}/${variant}`;
+    for (const dim of KERNELS[kernel].dims) key += `,${shape[dim]}`;
+    const same = this.known.get(key);
+    if (same) same.times += times;
+    else this.known.set(key, { call: { kernel, variant, shape }, times });
+  }
+
+  /** Those that are left when others have been taken away. */
+  visit(visit: (call: KernelCall, times: number) => void): void {
+    for (const { call, times } of this.known.values()) if (times !== 0) visit(call, times);
+  }
+}

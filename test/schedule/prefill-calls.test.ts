@@ -1,0 +1,56 @@
+/** Counted calls of prefill are those that its schedule lists, whatever the prompt, its chunks, and what is decoded. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { forEachPrefillCall, wholePromptObstacle } from '../../src/schedule/prefill-calls.js';
+import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill.js';
+import { forEachOp, type Configuration } from '../../src/schedule/schedule.js';
+import type { KernelCall } from '../../src/schedule/kernels.js';
+import { configuration, HUGINN, lla } from '../contract/geometries.js';
+import { SEED } from '../gpu/random.js';
+
+const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
+const EVICTIONS = [null, { policy: 'streaming', sinkTokens: 4, windowTokens: 21, budgetTokens: 25 }, { policy: 'streaming', sinkTokens: 0, windowTokens: 9, budgetTokens: 9 }, { policy: 'budget', budgetTokens: 30 }, { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 }] as const;
+const CONFIGURATIONS: readonly Partial<Configuration>[] = [
+  {},
+  { codec: { kind: 'kv-quant', bits: 4 } },
+  { codec: { kind: 'cla', shareLayers: 6 } },
+  { codec: { kind: 'final-loop' } },
+  ...(['reconstruct', 'block-absorbed', 'absorbed', 'fast'] as const).map((path) => ({ codec: lla(96, 160), path })),
+  { codec: { kind: 'lla-2d', rankK: 36, rankV: 60 }, path: 'absorbed' },
+  { codec: { kind: 'mla-head', rankK: 48, rankV: 80 }, path: 'reconstruct' },
+  { geometry: HUGINN, codec: lla(96, 160), path: 'reconstruct' },
+  { gpus: 4 },
+  { codec: lla(96, 160), path: 'reconstruct', gpus: 2 },
+  { codec: lla(27, 45), path: 'reconstruct', bindingBytes: 2 ** 24 },
+];
+
+const keyOf = ({ kernel, variant, shape }: KernelCall): string => `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
+
+describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
+  it('are those of the schedule, as often', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...CONFIGURATIONS), fc.constantFrom(...METHODS), fc.constantFrom(...EVICTIONS), fc.integer({ min: 1, max: 90 }), fc.integer({ min: 1, max: 40 }), (of, method, eviction, promptTokens, chunkTokens) => {
+        const c = configuration({ ...of, eviction });
+        fc.pre(wholePromptObstacle(c, method) === null);
+        const listed = new Map<string, number>();
+        const s = prefillSchedule(c, promptTokens, 1, chunkTokens, method);
+        let operations = 0;
+        forEachOp(c, s, (op, calls) => {
+          listed.set(keyOf(op), (listed.get(keyOf(op)) ?? 0) + calls);
+          operations += calls;
+        });
+        const counted = new Map<string, number>();
+        const frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, (call, times) => counted.set(keyOf(call), (counted.get(keyOf(call)) ?? 0) + times));
+        expect(counted).toEqual(listed);
+        const exchanged = (list: typeof s.collectives): Record<string, number> => {
+          const bytes: Record<string, number> = {};
+          for (const { label, kind, bytesEach, calls } of list) bytes[`${label} ${kind} ${bytesEach}`] = (bytes[`${label} ${kind} ${bytesEach}`] ?? 0) + calls;
+          return bytes;
+        };
+        expect(exchanged(frame.collectives)).toEqual(exchanged(s.collectives));
+        expect(frame.submissions).toBeGreaterThanOrEqual(operations / 256);
+      }),
+      { numRuns: 200, seed: SEED },
+    );
+  });
+});
