@@ -1,39 +1,48 @@
-/** Checkers of the kernels of prefill: causal attention of a chunk, and the reading back of cached rows. */
+/** Checkers of the kernels of prefill: causal attention of a chunk, what H2O makes of it, and the reading back of cached rows. */
 import { cacheRow, capacityOf } from '../gpu/cache-layout.js';
 import { GROUP_SIZE, storageOfVariant } from '../schedule/kernels.js';
 import type { Shape } from '../schedule/kernels.js';
-import { attendsToItself } from '../gpu/operations/prefill.js';
+import { runOf } from '../gpu/operations/evict-prefill.js';
+import { attendsToItself, type PrefillOptions } from '../gpu/operations/prefill.js';
 import { dim, type Checker, type Subject } from './checker.js';
-import { attendCarriedRow, attendChunkRow, type TokenVectors } from './reference/prefill.js';
+import { staysOf } from './reference/eviction.js';
+import { attendCarriedRow, attendChunkRow, givenMass, type TokenVectors } from './reference/prefill.js';
 
 const queryRows = (shape: Shape): number => dim(shape, 'sequences') * dim(shape, 'queries') * dim(shape, 'kvHeads') * dim(shape, 'group');
 
-/** One query head of one token: what it attends with, and where its output lies. @param own rows of the chunk are among those attended to */
-function chunkRow({ call, options, input, inputWords }: Subject, row: number, own: boolean) {
+/** What the scores of a call are made of, and its rows of a width. @param reach tokens of a row */
+function operandsOf({ call, input, inputWords }: Subject, { branch, firstSequence = 0, first = 0, capacity, queries }: PrefillOptions, reach: number) {
   const { shape } = call;
-  const { branch, firstSequence = 0, first = 0, ...o } = options.prefill ?? {};
-  const [tokens, context, kvHeads, valueWidth] = [dim(shape, 'queries'), dim(shape, 'context'), dim(shape, 'kvHeads'), dim(shape, 'valueWidth')];
-  const heads = kvHeads * dim(shape, 'group');
+  const kvHeads = dim(shape, 'kvHeads');
   const keyWidth = dim(shape, 'keyWidth') - (branch?.width ?? 0);
-  const [sequence, token, head] = [Math.floor(row / (tokens * heads)), Math.floor(row / heads) % tokens, row % heads];
-  const reach = context + (own ? tokens : 0);
-  const capacity = capacityOf(o.capacity ?? first + reach);
+  const slots = capacityOf(capacity ?? first + reach);
   const rowsOf = (name: string, width: number) => {
-    const cached = cacheRow(inputWords(name), storageOfVariant(call.variant), width, shape.groupSize || GROUP_SIZE, capacity);
+    const cached = cacheRow(inputWords(name), storageOfVariant(call.variant), width, shape.groupSize || GROUP_SIZE, slots);
     return (r: number, slot: number, i: number): number => cached(firstSequence * kvHeads + r, first + slot, i);
   };
-  const queries: TokenVectors = (t, h, i) => input('queries')((o.queries?.offset ?? 0) + t * (o.queries?.stride ?? heads * keyWidth) + h * keyWidth + i);
+  const vectors: TokenVectors = (t, h, i) => input('queries')((queries?.offset ?? 0) + t * (queries?.stride ?? kvHeads * dim(shape, 'group') * keyWidth) + h * keyWidth + i);
   const branchTokens = branch?.tokens ?? reach;
   const rotary = branch && {
     width: branch.width,
     queries: (t: number, h: number, i: number) => input('branchQueries')(branch.queries.offset + t * branch.queries.stride + h * branch.queries.head + i),
     keys: (of: number, t: number, kvHead: number, i: number) => input('branchKeys')(((of * branchTokens + t) * branch.heads + (branch.heads === 1 ? 0 : kvHead)) * branch.width + i),
   };
+  return { scores: { queries: vectors, keys: rowsOf('keys', keyWidth), ...(rotary ? { branch: rotary } : {}) }, rowsOf };
+}
+
+/** One query head of one token: what it attends with, and where its output lies. @param own rows of the chunk are among those attended to */
+function chunkRow(subject: Subject, row: number, own: boolean) {
+  const { shape } = subject.call;
+  const o = subject.options.prefill ?? {};
+  const [tokens, context, valueWidth] = [dim(shape, 'queries'), dim(shape, 'context'), dim(shape, 'valueWidth')];
+  const heads = dim(shape, 'kvHeads') * dim(shape, 'group');
+  const [sequence, token, head] = [Math.floor(row / (tokens * heads)), Math.floor(row / heads) % tokens, row % heads];
+  const { scores, rowsOf } = operandsOf(subject, o, context + (own ? tokens : 0));
   return {
     at: { sequence, token, head },
     span: o.spans?.[sequence] ?? { before: context, tokens },
     output: (o.output?.offset ?? 0) + (sequence * tokens + token) * (o.output?.stride ?? heads * valueWidth) + head * valueWidth,
-    operands: { queries, keys: rowsOf('keys', keyWidth), values: rowsOf('values', valueWidth), ...(rotary ? { branch: rotary } : {}) },
+    operands: { ...scores, values: rowsOf('values', valueWidth) },
   };
 }
 
@@ -83,4 +92,48 @@ const load: Checker = {
   },
 };
 
-export const PREFILL_CHECKERS = { attend_prefill, attend_carried, load } as const satisfies Record<string, Checker>;
+/** The mass of each token of each evicting row. */
+const mass_prefill: Checker = {
+  outputs: ['mass'],
+  rows: (shape) => dim(shape, 'sequences') * dim(shape, 'rows') * (dim(shape, 'context') + dim(shape, 'queries')),
+  row: (s, row) => {
+    const { shape } = s.call;
+    const [context, queries, rows] = [dim(shape, 'context'), dim(shape, 'queries'), dim(shape, 'rows')];
+    const { room = context + queries, begins = true, ...o } = s.options.massPrefill ?? {};
+    const heads = dim(shape, 'kvHeads') * dim(shape, 'group');
+    const [evicting, token] = [Math.floor(row / (context + queries)), row % (context + queries)];
+    const at = evicting * room + token;
+    const given = givenMass(shape, operandsOf(s, o, context + queries).scores, { sequence: Math.floor(evicting / rows), row: evicting % rows, token }, (query) => {
+      const of = 2 * ((query.sequence * queries + query.token) * heads + query.head);
+      return { top: s.input('statistics')(of) * Math.LN2, mass: s.input('statistics')(of + 1) };
+    });
+    return { expected: [given + (begins && token >= context ? 0 : s.input('mass')(at))], actual: () => s.output('mass')(at) };
+  },
+};
+
+/** Mass, position and rows of the slots that are filled. */
+const evict_prefill: Checker = {
+  outputs: ['mass', 'positions', 'keys', 'values'],
+  rows: (shape) => dim(shape, 'rows'),
+  row: (s, row) => {
+    const { context, kept, width, groupSize } = s.call.shape as Readonly<Record<'context' | 'kept' | 'width' | 'groupSize', number>>;
+    if (s.options.evictPrefill) throw new Error('evict_prefill is verified with its own options only');
+    const pinned = Math.floor(kept / 2);
+    const [capacity, runCapacity] = [capacityOf(kept), capacityOf(context)];
+    const mass = (token: number): number => s.input('runMass')(row * context + token);
+    const stays = staysOf(Array.from({ length: context }, (_, token) => mass(token)), pinned, kept - pinned);
+    const storage = storageOfVariant(s.call.variant);
+    const caches = [{ name: 'keys', width: Math.ceil(width / 2) }, { name: 'values', width: Math.floor(width / 2) }].map((c) => ({
+      ...c,
+      run: cacheRow(s.inputWords(runOf(c.name)), storage, c.width, groupSize || GROUP_SIZE, runCapacity),
+      now: cacheRow(s.outputWords(c.name), storage, c.width, groupSize || GROUP_SIZE, capacity),
+    }));
+    const filled = stays.map(({ token, slot }) => ({ token, slot, at: row * capacity + slot }));
+    const components = (value: (c: (typeof caches)[number], token: number, slot: number, i: number) => number): number[] =>
+      stays.flatMap(({ token, slot }) => caches.flatMap((c) => Array.from({ length: c.width }, (_, i) => value(c, token, slot, i))));
+    const actual = [...filled.flatMap(({ at }) => [s.output('mass')(at), s.output('positions')(at) / context]), ...components((c, _, slot, i) => c.now(row, slot, i))];
+    return { expected: [...filled.flatMap(({ token }) => [mass(token), token / context]), ...components((c, token, _, i) => c.run(row, token, i))], actual: (i) => actual[i] as number };
+  },
+};
+
+export const PREFILL_CHECKERS = { attend_prefill, attend_carried, mass_prefill, evict_prefill, load } as const satisfies Record<string, Checker>;

@@ -31,7 +31,7 @@ export const runCommand: Command = {
     text: { type: 'string', help: 'prompt as text; needs a tokenizer.json', group: 'Prompt' },
     tokenizer: { type: 'string', help: 'tokenizer.json [the one of the checkpoint]', group: 'Prompt' },
     fill: { type: 'string', help: 'begin with a fabricated cache of this many tokens, such as 4k, instead of a long prompt', group: 'Prompt' },
-    prefill: { type: 'string', help: 'how the prompt is taken in: accumulated, chunked, by-layer, one-shot, by-token [accumulated; by-token with h2o and after --fill]', group: 'Prompt' },
+    prefill: { type: 'string', help: 'how the prompt is taken in: accumulated, chunked, by-layer, one-shot, by-token [accumulated; by-token after --fill]', group: 'Prompt' },
     'prefill-chunk': { type: 'string', help: 'prompt tokens that are worked on at once [2k]', group: 'Prompt' },
     model: { type: 'string', help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [ouro-1.4b]', group: 'Model' },
     layers: { type: 'string', help: 'core layers of a model with fabricated weights, where the device cannot hold all [all]', group: 'Model' },
@@ -87,7 +87,7 @@ export interface RunReport {
   /** Their text, where there is a tokenizer. */
   readonly text: readonly string[] | null;
   readonly prefillSeconds: number;
-  /** Whole, or token by token: with H2O and after --fill, unless asked otherwise. */
+  /** Whole, or token by token: after --fill, unless asked otherwise. */
   readonly prefillMethod: PrefillMethod;
   /** Of all sequences together. */
   readonly promptTokensPerSecond: number;

@@ -7,9 +7,9 @@ import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../co
 import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
-import { blockBasisScalars, blockComponents } from '../schedule/kernels.js';
-import { keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, setsRowsAside, type CapturingKind } from '../schedule/prefill.js';
-import { spansLoops } from '../schedule/configuration.js';
+import { blockBasisScalars, blockComponents, storedBytes } from '../schedule/kernels.js';
+import { keepsRows, keptRowType, massRows, PREFILL_CHUNK_TOKENS, setsRowsAside, storesRun, type CapturingKind } from '../schedule/prefill.js';
+import { spansLoops, storageOf } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
@@ -217,7 +217,8 @@ export function onGrid(batch: number): number {
  *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention cannot read them
  * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. Where tokens are
- * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then.
+ * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then. H2O chooses by
+ * masses, one a token and row that evicts on its own; those of all layers where loops evict together.
  *
  * The buffers are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
@@ -234,18 +235,29 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
   const chunk = Math.min(context, chunkTokens);
   const carried = chunk < context ? carriedScalars(c) * chunk * F32 : 0;
+  const chosen = (tokens: number): number => choiceBytes(c, tokens, Math.min(tokens, chunkTokens));
   if (!isLatent(c.codec)) {
     const own = (tokens: number) => (keepsRows(c) ? kept(tokens) : 0);
-    const ordinary = activations(context) + own(context);
-    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) + carried };
+    const ordinary = activations(context) + own(context) + chosen(context);
+    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) + chosen(chunk) + carried };
   }
   const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
     'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
     'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
-    accumulated: accumulators * context + aside(context) + kept(context) + activations(context),
-    chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + carried,
+    accumulated: accumulators * context + aside(context) + kept(context) + activations(context) + chosen(context),
+    chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + chosen(chunk) + carried,
   };
+}
+
+/**
+ * What H2O chooses by while a run is taken in: statistics of a chunk's queries, masses of all tokens, and quantised rows of one layer and
+ * loop, which have to be stored before they are chosen from.
+ */
+function choiceBytes(c: Configuration, tokens: number, chunk: number): number {
+  if (c.eviction?.policy !== 'h2o') return 0;
+  const stored = storesRun(c) ? 2 * headsPerGpu(c.geometry.kvHeads, c.gpus) * storedBytes(storageOf(c), c.geometry.headDim, c.choice.groupSize) * pagedTokens(tokens, TILE_TOKENS) : 0;
+  return (2 * heads(c) * chunk + massRows(c).reduce((sum, rows) => sum + rows, 0) * tokens) * F32 + Math.ceil(stored);
 }
 
 /** Floats of a prompt token that attention in several calls needs: its queries' statistics, and of earlier tokens latents and branch keys. */
@@ -253,7 +265,8 @@ function carriedScalars(c: Configuration): number {
   if (!keepsRows(c)) return 0;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const rebuilt = isLatent(c.codec) && c.path !== 'fast' ? Math.max(rankK, rankV) * (kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1) + branchKeyScalars(c) : 0;
-  return 2 * heads(c) + rebuilt;
+  // H2O has statistics whatever else there is.
+  return (c.eviction?.policy === 'h2o' ? 0 : 2 * heads(c)) + rebuilt;
 }
 
 /** Streams of hidden width that a prompt has: the residual and its norm, beside an adapter also the prelude's output. */

@@ -218,42 +218,6 @@ const rebuild: KernelSpec = {
 };
 
 /**
- * H2O: turns the scores of this step into softmax weights and adds them to the mass of each cached token. `rows`:
- * sequences × rows that evict on their own; `group`: query heads pooled into one of them.
- */
-const mass: KernelSpec = {
-  dims: ['rows', 'group', 'context'],
-  variants: ['f32'],
-  work: (s) => {
-    const [n, group, context] = [field(s, 'rows'), field(s, 'group'), field(s, 'context')];
-    return { readBytes: n * (group * (context + 2) + context) * 4, writeBytes: n * context * 4, flops: n * group * context * 4, matrixFlops: 0 };
-  },
-  terms: (s) => {
-    const w = mass.work(s, 'f32');
-    return [1, w.readBytes + w.writeBytes, w.flops];
-  },
-};
-
-/**
- * H2O: the token that leaves the ring of recent ones replaces the lightest pinned one where it is heavier: its row, mass
- * and position are copied. `rows`: sequences × rows that evict on their own; `context`: pinned tokens of a row; `width`:
- * scalars of all rows of a token that go together (key, value and, where there is one, rotary branch).
- */
-const evict: KernelSpec = {
-  dims: ['rows', 'context', 'width', 'groupSize'],
-  variants: STORAGES,
-  work: (s, v) => {
-    const [n, context] = [field(s, 'rows'), field(s, 'context')];
-    const copied = stored(s, v, field(s, 'width')) + 8;
-    return { readBytes: n * (context * 4 + copied), writeBytes: n * copied, flops: n * context, matrixFlops: 0 };
-  },
-  terms: (s, v) => {
-    const w = evict.work(s, v);
-    return [1, w.readBytes, w.writeBytes, field(s, 'context')];
-  },
-};
-
-/**
  * Causal attention of a run of prompt tokens over K and V rows of the type named: `queries` new tokens a sequence, each over the
  * `context` tokens before the run and those of the run up to itself.
  */
@@ -317,8 +281,6 @@ export const ATTENTION_KERNELS = {
   attend_merge: attendMerge,
   attend_current: attendCurrent,
   rebuild,
-  mass,
-  evict,
   attend_prefill: attendPrefill,
   attend_carried: attendCarried,
 } as const satisfies Record<string, KernelSpec>;

@@ -42,19 +42,23 @@ export function massOps(c: Configuration, block: LayerBlock, parts: Parts, conte
   return parts.map(({ size, repeat }) => op('mass', 'mass', 'f32', { rows: size * rows, ...each }, 'always', repeat));
 }
 
+/** Scalars of a token in all rows of a layer and loop that evict in a step. */
+export function evictedScalars(c: Configuration, block: LayerBlock): number {
+  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  const { rankK = 0, rankV = 0, kind } = c.codec;
+  const branch = branchWidth(c, block) * (c.branch.perHead ? kvHeads : 1);
+  return readsLatents(c, block) ? (rankK + rankV) * (kind === 'lla' ? kvHeads : 1) + branch : 2 * kvHeads * c.geometry.headDim;
+}
+
 /** Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is written again. */
 export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
   if (c.eviction?.policy !== 'h2o') return [];
   const rows = evictingRows(c, block);
   const storage = storageOf(c);
   const when = closingTime(c, block);
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
-  const { rankK = 0, rankV = 0, kind } = c.codec;
-  const branch = branchWidth(c, block) * (c.branch.perHead ? kvHeads : 1);
-  const scalars = readsLatents(c, block) ? (rankK + rankV) * (kind === 'lla' ? kvHeads : 1) + branch : 2 * kvHeads * c.geometry.headDim;
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
   const loops = block.name === 'core' && c.path === 'fast' && when === 'last-loop' ? block.loops : 1;
   const pinned = Math.max(1, Math.min(c.eviction.heavyTokens, segmentsOf(c.eviction, context).pinned));
-  const each = { context: pinned, width: scalars / rows, groupSize: groupOf(storage, c.choice.groupSize) };
+  const each = { context: pinned, width: evictedScalars(c, block) / rows, groupSize: groupOf(storage, c.choice.groupSize) };
   return parts.map(({ size, repeat }) => op('evict', 'evict', storage, { rows: size * rows * loops, ...each }, when, repeat));
 }

@@ -6,6 +6,7 @@
  * the variant. All sizes are in elements, all work in bytes and floating-point operations (a multiply-add is two).
  */
 import { ATTENTION_KERNELS } from './attention-kernels.js';
+import { EVICTION_KERNELS } from './eviction-kernels.js';
 import { field, padded, STORAGES, storageOfVariant, storedBytes, type KernelSpec, type Shape, type Work } from './kernel-spec.js';
 
 export { evenRow, GROUP_SIZE, STORAGES, groupOf, isQuantised, STORAGE_BITS, storageOfVariant, storedBytes, type KernelSpec, type Shape, type Storage, type Work } from './kernel-spec.js';
@@ -20,7 +21,8 @@ export type KernelName =
   | 'matmul'
   | 'append'
   | 'load'
-  | keyof typeof ATTENTION_KERNELS;
+  | keyof typeof ATTENTION_KERNELS
+  | keyof typeof EVICTION_KERNELS;
 
 /** A call of one kernel at one shape: what a schedule lists, a benchmark measures and a predictor prices. */
 export interface KernelCall {
@@ -146,6 +148,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
     },
   },
   ...ATTENTION_KERNELS,
+  ...EVICTION_KERNELS,
 };
 
 /** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */

@@ -7,15 +7,20 @@ import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
 import { chunksOf, heldOf, keepsRows, keptRowType, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
+import { weighs } from './prefill-h2o.js';
 import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
 
-/** Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls. @param pieces of latents before the run */
+/**
+ * Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls; where tokens are weighed, it says what it
+ * divided by. @param pieces of latents before the run
+ */
 export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piecesOf(p)): Op[] {
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
-  if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
+  if (run.from === 0 && !weighs(p)) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
+  if (run.from === 0) return [itself];
   if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
   if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
   const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');

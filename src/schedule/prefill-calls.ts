@@ -38,7 +38,7 @@ export interface PrefillFrame {
 
 /** Why prompts are not taken in so, or null. */
 export function wholePromptObstacle({ eviction }: Pick<Configuration, 'eviction'>, method: WholePrompt): string | null {
-  if (eviction?.policy === 'h2o') return 'H2O takes prompts in token by token';
+  if (eviction?.policy === 'h2o' && method === 'chunked') return 'H2O takes prompts in as one run, or token by token';
   if (eviction !== null && CAPTURING_KINDS.some((kind) => kind === method)) return `${method} prefill does not evict`;
   return null;
 }

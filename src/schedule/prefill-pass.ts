@@ -2,7 +2,8 @@
 import { isLatent } from '../codecs/registry.js';
 import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-import { storageOf, type Configuration, type Op } from './configuration.js';
+import { storageOf, type Configuration, type Op, type When } from './configuration.js';
+import { closingTime, readsLatents } from './eviction-ops.js';
 import { isQuantised } from './kernels.js';
 
 /** Prompt tokens that are worked on at once. */
@@ -73,6 +74,15 @@ export function heldOf(c: Configuration, tokens: number): Chunk[] {
  * token, and to the tokens before the run, of which the cache then loses some.
  */
 export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null && isLatent(c.codec);
+
+/**
+ * True where a run's rows have to be stored before anything says which stay, and lie nowhere as they will be stored: those of one layer and
+ * loop are then written beside the cache.
+ */
+export const storesRun = (c: Configuration): boolean => c.eviction?.policy === 'h2o' && !isLatent(c.codec) && isQuantised(storageOf(c));
+
+/** When a run's rows of a layer join a cache that is evicted from. Rows of full width have one buffer a loop. */
+export const joiningTime = (c: Configuration, block: LayerBlock): When => (setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block));
 
 /** StreamingLLM: by how much places in the cache of `tokens` are less than positions, behind the sinks. */
 export const shiftOf = (c: Configuration, tokens: number): number => (c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0);

@@ -1,9 +1,9 @@
-/** Where tokens are evicted: what of a run joins the cache, layer by layer, once nothing reads there any more what it replaces. */
+/** Where tokens are evicted by their position: what of a run joins the cache, layer by layer, once nothing reads there any more what it replaces. */
 import { isLatent } from '../codecs/registry.js';
-import { op, storageOf, type Op, type When } from './configuration.js';
-import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
+import { op, storageOf, type Op } from './configuration.js';
+import { branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
+import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
 import { appendOp, AXES, branchHeadsOf, kvHeadsOf, latentsOf, rankOf, type Axis } from './prefill-rows.js';
 
 /** One kind of row that a layer caches. */
@@ -19,11 +19,10 @@ interface Cached {
  */
 export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, again, batch } = p;
-  if (c.eviction === null || again !== isLatent(c.codec)) return [];
+  if (c.eviction === null || c.eviction.policy === 'h2o' || again !== isLatent(c.codec)) return [];
   const storage = storageOf(c);
   const groupSize = groupOf(storage, c.choice.groupSize);
-  // Rows of full width have one buffer a loop.
-  const when: When = setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block);
+  const when = joiningTime(c, block);
   const shared = block.name === 'core' && c.codec.kind === 'cla';
   return stayingOf(p, chunk).flatMap(({ from, tokens }) =>
     cachedOf(p).flatMap(({ name, heads, width }): Op[] => {

@@ -12,20 +12,22 @@ import { headsPerGpu, op, project, type Configuration, type Op, type When } from
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { attendOps, turnsQueries } from './prefill-attend.js';
 import { encodingStages, layerEncoding } from './prefill-captured.js';
-import { capturesOf, chunksOf, keepsRows, over, PREFILL_CHUNK_TOKENS, readsReconstructions, runsOf, setsRowsAside, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { capturesOf, chunksOf, keepsRows, over, PREFILL_CHUNK_TOKENS, readsReconstructions, runsOf, setsRowsAside, storesRun, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
 import { appendOp, AXES, branchHeadsOf, encodeOp, keepOp, kvHeadsOf, readBackOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
 import { stayingOps } from './prefill-staying.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
 
 export { turnsQueries } from './prefill-attend.js';
+export { beginsMass, massNumber, massRows } from './prefill-h2o.js';
 export {
-  capturesOf, CAPTURING_KINDS, heldOf, keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, runsOf, setsRowsAside, shiftOf, type CapturingKind, type Chunk, type WholePrompt,
+  capturesOf, CAPTURING_KINDS, heldOf, keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, runsOf, setsRowsAside, shiftOf, storesRun, type CapturingKind, type Chunk, type WholePrompt,
 } from './prefill-pass.js';
 
 /**
  * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are
- * evicted, a run's rows join the cache when all have attended to what it held before; H2O's choice among them is not listed: it has no
- * kernel for whole prompts. Captures are not evicted from either.
+ * evicted, a run's rows join the cache when all have attended to what it held before. Captures are not evicted from. H2O in chunks is listed
+ * as if a chunk gave mass to its own tokens alone; it is not executed.
  */
 export function prefillSchedule(c: Configuration, promptTokens: number, batch: number, chunkTokens = PREFILL_CHUNK_TOKENS, method: WholePrompt = 'accumulated'): Schedule {
   const runs = runsOf(method, 0, promptTokens, chunkTokens);
@@ -49,15 +51,15 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
   const first = { c, run, batch, again: false, chunkTokens, captures: capturesOf(c, method) };
   const second = isLatent(c.codec) ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)] : [];
   const rows = batch * run.tokens;
-  const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: 0, passes: isLatent(c.codec) ? 2 : 1 });
+  const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: isLatent(c.codec) ? 2 : 1 });
   return {
     stages: [...passStages(first, chunks), ...second, ...(ends ? [headStage(c, batch)] : [])],
     collectives: exchanged.filter(({ label }) => ends || label !== 'logits'),
   };
 }
 
-/** Attention of a chunk and what of it joins the cache: the operations that depend on where in its prompt a chunk stands. */
-export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [...attendOps(p, chunk, pieces), ...stayingOps(p, chunk)];
+/** Attention of a chunk, the mass that it gives, and what of it joins the cache: the operations that depend on where in its prompt a chunk stands. */
+export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [...attendOps(p, chunk, pieces), ...promptMassOps(p, chunk), ...stayingOps(p, chunk)];
 
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
@@ -96,6 +98,7 @@ function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   return [
     norm('attention-norm', 'norm'),
     ...over(chunks, (chunk) => attentionOps(p, chunk)),
+    ...promptEvictOps(p),
     ...layerEncoding(p, chunks),
     norm('attention-residual', afterBranch),
     norm('mlp-norm', 'norm'),
@@ -130,9 +133,10 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
     ...(again ? readBackOps(p, rows) : encodeOps(p, rows)),
     ...(branch > 0 ? [rotate('rope-branch', heads, branch), ...(again ? [] : [rotate('rope-branch-key', branchHeads, branch, branchKeyTime(c))])]
       : shares || turned ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])] : [rotate('rope', heads + keyed, d)]),
-    ...(again || (c.eviction !== null && !setsRowsAside(c)) ? [] : appendOps(p, rows)),
+    ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
     ...attendOps(p, chunk),
+    ...promptMassOps(p, chunk),
     ...(again ? [] : closingOps(p, rows)),
     ...project(c, 'attention-out', rows, heads * d, g.hidden),
     ...stayingOps(p, chunk),

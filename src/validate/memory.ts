@@ -131,9 +131,10 @@ export interface MemoryRules {
   readonly stopped?: () => boolean;
 }
 
-/** What prompts take beside the decoder while they are taken in whole, by each kind; nothing where they are not. */
+/** What prompts take beside the decoder while they are taken in whole, by each kind; nothing where another path has the same prompts under eviction. */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
-  if (c.eviction?.policy === 'h2o') return [];
+  // They are taken in as by the path that rebuilds inside attention.
+  if (c.eviction !== null && (c.materialised || c.path === 'block-absorbed')) return [];
   const prompt = (tokens: number): number[] => Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
   const rows: KindBytes[] = [];
   // Without latents all kinds are the same, and nothing that is evicted from is captured.

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
 import { scalarsPerToken } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
+import { blocksOf } from '../../src/geometry/geometry.js';
 import { keptPositions } from '../../src/decoder/reference/cache.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
@@ -20,13 +21,16 @@ const budget = (budgetTokens: number): Eviction => ({ policy: 'budget', budgetTo
 
 const range = (from: number, to: number): number[] => Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
 
+/** How sites and heads of a codec lose tokens together. */
+type UnitOf = (site: Site, kvHead: number) => string;
+
 /**
  * H2O over a full cache: nothing is removed, tokens become invisible. One forward pass over the whole prefix a step, as the
  * mask of a step depends on the attention of all sites in the step before. Sites and heads that `unitOf` gives one name lose
  * tokens together.
  * @returns logits of every step, and how many tokens any unit ever showed
  */
-function maskedH2o(model: Model, tokens: readonly number[], { heavyTokens, recentTokens }: { heavyTokens: number; recentTokens: number }, unitOf: (site: Site, kvHead: number) => string): { logits: Float64Array[]; most: number } {
+function maskedH2o(model: Model, tokens: readonly number[], { heavyTokens, recentTokens }: { heavyTokens: number; recentTokens: number }, unitOf: UnitOf): { logits: Float64Array[]; most: number } {
   const { heads, kvHeads } = model.geometry;
   const visible: Map<string, number[]>[] = [];
   const mass = new Map<string, number[]>();
@@ -57,6 +61,48 @@ function maskedH2o(model: Model, tokens: readonly number[], { heavyTokens, recen
     }).at(-1) as Float64Array;
   });
   return { logits, most };
+}
+
+/**
+ * H2O after a prompt that was taken in whole: one forward pass over all of it, which shows what each token gives to those before it, then
+ * one pass a token behind a mask of what is kept, as `maskedH2o`.
+ * @returns logits of every token, and the tokens that each unit keeps of the prompt
+ */
+function maskedH2oPrompt(model: Model, prompt: readonly number[], more: readonly number[], { heavyTokens, recentTokens }: { heavyTokens: number; recentTokens: number }, unitOf: UnitOf): { logits: Float64Array[]; kept: Map<string, number[]> } {
+  const { heads, kvHeads } = model.geometry;
+  const mass = new Map<string, Float64Array>();
+  const before: Map<string, number[]>[] = [];
+  const keep = (names: Iterable<string>, tokens: (name: string) => readonly number[]): Map<string, number[]> =>
+    new Map(
+      [...names].map((name) => {
+        const older = tokens(name).slice(0, -recentTokens);
+        const weight = (p: number): number => mass.get(name)?.[p] as number;
+        const heavy = older.filter((p) => older.filter((q) => weight(q) > weight(p) || (weight(q) === weight(p) && q < p)).length < heavyTokens);
+        return [name, [...heavy, ...tokens(name).slice(-recentTokens)]];
+      }),
+    );
+  /** One pass over the first `count` tokens, of which those from `from` on give mass. */
+  const pass = (count: number, from: number): Float64Array[] =>
+    forward(model, [...prompt, ...more].slice(0, count), {
+      reindexed: false,
+      visible: (position, site, kvHead) => (position < prompt.length ? range(0, position) : (before[position - prompt.length]?.get(unitOf(site, kvHead)) as number[])),
+      observe(weights, position, site, head) {
+        if (position < from) return;
+        const kvHead = Math.floor((head * kvHeads) / heads);
+        const sums = mass.get(unitOf(site, kvHead)) ?? new Float64Array(prompt.length + more.length);
+        mass.set(unitOf(site, kvHead), sums);
+        const seen = position < prompt.length ? range(0, position) : (before[position - prompt.length]?.get(unitOf(site, kvHead)) as number[]);
+        seen.forEach((p, i) => (sums[p] = (sums[p] as number) + (weights[i] as number)));
+      },
+    });
+  const logits = pass(prompt.length, 0);
+  before.push(keep(mass.keys(), () => range(0, prompt.length)));
+  more.forEach((_, i) => {
+    const at = prompt.length + i;
+    logits.push(pass(at + 1, at).at(-1) as Float64Array);
+    before.push(keep(mass.keys(), (name) => [...(before[i]?.get(name) as number[]), at]));
+  });
+  return { logits, kept: before[0] as Map<string, number[]> };
 }
 
 describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
@@ -98,7 +144,7 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
   });
 
   const site = ({ block, layer, loop }: Site): string => [block, layer, loop].join();
-  const cases: { name: string; codec: Codec; path?: 'fast'; unitOf: (s: Site, head: number) => string }[] = [
+  const cases: { name: string; codec: Codec; path?: 'fast'; unitOf: UnitOf }[] = [
     { name: 'full: each layer, loop and head alone', codec: { kind: 'full' }, unitOf: (s, head) => `${site(s)},${head}` },
     { name: 'lla: pooled over loops', codec: identity[0] as Codec, unitOf: (s, head) => `${site({ ...s, loop: 0 })},${head}` },
     { name: 'lla-2d: pooled over loops and heads', codec: identity[1] as Codec, unitOf: (s, head) => `${site({ ...s, loop: 0 })},${s.block === 'core' ? 0 : head}` },
@@ -111,6 +157,29 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
       expect(most).toBe(policy.heavyTokens + policy.recentTokens);
       const decoder = decoderOf(model, { codec, ...(path ? { path } : {}), eviction: h2o(policy.heavyTokens, policy.recentTokens), seed: SEED, matrices: 'identity' });
       expect(distance(decodeAll(decoder, tokens), logits)).toBeLessThan(EXACT);
+    }
+  });
+
+  it.each(cases)('a prompt under H2O, $name, attends to itself in full, and then the heaviest and last of it stay', ({ codec, path, unitOf }) => {
+    const policy = { heavyTokens: 3, recentTokens: 2 };
+    const eviction = h2o(policy.heavyTokens, policy.recentTokens);
+    const setup = { codec, ...(path ? { path } : {}), eviction, seed: SEED, matrices: 'identity' } as const;
+    for (const length of [4, 9]) {
+      const [prompt, more] = [tokens.slice(0, length), tokens.slice(length)];
+      const { logits, kept } = maskedH2oPrompt(model, prompt, more, policy, unitOf);
+      const decoder = decoderOf(model, setup);
+      const whole = decoder.prefill(prompt, 'accumulated');
+      for (const block of blocksOf(g)) {
+        for (const [layer, loop, head] of range(0, block.layers * block.loops * g.kvHeads).map((i) => [Math.floor(i / (block.loops * g.kvHeads)), Math.floor(i / g.kvHeads) % block.loops, i % g.kvHeads] as const)) {
+          const at = { block: block.name, layer, loop };
+          expect(decoder.keptPositions(at, head)).toEqual(kept.get(unitOf(at, head)));
+        }
+      }
+      expect(distance([...whole, ...decodeAll(decoder, more)], logits)).toBeLessThan(EXACT);
+      // Token by token it is the same within the budget, and another result beyond it.
+      const single = distance(decodeAll(decoderOf(model, setup), prompt), whole);
+      if (length <= eviction.budgetTokens) expect(single).toBeLessThan(EXACT);
+      else expect(single).toBeGreaterThan(1e-6);
     }
   });
 

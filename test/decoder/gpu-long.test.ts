@@ -1,5 +1,6 @@
 /** Contexts beyond one split and one plan, odd ranks, and batches that the tiled product takes, against the float64 reference. */
 import { test } from 'vitest';
+import type { Codec } from '../../src/codecs/codec.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
@@ -12,6 +13,8 @@ const WIDE: Geometry = { ...base, name: 'wider', layers: 1, heads: 4, kvHeads: 2
 const LLA = { kind: 'lla', rankK: 27, rankV: 45 } as const;
 const SINGLE = { storage: 'f32', groupSize: 32 } as const;
 const TOKENS = 290;
+const PROMPT = 190;
+const STEPS = 6;
 
 const CASES: Case[] = [
   { geometry: WIDE, codec: { kind: 'full' }, choice: SINGLE },
@@ -41,6 +44,47 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
       }
     });
   }
+
+  // The reference's attention over a whole prompt takes seconds: one of the two by each seed.
+  for (const codec of [{ kind: 'full' }, LLA].slice(SEED % 2, (SEED % 2) + 1) as Codec[]) {
+    const of: Case = { geometry: WIDE, codec, choice: SINGLE, eviction: { policy: 'h2o', heavyTokens: 130, recentTokens: 24, budgetTokens: 154 } };
+    test(`${label(of)}: a prompt of ${PROMPT} tokens, of which the heaviest stay`, { timeout: 600_000 }, async () => {
+      const tokens = promptOf(WIDE, PROMPT + STEPS, SEED + 4);
+      const reference = referenceOf(of);
+      const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: PROMPT + STEPS, prefillChunkTokens: 100 });
+      try {
+        let expected = reference.prefill(tokens.slice(0, PROMPT), 'accumulated').at(-1) as Float64Array;
+        await decoder.prefill([tokens.slice(0, PROMPT)]);
+        for (const token of tokens.slice(PROMPT)) {
+          expectWithin(relative(await decoder.logits(), expected), of, [tokens]);
+          expected = reference.step(token);
+          await decoder.step([token]);
+        }
+        expectWithin(relative(await decoder.logits(), expected), of, [tokens]);
+      } finally {
+        decoder.close();
+      }
+    });
+  }
+
+  test('under H2O a prompt within the budget is what it is token by token, mass and all', { timeout: 600_000 }, async () => {
+    const of: Case = { geometry: WIDE, codec: { kind: 'full' }, choice: SINGLE, eviction: { policy: 'h2o', heavyTokens: 21, recentTokens: 9, budgetTokens: 30 } };
+    const tokens = promptOf(WIDE, 60, SEED + 5);
+    const [whole, single] = [await open(device, of), await open(device, of)];
+    try {
+      await whole.prefill([tokens.slice(0, 30)], 'accumulated');
+      await single.prefill([tokens.slice(0, 30)], 'by-token');
+      // Every step exchanges a token by its mass.
+      for (const token of tokens.slice(30)) {
+        expectWithin(relative(await whole.logits(), await single.logits()), of, [tokens]);
+        await Promise.all([whole.step([token]), single.step([token])]);
+      }
+      expectWithin(relative(await whole.logits(), await single.logits()), of, [tokens]);
+    } finally {
+      whole.close();
+      single.close();
+    }
+  });
 
   test('a batch of 19 decodes as 19 batches of one', { timeout: 600_000 }, async () => {
     for (const of of CASES.slice(0, 4)) {

@@ -137,6 +137,11 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
         const listed = [...walk(configurationOf(divided), schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, capacity))].map(({ op }) => op);
         await expectEqual(one, parts, whole, prompts, 'by-token');
         expect(parts.operations.map(({ op }) => op)).toEqual(listed);
+        if (whole.eviction?.policy === 'h2o') {
+          one.reset();
+          parts.reset();
+          await expectEqual(one, parts, whole, prompts, 'accumulated');
+        }
         await parts.fillCache(EVICTED_CONTEXT - 1);
         await parts.step(new Array<number>(EVICTED_BATCH).fill(1));
         expect((await parts.logits()).every(Number.isFinite)).toBe(true);

@@ -1,11 +1,12 @@
-/** H2O's mass and exchange of tokens against float64; of the caches every word is compared. */
+/** H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is compared. */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { moveOf, nextSlot, pooledWeight, type Span } from '../../src/bench/reference/eviction.js';
+import { moveOf, nextSlot, pooledWeight, staysOf, type Span } from '../../src/bench/reference/eviction.js';
 import { LOWEST } from '../../src/bench/reference/merge.js';
 import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { EvictedCache } from '../../src/gpu/operations/evict.js';
+import { runOf } from '../../src/gpu/operations/evict-prefill.js';
 import { isQuantised, KERNELS, type Storage } from '../../src/schedule/kernels.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
@@ -36,19 +37,34 @@ async function checkMass(device: Device, shape: { rows: number; group: number; c
   expect(Math.sqrt(difference / norm), `mass ${JSON.stringify(shape)}, LLA_SIM_SEED=${SEED}`).toBeLessThanOrEqual(TOLERANCE);
 }
 
+/** A token's place among cached rows. */
+interface CachedAt {
+  readonly words: Uint32Array;
+  readonly capacity: number;
+  readonly row: number;
+  readonly slot: number;
+}
+
 /** Copies a stored row bit by bit through the addresses of cache-layout.ts. */
-function moveRow(words: Uint32Array, layout: RowLayout, capacity: number, row: number, from: number, to: number): void {
+function copyRow(layout: RowLayout, from: CachedAt, to: CachedAt): void {
   const copy = (a: Field, b: Field): void => {
     const mask = a.bits === 32 ? 0xffffffff : 2 ** a.bits - 1;
-    const value = (((words[a.word] as number) >>> a.shift) & mask) >>> 0;
-    words[b.word] = ((words[b.word] as number) & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
+    const value = (((from.words[a.word] as number) >>> a.shift) & mask) >>> 0;
+    to.words[b.word] = ((to.words[b.word] as number) & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
   };
   for (let c = 0; c < layout.width; c++) {
-    const [a, b] = [fieldsOf(layout, capacity, row, from, c), fieldsOf(layout, capacity, row, to, c)];
+    const [a, b] = [fieldsOf(layout, from.capacity, from.row, from.slot, c), fieldsOf(layout, to.capacity, to.row, to.slot, c)];
     a.forEach((field, i) => { copy(field, b[i] as Field); });
   }
-  for (let g = 0; g < layout.groups; g++) copy(scaleField(layout, capacity, row, from, g), scaleField(layout, capacity, row, to, g));
+  for (let g = 0; g < layout.groups; g++) copy(scaleField(layout, from.capacity, from.row, from.slot, g), scaleField(layout, to.capacity, to.row, to.slot, g));
 }
+
+/** Caches of a token that go together. */
+const cachesOf = (r: ReturnType<typeof randomOf>): EvictedCache[] => [
+  { name: 'keys', width: r.pick([1, 27, 36, 96]), rows: r.pick([1, 2]) },
+  { name: 'values', width: r.pick([2, 45, 60, 128]) },
+  ...(r.pick([true, false]) ? [{ name: 'branch', width: r.pick([16, 33]) }] : []),
+];
 
 /** The situations a row can be in, one a sequence: room in the ring, room among the pinned, neither. */
 const spanOf = (r: ReturnType<typeof randomOf>, situation: number, pinned: number, ring: number): Span =>
@@ -60,11 +76,7 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   const pinned = heavy + r.pick([0, 0, 1, 28]);
   const capacity = capacityOf(pinned + ring + r.whole(0, 40));
   const groupSize = isQuantised(storage) ? r.pick([32, 64]) : 0;
-  const caches: EvictedCache[] = [
-    { name: 'keys', width: r.pick([1, 27, 36, 96]), rows: r.pick([1, 2]) },
-    { name: 'values', width: r.pick([2, 45, 60, 128]) },
-    ...(r.pick([true, false]) ? [{ name: 'branch', width: r.pick([16, 33]) }] : []),
-  ];
+  const caches = cachesOf(r);
   const sequences = 4;
   const rows = sequences * heads;
   const width = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
@@ -85,7 +97,10 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
       expected.positions[base + move.to] = positions[base + move.from] as number;
       for (const c of caches) {
         const layout = rowLayout(storage, c.width, groupSize);
-        for (let i = 0; i < (c.rows ?? 1); i++) moveRow(expected.caches.get(c.name) as Uint32Array, layout, capacity, row * (c.rows ?? 1) + i, move.from, move.to);
+        for (let i = 0; i < (c.rows ?? 1); i++) {
+          const at = (slot: number): CachedAt => ({ words: expected.caches.get(c.name) as Uint32Array, capacity, row: row * (c.rows ?? 1) + i, slot });
+          copyRow(layout, at(move.from), at(move.to));
+        }
       }
     }
     const next = nextSlot(span, pinned, ring);
@@ -102,6 +117,48 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   for (const [name, words] of expected.caches) different(name, words);
 }
 
+async function checkEvictPrefill(device: Device, storage: Storage, seed: number): Promise<void> {
+  const r = randomOf(seed);
+  const [rows, firstRow, heavy, ring] = [r.whole(1, 3), r.whole(0, 2), r.pick([0, 1, 4, 31, 40, 130]), r.pick([1, 5, 33, 64])];
+  const pinned = heavy + r.pick([0, 0, 1, 28]);
+  const capacity = capacityOf(pinned + ring + r.whole(0, 40));
+  const tokens = r.pick([1, ring, heavy + ring, r.whole(1, 100), r.whole(300, 700)]);
+  const room = tokens + r.whole(0, 40);
+  const runCapacity = capacityOf(room);
+  const groupSize = isQuantised(storage) ? r.pick([32, 64]) : 0;
+  const caches = cachesOf(r);
+  const width = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
+  // Few different masses, so that there are ties; or of every magnitude, so that every digit counts.
+  const coarse = r.pick([true, false]);
+  const runMass = Float32Array.from({ length: rows * room }, (_, i) => (coarse ? (mix(seed + i) % 5) / 4 : (mix(seed + i) % 1000) * 2 ** -(mix(i) % 40)));
+  const stays = Array.from({ length: rows }, (_, row) => staysOf([...runMass.subarray(row * room, row * room + tokens)], pinned, ring, heavy));
+  const kept = stays[0]?.length as number;
+  const plan = planOperation({ kernel: 'evict_prefill', variant: storage, shape: { rows, context: tokens, kept, width, groupSize } }, { evictPrefill: { pinned, heavy, ring, capacity, firstRow, room, runCapacity, caches } });
+  const random = new Map(['mass', 'positions', ...caches.flatMap(({ name }) => [name, runOf(name)])].map((name, i) => [name, randomWords(mix(seed + i), wordsIn(plan, name))]));
+  const result = await runPlan(device, plan, { runMass, ...Object.fromEntries(random) });
+  const expected = new Map([...random].map(([name, words]) => [name, words.slice()]));
+  const [mass, positions] = ['mass', 'positions'].map((name) => expected.get(name)) as [Uint32Array, Uint32Array];
+  const masses = new Uint32Array(runMass.buffer);
+  for (const [row, own] of stays.entries()) {
+    for (const { token, slot } of own) {
+      const at = (firstRow + row) * capacity + slot;
+      mass[at] = masses[row * room + token] as number;
+      positions[at] = token;
+      for (const { name, width, rows: each = 1 } of caches) {
+        for (let i = 0; i < each; i++) {
+          const from = { words: random.get(runOf(name)) as Uint32Array, capacity: runCapacity, row: row * each + i, slot: token };
+          copyRow(rowLayout(storage, width, groupSize), from, { words: expected.get(name) as Uint32Array, capacity, row: (firstRow + row) * each + i, slot });
+        }
+      }
+    }
+  }
+  const where = `evict_prefill ${storage} ${JSON.stringify({ tokens, heavy, pinned, ring, capacity, firstRow, room, groupSize, caches, coarse })}, LLA_SIM_SEED=${SEED}`;
+  for (const [name, words] of expected) {
+    const actual = result(name);
+    expect(words.findIndex((w, i) => w !== actual[i]), `word of ${name}: ${where}`).toBe(-1);
+  }
+}
+
 describeGpu('eviction against float64', (device) => {
   test('mass', { timeout: 60_000 }, async () => {
     const r = randomOf(SEED);
@@ -113,6 +170,10 @@ describeGpu('eviction against float64', (device) => {
 
   test.each(KERNELS.evict.variants)('evict %s', { timeout: 60_000 }, async (variant) => {
     for (let i = 0; i < 5; i++) await checkEvict(device, variant as Storage, mix(SEED + i));
+  });
+
+  test.each(KERNELS.evict_prefill.variants)('evict_prefill %s', { timeout: 60_000 }, async (variant) => {
+    for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 50 + i));
   });
 });
 

@@ -1,4 +1,4 @@
-/** Kernels of prefill against float64: causal attention of a chunk of ragged prompts, and cached rows read back; append where a prompt puts it. */
+/** Kernels of prefill against float64: causal attention of a chunk of ragged prompts, the mass that it gives, and cached rows read back; append where a prompt puts it. */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
@@ -54,6 +54,18 @@ function carriedCall(s: Case<typeof CARRIED_FACTORS>, random: Random): { call: K
   };
 }
 
+const MASS_FACTORS = { ...FACTORS, pooled: [1, KV_HEADS], begins: ['yes', 'no'] } as const;
+
+/** What queries give the rows that they have attended to; sequences are as long as each other. */
+function massCall(s: Case<typeof MASS_FACTORS>, random: Random): { call: KernelCall; options: OperationOptions } {
+  const { call, options } = settingCall({ ...s, spans: 'whole' }, random);
+  const { sequences, kvHeads, group, queries, context, keyWidth } = call.shape as Readonly<Record<'sequences' | 'kvHeads' | 'group' | 'queries' | 'context' | 'keyWidth', number>>;
+  const { capacity, firstSequence, queries: at, branch } = options.prefill ?? {};
+  const placed = capacity === undefined ? {} : { capacity, room: capacity };
+  const massPrefill = { begins: s.begins === 'yes', ...placed, ...(firstSequence === undefined ? {} : { firstSequence }), ...(at ? { queries: at } : {}), ...(branch ? { branch } : {}) };
+  return { call: { kernel: 'mass_prefill', variant: s.storage, shape: { sequences, kvHeads, rows: kvHeads / s.pooled, group, queries, context, keyWidth } }, options: { massPrefill } };
+}
+
 describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (device) => {
   const random = randomOf(mix(SEED));
   const cases = pairwise(FACTORS, random, () => true, FULL ? 200 : 6);
@@ -70,6 +82,15 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
     for (const [i, s] of carried.entries()) {
       const { call, options } = carriedCall(s, random);
       const { error } = await check(device, call, [options], mix(SEED + 100 + i));
+      expect(error <= TOLERANCE, `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    }
+  });
+
+  const masses = pairwise(MASS_FACTORS, random, () => true, FULL ? 200 : 3);
+  test(`mass_prefill, ${masses.length} cases`, { timeout: FULL ? 3_600_000 : 600_000 }, async () => {
+    for (const [i, s] of masses.entries()) {
+      const { call, options } = massCall(s, random);
+      const { error } = await check(device, call, [options], mix(SEED + 200 + i));
       expect(error <= TOLERANCE, `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`).toBe(true);
     }
   });

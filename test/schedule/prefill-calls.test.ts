@@ -9,7 +9,7 @@ import { configuration, HUGINN, lla } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
 
 const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
-const EVICTIONS = [null, { policy: 'streaming', sinkTokens: 4, windowTokens: 21, budgetTokens: 25 }, { policy: 'streaming', sinkTokens: 0, windowTokens: 9, budgetTokens: 9 }, { policy: 'budget', budgetTokens: 30 }] as const;
+const EVICTIONS = [null, { policy: 'streaming', sinkTokens: 4, windowTokens: 21, budgetTokens: 25 }, { policy: 'streaming', sinkTokens: 0, windowTokens: 9, budgetTokens: 9 }, { policy: 'budget', budgetTokens: 30 }, { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 }] as const;
 const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   {},
   { codec: { kind: 'kv-quant', bits: 4 } },

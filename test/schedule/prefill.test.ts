@@ -52,6 +52,28 @@ describe('prefill', () => {
     expect(total(list, 'qkv', rowsOf)).toBe(2 * 96 * tokens);
   });
 
+  it('weighs every token under H2O by those after it, in the last pass alone, and keeps the budget of each row', () => {
+    const eviction = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
+    // What a query gives itself does not count; a score is 2 · width operations and four of its weight.
+    const weights = (96 * 16 * tokens * (tokens - 1)) / 2 * (2 * 128 + 4);
+    const choice = { storage: 'f16', groupSize: 64 } as const;
+    for (const [c, evictions] of [
+      [configuration({ eviction }), 96],
+      [configuration({ codec: lla(96, 160), path: 'block-absorbed', eviction }), 24],
+      [configuration({ codec: lla(96, 160), path: 'fast', eviction }), 96],
+      [configuration({ codec: { kind: 'final-loop' }, eviction }), 24],
+      [configuration({ codec: { kind: 'cla', shareLayers: 6 }, eviction }), 16],
+    ] as const) {
+      const list = runs({ ...c, choice }, tokens);
+      expect(total(list, 'prompt-mass', (o) => workOf(o).flops)).toBe(weights);
+      expect(total(list, 'prompt-evict', () => 1)).toBe(evictions);
+      expect(total(list, 'prompt-evict', (o) => (o.shape['rows'] as number) * (o.shape['kept'] as number))).toBe(evictions * 16 * 260);
+    }
+    const shared = runs(configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction }), tokens);
+    expect(total(shared, 'prompt-mass', (o) => workOf(o).flops)).toBe(weights);
+    expect(total(shared, 'prompt-evict', (o) => o.shape['rows'] as number)).toBe(24);
+  });
+
   it('in chunks attends to as many tokens, those before the chunk through the cache', () => {
     const [length, chunk] = [5 * 7 + 3, 7];
     const list = (c: Configuration): ReturnType<typeof runs> => {

@@ -1,4 +1,4 @@
-/** H2O's mass and exchange of tokens in float64: the specification of mass.wgsl and evict.wgsl. */
+/** H2O's mass and exchange of tokens in float64: the specification of mass.wgsl, evict.wgsl and evict_prefill.wgsl. */
 
 /** What a row holds: `spans` of the kernels. */
 export interface Span {
@@ -41,4 +41,21 @@ export function moveOf(mass: readonly number[], span: Span, pinnedSlots: number,
   let to = 0;
   for (let slot = 1; slot < heavy; slot++) if ((mass[slot] as number) < (mass[to] as number)) to = slot;
   return (mass[from] as number) > (mass[to] as number) ? { from, to } : null;
+}
+
+/** A token of a prompt and the slot that it stays in. */
+export interface Stay {
+  readonly token: number;
+  readonly slot: number;
+}
+
+/**
+ * Which tokens of a prompt stay: the last `ringSlots` in the ring, at their position mod ringSlots, and the `heavy` heaviest of those before
+ * them, of equals the earlier, in order of position.
+ */
+export function staysOf(mass: readonly number[], pinnedSlots: number, ringSlots: number, heavy = pinnedSlots): Stay[] {
+  const older = mass.length - Math.min(ringSlots, mass.length);
+  const byWeight = Array.from({ length: older }, (_, token) => token).sort((a, b) => (mass[b] as number) - (mass[a] as number) || a - b);
+  const pinned = byWeight.slice(0, heavy).sort((a, b) => a - b);
+  return [...pinned.map((token, slot) => ({ token, slot })), ...Array.from({ length: mass.length - older }, (_, i) => ({ token: older + i, slot: pinnedSlots + ((older + i) % ringSlots) }))];
 }

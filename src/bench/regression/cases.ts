@@ -44,7 +44,7 @@ export type CaseGroup = (typeof CASE_GROUPS)[number];
 /** Which of the groups a kernel belongs to. */
 export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
   if (kernel === 'matmul') return 'products';
-  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'block_basis', 'rebuild', 'attend_prefill', 'attend_carried'].includes(kernel) ? 'attention' : 'small';
+  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'block_basis', 'rebuild', 'attend_prefill', 'attend_carried', 'mass_prefill'].includes(kernel) ? 'attention' : 'small';
 }
 
 const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): KernelCall => ({ kernel, variant, shape });
@@ -92,6 +92,7 @@ function small(s: Scale): KernelCall[] {
     call('attend_current', 'absorbed', { rows: s.rows * 4, keyWidth: HEAD_DIM + BRANCH, valueWidth: HEAD_DIM }),
     call('mass', 'f32', { rows: s.rows, group: 1, context: 1024 }),
     call('evict', 'f16', { rows: s.rows, context: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
+    call('evict_prefill', 'f16', { rows: s.rows / 4, context: 4096, kept: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
     call('rmsnorm', 'norm', { rows: s.rows, width: 2048 }),
     call('rmsnorm', 'norm-add', { rows: s.rows, width: 2048 }),
     call('rmsnorm', 'add', { rows: s.rows, width: 2048 }),
@@ -111,7 +112,8 @@ export function representativeCalls(software: boolean): KernelCall[] {
   const w = waysOf(s, RANK_K, RANK_V);
   const prefill = call('attend_prefill', 'f32', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM });
   const carried = call('attend_carried', 'f16', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, groupSize: 0 });
-  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues, prefill, carried, ...products(s, software), ...small(s)];
+  const mass = call('mass_prefill', 'f16', { sequences: 1, kvHeads: s.heads, rows: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM });
+  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues, prefill, carried, mass, ...products(s, software), ...small(s)];
 }
 
 /** The calls that one step of attention makes over the same cache, one way or the other. */

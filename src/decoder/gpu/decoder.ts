@@ -58,7 +58,7 @@ export interface GpuDecoder {
   /**
    * Takes in a prompt of each sequence.
    * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
-   *   well. `by-layer` and `one-shot` do not evict. H2O takes prompts `by-token` only. `by-token`: shorter prompts begin later
+   *   well. `by-layer` and `one-shot` do not evict. H2O takes no chunks. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -207,7 +207,7 @@ class Decoder implements GpuDecoder {
     if (prompts.length !== batch) throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
-    const taken = method ?? usualMethod(this.machine.c.eviction, this.begun);
+    const taken = method ?? usualMethod(this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
     requireWhole(taken, this.machine.c.eviction, this.begun);
     for (const [i, prompt] of prompts.entries()) {

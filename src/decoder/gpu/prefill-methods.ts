@@ -13,11 +13,11 @@ export type PrefillMethod = WholePrompt | 'by-token';
 export const PREFILL_METHODS = ['accumulated', 'chunked', 'by-layer', 'one-shot', 'by-token'] as const satisfies readonly PrefillMethod[];
 
 /** @param begun sequences hold tokens already */
-export const usualMethod = (eviction: Eviction | null, begun: boolean): PrefillMethod => (begun || eviction?.policy === 'h2o' ? 'by-token' : 'accumulated');
+export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token' : 'accumulated');
 
 /** @throws UserError where prompts cannot be taken in whole by the method */
 export function requireWhole(method: WholePrompt, eviction: Eviction | null, begun: boolean): void {
-  if (eviction?.policy === 'h2o') throw new UserError('H2O weighs tokens as they are decoded: its prompts cannot be taken in whole', 'take them in token by token');
+  if (method === 'chunked' && eviction?.policy === 'h2o') throw new UserError('H2O weighs the tokens of a prompt in one run: its prompts are not taken in chunk by chunk', 'take them in accumulated, or token by token');
   if (method === 'chunked') return;
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
   if (method !== 'accumulated' && eviction !== null) throw new UserError(`${named} prefill does not evict`, 'take the prompts in accumulated or in chunks');

@@ -9,14 +9,14 @@ import type { PrefillOptions } from '../../gpu/operations/prefill.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
-import { keepsRows, shiftOf, turnsQueries } from '../../schedule/prefill.js';
+import { keepsRows, shiftOf, storesRun, turnsQueries } from '../../schedule/prefill.js';
 import type { CodecAxis } from '../tensors.js';
 import { rotary } from './attention.js';
 import { slotRuns, type CacheRole } from './caches.js';
 import { placed, plan } from './dense.js';
 import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
 import type { Dispatch, Vectors } from './machine.js';
-import { keptSlots, type Prompt } from './prompt.js';
+import { keptSlots, storedLabel, type Prompt } from './prompt.js';
 import type { Place, Visit } from './walk.js';
 
 export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
@@ -81,9 +81,10 @@ interface Rowset {
   readonly first: number;
 }
 
-/** Where rows of the run are written and read again: in the cache, or set aside from one that is evicted from. */
+/** Where rows of the run are written and read again: in the cache, or beside one that is evicted from. */
 function ownRows(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
   if (p.aside) return { cache: p.aside.buffer(role, place, loop), capacity: p.aside.slots.capacity, firstSequence: 0, first: 0 };
+  if (storesRun(p.m.c)) return { cache: p.buffer(storedLabel(role)), capacity: keptSlots(p.room), firstSequence: 0, first: 0 };
   return inCache(p, role, place, loop);
 }
 
@@ -94,6 +95,9 @@ function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): R
 
 /** Rows as attention reads them, in memory of their own. */
 export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({ cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
+
+/** Rows of the whole run as the cache will have them. */
+export const runRows = (p: Prompt, role: CacheRole, visit: Visit): Rowset => (p.aside || storesRun(p.m.c) ? ownRows(p, role, placed(visit)) : kept(p, role as CodecAxis, visit));
 
 /** Writes rows of the chunk behind those of the chunks before it. */
 function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
@@ -203,6 +207,12 @@ const reconstruct =
     ];
   };
 
+/** Where attention's queries lie, with those of the rotary branch. */
+export function queriesOf({ m }: Prompt, { block }: Place): Pick<PrefillOptions, 'queries' | 'branch'> {
+  const branched = m.c.path === 'absorbed' && block.name === 'core';
+  return { queries: m.packed.queries, ...(branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {}) };
+}
+
 /** Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch */
 async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Rowset, more: Pick<PrefillOptions, 'first' | 'carried'> = {}, keys?: Buffer): Promise<Dispatch> {
   const { m } = p;
@@ -211,12 +221,11 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
   const { heads, headDim } = m.c.geometry;
   const { context = 0, queries = 0 } = op.shape;
   const { capacity, firstSequence } = rows('key');
-  const branched = m.c.path === 'absorbed' && place.block.name === 'core';
+  const at = queriesOf(p, place);
   const carries = op.kernel === 'attend_carried';
   const options: PrefillOptions = {
-    capacity, firstSequence, queries: m.packed.queries, output: { offset: 0, stride: heads * headDim },
+    capacity, firstSequence, ...at, output: { offset: 0, stride: heads * headDim },
     ...more,
-    ...(branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {}),
   };
   const spans = await p.allocations.make(`span ${context} ${queries}`, 'control', 8);
   await m.device.write(spans, Uint32Array.of(context, queries));
@@ -228,7 +237,7 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
       values: rows('value').cache,
       output: p.results,
       spans,
-      ...(branched ? { branchQueries: p.projections, branchKeys: keys ?? branchKeyOf(p, place) } : {}),
+      ...(at.branch ? { branchQueries: p.projections, branchKeys: keys ?? branchKeyOf(p, place) } : {}),
       ...(carries ? { statistics: p.buffer('statistics') } : {}),
     },
   };

@@ -12,6 +12,7 @@ import { embed, matrixOf, packedProjection, placed, plan, project, projectHead }
 import { branchHeads } from './latent.js';
 import type { Machine } from './machine.js';
 import { branchKeyOf, chunkRows, fromOf, ROW_EXECUTORS, rowsOf, type Executor } from './prefill-rows.js';
+import { H2O_EXECUTORS } from './prefill-h2o.js';
 import { CAPTURE_EXECUTORS } from './prefill-captured.js';
 import { Binder } from './program.js';
 import { Prompt } from './prompt.js';
@@ -107,6 +108,7 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   'branch-key': branchKey,
   ...ROW_EXECUTORS,
   ...CAPTURE_EXECUTORS,
+  ...H2O_EXECUTORS,
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
   swiglu: (p, visit) => Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),

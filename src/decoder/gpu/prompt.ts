@@ -4,8 +4,9 @@ import { isLatent } from '../../codecs/registry.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
-import { spansLoops } from '../../schedule/configuration.js';
-import { keepsRows, keptRowType, setsRowsAside, type CapturingKind } from '../../schedule/prefill.js';
+import { spansLoops, storageOf } from '../../schedule/configuration.js';
+import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from '../../schedule/prefill.js';
+import type { Storage } from '../../schedule/kernels.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
 import { Caches } from './caches.js';
@@ -130,12 +131,29 @@ async function allocateCarried(m: Machine, allocations: Allocations, room: numbe
 
 const keptLabel = (side: 'keys' | 'values', slot = 0): string => `kept ${side} ${slot}`;
 
-/** Keys and values of one layer and loop as attention reads them. */
-async function makeKept(m: Machine, allocations: Allocations, type: 'f16' | 'f32', room: number, slot: number): Promise<void> {
+/** The rows of a role that are stored beside the cache until it is known which of them stay. */
+export const storedLabel = (role: string): string => `stored ${role}`;
+/** Masses of the run's tokens, by their number. */
+export const massLabel = (number: number): string => `run mass ${number}`;
+
+/** Rows of full width of one layer and loop. */
+async function makeRows(m: Machine, allocations: Allocations, labels: readonly string[], type: Storage, room: number): Promise<void> {
   const { kvHeads, headDim } = m.c.geometry;
-  const bytes = cacheBytes(rowLayout(type, headDim), keptSlots(room), kvHeads);
+  const bytes = cacheBytes(rowLayout(type, headDim, m.c.choice.groupSize), keptSlots(room), kvHeads);
   const padding = Math.ceil(bytes / 16) * 16 - bytes;
-  for (const side of ['keys', 'values'] as const) await allocations.make(keptLabel(side, slot), [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+  for (const label of labels) await allocations.make(label, [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+}
+
+/** Keys and values of one layer and loop as attention reads them. */
+const makeKept = (m: Machine, allocations: Allocations, type: 'f16' | 'f32', room: number, slot: number): Promise<void> =>
+  makeRows(m, allocations, (['keys', 'values'] as const).map((side) => keptLabel(side, slot)), type, room);
+
+/** H2O: what the choice among the run's tokens is made by, and their rows where they lie nowhere as they will be stored. */
+async function allocateH2o(m: Machine, allocations: Allocations, room: number, chunk: number): Promise<void> {
+  const { c } = m;
+  await allocations.make('statistics', 'prefill', 4 * chunk * 2 * c.geometry.heads);
+  for (const [i, rows] of massRows(c).entries()) await allocations.make(massLabel(i), 'prefill', 4 * room * rows);
+  if (storesRun(c)) await makeRows(m, allocations, ['key', 'value'].map(storedLabel), storageOf(c), room);
 }
 
 async function allocate(m: Machine, allocations: Allocations, room: number, captures: CapturingKind | undefined, chunk: number): Promise<void> {
@@ -161,6 +179,7 @@ async function allocate(m: Machine, allocations: Allocations, room: number, capt
   await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);
   await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
+  if (c.eviction?.policy === 'h2o') await allocateH2o(m, allocations, room, chunk);
   // It holds zeros.
   if (c.eviction?.policy === 'streaming') await allocations.make('one position', 'control', 4 * chunk);
 }

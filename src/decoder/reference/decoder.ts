@@ -12,8 +12,14 @@
  * encoded again from pass 2. One-shot, by-layer and accumulated prefill take the prompt as one chunk and differ in when they
  * encode, not in what. Chunked prefill does both passes chunk by chunk; tokens of a chunk attend, in both passes, to the cache
  * for the chunks before it, so from the second chunk on the result is another one. Codecs without latents have nothing to
- * reconstruct: one pass, whose tokens see exact keys and values of their chunk. Eviction runs after each chunk. H2O's mass of a
- * token is the attention weight that later tokens give it, in the last pass; a token's weight on itself does not count.
+ * reconstruct: one pass, whose tokens see exact keys and values of their chunk. Eviction runs after each chunk.
+ *
+ * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all that lose tokens
+ * together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one chunk as in the published
+ * implementation: nothing is evicted within it, every token attends to all before it, and at its end the last `recent` stay and
+ * the `heavy` heaviest of the others. Where it is longer than the budget that is not what token by token comes to: there tokens that were
+ * evicted are neither attended to nor weighed any more. The mass of a prompt is that of the last pass, whose attention decoding
+ * goes on from: of latents pass 2, which attends to what storage makes of all tokens, kept or not.
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';

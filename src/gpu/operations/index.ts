@@ -10,6 +10,7 @@ import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.j
 import { planAppend, type AppendOptions } from './append.js';
 import { planEmbed, planRmsnorm, planRope, planSwiglu, type PlacementOptions, type RopeOptions } from './elementwise.js';
 import { planEvict, planMass, type EvictOptions, type MassOptions } from './evict.js';
+import { planEvictPrefill, planMassPrefill, type EvictPrefillOptions, type MassPrefillOptions } from './evict-prefill.js';
 import { planMatmul, type MatmulOptions } from './matmul.js';
 import { matrixUnitsObstacle } from './matrix.js';
 import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
@@ -40,6 +41,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   mass?: MassOptions;
   evict?: EvictOptions;
   prefill?: PrefillOptions;
+  massPrefill?: MassPrefillOptions;
+  evictPrefill?: EvictPrefillOptions;
   load?: LoadOptions;
   sample?: SampleOptions;
   /**
@@ -84,6 +87,8 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   evict: (call, o) => planEvict(call, o.evict),
   attend_prefill: (call, o) => planAttendPrefill(call, o.prefill, o.tuning),
   attend_carried: (call, o) => planAttendCarried(call, o.prefill, o.tuning),
+  mass_prefill: (call, o) => planMassPrefill(call, o.massPrefill, o.tuning),
+  evict_prefill: (call, o) => planEvictPrefill(call, o.evictPrefill),
   load: (call, o) => planLoad(call, o.load),
   rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };

@@ -42,21 +42,21 @@ export interface PrefillOptions {
   readonly branch?: PrefillBranch;
 }
 
-const WORKGROUP = 64;
+export const WORKGROUP = 64;
 /** Query rows of a thread (LANES of the kernel), vec4 registers for each kind of their parts, and components of a branch. */
-const LANES = 4;
-const MOST_VECS = 192;
-const MOST_BRANCH = 64;
+export const LANES = 4;
+export const MOST_VECS = 192;
+export const MOST_BRANCH = 64;
 /** Vec4 registers that a thread may spend on its sums before a row is shared by more threads. */
 const SUMS = 16;
-const MOST_WIDE = 8;
-const MOST_WORKGROUPS = 65535;
+export const MOST_WIDE = 8;
+export const MOST_WORKGROUPS = 65535;
 
-const rowsAt = (name: string, role: BufferPlan['role'], rows: number, width: number, at: Placement): BufferPlan => {
+export const rowsAt = (name: string, role: BufferPlan['role'], rows: number, width: number, at: Placement): BufferPlan => {
   requireShape(at.stride >= width || rows === 1, `${name} of ${width} floats overlap at a stride of ${at.stride}`);
   return { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 };
 };
-const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
+export const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
 
 /** Buffers: queries, keys, values, output, spans; branchQueries and branchKeys with a branch. The scale is (key width)^-½. */
 export function planAttendPrefill(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
