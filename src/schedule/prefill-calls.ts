@@ -19,6 +19,12 @@ export const OPERATIONS_OF_A_SUBMISSION = 256;
 /** Prompts of as many chunks are listed whole: that is faster. */
 const FEW_CHUNKS = 2;
 
+/**
+ * Places of chunks that are told apart. In longer prompts as many neighbours as it takes count as the middle one: attention takes time in
+ * proportion to what is before a chunk, so that half a chunk's worth in a thousand is what this misses.
+ */
+const MOST_PLACES = 512;
+
 /** How one prompt is taken in. */
 export interface PromptPlan {
   readonly method: WholePrompt;
@@ -66,6 +72,7 @@ function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptio
   const placed = new Placed(c, how, tally);
   const kinds = new Map<string, { readonly run: Chunk; readonly ends: boolean; times: number }>();
   const firsts = new Map<string, number>();
+  const standings: { readonly run: Chunk; readonly key: string }[] = [];
   for (const [i, run] of runs.entries()) {
     const ends = i === runs.length - 1;
     const standing = `${run.from > 0} ${shiftOf(c, run.from) > 0}`;
@@ -76,8 +83,16 @@ function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptio
     const kind = kinds.get(key);
     if (kind) kind.times++;
     else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: 1 });
-    for (const { chunk, count } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
-      for (let n = 0; n < count; n++) placed.add(run, { ...chunk, from: chunk.from + n * chunkTokens }, 1);
+    standings.push({ run, key: `${standing} ${run.tokens}` });
+  }
+  const each = Math.ceil(standings.reduce((sum, { run }) => sum + Math.ceil(run.tokens / chunkTokens), 0) / MOST_PLACES);
+  for (const { first, count } of neighbours(standings.map(({ key }) => key), each)) {
+    const { run } = standings[middleOf(first, count)] as (typeof standings)[number];
+    for (const { chunk, count: chunks } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
+      for (let n = 0; n < chunks; n += each) {
+        const alike = Math.min(each, chunks - n);
+        placed.add(run, { ...chunk, from: chunk.from + middleOf(n, alike) * chunkTokens }, count * alike);
+      }
     }
   }
   const collectives = [...kinds.values()].flatMap(({ run, ends, times }) => {
@@ -87,6 +102,19 @@ function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptio
   placed.finish();
   tally.visit(visit);
   return collectives;
+}
+
+const middleOf = (first: number, count: number): number => first + ((count - 1) >> 1);
+
+/** Stretches of at most `each` neighbours with the same key. */
+function neighbours(keys: readonly string[], each: number): { first: number; count: number }[] {
+  const stretches: { first: number; count: number }[] = [];
+  for (const [i, key] of keys.entries()) {
+    const last = stretches.at(-1);
+    if (last && last.count < each && keys[last.first] === key) last.count++;
+    else stretches.push({ first: i, count: 1 });
+  }
+  return stretches;
 }
 
 /** Adds everything in a run but what depends on where it and its chunks stand. */

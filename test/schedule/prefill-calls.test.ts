@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { forEachPrefillCall, wholePromptObstacle } from '../../src/schedule/prefill-calls.js';
 import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill.js';
 import { forEachOp, type Configuration } from '../../src/schedule/schedule.js';
-import type { KernelCall } from '../../src/schedule/kernels.js';
+import { workOf, type KernelCall } from '../../src/schedule/kernels.js';
 import { configuration, HUGINN, lla } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
 
@@ -52,5 +52,26 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
       }),
       { numRuns: 200, seed: SEED },
     );
+  });
+
+  it.each(['accumulated', 'chunked'] as const)('of a prompt of very many chunks (%s) are told apart at a few hundred places, with the same work', (method) => {
+    const c = configuration({ codec: lla(96, 160), path: 'reconstruct' });
+    const work = (promptTokens: number): { flops: number; calls: number; shapes: number } => {
+      const sum = { flops: 0, calls: 0, shapes: 0 };
+      forEachPrefillCall(c, { method, promptTokens, chunkTokens: 8 }, (call, times) => {
+        sum.flops += times * workOf(call).flops;
+        sum.calls += times;
+        sum.shapes++;
+      });
+      return sum;
+    };
+    // Work over n tokens is a + b n + c n²: three prompts whose chunks are all told apart say what a long one takes.
+    const [x, y, z] = [1024, 2048, 4096].map((n) => work(n).flops) as [number, number, number];
+    const quadratic = ((z - x) / 3072 - (y - x) / 1024) / 2048;
+    const linear = (y - x) / 1024 - quadratic * 3072;
+    const long = work(65_536);
+    expect(long.flops / (x + linear * (65_536 - 1024) + quadratic * (65_536 ** 2 - 1024 ** 2))).toBeCloseTo(1, 2);
+    expect(long.shapes).toBeLessThan(1200);
+    expect(work(65_536 * 64).shapes).toBeLessThan(1200);
   });
 });
