@@ -32,10 +32,9 @@ export interface KernelRow {
   readonly predicted: Interval;
 }
 
-export interface StepRow {
+/** A measured time beside its prediction. */
+export interface MeasuredRow {
   readonly id: string;
-  readonly batch: number;
-  readonly contextTokens: number;
   /** Typical time of the rounds, corrected for drift (schema/drift.ts). */
   readonly measuredSeconds: number;
   /** As the clock said. */
@@ -47,6 +46,11 @@ export interface StepRow {
   /** Share of the estimate that no measured kernel stands behind. */
   readonly rooflineShare: number;
   readonly octavesOutside: number;
+}
+
+export interface StepRow extends MeasuredRow {
+  readonly batch: number;
+  readonly contextTokens: number;
   /** Sum of the operations' own times, each alone in a submission. */
   readonly operationsSeconds: number;
   readonly kernels: readonly KernelRow[];
@@ -116,6 +120,13 @@ interface Round {
   readonly operations: readonly Timed[];
 }
 
+/** The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one, this process's first runs. */
+export async function referenceSeconds({ calibration }: Calibrated, probe: Probe): Promise<number> {
+  const first: number[] = [];
+  for (let i = 0; i < 7; i++) first.push(await probe.run());
+  return calibration.probe?.referenceSeconds ?? median(first);
+}
+
 /**
  * Measures and predicts every case that the decoder executes.
  * @throws GpuError for any failure but an operation without a kernel
@@ -129,10 +140,7 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
   const shapes = new Map<string, boolean>();
   const started = now();
   try {
-    // A calibration's times are those of a machine at its reference; without one, this process's own first runs are.
-    const first: number[] = [];
-    for (let i = 0; i < 7; i++) first.push(await probe.run());
-    const reference = calibrated.calibration.probe?.referenceSeconds ?? median(first);
+    const reference = await referenceSeconds(calibrated, probe);
     const groups = groupsOf(cases, rules.openBytes);
     for (const [index, group] of groups.entries()) {
       const opened: Opened[] = [];

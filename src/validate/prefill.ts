@@ -1,14 +1,12 @@
 /** Prefill: whole prompts that the decoder takes in, measured beside what is predicted for them. */
 import { openProbe, type Probe } from '../bench/probe.js';
-import { median } from '../bench/timing.js';
-import type { Evidence, Interval } from '../cost/evidence.js';
 import { pricePrompt } from '../cost/latency.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import type { PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
-import { pricerFor, type StepRules } from './latency.js';
+import { pricerFor, referenceSeconds, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -18,23 +16,11 @@ export interface PromptCase {
   readonly prompt: PromptPlan & { readonly chunkTokens: number };
 }
 
-export interface PromptRow {
-  readonly id: string;
+/** Its prediction holds the choice of a token, too, which the decoder makes apart: a small part of a prompt. */
+export interface PromptRow extends MeasuredRow {
   readonly method: PromptPlan['method'];
   readonly promptTokens: number;
   readonly chunkTokens: number;
-  /** Typical time of the rounds, corrected for drift (schema/drift.ts). */
-  readonly measuredSeconds: number;
-  /** As the clock said. */
-  readonly rawSeconds: readonly number[];
-  /** Time of the probe over its reference, beside each of them. */
-  readonly drift: readonly number[];
-  /** With the choice of a token, which the decoder makes apart: a small part of a prompt. */
-  readonly predicted: Interval;
-  readonly evidence: Evidence;
-  /** Share of the estimate that no measured kernel stands behind. */
-  readonly rooflineShare: number;
-  readonly octavesOutside: number;
 }
 
 export interface PromptsReport {
@@ -58,9 +44,7 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
   const started = now();
   const left = (): number => rules.seconds - (now() - started);
   try {
-    const first: number[] = [];
-    for (let i = 0; i < 7; i++) first.push(await probe.run());
-    const reference = calibration.probe?.referenceSeconds ?? median(first);
+    const reference = await referenceSeconds(rules.calibrated, probe);
     for (const [i, of] of cases.entries()) {
       if (rules.stopped?.()) break;
       rules.onStep?.(i, cases.length, of.id);
