@@ -199,7 +199,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
   const resumed = resumable(calibration, options.resumeFrom);
   const longest = Math.min(LONGEST_CALL_SECONDS, options.budgetSeconds * LONGEST_CALL_SHARE);
   const tracks = new Map<string, Track>();
-  const seen = new Set<string>();
+  const seen = new Map<string, Sample | null>();
   const entries = new Map<KernelName, KernelCalibration>();
   for (const kernel of kernels) {
     const sourceHash = kernelHash(kernel);
@@ -209,7 +209,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     // Times of another launch are another kernel's.
     const samples = (old?.samples ?? []).filter(({ variant, shape, tuning: launch }) => isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch));
     const entry: KernelCalibration = { kernel, sourceHash, samples: samples.map((sample) => ({ ...sample })), gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
-    for (const sample of entry.samples) seen.add(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`);
+    for (const sample of entry.samples) seen.set(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`, sample);
     entries.set(kernel, entry);
     calibration.kernels.push(entry);
   }
@@ -217,21 +217,28 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
   for (const old of resumed) if (!(kernels as readonly string[]).includes(old.kernel)) calibration.kernels.push({ ...old, samples: old.samples.map((sample) => ({ ...sample })) });
   const place = ({ kernel }: KernelCalibration): number => (IMPLEMENTED as readonly string[]).indexOf(kernel);
   calibration.kernels.sort((a, b) => place(a) - place(b));
+  const trackOf = ({ kernel, variant }: KernelCall, entry: KernelCalibration): Track => {
+    const id = `${kernel} ${variant}`;
+    const track = tracks.get(id) ?? { kernel, variant, entry, candidates: [], resumed: [], share: 0, visitSeconds: [] };
+    tracks.set(id, track);
+    return track;
+  };
   const missed = new Missed();
   const offer = ({ share = 0, ...call }: KernelCall & { readonly share?: number }, preferred: boolean): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
-    if (!entry || seen.has(key)) return;
-    seen.add(key);
+    if (!entry) return;
+    const known = seen.get(key);
+    seen.set(key, null);
+    if (known) trackOf(call, entry).resumed.push({ sample: known, share });
+    if (known !== undefined) return;
     const reason = obstacle(device, call, tuningOptions(entry.tuning)) ?? tooLong(call, calibration.ceilings, longest);
     if (reason !== null) {
       // Only what a schedule asks for is missed; default shapes that do not fit are no gap.
       if (preferred) missed.add(entry, call, reason);
       return;
     }
-    const id = `${call.kernel} ${call.variant}`;
-    let track = tracks.get(id);
-    if (!track) tracks.set(id, (track = { kernel: call.kernel, variant: call.variant, entry, candidates: [], share: 0, visitSeconds: [] }));
+    const track = trackOf(call, entry);
     track.candidates.push({ shape: call.shape, share });
     track.share = Math.hypot(track.share, Math.sqrt(share));
   };

@@ -6,13 +6,13 @@
  */
 import { GpuError } from '../gpu/errors.js';
 import type { KernelName, Shape } from '../schedule/kernels.js';
-import { correctedSeconds } from '../schema/drift.js';
+import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';
 import { median } from './timing.js';
 
-/** New points are visited during this share of the budget; the rest is for coming back. */
-const FIRST_VISITS_SHARE = 0.6;
+/** New points are visited during this share of the budget, less where an earlier session measured some; the rest is for coming back. */
+const FIRST_VISITS_SHARE = { alone: 0.6, resumed: 0.3 } as const;
 /** Drift beyond this fraction: the repetition is made again. */
 export const DRIFT_RETRIED = 0.2;
 /** Repetitions that are made again take at most this share of the budget together: a machine that stays slow is measured as it is. */
@@ -24,6 +24,8 @@ const LEAST_REPETITIONS = 3;
 const MOST_REPETITIONS = 9;
 /** Repetitions that drifted too far end as well: three times as many as are wanted. */
 const MOST_ATTEMPTS = 3;
+/** Points that steps hardly hang on weigh no less than this share of the one that they hang on most: others are told from them, too. */
+const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
 
@@ -34,6 +36,8 @@ export interface Track {
   entry: KernelCalibration;
   /** `share`: how much the steps of the model hang on the shape (bench/anchors.ts); 0 where nobody says. */
   candidates: { shape: Shape; share: number }[];
+  /** Samples of an earlier session, likewise. */
+  resumed: { sample: Sample; share: number }[];
   /** The same of all its shapes together. */
   share: number;
   /** What each visit so far takes: preparing it and its repetitions. */
@@ -77,12 +81,14 @@ export const samplesOf = (track: Pick<Track, 'entry' | 'variant'>): Sample[] => 
 interface Point {
   readonly track: Track;
   readonly sample: Sample;
+  readonly share: number;
 }
 
 /** What is to be measured next. */
 interface Job {
   readonly track: Track;
   readonly shape: Shape;
+  readonly share: number;
   /** Sample that gets more repetitions, or is measured anew. */
   readonly known?: Sample;
   readonly replaces?: Sample;
@@ -126,16 +132,18 @@ export class Visits {
     const running = (): boolean => tools.now() < tools.budgetSeconds;
     // Ceilings have taken their part of the budget already.
     const begun = tools.now();
-    const firstVisitsEnd = begun + FIRST_VISITS_SHARE * (tools.budgetSeconds - begun);
+    const share = tracks.some((t) => t.resumed.length > 0) ? FIRST_VISITS_SHARE.resumed : FIRST_VISITS_SHARE.alone;
+    const firstVisitsEnd = begun + share * (tools.budgetSeconds - begun);
     // One point at least, whatever the ceilings took.
     let asked = 0;
     await this.takeTurns(() => (asked++ === 0 || tools.now() < firstVisitsEnd ? this.newJob() : undefined));
     const again = [...this.points];
-    // Time that is left makes the least certain points surer.
-    await this.takeTurns(() => (running() ? jobOf(again.shift() ?? leastCertain(this.points.filter((p) => !this.open.some((v) => v.sample === p.sample)))) : undefined));
+    this.points.push(...tracks.flatMap((track) => track.resumed.map((of) => ({ track, ...of }))));
+    // Time that is left makes surer what steps hang on most.
+    await this.takeTurns(() => (running() ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
     const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
-      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({ track, shape: (own[i] as Sample).shape, replaces: own[i] as Sample }));
+      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({ track, shape: (own[i] as Sample).shape, share: 0, replaces: own[i] as Sample }));
     });
     await this.takeTurns(() => wrong.shift());
   }
@@ -143,7 +151,22 @@ export class Visits {
   private newJob(): Job | undefined {
     const track = this.tools.chooseTrack(this.tracks);
     const [chosen] = track?.candidates.splice(this.tools.chooseCandidate(track), 1) ?? [];
-    return track && chosen ? { track, shape: chosen.shape } : undefined;
+    return track && chosen ? { track, ...chosen } : undefined;
+  }
+
+  /** The point of which another visit lowers the variance of steps most for its time. */
+  private mostWorth(): Point | undefined {
+    const { tools } = this;
+    const largest = this.points.reduce((most, { share }) => Math.max(most, share), Number.MIN_VALUE);
+    const free = this.points.filter((p) => !this.open.some((v) => v.sample === p.sample));
+    return best(free, ({ sample, share }) => {
+      const times = correctedSeconds(sample);
+      const each = typicalSeconds(times);
+      const visitSeconds = Math.max(tools.secondsPerVisit, LEAST_REPETITIONS * each);
+      const repetitions = Math.min(MOST_REPETITIONS, Math.max(LEAST_REPETITIONS, visitSeconds / each));
+      const lowered = spreadOf(times) ** 2 * (1 / times.length - 1 / (times.length + repetitions));
+      return (lowered * Math.max(LEAST_SHARE, share / largest)) / visitSeconds;
+    });
   }
 
   /** Opens points as `next` names them and lets them take turns, until it names none and all are done. */
@@ -174,7 +197,7 @@ export class Visits {
   /** Puts a point on the device and times it once. What cannot be measured becomes a gap. */
   private async begin(job: Job): Promise<void> {
     const { tools } = this;
-    const { track, shape, known, replaces } = job;
+    const { track, shape, share, known, replaces } = job;
     const begun = tools.now();
     let point: OpenPoint;
     try {
@@ -200,7 +223,7 @@ export class Visits {
       this.probes.delete(replaces);
     } else if (!known) {
       track.entry.samples.push(sample);
-      this.points.push({ track, sample });
+      this.points.push({ track, sample, share });
     }
   }
 
@@ -259,17 +282,21 @@ export class Visits {
   }
 }
 
-const jobOf = (point: Point | undefined): Job | undefined => point && { track: point.track, shape: point.sample.shape, known: point.sample };
+const jobOf = (point: Point | undefined): Job | undefined => point && { track: point.track, shape: point.sample.shape, share: point.share, known: point.sample };
 
-/** The point whose corrected time is least certain: spread of its repetitions over the root of their number. */
-function leastCertain(points: readonly Point[]): Point | undefined {
-  let worst: Point | undefined;
-  let worstDoubt = 0;
-  for (const point of points) {
-    const sorted = correctedSeconds(point.sample).sort((x, y) => x - y);
-    const at = (share: number): number => sorted[Math.floor(share * (sorted.length - 1))] as number;
-    const doubt = (at(0.75) - at(0.25)) / at(0.5) / Math.sqrt(sorted.length);
-    if (doubt > worstDoubt) [worst, worstDoubt] = [point, doubt];
+function best<T>(items: readonly T[], worth: (item: T) => number): T | undefined {
+  let found: T | undefined;
+  let most = -Infinity;
+  for (const item of items) {
+    const own = worth(item);
+    if (own > most) [found, most] = [item, own];
   }
-  return worst;
+  return found;
+}
+
+/** Relative spread of repetitions: half of them lie within. */
+function spreadOf(times: readonly number[]): number {
+  const sorted = [...times].sort((x, y) => x - y);
+  const at = (share: number): number => sorted[Math.floor(share * (sorted.length - 1))] as number;
+  return (at(0.75) - at(0.25)) / at(0.5);
 }

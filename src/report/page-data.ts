@@ -43,12 +43,12 @@ function slimCalibration(c: PricedCalibration, stale: ReadonlySet<string>): Pric
 
 const slimImport = (imported: ImportedTimes): ImportedTimes => ({ ...imported, kernels: imported.kernels.map((k) => ({ ...k, samples: medians(k.kernel, k.samples) })) });
 
-/** One sample a distinct shape and variant, holding the median time. */
+/** One sample a distinct shape and variant, holding the typical time. */
 function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
   return [...new Set(samples.map((s) => s.variant))].flatMap((variant) =>
     measuredPoints(kernel, variant, samples).map((p): Sample => {
       const { drift: _drift, ...first } = samples[p.sampleIndices[0] as number] as Sample;
-      return { ...first, seconds: [p.seconds] };
+      return { ...first, seconds: [p.seconds], repetitions: p.repetitions };
     }),
   );
 }

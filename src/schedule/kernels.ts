@@ -152,7 +152,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
 };
 
 /** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
-export const TERMS_VERSION = 4;
+export const TERMS_VERSION = 5;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 

@@ -1,20 +1,19 @@
 /**
  * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with the probe beside
- * each step, and times are corrected for drift as a calibration's are. Then the operations of each step run one by one, which tells
+ * each step and control points between them, and times are corrected for drift. Then the operations of each step run one by one, which tells
  * which kernel an error comes from, and what a step costs beyond them.
  */
 import { interleave } from '../bench/interleave.js';
-import { openProbe, type Probe } from '../bench/probe.js';
-import { median } from '../bench/timing.js';
 import { priceStep, type Pricer } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import type { Configuration } from '../schedule/schedule.js';
+import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelName } from '../schedule/kernels.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
+import { driftOf, type DriftWatch, type KernelDrift, type Weighed } from './controls.js';
 
 /** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
 export interface StepCase {
@@ -35,12 +34,14 @@ export interface KernelRow {
 /** A measured time beside its prediction. */
 export interface MeasuredRow {
   readonly id: string;
-  /** Typical time of the rounds, corrected for drift (schema/drift.ts). */
+  /** Typical time of the rounds, corrected for drift: the probe's (schema/drift.ts) and that of its kernels. */
   readonly measuredSeconds: number;
   /** As the clock said. */
   readonly rawSeconds: readonly number[];
   /** Time of the probe over its reference, beside each of them. */
   readonly drift: readonly number[];
+  /** Drift of its kernels beyond the probe's (controls.ts), by which the typical time is divided. */
+  readonly kernelDrift: number;
   readonly predicted: Interval;
   readonly evidence: Evidence;
   /** Share of the estimate that no measured kernel stands behind. */
@@ -66,6 +67,7 @@ export interface StepsReport {
 export interface StepRules {
   readonly seed: number;
   readonly calibrated: Calibrated;
+  readonly watch: DriftWatch;
   /** Time for all of it. */
   readonly seconds: number;
   /** Decoders that are open together take at most this. */
@@ -81,10 +83,19 @@ const MOST_ROUNDS = 15;
 const PAGE_TOKENS = 32;
 /** Operations of this much time have a run of the probe before and after them. */
 const PROBED_SECONDS = 0.1;
+/** Time of control points after each step, as a share of the step's. */
+const CONTROLS_SHARE = 0.5;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
 export const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
+
+/** All calls of a step. */
+export function callsOfStep({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] {
+  const calls: Weighed[] = [];
+  forEachOp(c, schedule(c, batch, contextTokens), (call, times) => calls.push({ call, seconds: times * pricer.price(call).estimate }));
+  return calls;
+}
 
 /** Cases in groups that are open together; neighbours stay neighbours. */
 export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
@@ -120,54 +131,42 @@ interface Round {
   readonly operations: readonly Timed[];
 }
 
-/** The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one, this process's first runs. */
-export async function referenceSeconds({ calibration }: Calibrated, probe: Probe): Promise<number> {
-  const first: number[] = [];
-  for (let i = 0; i < 7; i++) first.push(await probe.run());
-  return calibration.probe?.referenceSeconds ?? median(first);
-}
-
 /**
  * Measures and predicts every case that the decoder executes.
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkSteps(device: Device, cases: readonly StepCase[], rules: StepRules): Promise<StepsReport> {
-  const { calibrated } = rules;
-  const submitSeconds = calibrated.calibration.overheads.submitSeconds;
-  const probe = await openProbe(device, { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds });
+  const { calibrated, watch } = rules;
+  const { submitSeconds } = calibrated.calibration.overheads;
   const steps: StepRow[] = [];
   const notRun: { id: string; reason: string }[] = [];
   const shapes = new Map<string, boolean>();
   const started = now();
-  try {
-    const reference = await referenceSeconds(calibrated, probe);
-    const groups = groupsOf(cases, rules.openBytes);
-    for (const [index, group] of groups.entries()) {
-      const opened: Opened[] = [];
-      try {
-        for (const of of group) {
-          if (rules.stopped?.()) break;
-          if (steps.length + opened.length > 0 && now() - started > rules.seconds) {
-            notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: 'the time budget was spent' });
-            continue;
-          }
-          rules.onStep?.(steps.length + notRun.length + opened.length, cases.length, of.id);
-          const decoder = await openFilled(device, of, rules.seed, notRun);
-          if (decoder) opened.push({ of, decoder });
+  const groups = groupsOf(cases, rules.openBytes);
+  for (const [index, group] of groups.entries()) {
+    const opened: Opened[] = [];
+    try {
+      for (const of of group) {
+        if (rules.stopped?.()) break;
+        if (steps.length + opened.length > 0 && now() - started > rules.seconds) {
+          notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: 'the time budget was spent' });
+          continue;
         }
-        const left = Math.max(0, rules.seconds - (now() - started)) / (groups.length - index);
-        const rounds = await measure(device, opened, probe, { reference, submitSeconds, seconds: left, seed: rules.seed, leastRounds: rules.leastRounds ?? LEAST_ROUNDS, stopped: rules.stopped ?? (() => false) });
-        opened.forEach(({ of, decoder }, i) => {
-          for (const { op } of decoder.operations) shapes.set(shapeKey(op), calibrated.isMeasured(op));
-          steps.push(rowOf(device, of, decoder, rounds[i] as Round[], calibrated.pricer));
-        });
-      } finally {
-        for (const { decoder } of opened) decoder.close();
+        rules.onStep?.(steps.length + notRun.length + opened.length, cases.length, of.id);
+        const decoder = await openFilled(device, of, rules.seed, notRun);
+        if (decoder) opened.push({ of, decoder });
       }
-      if (rules.stopped?.()) break;
+      const left = Math.max(0, rules.seconds - (now() - started)) / (groups.length - index);
+      const rounds = await measure(device, opened, watch, { submitSeconds, seconds: left, seed: rules.seed, leastRounds: rules.leastRounds ?? LEAST_ROUNDS, stopped: rules.stopped ?? (() => false) });
+      const drift = watch.look();
+      opened.forEach(({ of, decoder }, i) => {
+        for (const { op } of decoder.operations) shapes.set(shapeKey(op), calibrated.isMeasured(op));
+        steps.push(rowOf(device, of, decoder, rounds[i] as Round[], calibrated.pricer, drift));
+      });
+    } finally {
+      for (const { decoder } of opened) decoder.close();
     }
-  } finally {
-    probe.free();
+    if (rules.stopped?.()) break;
   }
   return { steps, notRun, shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length } };
 }
@@ -188,25 +187,25 @@ async function openFilled(device: Device, { id, c, batch, contextTokens }: StepC
   }
 }
 
-async function measure(device: Device, opened: readonly Opened[], probe: Probe, rules: { reference: number; submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean }): Promise<Round[][]> {
+async function measure(device: Device, opened: readonly Opened[], watch: DriftWatch, rules: { submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean }): Promise<Round[][]> {
   const rounds = opened.map((): Round[] => []);
-  const beside = (before: number, after: number): number => Math.sqrt(before * after) / rules.reference;
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
-    const start = await probe.run();
+    const start = await watch.run();
     const { seconds } = await decoder.step(new Array<number>(of.batch).fill(0));
-    let before = await probe.run();
-    const step = { seconds, drift: beside(start, before) };
+    let before = await watch.run();
+    const step = { seconds, drift: watch.between(start, before) };
     const operations: Timed[] = [];
     let since: number[] = [];
     for (const [index, { steps }] of decoder.operations.entries()) {
       const time = await device.run(steps);
       since.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - rules.submitSeconds));
       if (index < decoder.operations.length - 1 && since.reduce((sum, each) => sum + each, 0) < PROBED_SECONDS) continue;
-      const after = await probe.run();
-      operations.push(...since.map((each) => ({ seconds: each, drift: beside(before, after) })));
+      const after = await watch.run();
+      operations.push(...since.map((each) => ({ seconds: each, drift: watch.between(before, after) })));
       [before, since] = [after, []];
     }
     (rounds[i] as Round[]).push({ step, operations });
+    await watch.turn(CONTROLS_SHARE * seconds);
     return seconds;
   });
   if (measures.length > 0) {
@@ -215,22 +214,26 @@ async function measure(device: Device, opened: readonly Opened[], probe: Probe, 
   return rounds;
 }
 
-function rowOf(device: Device, { id, c, batch, contextTokens }: StepCase, decoder: GpuDecoder, rounds: readonly Round[], pricer: Pricer): StepRow {
-  const typical = (times: readonly Timed[]): number => typicalSeconds(correctedSeconds({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }));
+const typical = (times: readonly Timed[]): number => typicalSeconds(correctedSeconds({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }));
+
+function rowOf(device: Device, { id, c, batch, contextTokens }: StepCase, decoder: GpuDecoder, rounds: readonly Round[], pricer: Pricer, drift: KernelDrift): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
   const kernels = new Map<KernelName, { calls: number; measured: number; estimate: number; low: number; high: number }>();
-  decoder.operations.forEach(({ op }, i) => {
+  const weighed = decoder.operations.map(({ op }, i) => {
     const of = kernels.get(op.kernel) ?? { calls: 0, measured: 0, estimate: 0, low: 0, high: 0 };
     const own = pricer.price(op);
-    kernels.set(op.kernel, { calls: of.calls + 1, measured: of.measured + typical(rounds.map((r) => r.operations[i] as Timed)), estimate: of.estimate + own.estimate, low: of.low + own.low, high: of.high + own.high });
+    const measured = typical(rounds.map((r) => r.operations[i] as Timed)) / drift.of(op);
+    kernels.set(op.kernel, { calls: of.calls + 1, measured: of.measured + measured, estimate: of.estimate + own.estimate, low: of.low + own.low, high: of.high + own.high });
+    return { call: op, seconds: own.estimate };
   });
   const rows = [...kernels].map(([kernel, k]): KernelRow => ({ kernel, calls: k.calls, measuredSeconds: k.measured, predicted: { estimate: k.estimate, low: k.low, high: k.high } }));
   const steps = rounds.map((r) => r.step);
+  const kernelDrift = driftOf(weighed, drift);
   return {
-    id, batch, contextTokens,
+    id, batch, contextTokens, kernelDrift,
     rawSeconds: steps.map((t) => t.seconds),
     drift: steps.map((t) => t.drift),
-    measuredSeconds: typical(steps),
+    measuredSeconds: typical(steps) / kernelDrift,
     predicted: { estimate: price.estimate, low: price.low, high: price.high },
     evidence: price.evidence,
     rooflineShare: price.evidenceShare.roofline,

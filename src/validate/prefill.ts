@@ -1,12 +1,12 @@
 /** Prefill: whole prompts that the decoder takes in, measured beside what is predicted for them. */
-import { openProbe, type Probe } from '../bench/probe.js';
-import { pricePrompt } from '../cost/latency.js';
+import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import type { PromptPlan } from '../schedule/prefill-calls.js';
+import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
-import { pricerFor, referenceSeconds, type MeasuredRow, type StepRules } from './latency.js';
+import { driftOf, type DriftWatch, type Weighed } from './controls.js';
+import { pricerFor, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -30,52 +30,56 @@ export interface PromptsReport {
 }
 
 const MOST_ROUNDS = 5;
+/** Time of control points after each prompt, as a share of the prompt's. */
+const CONTROLS_SHARE = 0.1;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /**
  * Measures and predicts every prompt that time allows.
  * @throws GpuError for any failure but a prompt that the decoder does not take in
  */
-export async function checkPrompts(device: Device, cases: readonly PromptCase[], rules: Pick<StepRules, 'seed' | 'calibrated' | 'seconds' | 'stopped' | 'onStep'>): Promise<PromptsReport> {
-  const { calibration, pricer } = rules.calibrated;
-  const probe = await openProbe(device, { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds: calibration.overheads.submitSeconds });
+export async function checkPrompts(device: Device, cases: readonly PromptCase[], rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'stopped' | 'onStep'>): Promise<PromptsReport> {
+  const { pricer } = rules.calibrated;
   const rows: PromptRow[] = [];
   const notRun: { id: string; reason: string }[] = [];
   const started = now();
   const left = (): number => rules.seconds - (now() - started);
-  try {
-    const reference = await referenceSeconds(rules.calibrated, probe);
-    for (const [i, of] of cases.entries()) {
-      if (rules.stopped?.()) break;
-      rules.onStep?.(i, cases.length, of.id);
-      if (rows.length > 0 && left() <= 0) {
-        notRun.push({ id: nameOf(of), reason: 'the time budget was spent' });
-        continue;
-      }
-      try {
-        const rounds = await measure(device, of, probe, { reference, seed: rules.seed, seconds: () => left() / (cases.length - i) });
-        const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
-        rows.push({
-          id: of.id, ...of.prompt, ...rounds,
-          measuredSeconds: typicalSeconds(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })),
-          predicted: { estimate: price.estimate, low: price.low, high: price.high },
-          evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
-        });
-      } catch (error) {
-        if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-        notRun.push({ id: nameOf(of), reason: error.message });
-      }
+  for (const [i, of] of cases.entries()) {
+    if (rules.stopped?.()) break;
+    rules.onStep?.(i, cases.length, of.id);
+    if (rows.length > 0 && left() <= 0) {
+      notRun.push({ id: nameOf(of), reason: 'the time budget was spent' });
+      continue;
     }
-  } finally {
-    probe.free();
+    try {
+      const rounds = await measure(device, of, rules.watch, { seed: rules.seed, seconds: () => left() / (cases.length - i) });
+      const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
+      const kernelDrift = driftOf(callsOfPrompt(of, pricer), rules.watch.look());
+      rows.push({
+        id: of.id, ...of.prompt, ...rounds, kernelDrift,
+        measuredSeconds: typicalSeconds(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })) / kernelDrift,
+        predicted: { estimate: price.estimate, low: price.low, high: price.high },
+        evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
+      });
+    } catch (error) {
+      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
+      notRun.push({ id: nameOf(of), reason: error.message });
+    }
   }
   return { rows, notRun, summary: summarise(rows) };
+}
+
+/** All calls of a prompt. */
+export function callsOfPrompt({ c, prompt }: PromptCase, pricer: Pricer): Weighed[] {
+  const calls: Weighed[] = [];
+  forEachPrefillCall(c, prompt, (call, times) => calls.push({ call, seconds: times * pricer.price(call).estimate }));
+  return calls;
 }
 
 const nameOf = ({ id, prompt }: PromptCase): string => `${id}, ${prompt.method} prefill of ${prompt.promptTokens} tokens`;
 
 /** Times of a prompt after a first run, which compiles; as many as take `seconds`, at least one. */
-async function measure(device: Device, { c, prompt }: PromptCase, probe: Probe, rules: { reference: number; seed: number; seconds: () => number }): Promise<{ rawSeconds: number[]; drift: number[] }> {
+async function measure(device: Device, { c, prompt }: PromptCase, watch: DriftWatch, rules: { seed: number; seconds: () => number }): Promise<{ rawSeconds: number[]; drift: number[] }> {
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
   let decoder: GpuDecoder | undefined;
@@ -86,9 +90,11 @@ async function measure(device: Device, { c, prompt }: PromptCase, probe: Probe, 
     const until = now() + rules.seconds();
     do {
       decoder.reset();
-      const before = await probe.run();
-      rawSeconds.push((await decoder.prefill(tokens, method)).seconds);
-      drift.push(Math.sqrt(before * (await probe.run())) / rules.reference);
+      const before = await watch.run();
+      const { seconds } = await decoder.prefill(tokens, method);
+      rawSeconds.push(seconds);
+      drift.push(watch.between(before, await watch.run()));
+      await watch.turn(CONTROLS_SHARE * seconds);
     } while (rawSeconds.length < MOST_ROUNDS && now() < until);
   } finally {
     decoder?.close();

@@ -2,7 +2,9 @@
 import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { KERNELS as KERNEL_SPECS } from '../schedule/kernels.js';
 import { capacityHolds, type CapacityRow } from './capacity.js';
+import type { ControlRow } from './controls.js';
 import type { StepRow } from './latency.js';
 import type { MemoryRow } from './memory.js';
 import type { PromptRow } from './prefill.js';
@@ -60,6 +62,16 @@ const PROMPTS: readonly Column<PromptRow>[] = [
   right('error', (p) => signed(signedError(p))),
   left('inside', (p) => (covered(p) ? 'yes' : 'no')),
   left('evidence', (p) => p.evidence),
+];
+
+const CONTROLS: readonly Column<ControlRow>[] = [
+  left('kernel', (c) => c.kernel),
+  left('variant', (c) => c.variant),
+  left('shape', ({ kernel, shape }) => KERNEL_SPECS[kernel].dims.map((dim) => `${dim} ${shape[dim]}`).join(', ')),
+  right('calibrated ms', (c) => milliseconds(c.calibratedSeconds)),
+  right('now', (c) => milliseconds(c.measuredSeconds)),
+  right('ratio', (c) => (c.measuredSeconds / c.calibratedSeconds).toFixed(2)),
+  right('times', (c) => String(c.repetitions)),
 ];
 
 const KERNELS: readonly Column<KernelSummary>[] = [
@@ -128,6 +140,12 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
   ];
 }
 
+function controlsBlock({ latency }: ValidationReport): Block[] {
+  if (!latency || latency.controls.length === 0) return [];
+  const about = 'Points of the calibration that were measured anew beside steps and prompts, each a call corrected for the probe. Where a ratio is not 1, kernels drifted beyond the machine as a whole, and measured times above are corrected for it.';
+  return [{ title: 'Control points', paragraphs: [about], table: table(CONTROLS, latency.controls) }];
+}
+
 function prefillBlock({ latency }: ValidationReport): Block[] {
   if (!latency) return [];
   const { rows, notRun, summary } = latency.prefill;
@@ -156,6 +174,7 @@ function blocksOf(r: ValidationReport): Block[] {
     ...memoryBlock(r),
     ...latencyBlocks(r),
     ...prefillBlock(r),
+    ...controlsBlock(r),
     ...(r.capacity ? [{ title: 'Capacity', paragraphs: [`${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that decoded a step over a full, made-up cache.`, ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`)], table: table(CAPACITY, r.capacity.rows) }] : []),
     ...longContextBlock(r),
     ...(r.notes.length > 0 ? [{ title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) }] : []),

@@ -1,5 +1,6 @@
 /** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
 import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './capacity.js';
+import type { ControlRow } from './controls.js';
 import { LOGIT_TOLERANCE, type CorrectnessReport } from './correctness.js';
 import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
@@ -31,7 +32,7 @@ export interface ValidationReport {
   readonly checks: readonly Check[];
   readonly correctness: CorrectnessReport | null;
   readonly memory: MemoryReport | null;
-  readonly latency: (StepsReport & { readonly model: string; readonly summary: ErrorSummary | null; readonly kernels: readonly KernelSummary[]; readonly prefill: PromptsReport }) | null;
+  readonly latency: (StepsReport & { readonly model: string; readonly controls: readonly ControlRow[]; readonly summary: ErrorSummary | null; readonly kernels: readonly KernelSummary[]; readonly prefill: PromptsReport }) | null;
   readonly capacity: CapacityReport | null;
   readonly longContext: LongContextReport | null;
   /** Why a section is missing, and what the reader should know. */
@@ -130,9 +131,20 @@ export function verdict(r: ValidationReport): string[] {
     lines.push(`Step times are ${percent(Math.abs(r.latency.summary.bias))} too ${r.latency.summary.bias > 0 ? 'long' : 'short'} in the median. Most of the error comes from ${worst.kernel}: ${percent(Math.abs(worst.predictedSeconds / worst.measuredSeconds - 1))} too ${worst.predictedSeconds > worst.measuredSeconds ? 'long' : 'short'}, ${percent(worst.share)} of the time.`);
   }
   const drifted = r.latency?.steps.flatMap((s) => s.drift) ?? [];
-  if (drifted.length > 0) lines.push(`While steps were measured the machine ran at ${(1 / quantile(drifted, 0.5)).toFixed(2)} times its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`);
+  if (r.latency && drifted.length > 0) {
+    lines.push(`While steps were measured the machine ran at ${(1 / quantile(drifted, 0.5)).toFixed(2)} times its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`);
+    lines.push(...controlsVerdict(r.latency));
+  }
   if (r.calibration && r.calibration.stale.length > 0) lines.push(`The calibration is stale for ${r.calibration.stale.join(', ')}: those are priced by roofline, so that step errors say little about the model. Measure again with lla-sim calibrate.`);
   return lines;
+}
+
+/** What the calibration's own points, measured anew, took away from the error. */
+function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['latency']>): string[] {
+  const uncorrected = summarise(steps.map(({ measuredSeconds, kernelDrift, predicted }) => ({ measuredSeconds: measuredSeconds * kernelDrift, predicted })));
+  if (controls.length === 0 || !uncorrected) return [];
+  const drift = quantile(steps.map((s) => s.kernelDrift), 0.5);
+  return [`${controls.length} points of the calibration were measured anew beside them: beyond the machine's speed the steps' kernels drifted to ${drift.toFixed(2)} times their calibrated time, which is taken off, too. Without that the median error would be ${percent(uncorrected.medianError)}, the 90th percentile ${percent(uncorrected.p90Error)} and the coverage ${percent(uncorrected.coverage)}: so far may a plan be off on a machine that is not as it was calibrated.`];
 }
 
 /** Kernel whose error adds most seconds. */

@@ -3,14 +3,15 @@ import { describeProgram } from '../bench/host.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { EXIT, UserError } from '../errors.js';
 import type { Device } from '../gpu/index.js';
-import { calibratedFor, type Calibrated } from './calibrated.js';
+import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
+import { chooseControls, DriftWatch, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './correctness.js';
 import { candidateOf, configurationFor, promptGrid, stepGrid, validationModel } from './grid.js';
-import { checkSteps } from './latency.js';
+import { callsOfStep, checkSteps, type StepCase } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
-import { checkPrompts } from './prefill.js';
+import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
 import { judge, kernelSummaries, SECTIONS, type Section, type ValidationReport } from './report.js';
 import { summarise } from './statistics.js';
 
@@ -45,6 +46,8 @@ const OPEN_SHARE = 0.6;
 const STEPS_SHARE = 0.6;
 const LONG_CONTEXT_SHARE = 0.1;
 const PREFILL_SHARE = 0.08;
+/** Points of the calibration that are measured anew. */
+const CONTROLS = { quick: 4, whole: 16 } as const;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 interface Session {
@@ -75,8 +78,8 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   const calibrated = wants('latency') || wants('long-context') ? await calibratedFor(device, o.calibration) : null;
   const { correctness, memory } = wants('memory') ? await memorySection(s) : { correctness: null, memory: null };
   const capacity = wants('capacity') ? await capacitySection(s) : null;
-  const latency = wants('latency') ? await latencySection(s, calibrated) : null;
-  const longContext = wants('long-context') && !o.quick ? await longContextSection(s, calibrated) : null;
+  if (wants('latency') && !calibrated) s.notes.push(`there is no calibration of ${description}: steps have no prediction to compare with; measure with lla-sim calibrate`);
+  const { latency, longContext } = calibrated ? await timeSections(s, calibrated, wants) : { latency: null, longContext: null };
   if (o.quick && o.sections.includes('long-context')) s.notes.push('--quick leaves the long context out');
   if (o.quick) s.notes.push('--quick: times are reported and not judged; memory, capacity and correctness are');
   for (const section of SECTIONS.filter((name) => !o.sections.includes(name))) s.notes.push(`${section} was not asked for`);
@@ -108,20 +111,54 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
   return { correctness, memory };
 }
 
-async function latencySection(s: Session, calibrated: Calibrated | null): Promise<ValidationReport['latency']> {
-  if (!calibrated) {
-    s.notes.push(`there is no calibration of ${s.device.description.description}: steps have no prediction to compare with; measure with lla-sim calibrate`);
-    return null;
-  }
+type Timed = Pick<ValidationReport, 'latency' | 'longContext'>;
+
+/** What is held against a calibration, all of it beside the same control points. */
+async function timeSections(s: Session, calibrated: Calibrated, wants: (section: Section) => boolean): Promise<Timed> {
   const { software } = s.device.description;
-  const geometry = validationModel(software, s.o.model);
-  const { bindingBytes, openBytes } = limits(s);
-  const cases = stepGrid({ geometry, software, quick: s.o.quick, seed: s.o.seed, bindingBytes });
-  const seconds = Math.max(1, STEPS_SHARE * s.o.budgetSeconds);
-  const report = await checkSteps(s.device, cases, { seed: s.o.seed, calibrated, seconds, openBytes, stopped: s.stopped, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
-  const prompts = promptGrid({ geometry, software, quick: s.o.quick, bindingBytes });
-  const prefill = await checkPrompts(s.device, prompts, { seed: s.o.seed, calibrated, seconds: PREFILL_SHARE * s.o.budgetSeconds, stopped: s.stopped, onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`) });
-  return { ...report, model: geometry.name, summary: summarise(report.steps), kernels: kernelSummaries(report.steps), prefill };
+  const { quick, seed } = s.o;
+  const rules = { geometry: validationModel(software, s.o.model), software, quick, seed, bindingBytes: limits(s).bindingBytes };
+  const grid: Grid = { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) };
+  const calls = [...grid.steps.flatMap((of) => callsOfStep(of, calibrated.pricer)), ...grid.prompts.flatMap((of) => callsOfPrompt(of, calibrated.pricer))];
+  s.progress('controls', 'points of the calibration, to be measured anew');
+  const watch = await DriftWatch.open(s.device, calibrated, chooseControls(calibrated, together(calls), quick ? CONTROLS.quick : CONTROLS.whole), seed);
+  try {
+    const of = { calibrated, watch };
+    return {
+      latency: wants('latency') ? await latencySection(s, grid, of) : null,
+      longContext: wants('long-context') && !quick ? await longContextSection(s, of) : null,
+    };
+  } finally {
+    watch.free();
+  }
+}
+
+/** Equal calls as one. */
+function together(calls: readonly Weighed[]): Weighed[] {
+  const known = new Map<string, { call: Weighed['call']; seconds: number }>();
+  for (const { call, seconds } of calls) {
+    const key = shapeKey(call);
+    known.set(key, { call, seconds: seconds + (known.get(key)?.seconds ?? 0) });
+  }
+  return [...known.values()];
+}
+
+interface Grid {
+  readonly model: string;
+  readonly steps: readonly StepCase[];
+  readonly prompts: readonly PromptCase[];
+}
+
+interface Watched {
+  readonly calibrated: Calibrated;
+  readonly watch: DriftWatch;
+}
+
+async function latencySection(s: Session, { model, steps, prompts }: Grid, of: Watched): Promise<ValidationReport['latency']> {
+  const rules = { ...of, seed: s.o.seed, stopped: s.stopped };
+  const report = await checkSteps(s.device, steps, { ...rules, seconds: Math.max(1, STEPS_SHARE * s.o.budgetSeconds), openBytes: limits(s).openBytes, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
+  const prefill = await checkPrompts(s.device, prompts, { ...rules, seconds: PREFILL_SHARE * s.o.budgetSeconds, onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`) });
+  return { ...report, model, controls: of.watch.rows(), summary: summarise(report.steps), kernels: kernelSummaries(report.steps), prefill };
 }
 
 const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({
@@ -129,8 +166,7 @@ const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openB
   openBytes: device.description.software ? SOFTWARE_OPEN_BYTES : OPEN_SHARE * (memoryBytes ?? SOFTWARE_OPEN_BYTES),
 });
 
-async function longContextSection(s: Session, calibrated: Calibrated | null): Promise<LongContextReport | null> {
-  if (!calibrated) return null;
+async function longContextSection(s: Session, of: Watched): Promise<LongContextReport | null> {
   const { software } = s.device.description;
   const geometry = validationModel(software, s.o.model);
   const { bindingBytes, openBytes } = limits(s);
@@ -141,7 +177,7 @@ async function longContextSection(s: Session, calibrated: Calibrated | null): Pr
   }
   s.progress('long context', `lla-21.33x/block-absorbed`);
   const c = configurationFor(geometry, candidate, bindingBytes);
-  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, { seed: s.o.seed, calibrated, seconds: LONG_CONTEXT_SHARE * s.o.budgetSeconds, openBytes, memoryBytes: openBytes, stopped: s.stopped });
+  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, { ...of, seed: s.o.seed, seconds: LONG_CONTEXT_SHARE * s.o.budgetSeconds, openBytes, memoryBytes: openBytes, stopped: s.stopped });
 }
 
 async function capacitySection(s: Session): Promise<CapacityReport | null> {

@@ -14,10 +14,10 @@ const PROBE_SECONDS = 0.01;
 const POINT_BYTES = 10;
 const truth = (width: number): number => 1e-3 * width;
 
-const trackOf = (count: number): Track => ({
-  kernel: 'swiglu', variant: 'f32', share: 0, visitSeconds: [],
+const trackOf = (count: number, share: (width: number) => number): Track => ({
+  kernel: 'swiglu', variant: 'f32', share: 0, visitSeconds: [], resumed: [],
   entry: { kernel: 'swiglu', sourceHash: 'x', samples: [], gaps: [], predictors: {} },
-  candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, share: 0 })),
+  candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, share: share(i + 1) })),
 });
 
 interface World {
@@ -30,13 +30,21 @@ interface World {
   /** `held`: bytes of the points that are open. */
   fail?: (width: number, held: number) => GpuError | null;
   openBytes?: number;
+  /** How much steps hang on a width. */
+  share?: (width: number) => number;
+  /** Measured in an earlier session. */
+  resumed?: Sample[];
 }
 
 /** A calibration in a world; `starts`: when which width was measured. */
-async function calibrateIn({ load, budgetSeconds, points, noise = 0.01, fail = () => null, openBytes = 100 * POINT_BYTES }: World) {
+async function calibrateIn({ load, budgetSeconds, points, noise = 0.01, fail = () => null, openBytes = 100 * POINT_BYTES, share = () => 0, resumed = [] }: World) {
   const random = randomFrom(seed);
   const jitter = (): number => 1 + noise * (random() - 0.5);
-  const track = trackOf(points);
+  const track = trackOf(points, share);
+  for (const sample of resumed) {
+    track.entry.samples.push(sample);
+    track.resumed.push({ sample, share: share(sample.shape['width'] as number) });
+  }
   const drift = new Drift();
   const starts: { width: number; at: number; known: boolean }[] = [];
   /** Widths in the order of their repetitions. */
@@ -177,6 +185,14 @@ describe('the order of visits', () => {
     const { track, end } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 3 });
     expect(end).toBeGreaterThanOrEqual(30);
     for (const sample of samplesOf(track)) expect(sample.seconds.length).toBeGreaterThan(8);
+  });
+
+  test('and to those that steps hang on, those of an earlier session, too', async () => {
+    const resumed = [201, 202].map((width): Sample => ({ variant: 'f32', shape: { rows: 1, width }, tuning: {}, readBytes: 1, writeBytes: 1, flops: 1, seconds: [0.9, 1, 1.1].map((t) => t * truth(width)), relativeError: 0 }));
+    const { track } = await calibrateIn({ load: () => 1, budgetSeconds: 300, points: 100, share: (width) => (width === 4 || width === 201 ? 1 : 0), resumed });
+    const count = (width: number): number => (samplesOf(track).find((s) => s.shape['width'] === width) as Sample).seconds.length;
+    for (const [heavy, light] of [[4, 5], [4, 10], [201, 202]] as const) expect(count(heavy), `${heavy} against ${light}`).toBeGreaterThan(2 * count(light));
+    expect(samplesOf(track)).toHaveLength(102);
   });
 
   test('what cannot be measured is a gap with its reason; a lost device ends it', async () => {

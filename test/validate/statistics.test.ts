@@ -55,7 +55,7 @@ describe('the end of memory', () => {
 
 describe('judgement', () => {
   const step = (measuredSeconds: number, estimate: number): StepRow => ({
-    ...compared(measuredSeconds, estimate), id: 'full/full', batch: 1, contextTokens: 2048, rawSeconds: [measuredSeconds], drift: [1], evidence: 'interpolated', rooflineShare: 0, octavesOutside: 0, operationsSeconds: measuredSeconds / 1.05, kernels: [],
+    ...compared(measuredSeconds, estimate), id: 'full/full', batch: 1, contextTokens: 2048, rawSeconds: [measuredSeconds], drift: [1], kernelDrift: 1, evidence: 'interpolated', rooflineShare: 0, octavesOutside: 0, operationsSeconds: measuredSeconds / 1.05, kernels: [],
   });
   const nothing = { correctness: null, memory: null, steps: null, capacity: null };
   const statusOf = (checks: readonly Check[], name: Check['name']) => checks.find((c) => c.name === name)?.status;

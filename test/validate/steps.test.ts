@@ -4,12 +4,14 @@ import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { KernelCall } from '../../src/schedule/kernels.js';
 import { schedule, forEachOp } from '../../src/schedule/schedule.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
+import { DriftWatch } from '../../src/validate/controls.js';
 import { candidateOf, configurationFor, promptGrid, stepGrid, validationModel } from '../../src/validate/grid.js';
 import { SMALL_OURO } from '../../src/validate/geometries.js';
 import { checkSteps, groupsOf, type StepCase } from '../../src/validate/latency.js';
 import { checkLongContext, longestContext } from '../../src/validate/long-context.js';
 import { checkPrompts, type PromptCase } from '../../src/validate/prefill.js';
 import { kernelSummaries } from '../../src/validate/report.js';
+import type { Device } from '../../src/gpu/index.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 
@@ -53,10 +55,20 @@ test('prompts of the grid are whole and in chunks, of rows and of latents; quick
   }
 });
 
+/** What runs beside a watch without control points. */
+async function watched<T>(device: Device, body: (watch: DriftWatch) => Promise<T>): Promise<T> {
+  const watch = await DriftWatch.open(device, CALIBRATED, [], SEED);
+  try {
+    return await body(watch);
+  } finally {
+    watch.free();
+  }
+}
+
 describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
   test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
-    const { steps, notRun, shapes } = await checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, seconds: 20, openBytes: Infinity });
+    const { steps, notRun, shapes } = await watched(device, (watch) => checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity }));
     expect(notRun).toEqual([]);
     expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
     steps.forEach((step, i) => {
@@ -84,7 +96,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
       (['accumulated', 'chunked'] as const).map((method) => ({ id: path, c: cases(path, 1, 64).c, prompt: { method, promptTokens: 40, chunkTokens: 16 } })),
     );
     const seen: string[] = [];
-    const report = await checkPrompts(device, prompts, { seed: SEED, calibrated: CALIBRATED, seconds: 20, onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`) });
+    const report = await watched(device, (watch) => checkPrompts(device, prompts, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`) }));
     expect(report.notRun).toEqual([]);
     expect(seen).toHaveLength(4);
     expect(report.rows.map(({ id, method }) => `${id} ${method}`)).toEqual(prompts.map(({ id, prompt }) => `${id} ${prompt.method}`));
@@ -95,7 +107,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
       expect([row.evidence, row.rooflineShare]).toEqual(['roofline', 1]);
     }
     expect(report.summary?.count).toBe(4);
-    const spent = await checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, seconds: 0 });
+    const spent = await watched(device, (watch) => checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, watch, seconds: 0 }));
     expect([spent.rows.length, spent.notRun.map(({ reason }) => reason)]).toEqual([1, ['the time budget was spent']]);
   });
 
@@ -104,7 +116,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     // 2 KV heads x 16 x 2 bytes.
     expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
     expect(longestContext(c, Infinity)).toBe(2 ** 20);
-    const report = await checkLongContext(device, 'full', { ...c, bindingBytes: 2048 * 64 }, { seed: SEED, calibrated: CALIBRATED, seconds: 20, openBytes: Infinity, memoryBytes: 2 ** 30 });
+    const report = await watched(device, (watch) => checkLongContext(device, 'full', { ...c, bindingBytes: 2048 * 64 }, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity, memoryBytes: 2 ** 30 }));
     expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
     // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
     expect(report.atMillion.cacheBytes).toBe(2 ** 20 * 512);

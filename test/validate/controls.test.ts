@@ -1,0 +1,69 @@
+/** Points of a calibration that are measured anew: which ones, and what they tell of other shapes. */
+import { describe, expect, it, test } from 'vitest';
+import { workOf, type KernelCall } from '../../src/schedule/kernels.js';
+import type { Sample } from '../../src/schema/calibration.js';
+import type { Calibrated } from '../../src/validate/calibrated.js';
+import { chooseControls, driftOf, DriftWatch, kernelDrift, type ControlPoint } from '../../src/validate/controls.js';
+import { describeGpu } from '../gpu/device.js';
+import { randomOf, SEED } from '../gpu/random.js';
+
+const matmul = (m: number, n: number, k: number): KernelCall => ({ kernel: 'matmul', variant: 'f16', shape: { groups: 1, m, k, n } });
+const sampleOf = (call: KernelCall, seconds: number[]): Sample => {
+  const { readBytes, writeBytes, flops } = workOf(call);
+  return { variant: call.variant, shape: call.shape, tuning: {}, readBytes, writeBytes, flops, seconds, relativeError: 0 };
+};
+const calibrated = (samples: Sample[], stale: string[] = []): Calibrated => ({
+  stale, calibration: { overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 }, kernels: [{ kernel: 'matmul', samples }] },
+}) as unknown as Calibrated;
+const control = (call: KernelCall, ratio: number): ControlPoint & { ratio: number } => ({ kernel: call.kernel, sample: sampleOf(call, [1]), tuning: undefined, ratio });
+
+describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
+  const samples = [matmul(1, 2048, 2048), matmul(1, 2048, 5632), matmul(4, 2048, 2048), matmul(64, 2048, 2048)].map((call) => sampleOf(call, [0.01]));
+  it('are the nearest to the calls that take longest', () => {
+    const calls = [{ call: matmul(1, 2048, 2040), seconds: 1 }, { call: matmul(3, 2048, 2048), seconds: 3 }, { call: matmul(1, 2050, 5632), seconds: 2 }];
+    expect(chooseControls(calibrated(samples), calls, 2).map((c) => c.sample)).toEqual([samples[2], samples[1]]);
+    expect(chooseControls(calibrated(samples), calls, 9).map((c) => c.sample)).toEqual([samples[2], samples[1], samples[0]]);
+  });
+  it('are neither stale, nor of another variant, nor too long', () => {
+    const calls = [{ call: matmul(1, 2048, 2048), seconds: 1 }];
+    expect(chooseControls(calibrated(samples, ['matmul']), calls, 9)).toEqual([]);
+    expect(chooseControls(calibrated(samples), [{ call: { ...matmul(1, 2048, 2048), variant: 'f32' }, seconds: 1 }], 9)).toEqual([]);
+    expect(chooseControls(calibrated([sampleOf(matmul(1, 2048, 2048), [2, 2, 2]), samples[3] as Sample]), calls, 9).map((c) => c.sample)).toEqual([samples[3]]);
+  });
+  it('tell drift by kernel, the nearer the more', () => {
+    const random = randomOf(SEED);
+    const [near, far] = [random.whole(50, 150) / 100, random.whole(50, 150) / 100];
+    const drift = kernelDrift([control(matmul(1, 2047, 2047), near), control(matmul(7, 2047, 2047), far)]);
+    // Two octaves between them: weights 1 and a quarter.
+    expect(drift.of(matmul(1, 2047, 2047))).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 4) / 1.25), 12);
+    expect(drift.of(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
+    expect(drift.of({ kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } })).toBe(1);
+    expect(driftOf([{ call: matmul(3, 2047, 2047), seconds: 3 }, { call: { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } }, seconds: 1 }], drift)).toBeCloseTo((3 * Math.sqrt(near * far) + 1) / 4, 12);
+    expect(driftOf([], drift)).toBe(1);
+  });
+});
+
+describeGpu('control points on a device', (device) => {
+  test('are measured in turn, and told by their times since the last look', { timeout: 120_000 }, async () => {
+    const calls = [matmul(1, 256, 512), matmul(2, 128, 256)];
+    const points = calls.map((call): ControlPoint => ({ kernel: 'matmul', sample: sampleOf(call, [1e-3]), tuning: undefined }));
+    const watch = await DriftWatch.open(device, calibrated([]), points, SEED);
+    try {
+      expect(watch.look().of(calls[0] as KernelCall)).toBe(1);
+      for (let i = 0; i < 4; i++) await watch.turn(Infinity);
+      const rows = watch.rows();
+      expect(rows.map((r) => r.repetitions)).toEqual([4, 4]);
+      expect(rows.map((r) => r.shape)).toEqual(calls.map((c) => c.shape));
+      for (const r of rows) expect(r.measuredSeconds).toBeGreaterThan(0);
+      const ratios = rows.map((r) => r.measuredSeconds / r.calibratedSeconds);
+      const told = watch.look().of(calls[0] as KernelCall);
+      expect(told).toBeGreaterThanOrEqual(Math.min(...ratios) * (1 - 1e-12));
+      expect(told).toBeLessThanOrEqual(Math.max(...ratios) * (1 + 1e-12));
+      await watch.turn(0);
+      await watch.turn(1e-12);
+      expect(watch.rows().map((r) => r.repetitions)).toEqual([5, 4]);
+    } finally {
+      watch.free();
+    }
+  });
+});
