@@ -45,6 +45,8 @@ export interface Prediction {
   evidence: Evidence;
   /** Octaves outside the measured box, summed over the shape fields. */
   octavesOutside: number;
+  /** Share of the error's variance that this shape has for itself (see Price). */
+  ownShare: number;
 }
 
 export function median(values: readonly number[]): number {
@@ -192,6 +194,11 @@ export class Posterior {
   mean = 0;
   /** Of a place's time as it would come out of many repetitions where `repeats`, else of a new measurement: the nugget is included. */
   deviation = 0;
+  /**
+   * Share of its square that other places do not have in common with this one: the nugget; at a point whose repetitions are known all but
+   * what differs from day to day.
+   */
+  ownShare = 0;
   /** Whether the place is one of the points. */
   atPoint = false;
   /** Repetitions tell a point's noise, so that the rest of the nugget is the shape's own and comes again there. */
@@ -229,7 +236,10 @@ export class Posterior {
     solveLower(this.factor, n, k);
     let variance = signalVariance + noiseVariance;
     for (let i = 0; i < n; i++) variance -= k[i]! * k[i]!;
-    this.deviation = Math.sqrt(Math.max(variance, this.atPoint && this.repeats ? LEAST_DEVIATION ** 2 : noiseVariance));
+    const known = this.atPoint && this.repeats;
+    variance = Math.max(variance, known ? LEAST_DEVIATION ** 2 : noiseVariance);
+    this.deviation = Math.sqrt(variance);
+    this.ownShare = known ? 1 - LEAST_DEVIATION ** 2 / variance : noiseVariance / variance;
     return this;
   }
 }
@@ -300,13 +310,15 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const octavesOutside = octavesOutsideOf(shape);
     // Leave-one-out tells of shapes that were not measured: where one was, its own repetitions bound the time more closely.
     const quantileAbsolute = atPoint && posterior.repeats ? 0 : model.quantileAbsolute;
-    const halfWidth = conformalHalfWidth(quantileAbsolute, model.quantileNormalised, deviation) + model.kappaPerOctave * octavesOutside;
+    const inside = conformalHalfWidth(quantileAbsolute, model.quantileNormalised, deviation);
+    const halfWidth = inside + model.kappaPerOctave * octavesOutside;
     const logSeconds = logMeanAt(shape) + mean;
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
       halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),
       evidence: octavesOutside > 0 ? 'extrapolated' : atPoint ? 'measured' : 'interpolated',
       octavesOutside,
+      ownShare: halfWidth > 0 ? posterior.ownShare * (inside / halfWidth) ** 2 : 0,
     };
   };
 }

@@ -33,7 +33,7 @@ export interface ControlRow {
   readonly repetitions: number;
 }
 
-/** A call with the time that it is predicted to take in all that is validated, seconds. */
+/** A call with the time that it is predicted to take: seconds, or shares of a step. */
 export interface Weighed {
   readonly call: KernelCall;
   readonly seconds: number;

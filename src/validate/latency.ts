@@ -4,7 +4,7 @@
  * which kernel an error comes from, and what a step costs beyond them.
  */
 import { interleave } from '../bench/interleave.js';
-import { priceStep, type Pricer } from '../cost/latency.js';
+import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
@@ -214,19 +214,28 @@ async function measure(device: Device, opened: readonly Opened[], watch: DriftWa
   return rounds;
 }
 
+/** Where a part of a kernel's calls is priced by roofline, both parts are off by the most at once. */
+function predictedOf({ byKernel }: StepPrice, kernel: KernelName): Interval {
+  const sum = { estimate: 0, low: 0, high: 0 };
+  for (const of of byKernel.filter((k) => k.kernel === kernel)) {
+    sum.estimate += of.estimate;
+    sum.low += of.low;
+    sum.high += of.high;
+  }
+  return sum;
+}
+
 const typical = (times: readonly Timed[]): number => typicalSeconds(correctedSeconds({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }));
 
 function rowOf(device: Device, { id, c, batch, contextTokens }: StepCase, decoder: GpuDecoder, rounds: readonly Round[], pricer: Pricer, drift: KernelDrift): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
-  const kernels = new Map<KernelName, { calls: number; measured: number; estimate: number; low: number; high: number }>();
+  const kernels = new Map<KernelName, { calls: number; measuredSeconds: number }>();
   const weighed = decoder.operations.map(({ op }, i) => {
-    const of = kernels.get(op.kernel) ?? { calls: 0, measured: 0, estimate: 0, low: 0, high: 0 };
-    const own = pricer.price(op);
-    const measured = typical(rounds.map((r) => r.operations[i] as Timed)) / drift.of(op);
-    kernels.set(op.kernel, { calls: of.calls + 1, measured: of.measured + measured, estimate: of.estimate + own.estimate, low: of.low + own.low, high: of.high + own.high });
-    return { call: op, seconds: own.estimate };
+    const { calls, measuredSeconds } = kernels.get(op.kernel) ?? { calls: 0, measuredSeconds: 0 };
+    kernels.set(op.kernel, { calls: calls + 1, measuredSeconds: measuredSeconds + typical(rounds.map((r) => r.operations[i] as Timed)) / drift.of(op) });
+    return { call: op, seconds: pricer.price(op).estimate };
   });
-  const rows = [...kernels].map(([kernel, k]): KernelRow => ({ kernel, calls: k.calls, measuredSeconds: k.measured, predicted: { estimate: k.estimate, low: k.low, high: k.high } }));
+  const rows = [...kernels].map(([kernel, of]): KernelRow => ({ kernel, ...of, predicted: predictedOf(price, kernel) }));
   const steps = rounds.map((r) => r.step);
   const kernelDrift = driftOf(weighed, drift);
   return {

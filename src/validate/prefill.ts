@@ -31,7 +31,7 @@ export interface PromptsReport {
 
 const MOST_ROUNDS = 5;
 /** Time of control points after each prompt, as a share of the prompt's. */
-const CONTROLS_SHARE = 0.1;
+const CONTROLS_SHARE = 0.5;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /**

@@ -119,7 +119,7 @@ async function timeSections(s: Session, calibrated: Calibrated, wants: (section:
   const { quick, seed } = s.o;
   const rules = { geometry: validationModel(software, s.o.model), software, quick, seed, bindingBytes: limits(s).bindingBytes };
   const grid: Grid = { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) };
-  const calls = [...grid.steps.flatMap((of) => callsOfStep(of, calibrated.pricer)), ...grid.prompts.flatMap((of) => callsOfPrompt(of, calibrated.pricer))];
+  const calls = [...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)), ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer))].flatMap(shares);
   s.progress('controls', 'points of the calibration, to be measured anew');
   const watch = await DriftWatch.open(s.device, calibrated, chooseControls(calibrated, together(calls), quick ? CONTROLS.quick : CONTROLS.whole), seed);
   try {
@@ -131,6 +131,12 @@ async function timeSections(s: Session, calibrated: Calibrated, wants: (section:
   } finally {
     watch.free();
   }
+}
+
+/** Each call's share of its step or prompt, however long that takes. */
+function shares(calls: readonly Weighed[]): Weighed[] {
+  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
+  return calls.map(({ call, seconds }) => ({ call, seconds: seconds / total }));
 }
 
 /** Equal calls as one. */
