@@ -1,16 +1,16 @@
 /** How the intervals of calls become the interval of a step: what shapes have in common adds up, what each has of its own does not. */
 import { describe, expect, it } from 'vitest';
-import { CODECS } from '../../src/codecs/registry.js';
 import { priceStep, type Pricer } from '../../src/cost/latency.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { mix } from '../../src/hash.js';
 import type { KernelCall } from '../../src/schedule/kernels.js';
 import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';
+import { lla } from '../contract/geometries.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const geometry = findPreset('ouro-1.4b');
 const c: Configuration = {
-  geometry, codec: CODECS.lla.fromRatio(geometry, 4), path: 'reconstruct', materialised: false, choice: { storage: 'f16', groupSize: 64 }, branch: { width: 64, perHead: false },
+  geometry, codec: lla(96, 160), path: 'reconstruct', materialised: false, choice: { storage: 'f16', groupSize: 64 }, branch: { width: 64, perHead: false },
   eviction: null, gpus: 1, targetWorkgroups: 512, bindingBytes: Infinity,
 };
 const keyOf = ({ kernel, variant, shape }: KernelCall): string => JSON.stringify([kernel, variant, Object.entries(shape).sort()]);
