@@ -74,9 +74,10 @@ interface Times {
   readonly drift: number[];
 }
 
-interface Open {
+interface Control {
   readonly of: ControlPoint;
-  readonly point: OpenPoint;
+  /** On the device, where there is room. */
+  point: OpenPoint | null;
   readonly all: Times;
   /** Those since the last look. */
   since: Times;
@@ -112,45 +113,58 @@ export function driftOf(calls: readonly Weighed[], drift: KernelDrift): number {
   return total > 0 ? calls.reduce((sum, { call, seconds }) => sum + seconds * drift.of(call), 0) / total : 1;
 }
 
-/** What tells how far the machine has gone from the calibration's: the probe beside every measurement, and control points in turn. */
+/**
+ * What tells how far the machine has gone from the calibration's: the probe beside every measurement, and control points in turn. Where
+ * the operating system puts a buffer makes some percent of a kernel's time, so that points are put on the device anew every now and then.
+ */
 export class DriftWatch {
-  private readonly open: Open[] = [];
+  private readonly controls: Control[];
   private next = 0;
 
   private constructor(
+    private readonly device: Device,
     private readonly probe: Probe,
+    private readonly rules: Parameters<typeof openPoint>[2],
+    points: readonly ControlPoint[],
     /** The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one, this process's first runs. */
     private readonly referenceSeconds: number,
-  ) {}
+  ) {
+    this.controls = points.map((of) => ({ of, point: null, all: noTimes(), since: noTimes() }));
+  }
 
-  /**
-   * Puts the probe and the points on the device; points for which there is no memory are left out. The caller frees.
-   * @throws GpuError for any other failure
-   */
+  /** Puts the probe on the device; `renew` puts the points there. The caller frees. */
   static async open(device: Device, { calibration }: Pick<Calibrated, 'calibration'>, points: readonly ControlPoint[], seed: number): Promise<DriftWatch> {
     const rules = { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds: calibration.overheads.submitSeconds, seed } as const;
     const probe = await openProbe(device, rules);
     try {
       const first: number[] = [];
       for (let i = 0; i < 7; i++) first.push(await probe.run());
-      const watch = new DriftWatch(probe, calibration.probe?.referenceSeconds ?? median(first));
-      for (const of of points) await watch.add(device, of, rules);
-      return watch;
+      return new DriftWatch(device, probe, rules, points, calibration.probe?.referenceSeconds ?? median(first));
     } catch (error) {
       probe.free();
       throw error;
     }
   }
 
-  private async add(device: Device, of: ControlPoint, rules: Parameters<typeof openPoint>[2]): Promise<void> {
-    const { kernel, sample, tuning } = of;
-    if (this.open.reduce((sum, { point }) => sum + point.bytes, 0) > openBytes(device)) return;
+  /**
+   * Puts the points on the device, elsewhere than before; those for which there is no memory are left out.
+   * @throws GpuError for any other failure
+   */
+  async renew(): Promise<void> {
+    this.freePoints();
+    let bytes = 0;
+    for (const control of this.controls) {
+      if (bytes > openBytes(this.device)) return;
+      control.point = await this.openControl(control.of);
+      bytes += control.point?.bytes ?? 0;
+    }
+  }
+
+  private async openControl({ kernel, sample, tuning }: ControlPoint): Promise<OpenPoint | null> {
     try {
-      const point = await openPoint(device, { kernel, variant: sample.variant, shape: sample.shape }, rules, sample, tuningOptions(tuning));
-      this.open.push({ of, point, all: noTimes(), since: noTimes() });
+      return await openPoint(this.device, { kernel, variant: sample.variant, shape: sample.shape }, this.rules, sample, tuningOptions(tuning));
     } catch (error) {
-      if (error instanceof GpuError && (error.fault === 'out-of-memory' || error.fault === 'unsupported')) return;
-      for (const { point } of this.open) point.free();
+      if (error instanceof GpuError && (error.fault === 'out-of-memory' || error.fault === 'unsupported')) return null;
       throw error;
     }
   }
@@ -168,8 +182,9 @@ export class DriftWatch {
   /** Measures controls in turn until `seconds` are spent or each had one. */
   async turn(seconds: number): Promise<void> {
     let spent = 0;
-    for (let i = 0; i < this.open.length && spent < seconds; i++) {
-      const { point, all, since } = this.open[this.next++ % this.open.length] as Open;
+    for (let i = 0; i < this.controls.length && spent < seconds; i++) {
+      const { point, all, since } = this.controls[this.next++ % this.controls.length] as Control;
+      if (!point) continue;
       const before = await this.probe.run();
       const { each, total } = await point.time();
       const drift = this.between(before, await this.probe.run());
@@ -183,21 +198,28 @@ export class DriftWatch {
 
   /** Drift by kernel since the last look; a control with too few times since then tells by all of its times. */
   look(): KernelDrift {
-    const told = this.open.flatMap(({ of, all, since }) => {
+    const told = this.controls.flatMap(({ of, all, since }) => {
       const times = since.seconds.length >= FEW_REPETITIONS ? since : all;
       return times.seconds.length === 0 ? [] : [{ ...of, ratio: typicalOf(times) / typicalOf(of.sample) }];
     });
-    for (const one of this.open) one.since = noTimes();
+    for (const one of this.controls) one.since = noTimes();
     return kernelDrift(told);
   }
 
   rows(): ControlRow[] {
-    return this.open.flatMap(({ of: { kernel, sample }, all }) =>
+    return this.controls.flatMap(({ of: { kernel, sample }, all }) =>
       all.seconds.length === 0 ? [] : [{ kernel, variant: sample.variant, shape: sample.shape, calibratedSeconds: typicalOf(sample), measuredSeconds: typicalOf(all), repetitions: all.seconds.length }]);
   }
 
+  private freePoints(): void {
+    for (const control of this.controls) {
+      control.point?.free();
+      control.point = null;
+    }
+  }
+
   free(): void {
-    for (const { point } of this.open.splice(0)) point.free();
+    this.freePoints();
     this.probe.free();
   }
 }

@@ -10,7 +10,7 @@ import { totalBytes, memoryModel } from '../cost/memory.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
-import type { KernelName } from '../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
 import { driftOf, type DriftWatch, type KernelDrift, type Weighed } from './controls.js';
@@ -78,13 +78,15 @@ export interface StepRules {
 }
 
 const LEAST_ROUNDS = 3;
-/** Lengths grow by one a round, and stay inside the tile that the context ends. */
-const MOST_ROUNDS = 15;
+/** Lengths grow by one a round, and stay inside the page that the context ends. */
+const MOST_ROUNDS = 28;
+/** Operations one by one take as long as the step, and are measured in one round of these. */
+const ROUNDS_PER_OPERATIONS = 3;
 const PAGE_TOKENS = 32;
 /** Operations of this much time have a run of the probe before and after them. */
 const PROBED_SECONDS = 0.1;
 /** Time of control points after each step, as a share of the step's. */
-const CONTROLS_SHARE = 0.5;
+const CONTROLS_SHARE = 0.25;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
@@ -127,8 +129,14 @@ interface Timed {
 /** One round of one decoder. */
 interface Round {
   readonly step: Timed;
-  /** By operation, in order. */
-  readonly operations: readonly Timed[];
+  /** By operation, in order; null in rounds that leave them out. */
+  readonly operations: readonly Timed[] | null;
+}
+
+interface MeasuredStep {
+  readonly of: StepCase;
+  readonly operations: readonly KernelCall[];
+  readonly rounds: readonly Round[];
 }
 
 /**
@@ -138,9 +146,8 @@ interface Round {
 export async function checkSteps(device: Device, cases: readonly StepCase[], rules: StepRules): Promise<StepsReport> {
   const { calibrated, watch } = rules;
   const { submitSeconds } = calibrated.calibration.overheads;
-  const steps: StepRow[] = [];
+  const measured: MeasuredStep[] = [];
   const notRun: { id: string; reason: string }[] = [];
-  const shapes = new Map<string, boolean>();
   const started = now();
   const groups = groupsOf(cases, rules.openBytes);
   for (const [index, group] of groups.entries()) {
@@ -148,27 +155,29 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
     try {
       for (const of of group) {
         if (rules.stopped?.()) break;
-        if (steps.length + opened.length > 0 && now() - started > rules.seconds) {
+        if (measured.length + opened.length > 0 && now() - started > rules.seconds) {
           notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: 'the time budget was spent' });
           continue;
         }
-        rules.onStep?.(steps.length + notRun.length + opened.length, cases.length, of.id);
+        rules.onStep?.(measured.length + notRun.length + opened.length, cases.length, of.id);
         const decoder = await openFilled(device, of, rules.seed, notRun);
         if (decoder) opened.push({ of, decoder });
       }
+      await watch.renew();
       const left = Math.max(0, rules.seconds - (now() - started)) / (groups.length - index);
       const rounds = await measure(device, opened, watch, { submitSeconds, seconds: left, seed: rules.seed, leastRounds: rules.leastRounds ?? LEAST_ROUNDS, stopped: rules.stopped ?? (() => false) });
-      const drift = watch.look();
-      opened.forEach(({ of, decoder }, i) => {
-        for (const { op } of decoder.operations) shapes.set(shapeKey(op), calibrated.isMeasured(op));
-        steps.push(rowOf(device, of, decoder, rounds[i] as Round[], calibrated.pricer, drift));
-      });
+      opened.forEach(({ of, decoder }, i) => measured.push({ of, operations: decoder.operations.map(({ op }) => op), rounds: rounds[i] as Round[] }));
     } finally {
       for (const { decoder } of opened) decoder.close();
     }
     if (rules.stopped?.()) break;
   }
-  return { steps, notRun, shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length } };
+  const drift = watch.look();
+  const shapes = new Map(measured.flatMap(({ operations }) => operations.map((op) => [shapeKey(op), calibrated.isMeasured(op)] as const)));
+  return {
+    steps: measured.map((step) => rowOf(device, step, calibrated.pricer, drift)), notRun,
+    shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length },
+  };
 }
 
 /** A decoder with a fabricated cache whose pipelines are compiled, or null with the reason noted. */
@@ -190,21 +199,11 @@ async function openFilled(device: Device, { id, c, batch, contextTokens }: StepC
 async function measure(device: Device, opened: readonly Opened[], watch: DriftWatch, rules: { submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean }): Promise<Round[][]> {
   const rounds = opened.map((): Round[] => []);
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
+    const own = rounds[i] as Round[];
     const start = await watch.run();
     const { seconds } = await decoder.step(new Array<number>(of.batch).fill(0));
-    let before = await watch.run();
-    const step = { seconds, drift: watch.between(start, before) };
-    const operations: Timed[] = [];
-    let since: number[] = [];
-    for (const [index, { steps }] of decoder.operations.entries()) {
-      const time = await device.run(steps);
-      since.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - rules.submitSeconds));
-      if (index < decoder.operations.length - 1 && since.reduce((sum, each) => sum + each, 0) < PROBED_SECONDS) continue;
-      const after = await watch.run();
-      operations.push(...since.map((each) => ({ seconds: each, drift: watch.between(before, after) })));
-      [before, since] = [after, []];
-    }
-    (rounds[i] as Round[]).push({ step, operations });
+    const step = { seconds, drift: watch.between(start, await watch.run()) };
+    own.push({ step, operations: own.length % ROUNDS_PER_OPERATIONS === 0 ? await timeOperations(device, decoder, watch, rules.submitSeconds) : null });
     await watch.turn(CONTROLS_SHARE * seconds);
     return seconds;
   });
@@ -212,6 +211,22 @@ async function measure(device: Device, opened: readonly Opened[], watch: DriftWa
     await interleave(measures, { seconds: rules.seconds, leastRounds: rules.leastRounds, mostRounds: MOST_ROUNDS, seed: rules.seed, clockNow: now, settled: () => rules.stopped() });
   }
   return rounds;
+}
+
+/** Each operation of the last step alone. */
+async function timeOperations(device: Device, { operations }: GpuDecoder, watch: DriftWatch, submitSeconds: number): Promise<Timed[]> {
+  const timed: Timed[] = [];
+  let before = await watch.run();
+  let since: number[] = [];
+  for (const [index, { steps }] of operations.entries()) {
+    const time = await device.run(steps);
+    since.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - submitSeconds));
+    if (index < operations.length - 1 && since.reduce((sum, each) => sum + each, 0) < PROBED_SECONDS) continue;
+    const after = await watch.run();
+    timed.push(...since.map((each) => ({ seconds: each, drift: watch.between(before, after) })));
+    [before, since] = [after, []];
+  }
+  return timed;
 }
 
 /** Where a part of a kernel's calls is priced by roofline, both parts are off by the most at once. */
@@ -227,12 +242,13 @@ function predictedOf({ byKernel }: StepPrice, kernel: KernelName): Interval {
 
 const typical = (times: readonly Timed[]): number => typicalSeconds(correctedSeconds({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }));
 
-function rowOf(device: Device, { id, c, batch, contextTokens }: StepCase, decoder: GpuDecoder, rounds: readonly Round[], pricer: Pricer, drift: KernelDrift): StepRow {
+function rowOf(device: Device, { of: { id, c, batch, contextTokens }, operations, rounds }: MeasuredStep, pricer: Pricer, drift: KernelDrift): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
   const kernels = new Map<KernelName, { calls: number; measuredSeconds: number }>();
-  const weighed = decoder.operations.map(({ op }, i) => {
+  const timed = rounds.flatMap((r) => (r.operations ? [r.operations] : []));
+  const weighed = operations.map((op, i) => {
     const { calls, measuredSeconds } = kernels.get(op.kernel) ?? { calls: 0, measuredSeconds: 0 };
-    kernels.set(op.kernel, { calls: calls + 1, measuredSeconds: measuredSeconds + typical(rounds.map((r) => r.operations[i] as Timed)) / drift.of(op) });
+    kernels.set(op.kernel, { calls: calls + 1, measuredSeconds: measuredSeconds + typical(timed.map((times) => times[i] as Timed)) / drift.of(op) });
     return { call: op, seconds: pricer.price(op).estimate };
   });
   const rows = [...kernels].map(([kernel, of]): KernelRow => ({ kernel, ...of, predicted: predictedOf(price, kernel) }));

@@ -40,32 +40,36 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
  */
 export async function checkPrompts(device: Device, cases: readonly PromptCase[], rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'stopped' | 'onStep'>): Promise<PromptsReport> {
   const { pricer } = rules.calibrated;
-  const rows: PromptRow[] = [];
   const notRun: { id: string; reason: string }[] = [];
   const started = now();
   const left = (): number => rules.seconds - (now() - started);
+  const measured: { of: PromptCase; rounds: { rawSeconds: number[]; drift: number[] } }[] = [];
+  await rules.watch.renew();
   for (const [i, of] of cases.entries()) {
     if (rules.stopped?.()) break;
     rules.onStep?.(i, cases.length, of.id);
-    if (rows.length > 0 && left() <= 0) {
+    if (measured.length > 0 && left() <= 0) {
       notRun.push({ id: nameOf(of), reason: 'the time budget was spent' });
       continue;
     }
     try {
-      const rounds = await measure(device, of, rules.watch, { seed: rules.seed, seconds: () => left() / (cases.length - i) });
-      const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
-      const kernelDrift = driftOf(callsOfPrompt(of, pricer), rules.watch.look());
-      rows.push({
-        id: of.id, ...of.prompt, ...rounds, kernelDrift,
-        measuredSeconds: typicalSeconds(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })) / kernelDrift,
-        predicted: { estimate: price.estimate, low: price.low, high: price.high },
-        evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
-      });
+      measured.push({ of, rounds: await measure(device, of, rules.watch, { seed: rules.seed, seconds: () => left() / (cases.length - i) }) });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({ id: nameOf(of), reason: error.message });
     }
   }
+  const drift = rules.watch.look();
+  const rows = measured.map(({ of, rounds }): PromptRow => {
+    const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
+    const kernelDrift = driftOf(callsOfPrompt(of, pricer), drift);
+    return {
+      id: of.id, ...of.prompt, ...rounds, kernelDrift,
+      measuredSeconds: typicalSeconds(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })) / kernelDrift,
+      predicted: { estimate: price.estimate, low: price.low, high: price.high },
+      evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
+    };
+  });
   return { rows, notRun, summary: summarise(rows) };
 }
 

@@ -49,7 +49,9 @@ describeGpu('control points on a device', (device) => {
     const points = calls.map((call): ControlPoint => ({ kernel: 'matmul', sample: sampleOf(call, [1e-3]), tuning: undefined }));
     const watch = await DriftWatch.open(device, calibrated([]), points, SEED);
     try {
+      await watch.turn(Infinity);
       expect(watch.look().of(calls[0] as KernelCall)).toBe(1);
+      await watch.renew();
       for (let i = 0; i < 4; i++) await watch.turn(Infinity);
       const rows = watch.rows();
       expect(rows.map((r) => r.repetitions)).toEqual([4, 4]);
@@ -59,6 +61,7 @@ describeGpu('control points on a device', (device) => {
       const told = watch.look().of(calls[0] as KernelCall);
       expect(told).toBeGreaterThanOrEqual(Math.min(...ratios) * (1 - 1e-12));
       expect(told).toBeLessThanOrEqual(Math.max(...ratios) * (1 + 1e-12));
+      await watch.renew();
       await watch.turn(0);
       await watch.turn(1e-12);
       expect(watch.rows().map((r) => r.repetitions)).toEqual([5, 4]);
