@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { expect } from 'vitest';
+import { commandBundles } from '../../scripts/command-bundles.mjs';
 import { parseCommand } from '../../src/commands/command.js';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { UserError } from '../../src/errors.js';
@@ -126,23 +127,26 @@ export function scratch(): { readonly path: string; file(name: string, content: 
 /** Where Mesa keeps what it has compiled: a program with a home of its own would compile every shader anew. */
 const SHADER_CACHE = process.env['MESA_SHADER_CACHE_DIR'] ?? process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
 
+/** A program that runs as a process. */
+export interface Program {
+  readonly cli: string;
+  run(args: readonly string[], options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string>; timeout?: number }): Outcome;
+  remove(): void;
+}
+
 /**
- * A compiled copy of the program without calibrations, so that what it prints does not depend on this checkout's; it
- * lies under node_modules, where its packages are found.
+ * A copy of the program without calibrations, so that what it prints does not depend on this checkout's; it lies under
+ * node_modules, where its packages are found.
+ * @param write writes to a folder `dist`, and returns the file to run
  */
-export async function compile(): Promise<{ readonly cli: string; run(args: readonly string[], options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string>; timeout?: number }): Outcome; remove(): void }> {
+async function programFrom(write: (dist: string) => Promise<string>): Promise<Program> {
   const cache = join(ROOT, 'node_modules/.cache');
   mkdirSync(cache, { recursive: true });
   const home = mkdtempSync(join(cache, 'lla-sim-cli-'));
-  const { globSync } = await import('tinyglobby');
-  await build({
-    entryPoints: globSync(['src/**/*.ts'], { cwd: ROOT, absolute: true }),
-    outdir: join(home, 'dist'), outbase: join(ROOT, 'src'), bundle: false, format: 'esm', platform: 'node', target: 'node20', logLevel: 'error',
-  });
+  const cli = await write(join(home, 'dist'));
   cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
   mkdirSync(join(home, 'calibrations'));
   if (existsSync(join(ROOT, 'kernels'))) symlinkSync(join(ROOT, 'kernels'), join(home, 'kernels'));
-  const cli = join(home, 'dist/cli.js');
   return {
     cli,
     run: (args, options = {}) => {
@@ -155,5 +159,23 @@ export async function compile(): Promise<{ readonly cli: string; run(args: reado
     remove: () => rmSync(home, { recursive: true, force: true }),
   };
 }
+
+const AS_MODULES = { outbase: join(ROOT, 'src'), bundle: false, format: 'esm', platform: 'node', target: 'node20', logLevel: 'error' } as const;
+
+/** The program compiled module by module, as the library's modules lie. */
+export const compile = (): Promise<Program> =>
+  programFrom(async (dist) => {
+    const { globSync } = await import('tinyglobby');
+    await build({ ...AS_MODULES, entryPoints: globSync(['src/**/*.ts'], { cwd: ROOT, absolute: true }), outdir: dist });
+    return join(dist, 'cli.js');
+  });
+
+/** The program in bundles, as a build writes and a package carries it. */
+export const bundle = (): Promise<Program> =>
+  programFrom(async (dist) => {
+    await build({ ...AS_MODULES, entryPoints: [join(ROOT, 'src/errors.ts')], outdir: dist });
+    await commandBundles(join(dist, 'bin'));
+    return join(dist, 'bin/cli.js');
+  });
 
 export const read = (path: string): string => readFileSync(path, 'utf8');

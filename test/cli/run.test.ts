@@ -6,9 +6,11 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
+import { memoryCases, type MemoryReport } from '../../src/validate/memory.js';
 import { safetensors, type PlainTensor } from '../decoder/files.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
+import { expectAllBytes } from '../validate/bytes.js';
 import { compile, expectBadInput, scratch } from './program.js';
 
 const CONFIG = {
@@ -116,15 +118,18 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     }
   });
 
-  it('validate --quick: the exit code is what its strict checks say; capacity and correctness hold', { timeout: 400_000 }, () => {
+  it('validate --quick: every byte of every codec, path and eviction, correctness and capacity hold, and the exit code is what the strict checks say', { timeout: 400_000 }, () => {
     const o = program.run(['validate', '--quick', '--format', 'json', '--seed', String(SEED)], { timeout: 390_000 });
-    expect([0, 5], o.err).toContain(o.code);
-    const report = JSON.parse(o.out) as { schema: string; schemaVersion: number; checks: { name: string; status: string; strict: boolean }[]; memory: { rows: unknown[]; mismatches: unknown[] }; notes: string[] };
+    expect(o.code, o.err).toBe(0);
+    const report = JSON.parse(o.out) as { schema: string; schemaVersion: number; checks: { name: string; status: string; strict: boolean }[]; memory: MemoryReport; notes: string[] };
     expect([report.schema, report.schemaVersion]).toEqual(['lla-sim/validate', 1]);
-    expect(o.code).toBe(report.checks.some((c) => c.strict && c.status === 'failed') ? 5 : 0);
+    expectAllBytes(report.memory);
+    expect(report.memory.rows).toHaveLength(memoryCases(true).length);
+    for (const [kind, least] of [['prefill', 15], ['prefill one-shot', 10], ['prefill by-layer', 10]] as const) {
+      expect(report.memory.rows.filter((row) => row.kinds.some((k) => k.kind === kind)).length, kind).toBeGreaterThan(least);
+    }
     const statusOf = (name: string): string | undefined => report.checks.find((c) => c.name === name)?.status;
-    expect([statusOf('correctness'), statusOf('capacity')]).toEqual(['holds', process.platform === 'linux' ? 'holds' : 'not-checked']);
-    expect(statusOf('memory')).toBe(report.memory.mismatches.length === 0 ? 'holds' : 'failed');
+    expect([statusOf('correctness'), statusOf('memory'), statusOf('capacity')]).toEqual(['holds', 'holds', process.platform === 'linux' ? 'holds' : 'not-checked']);
     expect(report.checks.filter((c) => c.name.startsWith('step-')).every((c) => !c.strict)).toBe(true);
     // The compiled copy has no calibration: steps have no prediction, and that is said.
     expect([statusOf('step-median-error'), report.notes.join().includes('no calibration')]).toEqual(['not-checked', true]);
