@@ -243,8 +243,8 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   }
   const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
-    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
-    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
+    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + aside(context) + activations(context) + chosen(context),
+    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + aside(context) + activations(context) + chosen(context),
     accumulated: accumulators * context + aside(context) + kept(context) + activations(context) + chosen(context),
     chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + chosen(chunk) + carried,
   };

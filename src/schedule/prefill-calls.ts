@@ -9,7 +9,7 @@ import type { Configuration, Op } from './configuration.js';
 import { readsLatents } from './eviction-ops.js';
 import { KERNELS, type KernelCall } from './kernels.js';
 import { earlierOf, rebuiltOps } from './prefill-attend.js';
-import { capturesOf, CAPTURING_KINDS, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { capturesOf, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
 import { placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
 import { forEachOp, layerCalls, type Collective, type Schedule } from './schedule.js';
 
@@ -44,9 +44,7 @@ export interface PrefillFrame {
 
 /** Why prompts are not taken in so, or null. */
 export function wholePromptObstacle({ eviction }: Pick<Configuration, 'eviction'>, method: WholePrompt): string | null {
-  if (eviction?.policy === 'h2o' && method === 'chunked') return 'H2O takes prompts in as one run, or token by token';
-  if (eviction !== null && CAPTURING_KINDS.some((kind) => kind === method)) return `${method} prefill does not evict`;
-  return null;
+  return eviction?.policy === 'h2o' && method === 'chunked' ? 'H2O takes prompts in as one run, or token by token' : null;
 }
 
 /** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */

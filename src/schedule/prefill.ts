@@ -26,7 +26,7 @@ export {
 
 /**
  * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are
- * evicted, a run's rows join the cache when all have attended to what it held before. Captures are not evicted from. H2O in chunks is listed
+ * evicted, a run's rows join the cache when all have attended to what it held before. H2O in chunks is listed
  * as if a chunk gave mass to its own tokens alone; it is not executed.
  */
 export function prefillSchedule(c: Configuration, promptTokens: number, batch: number, chunkTokens = PREFILL_CHUNK_TOKENS, method: WholePrompt = 'accumulated'): Schedule {

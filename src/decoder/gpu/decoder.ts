@@ -58,7 +58,7 @@ export interface GpuDecoder {
   /**
    * Takes in a prompt of each sequence.
    * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
-   *   well. `by-layer` and `one-shot` do not evict. H2O takes no chunks. `by-token`: shorter prompts begin later
+   *   well. H2O takes no chunks. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */

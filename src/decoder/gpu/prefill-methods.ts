@@ -20,6 +20,5 @@ export function requireWhole(method: WholePrompt, eviction: Eviction | null, beg
   if (method === 'chunked' && eviction?.policy === 'h2o') throw new UserError('H2O weighs the tokens of a prompt in one run: its prompts are not taken in chunk by chunk', 'take them in accumulated, or token by token');
   if (method === 'chunked') return;
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
-  if (method !== 'accumulated' && eviction !== null) throw new UserError(`${named} prefill does not evict`, 'take the prompts in accumulated or in chunks');
   if (begun) throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
 }
