@@ -155,6 +155,17 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
     }
   });
 
+  it('in chunks of one token under H2O is a step each, without latents', () => {
+    const eviction = { policy: 'h2o', heavyTokens: 2, recentTokens: 2, budgetTokens: 4 } as const;
+    for (const codec of [{ kind: 'full' } as const, ...others]) {
+      const [chunks, steps] = [0, 1].map(() => decoderOf(model, { codec, eviction, seed: SEED })) as [ReturnType<typeof decoderOf>, ReturnType<typeof decoderOf>];
+      expect(distance(chunks.prefill(prompt, 'chunked', 1), decodeAll(steps, prompt))).toBeLessThan(EXACT);
+      const site = { block: 'core', layer: 0, loop: 0 } as const;
+      expect(chunks.keptPositions(site, 0)).toEqual(steps.keptPositions(site, 0));
+      for (const position of steps.keptPositions(site, 0)) expect(chunks.massOf(site, 0, position)).toBeCloseTo(steps.massOf(site, 0, position), 9);
+    }
+  });
+
   it('of codecs without latents is one pass over exact keys and values; cla shares them among layers', () => {
     const choice = { storage: 'f16' as const, groupSize: 32 };
     for (const codec of others) {
