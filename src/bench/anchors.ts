@@ -5,7 +5,7 @@ import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { listCandidates } from '../plan/candidates.js';
 import { GROUP_SIZE, type KernelCall } from '../schedule/kernels.js';
-import { forEachPrefillCall, wholePromptObstacle, type PromptPlan } from '../schedule/prefill-calls.js';
+import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 
 /** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
@@ -86,9 +86,7 @@ export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
       geometry: g, ...candidate, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
     };
     for (const { context, batch, weight } of range.steps) collect(calls, weight, range.rates, (visit) => forEachOp(c, schedule(c, batch, context), visit));
-    for (const { weight, ...prompt } of range.prompts) {
-      if (wholePromptObstacle(c, prompt.method) === null) collect(calls, weight, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
-    }
+    for (const { weight, ...prompt } of range.prompts) collect(calls, weight, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
   }
   return [...calls.values()].map(({ call, share }) => ({ ...call, share }));
 }

@@ -49,9 +49,28 @@ const rope: Checker = {
   },
 };
 
+/** All heads of a token, each at the position of its evicting row. */
+const rope_kept: Checker = {
+  outputs: ['data'],
+  rows: (shape) => dim(shape, 'rows'),
+  row: (s, row) => {
+    const { shape, variant } = s.call;
+    const { data, pooled = 1, firstRow = 0, first = 0, capacity = first + dim(shape, 'rows') } = s.options.ropeKept ?? {};
+    const [heads, headDim] = [dim(shape, 'heads'), dim(shape, 'headDim')];
+    const width = heads * headDim;
+    const [before, after] = [packed(s.input('data'), width, data), packed(s.output('data'), width, data)];
+    const expected = Array.from({ length: heads }, (_, head) => {
+      const position = s.input('positions')((firstRow + Math.floor(head / pooled)) * capacity + first + row);
+      return ropeRow({ ...shape, heads: 1 }, variant, s.options.ropeBase ?? DEFAULTS.ropeBase, (name) => (name === 'positions' ? () => position : (i) => before(row * width + head * headDim + i)), 0);
+    });
+    return { expected: expected.flat(), actual: (i) => after(row * width + i) };
+  },
+};
+
 export const ELEMENTWISE_CHECKERS = {
   rmsnorm: rowsIn('target', { input: widthOf }, (s, input, row) => rmsnormRow(s.call.shape, s.call.variant, s.options.eps ?? DEFAULTS.eps, input, row)),
   rope,
+  rope_kept,
   swiglu: rowsIn('output', { input: (shape) => 2 * dim(shape, 'width') }, (s, input, row) => swigluRow(s.call.shape, input, row)),
   embed: rowsIn('output', {}, (s, input, row) => {
     if (!s.options.embeddingColumns) return embedRow(s.call.shape, input, row);

@@ -8,7 +8,7 @@ import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } 
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars, blockComponents, storedBytes } from '../schedule/kernels.js';
-import { keepsRows, keptRowType, massRows, PREFILL_CHUNK_TOKENS, setsRowsAside, storesRun, type CapturingKind } from '../schedule/prefill.js';
+import { keepsRows, keptRowType, massRows, PREFILL_CHUNK_TOKENS, rowsOfRuns, setsRowsAside, storesRun, type CapturingKind } from '../schedule/prefill.js';
 import { spansLoops, storageOf } from '../schedule/configuration.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
@@ -218,7 +218,8 @@ export function onGrid(batch: number): number {
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention cannot read them
  * there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the whole prompt beside. Where tokens are
  * evicted, pass 2 still attends to what storage makes of every one of them: their cached rows are set aside until then. H2O chooses by
- * masses, one a token and row that evicts on its own; those of all layers where loops evict together.
+ * masses, one a token and row that evicts on its own; those of all layers where loops evict together. In chunks what it keeps of earlier
+ * tokens has rows, masses and branch keys beside the chunk's.
  *
  * The buffers are those of decoder/gpu/prompt.ts.
  * @param chunkTokens prompt tokens that are worked on at once
@@ -234,19 +235,22 @@ export function prefillPeaks(c: Configuration, context: number, chunkTokens = PR
   const kept = (tokens: number, captures?: CapturingKind): number => slot * (keptRowType(c, captures) === 'f32' ? F32 : 2) * pagedTokens(tokens, TILE_TOKENS);
   const activations = (tokens: number) => (prefillStreams(g) * tokens * g.hidden + Math.min(tokens, chunkTokens) * (prefillRow(c) + prefillResultRow(c)) + Math.ceil(g.vocab / c.gpus)) * F32;
   const chunk = Math.min(context, chunkTokens);
+  const last = context - chunk * (Math.ceil(context / chunk) - 1);
+  // Rows of the last chunks, which have most before them: those that H2O keeps lie with their own.
+  const rows = rowsOfRuns(c, [{ from: context - last, tokens: last }, ...(last < context ? [{ from: context - last - chunk, tokens: chunk }] : [])]);
   const carried = chunk < context ? carriedScalars(c) * chunk * F32 : 0;
-  const chosen = (tokens: number): number => choiceBytes(c, tokens, Math.min(tokens, chunkTokens));
+  const chosen = (tokens: number): number => choiceBytes(c, tokens, Math.min(tokens, chunk));
   if (!isLatent(c.codec)) {
     const own = (tokens: number) => (keepsRows(c) ? kept(tokens) : 0);
     const ordinary = activations(context) + own(context) + chosen(context);
-    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(chunk) + chosen(chunk) + carried };
+    return { 'one-shot': ordinary, 'by-layer': ordinary, accumulated: ordinary, chunked: activations(chunk) + own(rows) + chosen(rows) + carried };
   }
   const aside = (tokens: number): number => (setsRowsAside(c) ? Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(tokens, TILE_TOKENS)) : 0);
   return {
-    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + activations(context),
-    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + activations(context),
+    'one-shot': 2 * g.layers * g.loops * kept(context, 'one-shot') + branchKeys * context + aside(context) + activations(context) + chosen(context),
+    'by-layer': slotsAlive * kept(context, 'by-layer') + branchKeys * context + aside(context) + activations(context) + chosen(context),
     accumulated: accumulators * context + aside(context) + kept(context) + activations(context) + chosen(context),
-    chunked: accumulators * chunk + aside(chunk) + kept(chunk) + activations(chunk) + chosen(chunk) + carried,
+    chunked: (accumulators - branchKeys) * chunk + branchKeys * rows + aside(rows) + kept(rows) + activations(chunk) + chosen(rows) + carried,
   };
 }
 
@@ -262,11 +266,10 @@ function choiceBytes(c: Configuration, tokens: number, chunk: number): number {
 
 /** Floats of a prompt token that attention in several calls needs: its queries' statistics, and of earlier tokens latents and branch keys. */
 function carriedScalars(c: Configuration): number {
-  if (!keepsRows(c)) return 0;
+  if (!keepsRows(c) || c.eviction?.policy === 'h2o') return 0;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const rebuilt = isLatent(c.codec) && c.path !== 'fast' ? Math.max(rankK, rankV) * (kind === 'lla' ? headsPerGpu(c.geometry.kvHeads, c.gpus) : 1) + branchKeyScalars(c) : 0;
-  // H2O has statistics whatever else there is.
-  return (c.eviction?.policy === 'h2o' ? 0 : 2 * heads(c)) + rebuilt;
+  return 2 * heads(c) + rebuilt;
 }
 
 /** Streams of hidden width that a prompt has: the residual and its norm, beside an adapter also the prelude's output. */

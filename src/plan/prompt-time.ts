@@ -1,7 +1,6 @@
 /** Time of one prompt's prefill, as a plan states it. */
 import type { Evidence } from '../cost/evidence.js';
 import { pricePrompt } from '../cost/latency.js';
-import { wholePromptObstacle } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { EvidenceLabel, PlanRequest, PromptFigures } from './types.js';
 
@@ -19,9 +18,7 @@ export const UNPRICED: PromptPricer = () => notPriced('it was not asked for');
 export function promptPricer(r: PlanRequest): PromptPricer {
   const known = new Map<string, PromptFigures>();
   return (c, fits) => {
-    const obstacle = wholePromptObstacle(c, r.prefill);
     if (!fits) return notPriced('it does not fit');
-    if (obstacle !== null) return notPriced(obstacle);
     const key = JSON.stringify([c.codec, c.eviction, c.path === 'fast' || c.path === 'absorbed' ? c.path : '']);
     const figures = known.get(key) ?? figuresOf(r, c);
     known.set(key, figures);

@@ -87,4 +87,22 @@ const evictPrefill: KernelSpec = {
   },
 };
 
-export const EVICTION_KERNELS = { mass, evict, mass_prefill: massPrefill, evict_prefill: evictPrefill } as const satisfies Record<string, KernelSpec>;
+/**
+ * The same after a chunk behind `held` cached tokens, which are among the `context` that are chosen from: those that stay where they are
+ * are not copied, at most the chunk's and as many that leave the ring are.
+ */
+const evictChunk: KernelSpec = {
+  dims: ['rows', 'held', 'context', 'kept', 'width', 'groupSize'],
+  variants: STORAGES,
+  work: (s, v) => {
+    const [n, context, kept] = [field(s, 'rows'), field(s, 'context'), field(s, 'kept')];
+    const copied = Math.min(kept, 2 * (context - field(s, 'held'))) * stored(s, v, field(s, 'width'));
+    return { readBytes: n * (context * 4 + copied + kept * 4), writeBytes: n * (copied + kept * 12), flops: n * CHOOSING_PASSES * context, matrixFlops: 0 };
+  },
+  terms: (s, v) => {
+    const w = evictChunk.work(s, v);
+    return [1, w.readBytes, w.writeBytes, field(s, 'context')];
+  },
+};
+
+export const EVICTION_KERNELS = { mass, evict, mass_prefill: massPrefill, evict_prefill: evictPrefill, evict_chunk: evictChunk } as const satisfies Record<string, KernelSpec>;

@@ -16,6 +16,7 @@ export type KernelName =
   | 'embed'
   | 'rmsnorm'
   | 'rope'
+  | 'rope_kept'
   | 'swiglu'
   | 'sample'
   | 'matmul'
@@ -69,6 +70,16 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
   },
   /** Rotary embedding, in place, over all rows and heads (queries and the new keys together). */
   rope: {
+    dims: ['rows', 'heads', 'headDim'],
+    variants: ['half-split', 'adjacent'],
+    ...elementwise(
+      (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
+      (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
+      3,
+    ),
+  },
+  /** The same of keys that were rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has other positions. */
+  rope_kept: {
     dims: ['rows', 'heads', 'headDim'],
     variants: ['half-split', 'adjacent'],
     ...elementwise(

@@ -6,7 +6,7 @@
 import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { chunksOf, heldOf, keepsRows, keptRowType, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
+import { chunksOf, heldBefore, heldOf, keepsRows, keptRowType, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
 import { weighs } from './prefill-h2o.js';
 import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
 
@@ -18,9 +18,10 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
-  if (run.from === 0 && !weighs(p)) return [attend(p, 'attend', own, chunk, chunk.from)];
+  // Under H2O rows before the run lie before its own.
+  if (c.eviction?.policy === 'h2o') return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, heldBefore(c, run) + chunk.from)];
+  if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
-  if (run.from === 0) return [itself];
   if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
   if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
   const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
@@ -48,7 +49,7 @@ function attend({ c, block, batch }: Pass, label: string, variant: string, { tok
 const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] => heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, label, storageOf(p.c), chunk, tokens), from }));
 
 /** Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other. */
-export const earlierOf = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): Chunk[] => (readsLatents(c, block) ? heldOf(c, run.from) : []);
+export const earlierOf = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): Chunk[] => (readsLatents(c, block) && c.eviction?.policy !== 'h2o' ? heldOf(c, run.from) : []);
 
 const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(held, p.chunkTokens));
 

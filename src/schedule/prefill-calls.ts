@@ -9,7 +9,7 @@ import type { Configuration, Op } from './configuration.js';
 import { readsLatents } from './eviction-ops.js';
 import { KERNELS, type KernelCall } from './kernels.js';
 import { earlierOf, rebuiltOps } from './prefill-attend.js';
-import { capturesOf, CAPTURING_KINDS, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { capturesOf, heldBefore, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
 import { placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
 import { forEachOp, layerCalls, type Collective, type Schedule } from './schedule.js';
 
@@ -40,13 +40,6 @@ export interface PrefillFrame {
   readonly collectives: readonly Collective[];
   /** Submissions to the device, about: an operation may be several dispatches. */
   readonly submissions: number;
-}
-
-/** Why prompts are not taken in so, or null. */
-export function wholePromptObstacle({ eviction }: Pick<Configuration, 'eviction'>, method: WholePrompt): string | null {
-  if (eviction?.policy === 'h2o' && method === 'chunked') return 'H2O takes prompts in as one run, or token by token';
-  if (eviction !== null && CAPTURING_KINDS.some((kind) => kind === method)) return `${method} prefill does not evict`;
-  return null;
 }
 
 /** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */
@@ -160,8 +153,8 @@ class Placed {
         const p: Pass = { c, block, run, batch: 1, again, chunkTokens: how.chunkTokens, captures };
         const kind = `${again} ${block.name} ${chunk.tokens}`;
         // What a chunk does itself depends on the run before it where it reads rows there, or evicts.
-        const alone = c.eviction === null && readsLatents(c, block);
-        this.list(`${kind} ${alone ? run.from > 0 : run.from} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
+        const standing = c.eviction?.policy === 'h2o' ? heldBefore(c, run) : c.eviction === null && readsLatents(c, block) ? run.from > 0 : run.from;
+        this.list(`${kind} ${standing} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
         for (const [stretch, held] of earlierOf(p).entries()) {
           for (const { chunk: piece, count } of equalChunks(held, how.chunkTokens)) {
             this.list(`${kind} ${stretch} ${shifted} piece ${piece.tokens}`, block, () => rebuiltOps(p, chunk, piece), times * count);

@@ -1,5 +1,5 @@
 /**
- * The operations of the kinds of prefill that capture, for codecs with latents and without eviction: pass 1 keeps the rows that its
+ * The operations of the kinds of prefill that capture, for codecs with latents: pass 1 keeps the rows that its
  * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. What is captured of keys is what
  * attention reads, rotated; before encoding they are turned back, so that none is kept twice.
  *

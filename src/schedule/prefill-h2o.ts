@@ -5,10 +5,10 @@
 import { isLatent } from '../codecs/registry.js';
 import { keptTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import { headsPerGpu, op, storageOf, type Configuration, type Op } from './configuration.js';
+import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchWidth, closingTime, evictedScalars, evictingRows } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { joiningTime, keptRowType, type Chunk, type Pass } from './prefill-pass.js';
+import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './prefill-pass.js';
 import { kvHeadsOf } from './prefill-rows.js';
 
 /** True where attention of a pass is what tokens are chosen by. */
@@ -36,20 +36,28 @@ export function beginsMass(c: Configuration, { block, layer, loop }: { readonly 
   return layer % shared === 0 && (loop === 0 || !poolsLoops(c, block));
 }
 
+/** When that is. */
+export function massTime(c: Configuration, block: LayerBlock): When {
+  if (block.name === 'core' && c.codec.kind === 'cla') return 'owning-layer';
+  return poolsLoops(c, block) ? 'first-loop' : 'always';
+}
+
 /** What a chunk's queries give to the tokens before them. */
 export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   if (!weighs(p)) return [];
   const { c, block, batch } = p;
   const kvHeads = kvHeadsOf(c);
-  const shape = { sequences: batch, kvHeads, rows: evictingRows(c, block), group: headsPerGpu(c.geometry.heads, c.gpus) / kvHeads, queries: chunk.tokens, context: chunk.from, keyWidth: c.geometry.headDim + branchWidth(c, block) };
+  const shape = { sequences: batch, kvHeads, rows: evictingRows(c, block), group: headsPerGpu(c.geometry.heads, c.gpus) / kvHeads, queries: chunk.tokens, context: heldBefore(c, p.run) + chunk.from, keyWidth: c.geometry.headDim + branchWidth(c, block) };
   return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape)];
 }
 
-/** The choice of what stays of a run that has attended. */
+/** The choice of what stays of a run that has attended, and of what the cache held before it. */
 export function promptEvictOps(p: Pass): Op[] {
   if (!weighs(p)) return [];
   const { c, block, run, batch } = p;
   const rows = evictingRows(c, block);
-  const shape = { rows: batch * rows, context: run.tokens, kept: keptTokens(c.eviction, run.tokens), width: evictedScalars(c, block) / rows, groupSize: groupOf(storageOf(c), c.choice.groupSize) };
-  return [op('prompt-evict', 'evict_prefill', storageOf(c), shape, joiningTime(c, block))];
+  const held = heldBefore(c, run);
+  const shape = { rows: batch * rows, context: held + run.tokens, kept: keptTokens(c.eviction, run.from + run.tokens), width: evictedScalars(c, block) / rows, groupSize: groupOf(storageOf(c), c.choice.groupSize) };
+  const when = joiningTime(c, block);
+  return held > 0 ? [op('chunk-evict', 'evict_chunk', storageOf(c), { ...shape, held }, when)] : [op('prompt-evict', 'evict_prefill', storageOf(c), shape, when)];
 }

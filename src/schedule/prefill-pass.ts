@@ -69,6 +69,12 @@ export function heldOf(c: Configuration, tokens: number): Chunk[] {
   return [{ from: 0, tokens: pinned }, { from: tokens - ring, tokens: ring }].filter((held) => held.tokens > 0);
 }
 
+/** H2O: tokens of the cache whose rows come before those of a run among what it attends to and chooses from. */
+export const heldBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number => (c.eviction?.policy === 'h2o' ? keptTokens(c.eviction, run.from) : 0);
+
+/** The most rows that one of the runs attends to, but those that it reads elsewhere. */
+export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number => runs.reduce((most, run) => Math.max(most, heldBefore(c, run) + run.tokens), 0);
+
 /**
  * True where rows of a run lie in a cache of their own until it has made both passes: pass 2 attends to what storage makes of every
  * token, and to the tokens before the run, of which the cache then loses some.

@@ -12,7 +12,8 @@ import { headsPerGpu, op, project, type Configuration, type Op, type When } from
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { attendOps, turnsQueries } from './prefill-attend.js';
 import { encodingStages, layerEncoding } from './prefill-captured.js';
-import { capturesOf, chunksOf, keepsRows, over, PREFILL_CHUNK_TOKENS, readsReconstructions, runsOf, setsRowsAside, storesRun, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { capturesOf, chunksOf, heldBefore, keepsRows, over, PREFILL_CHUNK_TOKENS, readsReconstructions, runsOf, setsRowsAside, storesRun, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import { heldOps } from './prefill-held.js';
 import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
 import { appendOp, AXES, branchHeadsOf, encodeOp, keepOp, kvHeadsOf, readBackOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
 import { stayingOps } from './prefill-staying.js';
@@ -21,13 +22,12 @@ import { exchanges, type Schedule, type Stage } from './schedule.js';
 export { turnsQueries } from './prefill-attend.js';
 export { beginsMass, massNumber, massRows } from './prefill-h2o.js';
 export {
-  capturesOf, CAPTURING_KINDS, heldOf, keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, runsOf, setsRowsAside, shiftOf, storesRun, type CapturingKind, type Chunk, type WholePrompt,
+  capturesOf, CAPTURING_KINDS, heldBefore, heldOf, keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, rowsOfRuns, runsOf, setsRowsAside, shiftOf, storesRun, type CapturingKind, type Chunk, type WholePrompt,
 } from './prefill-pass.js';
 
 /**
  * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are
- * evicted, a run's rows join the cache when all have attended to what it held before. Captures are not evicted from. H2O in chunks is listed
- * as if a chunk gave mass to its own tokens alone; it is not executed.
+ * evicted, a run's rows join the cache when all have attended to what it held before.
  */
 export function prefillSchedule(c: Configuration, promptTokens: number, batch: number, chunkTokens = PREFILL_CHUNK_TOKENS, method: WholePrompt = 'accumulated'): Schedule {
   const runs = runsOf(method, 0, promptTokens, chunkTokens);
@@ -59,7 +59,12 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
 }
 
 /** Attention of a chunk, the mass that it gives, and what of it joins the cache: the operations that depend on where in its prompt a chunk stands. */
-export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [...attendOps(p, chunk, pieces), ...promptMassOps(p, chunk), ...stayingOps(p, chunk)];
+export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [
+  ...heldOps(p), ...attendOps(p, chunk, pieces), ...promptMassOps(p, chunk), ...stayingOps(p, chunk), ...(evictsBehind(p) ? promptEvictOps(p) : []),
+];
+
+/** True where what stays is chosen among cached tokens, too, so that it depends on where the run stands: such a run is a chunk. */
+const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
 
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
@@ -98,7 +103,7 @@ function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   return [
     norm('attention-norm', 'norm'),
     ...over(chunks, (chunk) => attentionOps(p, chunk)),
-    ...promptEvictOps(p),
+    ...(evictsBehind(p) ? [] : promptEvictOps(p)),
     ...layerEncoding(p, chunks),
     norm('attention-residual', afterBranch),
     norm('mlp-norm', 'norm'),
@@ -135,11 +140,13 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
       : shares || turned ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])] : [rotate('rope', heads + keyed, d)]),
     ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
+    ...heldOps(p),
     ...attendOps(p, chunk),
     ...promptMassOps(p, chunk),
     ...(again ? [] : closingOps(p, rows)),
     ...project(c, 'attention-out', rows, heads * d, g.hidden),
     ...stayingOps(p, chunk),
+    ...(evictsBehind(p) ? promptEvictOps(p) : []),
   ];
 }
 

@@ -137,8 +137,8 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
   if (c.eviction !== null && (c.materialised || c.path === 'block-absorbed')) return [];
   const prompt = (tokens: number): number[] => Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
   const rows: KindBytes[] = [];
-  // Without latents all kinds are the same, and nothing that is evicted from is captured.
-  for (const kind of isLatent(c.codec) && c.eviction === null ? (['accumulated', 'one-shot', 'by-layer'] as const) : (['accumulated'] as const)) {
+  // Without latents all kinds are the same.
+  for (const kind of isLatent(c.codec) ? (['accumulated', 'one-shot', 'by-layer'] as const) : (['accumulated'] as const)) {
     const longest = kind === 'accumulated' ? PROMPT_TOKENS : CAPTURED_PROMPT_TOKENS;
     await decoder.prefill(Array.from({ length: batch }, (_, sequence) => prompt(sequence === 0 ? longest : 1)), kind);
     decoder.reset();

@@ -17,12 +17,6 @@ const STEPS = 3;
 /** Tokens of a second prompt. */
 const SECOND = [9, 41, 3];
 
-/** What cannot be taken in whole, and why. */
-const REFUSED = [
-  { eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 8, budgetTokens: 12 }, reasons: [['one-shot', 'does not evict'], ['by-layer', 'does not evict']] },
-  { eviction: { policy: 'h2o', heavyTokens: 4, recentTokens: 8, budgetTokens: 12 }, reasons: [['chunked', 'H2O'], ['one-shot', 'does not evict'], ['by-layer', 'does not evict']] },
-] as const;
-
 const total = (decoder: GpuDecoder): number => decoder.prefillAllocations.reduce((sum, { kind, bytes }) => sum + (kind === 'prefill' ? bytes : 0), 0);
 
 describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
@@ -32,7 +26,7 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
     test(`${label(of)}, chunks of ${chunkTokens}`, { timeout: 600_000 }, () => decodesAsReference(of, chunkTokens));
   }
 
-  test('only chunks go on behind other tokens, and captures are not evicted from', { timeout: 600_000 }, async () => {
+  test('only chunks go on behind other tokens', { timeout: 600_000 }, async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla') as Case);
     const begun = await open(device, of);
     const prompt = promptOf(of.geometry, 3, SEED);
@@ -44,15 +38,27 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
     } finally {
       begun.close();
     }
-    for (const { eviction, reasons } of REFUSED) {
-      const evicting = await open(device, { ...of, eviction });
+  });
+
+  test('under H2O a chunk as long as the prompt is the prompt accumulated, to the bit', { timeout: 600_000 }, async () => {
+    const of = singles(ALL.find((x) => x.eviction?.policy === 'h2o' && x.codec.kind === 'lla' && x.path === 'reconstruct') as Case);
+    const prompt = promptOf(of.geometry, 48, SEED + 60);
+    const logits: Float32Array[][] = [];
+    for (const method of ['accumulated', 'chunked'] as const) {
+      const decoder = await open(device, of, { prefillChunkTokens: 45 });
       try {
-        for (const [method, reason] of reasons) await expect(evicting.prefill([prompt], method), `${eviction.policy} ${method}`).rejects.toThrow(reason);
-        expect(evicting.lengths).toEqual([0]);
+        await decoder.prefill([prompt.slice(0, 45)], method);
+        const own = [await decoder.logits()];
+        for (const token of prompt.slice(45)) {
+          await decoder.step([token]);
+          own.push(await decoder.logits());
+        }
+        logits.push(own);
       } finally {
-        evicting.close();
+        decoder.close();
       }
     }
+    expect(logits[1]).toEqual(logits[0]);
   });
 
   async function decodesAsReference(of: Case, chunkTokens: number): Promise<void> {

@@ -88,7 +88,7 @@ export const CASES = sampled(ALL, SEED);
 export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2);
 /** Prompts that are taken in whole, of H2O's a part: what they have of their own does not depend on the path that decoding goes on with. */
 export const PREFILL_CASES = sampled(ALL, SEED + 2).filter((of, i) => process.env.LLA_SIM_CONTRACT === 'full' || of.eviction?.policy !== 'h2o' || i % 2 === mix(SEED + 2) % 2);
-/** The same, taken in chunk by chunk: all but H2O's. */
-export const CHUNKED_CASES = sampled(ALL.filter((of) => of.eviction?.policy !== 'h2o'), SEED + 3).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED + 3) % 2);
-/** Those whose latents can be encoded from captures. */
-export const CAPTURED_CASES = sampled(ALL.filter((of) => !of.eviction && isLatent(of.codec)), SEED + 4);
+/** The same, taken in chunk by chunk. */
+export const CHUNKED_CASES = sampled(ALL, SEED + 3).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED + 3) % 2);
+/** Those whose latents can be encoded from captures. Where tokens are evicted, a part: what captures have of their own does not depend on it. */
+export const CAPTURED_CASES = sampled(ALL.filter((of) => isLatent(of.codec)), SEED + 4).filter((of, i) => process.env.LLA_SIM_CONTRACT === 'full' || !of.eviction || i % 3 === mix(SEED + 4) % 3);

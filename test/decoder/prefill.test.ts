@@ -131,6 +131,41 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
     }
   });
 
+  it('keeps the same tokens, of the same mass, by every kind in one run', () => {
+    const site = { block: 'core', layer: g.layers - 1, loop: g.loops - 1 } as const;
+    for (const codec of [...others, ...learnedCodecs(g, 0.5)]) {
+      for (const eviction of [
+        { policy: 'streaming', sinkTokens: 1, windowTokens: 3, budgetTokens: 4 } as const,
+        { policy: 'h2o', heavyTokens: 2, recentTokens: 2, budgetTokens: 4 } as const,
+      ]) {
+        const of = ([kind, size]: readonly [PrefillKind, number?]) => {
+          const decoder = decoderOf(model, { codec, eviction, seed: SEED });
+          const logits = decoder.prefill(prompt, kind, size);
+          const kept = decoder.keptPositions(site, 0);
+          const masses = Float64Array.from(kept, (position) => decoder.massOf(site, 0, position));
+          return { kept, masses, logits: [...logits, ...decodeAll(decoder, more)] };
+        };
+        const expected = of(['accumulated']);
+        for (const kind of [['one-shot'], ['by-layer'], ['chunked', PROMPT]] as const) {
+          const { kept, masses, logits } = of(kind);
+          expect(kept).toEqual(expected.kept);
+          expect(distance([...logits, masses], [...expected.logits, expected.masses])).toBeLessThan(EXACT);
+        }
+      }
+    }
+  });
+
+  it('in chunks of one token under H2O is a step each, without latents', () => {
+    const eviction = { policy: 'h2o', heavyTokens: 2, recentTokens: 2, budgetTokens: 4 } as const;
+    for (const codec of [{ kind: 'full' } as const, ...others]) {
+      const [chunks, steps] = [0, 1].map(() => decoderOf(model, { codec, eviction, seed: SEED })) as [ReturnType<typeof decoderOf>, ReturnType<typeof decoderOf>];
+      expect(distance(chunks.prefill(prompt, 'chunked', 1), decodeAll(steps, prompt))).toBeLessThan(EXACT);
+      const site = { block: 'core', layer: 0, loop: 0 } as const;
+      expect(chunks.keptPositions(site, 0)).toEqual(steps.keptPositions(site, 0));
+      for (const position of steps.keptPositions(site, 0)) expect(chunks.massOf(site, 0, position)).toBeCloseTo(steps.massOf(site, 0, position), 9);
+    }
+  });
+
   it('of codecs without latents is one pass over exact keys and values; cla shares them among layers', () => {
     const choice = { storage: 'f16' as const, groupSize: 32 };
     for (const codec of others) {

@@ -1,7 +1,7 @@
 /** H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is compared. */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { moveOf, nextSlot, pooledWeight, staysOf, type Span } from '../../src/bench/reference/eviction.js';
+import { moveOf, nextSlot, pooledWeight, staysBehind, type Span } from '../../src/bench/reference/eviction.js';
 import { LOWEST } from '../../src/bench/reference/merge.js';
 import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
@@ -117,12 +117,15 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   for (const [name, words] of expected.caches) different(name, words);
 }
 
-async function checkEvictPrefill(device: Device, storage: Storage, seed: number): Promise<void> {
+/** @param behind cached tokens: evict_chunk */
+async function checkEvictPrefill(device: Device, storage: Storage, seed: number, behind: boolean): Promise<void> {
   const r = randomOf(seed);
   const [rows, firstRow, heavy, ring] = [r.whole(1, 3), r.whole(0, 2), r.pick([0, 1, 4, 31, 40, 130]), r.pick([1, 5, 33, 64])];
   const pinned = heavy + r.pick([0, 0, 1, 28]);
   const capacity = capacityOf(pinned + ring + r.whole(0, 40));
-  const tokens = r.pick([1, ring, heavy + ring, r.whole(1, 100), r.whole(300, 700)]);
+  const position = behind ? r.pick([1, ring, heavy + ring, r.whole(1, 100), r.whole(300, 700)]) : 0;
+  const held = Math.min(position, heavy + ring);
+  const tokens = held + r.pick([1, ring, heavy + ring, r.whole(1, 100), r.whole(300, 700)]);
   const room = tokens + r.whole(0, 40);
   const runCapacity = capacityOf(room);
   const groupSize = isQuantised(storage) ? r.pick([32, 64]) : 0;
@@ -131,19 +134,23 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number)
   // Few different masses, so that there are ties; or of every magnitude, so that every digit counts.
   const coarse = r.pick([true, false]);
   const runMass = Float32Array.from({ length: rows * room }, (_, i) => (coarse ? (mix(seed + i) % 5) / 4 : (mix(seed + i) % 1000) * 2 ** -(mix(i) % 40)));
-  const stays = Array.from({ length: rows }, (_, row) => staysOf([...runMass.subarray(row * room, row * room + tokens)], pinned, ring, heavy));
+  const stays = Array.from({ length: rows }, (_, row) => staysBehind([...runMass.subarray(row * room, row * room + tokens)], { held, position }, pinned, ring, heavy));
   const kept = stays[0]?.length as number;
-  const plan = planOperation({ kernel: 'evict_prefill', variant: storage, shape: { rows, context: tokens, kept, width, groupSize } }, { evictPrefill: { pinned, heavy, ring, capacity, firstRow, room, runCapacity, caches } });
+  const options = { pinned, heavy, ring, capacity, firstRow, room, runCapacity, caches };
+  const shape = { rows, context: tokens, kept, width, groupSize };
+  const kernel = behind ? 'evict_chunk' : 'evict_prefill';
+  const plan = planOperation({ kernel, variant: storage, shape: behind ? { ...shape, held } : shape }, behind ? { evictChunk: { ...options, position } } : { evictPrefill: options });
   const random = new Map(['mass', 'positions', ...caches.flatMap(({ name }) => [name, runOf(name)])].map((name, i) => [name, randomWords(mix(seed + i), wordsIn(plan, name))]));
   const result = await runPlan(device, plan, { runMass, ...Object.fromEntries(random) });
   const expected = new Map([...random].map(([name, words]) => [name, words.slice()]));
   const [mass, positions] = ['mass', 'positions'].map((name) => expected.get(name)) as [Uint32Array, Uint32Array];
   const masses = new Uint32Array(runMass.buffer);
   for (const [row, own] of stays.entries()) {
-    for (const { token, slot } of own) {
+    for (const { token, slot, moves } of own) {
       const at = (firstRow + row) * capacity + slot;
       mass[at] = masses[row * room + token] as number;
-      positions[at] = token;
+      if (moves || slot >= pinned) positions[at] = position - held + token;
+      if (!moves) continue;
       for (const { name, width, rows: each = 1 } of caches) {
         for (let i = 0; i < each; i++) {
           const from = { words: random.get(runOf(name)) as Uint32Array, capacity: runCapacity, row: row * each + i, slot: token };
@@ -152,7 +159,7 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number)
       }
     }
   }
-  const where = `evict_prefill ${storage} ${JSON.stringify({ tokens, heavy, pinned, ring, capacity, firstRow, room, groupSize, caches, coarse })}, LLA_SIM_SEED=${SEED}`;
+  const where = `${kernel} ${storage} ${JSON.stringify({ held, position, tokens, heavy, pinned, ring, capacity, firstRow, room, groupSize, caches, coarse })}, LLA_SIM_SEED=${SEED}`;
   for (const [name, words] of expected) {
     const actual = result(name);
     expect(words.findIndex((w, i) => w !== actual[i]), `word of ${name}: ${where}`).toBe(-1);
@@ -173,7 +180,11 @@ describeGpu('eviction against float64', (device) => {
   });
 
   test.each(KERNELS.evict_prefill.variants)('evict_prefill %s', { timeout: 60_000 }, async (variant) => {
-    for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 50 + i));
+    for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 50 + i), false);
+  });
+
+  test.each(KERNELS.evict_chunk.variants)('evict_chunk %s', { timeout: 60_000 }, async (variant) => {
+    for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 60 + i), true);
   });
 });
 

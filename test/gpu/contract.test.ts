@@ -61,6 +61,14 @@ const CONTRACTS: readonly Contract[] = [
     tolerance: 4e-7,
   },
   {
+    kernel: 'rope_kept',
+    variants: ['half-split', 'adjacent'],
+    options: (random, s) => ({ positions: 2 ** 20, ropeBase: random.pick([1e4, 1e6, 7e7]), ropeKept: ropeKeptOptions(random, s) }),
+    edges: [{ rows: 1, heads: 1, headDim: 2 }],
+    shape: (r) => ({ rows: r.whole(1, 30), heads: r.whole(1, 12), headDim: r.even(2, 128) }),
+    tolerance: 4e-7,
+  },
+  {
     kernel: 'swiglu',
     variants: ['f32'],
     options: (random, s) => ({ placement: { input: placed(random, 2 * (s.width as number)), output: placed(random, s.width as number) } }),
@@ -76,6 +84,13 @@ const CONTRACTS: readonly Contract[] = [
     tolerance: 0,
   },
 ];
+
+/** Heads inside packed rows, and tokens among those of longer rows of positions. */
+function ropeKeptOptions(random: Random, s: Shape): NonNullable<OperationOptions['ropeKept']> {
+  const [rows, heads, headDim] = [s.rows as number, s.heads as number, s.headDim as number];
+  const first = random.whole(0, 9);
+  return { data: placed(random, heads * headDim), pooled: random.pick([1, heads]), firstRow: random.whole(0, 3), first, capacity: first + rows + random.whole(0, 20) };
+}
 
 /** Heads inside packed rows, some of which go elsewhere, with or without bias. */
 function ropeOptions(random: Random, s: Shape): NonNullable<OperationOptions['rope']> {

@@ -135,7 +135,7 @@ describe('targets', () => {
   });
 
   it('--ttft takes plans whose prompt has its first token in time, at the high end', async () => {
-    const question: Scenario = { context: '16k', codec: ['full', 'lla'], ratio: [21.33], path: ['full', 'block-absorbed'], eviction: ['none', 'h2o:256+256'], prefill: 'chunked' };
+    const question: Scenario = { context: '16k', codec: ['full', 'lla'], ratio: [21.33], path: ['full', 'block-absorbed'], prefill: 'chunked' };
     const all = await planOf(question);
     const high = (id: string): number => all.plans.find((p) => p.id === id)?.prefill.secondsPerPrompt?.high as number;
     // Latents are taken in twice.
@@ -144,7 +144,8 @@ describe('targets', () => {
     expect(timed.plans.map((p) => p.id)).toEqual(['full/full']);
     const reasons = new Map(timed.removed.map((r) => [r.id, r.reason]));
     expect(reasons.get('lla-21.33x/block-absorbed')).toContain('may take longer');
-    expect(reasons.get('full/full/h2o:256+256')).toBe('unknown: H2O takes prompts in as one run, or token by token');
+    const large = await planOf({ context: '64k', codec: ['lla'], ratio: [4], path: ['reconstruct'], prefill: 'one-shot', ttft: '1000s' });
+    expect(large.removed.map((r) => r.reason)).toEqual(['unknown: it does not fit']);
   });
 
   it('a prompt has its time where it can be taken in whole, and the reason where not', async () => {
@@ -159,7 +160,6 @@ describe('targets', () => {
     // H2O scores once more.
     expect((await prompt({ context: '8k', eviction: ['h2o:256+256'] })).secondsPerPrompt?.estimate).toBeGreaterThan((await prompt({ context: '8k', eviction: ['streaming:4+508'] })).secondsPerPrompt?.estimate as number);
     for (const [s, reason] of [
-      [{ eviction: ['h2o:256+256'], prefill: 'chunked' }, 'one run'], [{ eviction: ['streaming:4+252'], prefill: 'by-layer' }, 'does not evict'],
       [{ context: '64k', prefill: 'one-shot' }, 'does not fit'], [{ vram: '20GB', device: undefined }, 'nothing is known'],
     ] as const) {
       const { secondsPerPrompt: none, notPriced: why } = await prompt(s as unknown as Scenario);

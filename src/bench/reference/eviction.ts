@@ -1,4 +1,4 @@
-/** H2O's mass and exchange of tokens in float64: the specification of mass.wgsl, evict.wgsl and evict_prefill.wgsl. */
+/** H2O's mass and exchange of tokens in float64: the specification of mass.wgsl, evict.wgsl, evict_prefill.wgsl and evict_chunk.wgsl. */
 
 /** What a row holds: `spans` of the kernels. */
 export interface Span {
@@ -58,4 +58,29 @@ export function staysOf(mass: readonly number[], pinnedSlots: number, ringSlots:
   const byWeight = Array.from({ length: older }, (_, token) => token).sort((a, b) => (mass[b] as number) - (mass[a] as number) || a - b);
   const pinned = byWeight.slice(0, heavy).sort((a, b) => a - b);
   return [...pinned.map((token, slot) => ({ token, slot })), ...Array.from({ length: mass.length - older }, (_, i) => ({ token: older + i, slot: pinnedSlots + ((older + i) % ringSlots) }))];
+}
+
+/** Where the tokens of a run begin: how many of them the cache holds, pinned ones in order of their slots first, and the position of the others' first. */
+export interface Begin {
+  readonly held: number;
+  readonly position: number;
+}
+
+/**
+ * Which tokens of a chunk and of the cache before it stay: as in `staysOf`, but pinned ones in their slots, and newly pinned ones in those
+ * that are free, in order.
+ * @returns also whether the rows of a token are written to its slot
+ */
+export function staysBehind(mass: readonly number[], { held, position }: Begin, pinnedSlots: number, ringSlots: number, heavy = pinnedSlots): (Stay & { readonly moves: boolean })[] {
+  const stays = staysOf(mass, pinnedSlots, ringSlots, heavy).map(({ token }) => token);
+  const older = mass.length - Math.min(ringSlots, mass.length);
+  const pinned = stays.filter((token) => token < older);
+  const before = Math.max(0, held - ringSlots);
+  const newly = pinned.filter((token) => token >= before);
+  const free = pinned.map((_, slot) => slot).filter((slot) => slot >= before || !pinned.includes(slot));
+  return [
+    ...pinned.filter((token) => token < before).map((token) => ({ token, slot: token, moves: false })),
+    ...newly.map((token, i) => ({ token, slot: free[i] as number, moves: true })),
+    ...stays.filter((token) => token >= older).map((token) => ({ token, slot: pinnedSlots + ((position - held + token) % ringSlots), moves: token >= held })),
+  ];
 }

@@ -58,7 +58,7 @@ export interface GpuDecoder {
   /**
    * Takes in a prompt of each sequence.
    * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
-   *   well. `by-layer` and `one-shot` do not evict. H2O takes no chunks. `by-token`: shorter prompts begin later
+   *   well. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
    */
@@ -209,7 +209,7 @@ class Decoder implements GpuDecoder {
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
     const taken = method ?? usualMethod(this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
-    requireWhole(taken, this.machine.c.eviction, this.begun);
+    requireWhole(taken, this.begun);
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
       const length = (this.lengths[i] as number) + prompt.length;

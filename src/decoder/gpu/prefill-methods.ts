@@ -1,6 +1,5 @@
 /** How prompts can be taken in, and which of it serves where. */
 import { UserError } from '../../errors.js';
-import type { Eviction } from '../../eviction/policy.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
 /**
@@ -16,10 +15,8 @@ export const PREFILL_METHODS = ['accumulated', 'chunked', 'by-layer', 'one-shot'
 export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token' : 'accumulated');
 
 /** @throws UserError where prompts cannot be taken in whole by the method */
-export function requireWhole(method: WholePrompt, eviction: Eviction | null, begun: boolean): void {
-  if (method === 'chunked' && eviction?.policy === 'h2o') throw new UserError('H2O weighs the tokens of a prompt in one run: its prompts are not taken in chunk by chunk', 'take them in accumulated, or token by token');
+export function requireWhole(method: WholePrompt, begun: boolean): void {
   if (method === 'chunked') return;
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
-  if (method !== 'accumulated' && eviction !== null) throw new UserError(`${named} prefill does not evict`, 'take the prompts in accumulated or in chunks');
   if (begun) throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
 }

@@ -29,13 +29,18 @@ export const positionOf = (p: Prompt, visit: Visit): number => p.before + fromOf
 /** Rows of a chunk in a buffer that has those of the whole run. */
 export const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
 const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
-const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
+export const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
 /** The latents of a chunk: in an accumulator of the whole run, or made of all loops at once where attention's output will be. */
 const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
   const { stride } = latentRow(p, axis);
   if (p.captures) return { rows: p.results, at: { offset: 0, stride } };
   return { rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`), at: { offset: fromOf(visit) * stride, stride } };
 };
+/** Branch keys of a chunk, or of a piece before its run, behind those before them. */
+export function branchRows(p: Prompt, visit: Visit, before = p.held): Vectors {
+  const stride = branchHeads(p.m) * p.m.c.branch.width;
+  return { offset: (before + fromOf(visit)) * stride, stride };
+}
 export const branchKeyOf = (p: Prompt, place: Place): Buffer => p.buffer(`branch key ${ownLayer(p, place)}`);
 const isCoreLatent = (p: Prompt, place: Place): boolean => place.block.name === 'core' && isLatent(p.m.c.codec);
 
@@ -53,7 +58,7 @@ const encode =
   };
 
 /** Rotation in place, of rows at their positions. @param all of them are at one */
-function rotation(p: Prompt, visit: Visit, first: number, turns: Buffer, data: Vectors, buffer: Buffer, all = false): Dispatch {
+export function rotation(p: Prompt, visit: Visit, first: number, turns: Buffer, data: Vectors, buffer: Buffer, all = false): Dispatch {
   const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
   return { plan: planned, buffers: { positions: p.buffer(all ? 'one position' : 'positions'), turns, data: buffer, target: p.m.buffer('unused output') } };
 }
@@ -63,7 +68,7 @@ export const rotate =
     const { data, buffer } = of(p, visit);
     return Promise.resolve([rotation(p, visit, positionOf(p, visit), turns(p), data, buffer)]);
   };
-const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
+export const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
 const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
 const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
 const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean => c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
@@ -82,25 +87,25 @@ interface Rowset {
 }
 
 /** Where rows of the run are written and read again: in the cache, or beside one that is evicted from. */
-function ownRows(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
-  if (p.aside) return { cache: p.aside.buffer(role, place, loop), capacity: p.aside.slots.capacity, firstSequence: 0, first: 0 };
-  if (storesRun(p.m.c)) return { cache: p.buffer(storedLabel(role)), capacity: keptSlots(p.room), firstSequence: 0, first: 0 };
+export function ownRows(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
+  if (p.aside) return { cache: p.aside.buffer(role, place, loop), capacity: p.aside.slots.capacity, firstSequence: 0, first: p.held };
+  if (storesRun(p.m.c)) return { cache: p.buffer(storedLabel(role)), capacity: keptSlots(p.rows), firstSequence: 0, first: p.held };
   return inCache(p, role, place, loop);
 }
 
-function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
+export function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
   const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
   return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first, first: p.before };
 }
 
 /** Rows as attention reads them, in memory of their own. */
-export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({ cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.room), firstSequence: 0, first: 0 });
+export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({ cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.rows), firstSequence: 0, first: p.held });
 
 /** Rows of the whole run as the cache will have them. */
 export const runRows = (p: Prompt, role: CacheRole, visit: Visit): Rowset => (p.aside || storesRun(p.m.c) ? ownRows(p, role, placed(visit)) : kept(p, role as CodecAxis, visit));
 
 /** Writes rows of the chunk behind those of the chunks before it. */
-function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
+export function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
   const { op } = visit;
   const options: AppendOptions = {
     capacity: to.capacity, chunk: rowsOf(visit), first: to.first + (from.within ?? fromOf(visit)), firstSequence: to.firstSequence,
@@ -139,8 +144,7 @@ const appendRows =
 
 const appendBranch: Executor = (p, visit) => {
   const place = placed(visit);
-  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-  return Promise.resolve([append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: { offset, stride: row } })]);
+  return Promise.resolve([append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: branchRows(p, visit) })]);
 };
 
 const restoreRows =
@@ -168,9 +172,8 @@ const loadRows =
   };
 
 const loadBranch: Executor = (p, visit) => {
-  const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
   const rows = ownRows(p, 'rotary-key', placed(visit));
-  return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: { offset, stride: row } })]);
+  return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: branchRows(p, visit) })]);
 };
 
 /** Rows of a piece before the run, one behind the other. */
@@ -185,7 +188,7 @@ const latentsOfPiece = (axis: CodecAxis) => (p: Prompt) => ({ rows: p.buffer('ea
 const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({ rows: p.buffer('earlier branch keys'), at: branchRow(p) });
 
 /** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
-const reconstruct =
+export const reconstruct =
   (axis: CodecAxis, latentsOf: (p: Prompt) => Buffer): Executor =>
   async (p, visit) => {
     const { m } = p;
@@ -289,10 +292,7 @@ export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   rope: rotate(headTurns, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
   'rope-k': rotate(headTurns, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
   'rope-branch': rotate(branchTurns, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
-  'rope-branch-key': rotate(branchTurns, (p, visit) => {
-    const { offset, row } = chunkRows(visit, branchHeads(p.m) * p.m.c.branch.width);
-    return { data: { offset, stride: row }, buffer: branchKeyOf(p, placed(visit)) };
-  }),
+  'rope-branch-key': rotate(branchTurns, (p, visit) => ({ data: branchRows(p, visit), buffer: branchKeyOf(p, placed(visit)) })),
   'keep-k': keep('key'),
   'keep-v': keep('value'),
   'append-k': appendRows('key'),

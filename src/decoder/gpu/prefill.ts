@@ -5,14 +5,14 @@
  */
 import { GpuError, type BoundStep, type Buffer } from '../../gpu/index.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
-import { capturesOf, runSchedule, runsOf, type Chunk, type RunOptions, type WholePrompt } from '../../schedule/prefill.js';
+import { capturesOf, rowsOfRuns, runSchedule, runsOf, type Chunk, type RunOptions, type WholePrompt } from '../../schedule/prefill.js';
 import { ADAPTER, branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
 import type { Allocation } from './allocations.js';
 import { embed, matrixOf, packedProjection, placed, plan, project, projectHead } from './dense.js';
-import { branchHeads } from './latent.js';
 import type { Machine } from './machine.js';
-import { branchKeyOf, chunkRows, fromOf, ROW_EXECUTORS, rowsOf, type Executor } from './prefill-rows.js';
+import { branchKeyOf, branchRows, chunkRows, fromOf, ROW_EXECUTORS, rowsOf, type Executor } from './prefill-rows.js';
 import { H2O_EXECUTORS } from './prefill-h2o.js';
+import { HELD_EXECUTORS } from './prefill-held.js';
 import { CAPTURE_EXECUTORS } from './prefill-captured.js';
 import { Binder } from './program.js';
 import { Prompt } from './prompt.js';
@@ -73,9 +73,10 @@ const gateUp: Executor = async (p, visit) => [
 
 const branchKey: Executor = async (p, visit) => {
   const place = placed(visit);
-  const outputs = branchHeads(p.m) * p.m.c.branch.width;
+  const at = branchRows(p, visit);
+  const outputs = at.stride;
   const pieces = [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' as const }];
-  return [await project(p.m, visit, { weights: `branch key ${place.layer}`, pieces, x: p.normed, rows: hiddenRows(p, visit), y: branchKeyOf(p, place), to: { offset: fromOf(visit) * outputs, stride: outputs } })];
+  return [await project(p.m, visit, { weights: `branch key ${place.layer}`, pieces, x: p.normed, rows: hiddenRows(p, visit), y: branchKeyOf(p, place), to: at })];
 };
 
 /** Of the last token alone. */
@@ -109,6 +110,7 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   ...ROW_EXECUTORS,
   ...CAPTURE_EXECUTORS,
   ...H2O_EXECUTORS,
+  ...HELD_EXECUTORS,
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
   swiglu: (p, visit) => Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
@@ -156,7 +158,8 @@ export async function prefillPrompts(m: Machine, { method, prompts, lengths, chu
   const runs = prompts.map((tokens, sequence) => runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens));
   // Pieces of what is before a run are as long as a chunk, however short the run.
   const room = method === 'chunked' ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens))) : longest(runs.flat().map(({ tokens }) => tokens));
-  const prompt = await Prompt.open(m, { room, chunkTokens, captures: capturesOf(m.c, method), carries: runs.flat().some(({ from }) => from > 0) });
+  const rows = Math.max(room, rowsOfRuns(m.c, runs.flat()));
+  const prompt = await Prompt.open(m, { room, rows, chunkTokens, captures: capturesOf(m.c, method), carries: m.c.eviction?.policy !== 'h2o' && runs.flat().some(({ from }) => from > 0) });
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
   let seconds = 0;

@@ -5,7 +5,7 @@ import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { spansLoops, storageOf } from '../../schedule/configuration.js';
-import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from '../../schedule/prefill.js';
+import { heldBefore, keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from '../../schedule/prefill.js';
 import type { Storage } from '../../schedule/kernels.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
@@ -21,6 +21,8 @@ export const keptSlots = (tokens: number): number => pagedTokens(tokens, TILE_TO
 export interface PromptOptions {
   /** Tokens of the longest run. */
   readonly room: number;
+  /** Rows that a run attends to at most: its tokens, under H2O those before it, too. */
+  readonly rows: number;
   readonly chunkTokens: number;
   readonly captures: CapturingKind | undefined;
   /** Runs stand behind others, to which they attend as well. */
@@ -37,13 +39,17 @@ export class Prompt {
   sequence = 0;
   tokens = 0;
   before = 0;
+  /** Tokens of the cache whose rows come before those of the run (H2O). */
+  get held(): number {
+    return heldBefore(this.m.c, { from: this.before });
+  }
   private slots: ReadonlyMap<Visit, number> = new Map();
 
   private constructor(
     readonly m: Machine,
     readonly allocations: Allocations,
-    /** Tokens of the longest run, and of the chunks in which it is worked on. */
-    readonly room: number,
+    /** Rows that a run attends to at most, and tokens of the chunks in which it is worked on. */
+    readonly rows: number,
     readonly chunkTokens: number,
     /** How latents are encoded, unless accumulated. */
     readonly captures: CapturingKind | undefined,
@@ -55,14 +61,14 @@ export class Prompt {
   }
 
   /** @throws GpuError `out-of-memory`; nothing stays allocated */
-  static async open(m: Machine, { room, chunkTokens, captures, carries }: PromptOptions): Promise<Prompt> {
+  static async open(m: Machine, { room, rows, chunkTokens, captures, carries }: PromptOptions): Promise<Prompt> {
     const allocations = new Allocations(m.device);
     try {
-      await allocate(m, allocations, room, captures, Math.min(room, chunkTokens));
+      await allocate(m, allocations, { room, rows, captures, chunk: Math.min(room, chunkTokens) });
       if (carries) await allocateCarried(m, allocations, room);
-      const aside = setsRowsAside(m.c) ? new Caches({ ...m.c, eviction: null }, 1, room, TILE_TOKENS, allocations) : undefined;
+      const aside = setsRowsAside(m.c) ? new Caches({ ...m.c, eviction: null }, 1, rows, TILE_TOKENS, allocations) : undefined;
       await aside?.allocate('prefill');
-      return new Prompt(m, allocations, room, chunkTokens, captures, aside);
+      return new Prompt(m, allocations, rows, chunkTokens, captures, aside);
     } catch (error) {
       allocations.free();
       throw error;
@@ -81,7 +87,7 @@ export class Prompt {
     if (!this.captures) return;
     const { of, count } = planSlots(visits, this.captures === 'one-shot');
     this.slots = of;
-    for (let slot = 0; slot < count; slot++) await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.room, slot);
+    for (let slot = 0; slot < count; slot++) await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.rows, slot);
   }
 
   /** The rows that an operation keeps or attends to. */
@@ -137,26 +143,26 @@ export const storedLabel = (role: string): string => `stored ${role}`;
 export const massLabel = (number: number): string => `run mass ${number}`;
 
 /** Rows of full width of one layer and loop. */
-async function makeRows(m: Machine, allocations: Allocations, labels: readonly string[], type: Storage, room: number): Promise<void> {
+async function makeRows(m: Machine, allocations: Allocations, labels: readonly string[], type: Storage, rows: number): Promise<void> {
   const { kvHeads, headDim } = m.c.geometry;
-  const bytes = cacheBytes(rowLayout(type, headDim, m.c.choice.groupSize), keptSlots(room), kvHeads);
+  const bytes = cacheBytes(rowLayout(type, headDim, m.c.choice.groupSize), keptSlots(rows), kvHeads);
   const padding = Math.ceil(bytes / 16) * 16 - bytes;
   for (const label of labels) await allocations.make(label, [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
 }
 
 /** Keys and values of one layer and loop as attention reads them. */
-const makeKept = (m: Machine, allocations: Allocations, type: 'f16' | 'f32', room: number, slot: number): Promise<void> =>
-  makeRows(m, allocations, (['keys', 'values'] as const).map((side) => keptLabel(side, slot)), type, room);
+const makeKept = (m: Machine, allocations: Allocations, type: 'f16' | 'f32', rows: number, slot: number): Promise<void> =>
+  makeRows(m, allocations, (['keys', 'values'] as const).map((side) => keptLabel(side, slot)), type, rows);
 
 /** H2O: what the choice among the run's tokens is made by, and their rows where they lie nowhere as they will be stored. */
-async function allocateH2o(m: Machine, allocations: Allocations, room: number, chunk: number): Promise<void> {
+async function allocateH2o(m: Machine, allocations: Allocations, rows: number, chunk: number): Promise<void> {
   const { c } = m;
   await allocations.make('statistics', 'prefill', 4 * chunk * 2 * c.geometry.heads);
-  for (const [i, rows] of massRows(c).entries()) await allocations.make(massLabel(i), 'prefill', 4 * room * rows);
-  if (storesRun(c)) await makeRows(m, allocations, ['key', 'value'].map(storedLabel), storageOf(c), room);
+  for (const [i, evicting] of massRows(c).entries()) await allocations.make(massLabel(i), 'prefill', 4 * rows * evicting);
+  if (storesRun(c)) await makeRows(m, allocations, ['key', 'value'].map(storedLabel), storageOf(c), rows);
 }
 
-async function allocate(m: Machine, allocations: Allocations, room: number, captures: CapturingKind | undefined, chunk: number): Promise<void> {
+async function allocate(m: Machine, allocations: Allocations, { room, rows, captures, chunk }: { room: number; rows: number; captures: CapturingKind | undefined; chunk: number }): Promise<void> {
   const { c } = m;
   const g = c.geometry;
   const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * floats);
@@ -165,11 +171,11 @@ async function allocate(m: Machine, allocations: Allocations, room: number, capt
   await make('projections', chunk * projectionsRow(c));
   await make('results', chunk * resultsRow(m));
   await make('logits', g.vocab);
-  if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), room, 0);
+  if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), rows, 0);
   if (isLatent(c.codec)) {
     for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {
       if (!captures) for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
-      if (c.path === 'absorbed') await make(`branch key ${layer}`, room * branchHeads(m) * c.branch.width);
+      if (c.path === 'absorbed') await make(`branch key ${layer}`, rows * branchHeads(m) * c.branch.width);
     }
   }
   if (captures && c.path !== 'absorbed') {
@@ -179,7 +185,7 @@ async function allocate(m: Machine, allocations: Allocations, room: number, capt
   await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);
   await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
-  if (c.eviction?.policy === 'h2o') await allocateH2o(m, allocations, room, chunk);
+  if (c.eviction?.policy === 'h2o') await allocateH2o(m, allocations, rows, chunk);
   // It holds zeros.
   if (c.eviction?.policy === 'streaming') await allocations.make('one position', 'control', 4 * chunk);
 }

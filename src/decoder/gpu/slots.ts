@@ -18,6 +18,7 @@ function rowsOf({ op, place }: Visit, pass: number): string | undefined {
     case 'keep-k':
     case 'keep-v':
     case 'attend':
+    case 'prompt-mass':
       return of(pass);
     case 'capture-k':
     case 'capture-v':

@@ -104,22 +104,66 @@ export function planEvictPrefill(call: KernelCall, options: EvictPrefillOptions 
   requireVariant(call);
   const s = dimensions(call, 'rows', 'context', 'kept', 'width', 'groupSize');
   requirePositive(call, s, 'groupSize');
+  const choice = choiceOf(call, s, options);
+  const { room, capacity, pinned, ring, heavy, firstRow } = choice;
+  const choose: Step = {
+    source: 'evict_prefill',
+    element: 'f32',
+    constants: { WG: EVICT_WORKGROUP },
+    uniforms: [s.context, room, capacity, pinned, ring, heavy, firstRow].map(u32),
+    buffers: [...read('runMass'), ...write('mass', 'positions')],
+    workgroups: [s.rows, 1, 1],
+  };
+  return { buffers: choice.buffers, steps: [choose, ...choice.copies('positions')], tuning: { workgroup: EVICT_WORKGROUP } };
+}
+
+export interface EvictChunkOptions extends EvictPrefillOptions {
+  /** Position of the chunk's first token: as many as are held unless given. */
+  readonly position?: number;
+}
+
+/** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
+export function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'held', 'context', 'kept', 'width', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const choice = choiceOf(call, s, options);
+  const { room, capacity, pinned, ring, heavy, firstRow } = choice;
+  const { position = s.held } = options;
+  const pinnedHeld = Math.max(0, s.held - ring);
+  requireShape(s.held < s.context && s.held <= position, `evict_chunk: ${s.held} of ${s.context} tokens cannot be held before position ${position}`);
+  requireShape(pinnedHeld <= heavy, `evict_chunk: ${s.held} held tokens are more than ${heavy} pinned ones and a ring of ${ring}`);
+  const choose: Step = {
+    source: 'evict_chunk',
+    element: 'f32',
+    constants: { WG: EVICT_WORKGROUP },
+    uniforms: [s.held, pinnedHeld, s.context, position, room, capacity, pinned, ring, heavy, firstRow].map(u32),
+    buffers: [...read('runMass'), ...write('mass', 'positions', 'sources')],
+    workgroups: [s.rows, 1, 1],
+  };
+  const sources: BufferPlan = { name: 'sources', role: 'scratch', content: 'u32', bytes: (firstRow + s.rows) * capacity * 4 };
+  return { buffers: [...choice.buffers, sources], steps: [choose, ...choice.copies('sources')], tuning: { workgroup: EVICT_WORKGROUP } };
+}
+
+/** Slots of a cache whose tokens are chosen anew, its buffers with those of the run, and the copies of the rows that a table of tokens [row][slot] names. */
+function choiceOf(call: KernelCall, s: Readonly<Record<'rows' | 'context' | 'kept' | 'width' | 'groupSize', number>>, options: EvictPrefillOptions) {
+  const { kernel, variant } = call;
   const { pinned = Math.floor(s.kept / 2), firstRow = 0, room = s.context } = options;
   const { heavy = pinned, ring = s.kept - pinned } = options;
   const capacity = capacityOf(options.capacity ?? pinned + ring);
   const runCapacity = capacityOf(options.runCapacity ?? s.context);
-  requireShape(heavy <= pinned, `evict_prefill: ${heavy} tokens do not fit ${pinned} pinned slots`);
-  requireShape(ring >= 1 && pinned + ring <= capacity, `evict_prefill: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
-  requireShape(s.context <= room && s.context <= runCapacity, `evict_prefill: ${s.context} tokens do not fit ${room} masses and ${runCapacity} slots`);
+  requireShape(heavy <= pinned, `${kernel}: ${heavy} tokens do not fit ${pinned} pinned slots`);
+  requireShape(ring >= 1 && pinned + ring <= capacity, `${kernel}: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
+  requireShape(s.context <= room && s.context <= runCapacity, `${kernel}: ${s.context} tokens do not fit ${room} masses and ${runCapacity} slots`);
   const ringTokens = Math.min(ring, s.context);
   const pinnedTokens = Math.min(heavy, s.context - ringTokens);
-  requireShape(pinnedTokens + ringTokens === s.kept, `evict_prefill: of ${s.context} tokens ${pinnedTokens + ringTokens} stay, not ${s.kept}`);
+  requireShape(pinnedTokens + ringTokens === s.kept, `${kernel}: of ${s.context} tokens ${pinnedTokens + ringTokens} stay, not ${s.kept}`);
   const halves: readonly EvictedCache[] = [{ name: 'keys', width: Math.ceil(s.width / 2) }, { name: 'values', width: Math.floor(s.width / 2) }];
-  const caches = (options.caches ?? halves.filter((c) => c.width > 0)).map((c) => ({ ...c, rows: c.rows ?? 1, layout: rowLayout(storageOfVariant(call.variant), c.width, s.groupSize) }));
+  const caches = (options.caches ?? halves.filter((c) => c.width > 0)).map((c) => ({ ...c, rows: c.rows ?? 1, layout: rowLayout(storageOfVariant(variant), c.width, s.groupSize) }));
   const scalars = caches.reduce((sum, c) => sum + c.width * c.rows, 0);
-  requireShape(scalars === s.width, `evict_prefill: the caches hold ${scalars} scalars of a token, not ${s.width}`);
+  requireShape(scalars === s.width, `${kernel}: the caches hold ${scalars} scalars of a token, not ${s.width}`);
   const rows = firstRow + s.rows;
-  const content = isQuantised(storageOfVariant(call.variant)) || call.variant === 'f16' ? 'f16' : 'f32';
+  const content = isQuantised(storageOfVariant(variant)) || variant === 'f16' ? 'f16' : 'f32';
   const buffers: BufferPlan[] = [
     { name: 'runMass', role: 'input', content: 'f32', positive: true, bytes: s.rows * room * 4 },
     { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: rows * capacity * 4 },
@@ -129,23 +173,16 @@ export function planEvictPrefill(call: KernelCall, options: EvictPrefillOptions 
       { name: c.name, role: 'state', content, bytes: cacheBytes(c.layout, capacity, rows * c.rows) },
     ]),
   ];
-  const choose: Step = {
-    source: 'evict_prefill',
-    element: 'f32',
-    constants: { WG: EVICT_WORKGROUP },
-    uniforms: [s.context, room, capacity, pinned, ring, heavy, firstRow].map(u32),
-    buffers: [...read('runMass'), ...write('mass', 'positions')],
-    workgroups: [s.rows, 1, 1],
-  };
-  const copies = caches.map((c): Step => ({
-    source: 'evict_gather',
-    element: 'f32',
-    constants: storeConstants(c.layout),
-    uniforms: [...storeUniforms(c.layout), ...[c.rows, runCapacity, capacity, pinned, pinnedTokens, ringTokens, firstRow, 0].map(u32)],
-    buffers: [...read('positions', runOf(c.name)), ...write(c.name)],
-    workgroups: [capacity / TILE_TOKENS, s.rows * c.rows, 1],
-  }));
-  return { buffers, steps: [choose, ...copies], tuning: { workgroup: EVICT_WORKGROUP } };
+  const copies = (table: string): Step[] =>
+    caches.map((c) => ({
+      source: 'evict_gather',
+      element: 'f32',
+      constants: storeConstants(c.layout),
+      uniforms: [...storeUniforms(c.layout), ...[c.rows, runCapacity, capacity, pinned, pinnedTokens, ringTokens, firstRow, 0].map(u32)],
+      buffers: [...read(table, runOf(c.name)), ...write(c.name)],
+      workgroups: [capacity / TILE_TOKENS, s.rows * c.rows, 1],
+    }));
+  return { room, capacity, pinned, ring, heavy, firstRow, buffers, copies };
 }
 
 /** The buffer of the run's rows that a cache takes its own from. */

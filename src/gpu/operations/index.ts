@@ -8,9 +8,9 @@ import { planAttendBlockAbsorbed, planBlockBasis } from './attend-block-absorbed
 import { planBlockVectors, type BlockVectorsOptions } from './block-vectors.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
 import { planAppend, type AppendOptions } from './append.js';
-import { planEmbed, planRmsnorm, planRope, planSwiglu, type PlacementOptions, type RopeOptions } from './elementwise.js';
+import { planEmbed, planRmsnorm, planRope, planRopeKept, planSwiglu, type PlacementOptions, type RopeKeptOptions, type RopeOptions } from './elementwise.js';
 import { planEvict, planMass, type EvictOptions, type MassOptions } from './evict.js';
-import { planEvictPrefill, planMassPrefill, type EvictPrefillOptions, type MassPrefillOptions } from './evict-prefill.js';
+import { planEvictChunk, planEvictPrefill, planMassPrefill, type EvictChunkOptions, type EvictPrefillOptions, type MassPrefillOptions } from './evict-prefill.js';
 import { planMatmul, type MatmulOptions } from './matmul.js';
 import { matrixUnitsObstacle } from './matrix.js';
 import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
@@ -32,6 +32,7 @@ export interface OperationOptions extends AttendRebuildOptions {
   /** Rows that an element-wise kernel reads and writes. */
   placement?: PlacementOptions;
   rope?: RopeOptions;
+  ropeKept?: RopeKeptOptions;
   /** The embedding table lies [width][vocabulary], as a tied output projection's weights do. */
   embeddingColumns?: boolean;
   blockVectors?: BlockVectorsOptions;
@@ -43,6 +44,7 @@ export interface OperationOptions extends AttendRebuildOptions {
   prefill?: PrefillOptions;
   massPrefill?: MassPrefillOptions;
   evictPrefill?: EvictPrefillOptions;
+  evictChunk?: EvictChunkOptions;
   load?: LoadOptions;
   sample?: SampleOptions;
   /**
@@ -72,6 +74,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   embed: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary, o.placement, o.embeddingColumns),
   rmsnorm: (call, o) => planRmsnorm(call, o.eps ?? DEFAULTS.eps, o.placement, o.tuning),
   rope: (call, o) => planRope(call, rotaryOf(call, o), o.rope),
+  rope_kept: (call, o) => planRopeKept(call, rotaryOf(call, o), o.ropeKept),
   swiglu: (call, o) => planSwiglu(call, o.placement),
   sample: (call, o) => planSample(call, o.sample),
   matmul: (call, o) => planMatmul(call, o.matmul, o.tuning, o.matrixUnits),
@@ -89,6 +92,7 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   attend_carried: (call, o) => planAttendCarried(call, o.prefill, o.tuning),
   mass_prefill: (call, o) => planMassPrefill(call, o.massPrefill, o.tuning),
   evict_prefill: (call, o) => planEvictPrefill(call, o.evictPrefill),
+  evict_chunk: (call, o) => planEvictChunk(call, o.evictChunk),
   load: (call, o) => planLoad(call, o.load),
   rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };
