@@ -32,7 +32,7 @@ const VISITS = 2;
 const FIRST_PROBES = 7;
 const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
-const MOST_POINTS = 72;
+const MOST_POINTS = 96;
 const MOST_POINTS_SMALL = 28;
 /** A kernel that hardly shows in a step counts as this share of the one that carries most: a fit needs a few points all the same. */
 const LEAST_SHARE = 1 / 60;
@@ -182,8 +182,14 @@ function choose(track: Track, options: CalibrateOptions): number {
     const typical = median(candidates.map((c) => c.share));
     return farthest(tried, candidates.map((c) => c.shape), (i) => (candidates[i] as Track['candidates'][number]).share > typical);
   }
+  // What a shape has of its own is told by itself alone: every other point is the call on which steps hang most.
+  if (samples.length % 2 === 0) return mostShared(candidates);
   const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
   return drawn[options.nextPoint(track.kernel, track.variant, samples, drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape))] as number;
+}
+
+function mostShared(candidates: Track['candidates']): number {
+  return candidates.reduce((most, { share }, i) => (share > (candidates[most] as Track['candidates'][number]).share ? i : most), 0);
 }
 
 /** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */
