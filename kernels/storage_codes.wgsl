@@ -17,8 +17,8 @@ fn scale_at(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: To
 fn scales_of(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, component: u32) -> vec2f {
   let first = component / shape.group_size;
   let scale = scale_at(cache, shape, token, first);
-  if (UNIT <= 32u || shape.group_size >= 64u) { return vec2f(scale); }
+  if (UNIT <= 32u || shape.group_size % 64u == 0u) { return vec2f(scale); }
   // A short last unit may end before the next group, which then has no scale: what lies in its place can be NaN.
-  let last = min(first + 1u, (shape.tile_words - shape.scales_at) / (TILE_TOKENS / 2u) - 1u);
+  let last = min((component + 32u) / shape.group_size, (shape.tile_words - shape.scales_at) / (TILE_TOKENS / 2u) - 1u);
   return vec2f(scale, scale_at(cache, shape, token, last));
 }

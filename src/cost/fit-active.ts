@@ -3,7 +3,6 @@ import type { Sample } from '../schema/calibration.js';
 import type { KernelName, Shape } from '../schedule/kernels.js';
 import { fitBest, fitWith, gpPoints, varyingAxes } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
-import { repetitionVarianceOf } from './fit-repetitions.js';
 import { priorHyperparameters } from './gp.js';
 import { coordinatesOf, measuredPoints, median, Posterior, type Hyperparameters, type Point } from './predictor.js';
 
@@ -36,11 +35,10 @@ const REFIT_GROWTH = 1.25;
 export function outliers(kernel: KernelName, variant: string, samples: readonly Sample[]): number[] {
   let points = measuredPoints(kernel, variant, samples);
   if (points.length < 3) return [];
-  const repetitionVariance = repetitionVarianceOf(variant, samples);
   const most = Math.max(1, Math.floor(MAX_OUTLIER_SHARE * points.length));
   const found: Point[] = [];
   let axes = varyingAxes(kernel, points);
-  const { mean, looResiduals, hyper } = fitBest(kernel, variant, points, axes, repetitionVariance);
+  const { mean, looResiduals, hyper } = fitBest(kernel, variant, points, axes);
   let residuals = looResiduals;
   let warm: Hyperparameters = hyper;
   while (found.length < most && points.length >= 3) {
@@ -53,7 +51,7 @@ export function outliers(kernel: KernelName, variant: string, samples: readonly 
     const before = axes;
     axes = varyingAxes(kernel, points);
     warm = { ...warm, lengthScales: axes.map((axis) => warm.lengthScales[before.indexOf(axis)]!) };
-    ({ looResiduals: residuals, hyper: warm } = fitWith(dataOf(kernel, variant, points), gpPoints(points, axes, repetitionVariance), mean.termIndices, warm));
+    ({ looResiduals: residuals, hyper: warm } = fitWith(dataOf(kernel, variant, points), gpPoints(points, axes), mean.termIndices, warm));
   }
   return found.flatMap((point) => point.sampleIndices).sort((a, b) => a - b);
 }
@@ -69,7 +67,6 @@ export function activeSelector(kernel: KernelName, variant: string): (samples: r
   return (samples, candidates) => {
     if (candidates.length === 0) throw new Error(`no candidate shape of ${kernel} (${variant}) to choose from`);
     const points = measuredPoints(kernel, variant, samples);
-    const repetitionVariance = repetitionVarianceOf(variant, samples);
     const axes = varyingAxes(kernel, [...points, ...candidates.map((shape) => ({ shape }))]);
     if (points.length < SPREAD_FIRST) return farthest(points, candidates, axes);
     const draw = (index: number): number => Math.floor(fraction(points.length, index) * candidates.length);
@@ -77,14 +74,13 @@ export function activeSelector(kernel: KernelName, variant: string): (samples: r
     if (!fitted || points.length >= REFIT_GROWTH * fitted.size) {
       const measured = varyingAxes(kernel, points);
       const data = dataOf(kernel, variant, points);
-      const { hyper } = fitWith(data, gpPoints(points, measured, repetitionVariance), data.terms[0]!.map((_, j) => j));
+      const { hyper } = fitWith(data, gpPoints(points, measured), data.terms[0]!.map((_, j) => j));
       fitted = { size: points.length, hyper, lengthScales: new Map(measured.map((axis, a) => [axis, hyper.lengthScales[a]!])) };
     }
     const { hyper, lengthScales } = fitted;
     const unknown = priorHyperparameters(1).lengthScales[0]!;
-    const located = gpPoints(points, axes, repetitionVariance);
-    const { n, d } = located;
-    const posterior = new Posterior(located, new Float64Array(n), { ...hyper, lengthScales: axes.map((axis) => lengthScales.get(axis) ?? unknown) });
+    const { x, n, d } = gpPoints(points, axes);
+    const posterior = new Posterior(x, new Float64Array(n), { ...hyper, lengthScales: axes.map((axis) => lengthScales.get(axis) ?? unknown) });
     const drawn = candidates.length <= FEW_CANDIDATES ? candidates.map((_, i) => i) : Array.from({ length: DRAWN }, (_, i) => draw(i));
     const places = coordinatesOf(candidates, axes);
     return drawn[argmax(drawn, (i) => posterior.at(places.subarray(drawn[i]! * d, drawn[i]! * d + d)).deviation)]!;

@@ -52,7 +52,7 @@ export function looCoverage(residuals: readonly number[], deviations: readonly n
  * κ: what the half-width lacked, per octave, when the top 1, 2 and 3 octaves of each axis were hidden and predicted from
  * the rest (same terms, mean and hyperparameters refitted). The 90 % quantile over all hidden points of all hidings.
  */
-export function kappaOf(kernel: KernelName, variant: string, points: readonly Point[], fit: Fit, quantiles: Quantiles, repetitionVariance: number): number {
+export function kappaOf(kernel: KernelName, variant: string, points: readonly Point[], fit: Fit, quantiles: Quantiles): number {
   const lacks: number[] = [];
   for (const axis of varyingAxes(kernel, points)) {
     const values = points.map((point) => coordinate(point.shape[axis]!));
@@ -64,18 +64,18 @@ export function kappaOf(kernel: KernelName, variant: string, points: readonly Po
       const hidden = points.filter((_, i) => isHidden(i));
       if (hidden.length === hiddenBefore || remaining.length < Math.max(FEWEST_REMAINING, SHARE_REMAINING * points.length)) continue;
       hiddenBefore = hidden.length;
-      lacks.push(...lackPerOctave(kernel, variant, remaining, hidden, fit, quantiles, repetitionVariance));
+      lacks.push(...lackPerOctave(kernel, variant, remaining, hidden, fit, quantiles));
     }
   }
   return lacks.length > 0 ? Math.max(KAPPA_FLOOR, conformalQuantile(lacks)) : KAPPA_UNTESTED;
 }
 
-function lackPerOctave(kernel: KernelName, variant: string, seen: Point[], hidden: Point[], fit: Fit, quantiles: Quantiles, repetitionVariance: number): number[] {
+function lackPerOctave(kernel: KernelName, variant: string, seen: Point[], hidden: Point[], fit: Fit, quantiles: Quantiles): number[] {
   const axes = varyingAxes(kernel, seen);
   const axesOfFit = varyingAxes(kernel, [...seen, ...hidden]);
   const warm = { ...fit.hyper, lengthScales: axes.map((axis) => fit.hyper.lengthScales[axesOfFit.indexOf(axis)]!) };
-  const refit = fitWith(dataOf(kernel, variant, seen), gpPoints(seen, axes, repetitionVariance), fit.mean.termIndices, warm);
-  const predict = predictFrom(kernel, variant, seen, modelOf(refit, axes, quantiles, { kappaPerOctave: 0, repetitionVariance }));
+  const refit = fitWith(dataOf(kernel, variant, seen), gpPoints(seen, axes), fit.mean.termIndices, warm);
+  const predict = predictFrom(kernel, variant, seen, modelOf(refit, axes, quantiles, 0));
   return hidden.map(({ shape, seconds }) => {
     const { seconds: predicted, halfWidthLog, octavesOutside } = predict(shape);
     const lack = Math.max(0, Math.abs(Math.log(seconds / predicted)) - halfWidthLog);
@@ -85,7 +85,7 @@ function lackPerOctave(kernel: KernelName, variant: string, seen: Point[], hidde
 }
 
 /** The fields that predicting needs, without the terms that came out as zero. */
-export function modelOf({ mean, hyper }: Fit, axes: string[], quantiles: Quantiles, others: Pick<Model, 'kappaPerOctave' | 'repetitionVariance'>): Model {
+export function modelOf({ mean, hyper }: Fit, axes: string[], quantiles: Quantiles, kappaPerOctave: number): Model {
   const kept = mean.termIndices.map((term, j) => ({ term, coefficient: mean.theta[j]! })).filter(({ coefficient }) => coefficient > 0);
   return {
     termIndices: kept.map(({ term }) => term),
@@ -97,6 +97,6 @@ export function modelOf({ mean, hyper }: Fit, axes: string[], quantiles: Quantil
     offset: mean.offset,
     quantileAbsolute: quantiles.absolute,
     quantileNormalised: quantiles.normalised,
-    ...others,
+    kappaPerOctave,
   };
 }

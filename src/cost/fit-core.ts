@@ -2,7 +2,7 @@
 import { KERNELS, type KernelName } from '../schedule/kernels.js';
 import { dataOf, fitMean, rankCandidates, refitWithoutEach, type Data, type Mean } from './fit-mean.js';
 import { fitHyperparameters, looDeviation, looResidual, precision, type Points } from './gp.js';
-import { coordinatesOf, noiseOf, type Hyperparameters, type Point } from './predictor.js';
+import { coordinatesOf, type Hyperparameters, type Point } from './predictor.js';
 
 export interface Fit {
   mean: Mean;
@@ -19,8 +19,8 @@ export function varyingAxes(kernel: KernelName, points: readonly Pick<Point, 'sh
   return KERNELS[kernel].dims.filter((name) => points.some((point) => point.shape[name] !== points[0]!.shape[name]));
 }
 
-export function gpPoints(points: readonly Point[], axes: readonly string[], repetitionVariance: number): Points {
-  return { x: coordinatesOf(points.map((point) => point.shape), axes), noise: noiseOf(points, repetitionVariance), n: points.length, d: axes.length };
+export function gpPoints(points: readonly Point[], axes: readonly string[]): Points {
+  return { x: coordinatesOf(points.map((point) => point.shape), axes), n: points.length, d: axes.length };
 }
 
 /** Fits with given terms; leave-one-out holds the hyperparameters. One point has no leave-one-out residual: the lists stay empty. */
@@ -44,9 +44,9 @@ const SUBSETS_TRIED = 2;
 const MOST_REFITS = 60;
 
 /** The best fit by mean absolute leave-one-out residual, among the full list of terms and the best small ones. */
-export function fitBest(kernel: KernelName, variant: string, points: readonly Point[], axes: readonly string[], repetitionVariance: number): Fit {
+export function fitBest(kernel: KernelName, variant: string, points: readonly Point[], axes: readonly string[]): Fit {
   const data = dataOf(kernel, variant, points);
-  const located = gpPoints(points, axes, repetitionVariance);
+  const located = gpPoints(points, axes);
   const ranked = rankCandidates(data);
   const all = ranked.find((list) => list.length === data.terms[0]!.length)!;
   const tried = [all, ...ranked.filter((list) => list !== all).slice(0, SUBSETS_TRIED)];
@@ -63,7 +63,7 @@ export function fitBest(kernel: KernelName, variant: string, points: readonly Po
  * many points several share a refit.
  */
 function looWithRefit(data: Data, points: Points, fit: Fit): Pick<Fit, 'looResiduals' | 'looDeviations'> {
-  const { n, d, x, noise } = points;
+  const { n, d, x } = points;
   const looResiduals = [...fit.looResiduals];
   const looDeviations = [...fit.looDeviations];
   if (n < 3) return { looResiduals, looDeviations };
@@ -72,7 +72,7 @@ function looWithRefit(data: Data, points: Points, fit: Fit): Pick<Fit, 'looResid
   for (let fold = 0; fold < folds; fold++) {
     const isKept = (i: number) => i % folds !== fold;
     const left = means[fold]!.residuals.filter((_, i) => isKept(i));
-    const kept = { x: x.filter((_, at) => isKept(Math.floor(at / d))), noise: noise.filter((_, i) => isKept(i)), n: left.length, d };
+    const kept = { x: x.filter((_, at) => isKept(Math.floor(at / d))), n: left.length, d };
     const q = precision(points, fitHyperparameters(kept, left, fit).hyper);
     for (let i = fold; i < n; i += folds) {
       looResiduals[i] = looResidual(q, means[i]!.residuals, n, i);

@@ -7,7 +7,6 @@ import type { Predictor, Sample } from '../schema/calibration.js';
 import { TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
 import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
-import { repetitionVarianceOf } from './fit-repetitions.js';
 import { measuredPoints, median } from './predictor.js';
 
 export { activeSelector, mostInformative, outliers } from './fit-active.js';
@@ -33,13 +32,12 @@ export function fitPredictor(kernel: KernelName, variant: string, samples: reado
   const points = measuredPoints(kernel, variant, samples);
   if (points.length === 0) throw new Error(`cannot fit ${kernel} (${variant}): none of the ${samples.length} samples is of this variant; measure it first`);
   const axes = varyingAxes(kernel, points);
-  const repetitionVariance = repetitionVarianceOf(variant, samples);
-  const fit = fitBest(kernel, variant, points, axes, repetitionVariance);
+  const fit = fitBest(kernel, variant, points, axes);
   const { looResiduals, looDeviations } = fit;
   const quantiles = quantilesOf(looResiduals, looDeviations);
-  const kappa = kappaOf(kernel, variant, points, fit, quantiles, repetitionVariance);
+  const kappa = kappaOf(kernel, variant, points, fit, quantiles);
   const errors = looResiduals.length > 0 ? looResiduals.map((r) => Math.abs(Math.expm1(-r))) : [Math.expm1(quantiles.absolute)];
-  const model = modelOf(fit, axes, quantiles, { kappaPerOctave: kappa, repetitionVariance });
+  const model = modelOf(fit, axes, quantiles, kappa);
   return {
     ...model,
     modelVersion: TERMS_VERSION,

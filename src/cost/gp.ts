@@ -17,10 +17,9 @@ type Prior = (typeof PRIOR)[keyof typeof PRIOR];
 const MAX_LOG_SHIFT = 5;
 const SQRT3 = Math.sqrt(3);
 
-/** Points of a process: coordinates row by row (n × d), d axes, and the variance of each one's time by its repetitions. */
+/** Points of a process: coordinates row by row (n × d), d axes. */
 export interface Points {
   x: Float64Array;
-  noise: Float64Array;
   n: number;
   d: number;
 }
@@ -68,12 +67,12 @@ export function inverseFromFactor(l: Float64Array, n: number): Float64Array {
 }
 
 /** Inverse covariance (nugget included) of points. */
-export function precision({ x, noise, n }: Points, hyper: Hyperparameters): Float64Array {
-  return inverseFromFactor(covarianceFactor(x, noise, hyper), n);
+export function precision({ x, n }: Points, hyper: Hyperparameters): Float64Array {
+  return inverseFromFactor(covarianceFactor(x, n, hyper), n);
 }
 
 /** Negative log posterior density of log hyperparameters, up to a constant, with its gradient (eq. 5.8 and 5.9). */
-export function negativeLogPosterior({ x, noise, n, d }: Points, y: Float64Array): (log: Float64Array) => Objective {
+export function negativeLogPosterior({ x, n, d }: Points, y: Float64Array): (log: Float64Array) => Objective {
   const pairs = (n * (n - 1)) / 2;
   /** Squared differences of every pair i > j along every axis. */
   const squares = new Float64Array(pairs * d);
@@ -92,7 +91,7 @@ export function negativeLogPosterior({ x, noise, n, d }: Points, y: Float64Array
         decay[pair] = hyper.signalVariance * Math.exp(-r);
         k[i * n + j] = (1 + r) * decay[pair]!;
       }
-      k[i * n + i] = hyper.signalVariance + hyper.noiseVariance + noise[i]!;
+      k[i * n + i] = hyper.signalVariance + hyper.noiseVariance;
     }
     const factor = cholesky(k, n, 1e-12 * (hyper.signalVariance + hyper.noiseVariance));
     let value = 0;
@@ -101,18 +100,15 @@ export function negativeLogPosterior({ x, noise, n, d }: Points, y: Float64Array
     const alpha = multiply(q, y, n);
     let trace = 0;
     let fit = 0;
-    let known = 0;
     for (let i = 0; i < n; i++) {
       fit += y[i]! * alpha[i]!;
-      const own = q[i * n + i]! - alpha[i]! ** 2;
-      trace += own;
-      known += noise[i]! * own;
+      trace += q[i * n + i]! - alpha[i]! ** 2;
     }
     value += fit / 2;
-    // With B = Q − ααᵀ: ∂/∂log σ_n = σ_n² tr B, ∂/∂log ℓ_a = ½ tr(B ∂K/∂log ℓ_a); K = S + σ_n² I + N gives ∂/∂log σ_f.
+    // With B = Q − ααᵀ: ∂/∂log σ_n = σ_n² tr B, ∂/∂log ℓ_a = ½ tr(B ∂K/∂log ℓ_a); K = S + σ_n² I gives ∂/∂log σ_f.
     const gradient = new Float64Array(log.length);
     gradient[1] = hyper.noiseVariance * trace;
-    gradient[0] = n - fit - gradient[1] - known;
+    gradient[0] = n - fit - gradient[1];
     for (let i = 0, pair = 0; i < n; i++) {
       for (let j = 0; j < i; j++, pair++) {
         const weight = 3 * decay[pair]! * (q[i * n + j]! - alpha[i]! * alpha[j]!);

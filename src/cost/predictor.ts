@@ -20,8 +20,6 @@ const MEAN_FLOOR_FRACTION = 2 ** -10;
 const LOG_SECONDS_LIMIT = Math.log(1e12);
 /** Half-widths stay below a factor of 22 000 either way: beyond it an interval only says "unknown". */
 const HALF_WIDTH_LIMIT = 10;
-/** However often a point was measured, its time differs by this deviation (log units) from one day to the next. */
-const LEAST_DEVIATION = 0.02;
 /** Two-sided 90 % of a normal distribution, in deviations. */
 export const NORMAL_90 = 1.645;
 
@@ -30,8 +28,6 @@ export interface Point {
   shape: Shape;
   /** Typical time of all repetitions with the machine's drift taken off, seconds (schema/drift.ts). */
   seconds: number;
-  /** Of which it is the typical time. */
-  repetitions: number;
   /** Indices into the samples given. */
   sampleIndices: number[];
 }
@@ -71,10 +67,11 @@ export function measuredPoints(kernel: KernelName, variant: string, samples: rea
     if (indices) indices.push(index);
     else indicesByShape.set(key, [index]);
   });
-  return [...indicesByShape.values()].map((sampleIndices) => {
-    const times = sampleIndices.flatMap((index) => correctedSeconds(samples[index]!));
-    return { shape: samples[sampleIndices[0]!]!.shape, seconds: typicalSeconds(times), repetitions: sampleIndices.length === 1 ? (samples[sampleIndices[0]!]!.repetitions ?? times.length) : times.length, sampleIndices };
-  });
+  return [...indicesByShape.values()].map((sampleIndices) => ({
+    shape: samples[sampleIndices[0]!]!.shape,
+    seconds: typicalSeconds(sampleIndices.flatMap((index) => correctedSeconds(samples[index]!))),
+    sampleIndices,
+  }));
 }
 
 /** Coordinate of a shape value on its axis, in octaves; 0 is allowed. */
@@ -161,13 +158,12 @@ export interface Hyperparameters {
   lengthScales: readonly number[];
   /** Of the log residual. */
   signalVariance: number;
-  /** Nugget, of the log residual: what shapes have apart from their neighbours, and beyond the noise of their repetitions. */
+  /** Nugget, of the log residual. */
   noiseVariance: number;
 }
 
-/** Cholesky factor of the covariance of n points, nugget included. `x`: coordinates, row by row; `noise`: variance of each point's time. */
-export function covarianceFactor(x: Float64Array, noise: ArrayLike<number>, hyper: Hyperparameters): Float64Array {
-  const n = noise.length;
+/** Cholesky factor of the covariance of n points, nugget included. `x`: coordinates, row by row. */
+export function covarianceFactor(x: Float64Array, n: number, hyper: Hyperparameters): Float64Array {
   const d = hyper.lengthScales.length;
   const k = new Float64Array(n * n);
   for (let i = 0; i < n; i++) {
@@ -176,70 +172,48 @@ export function covarianceFactor(x: Float64Array, noise: ArrayLike<number>, hype
       for (let a = 0; a < d; a++) squared += ((x[i * d + a]! - x[j * d + a]!) / hyper.lengthScales[a]!) ** 2;
       k[i * n + j] = hyper.signalVariance * matern32(squared);
     }
-    k[i * n + i] = hyper.signalVariance + hyper.noiseVariance + noise[i]!;
+    k[i * n + i] = hyper.signalVariance + hyper.noiseVariance;
   }
   return cholesky(k, n, 1e-12 * (hyper.signalVariance + hyper.noiseVariance));
-}
-
-/** Points of a process, and what is known of their times. */
-export interface Observed {
-  /** Coordinates, row by row. */
-  readonly x: Float64Array;
-  /** Variance of each point's log time, by its repetitions; all 0 where these do not tell: it is then a part of the nugget. */
-  readonly noise: Float64Array;
 }
 
 /** Posterior of a process at one place after another; holds its own scratch space, so `at` allocates nothing. */
 export class Posterior {
   mean = 0;
-  /** Of a place's time as it would come out of many repetitions where `repeats`, else of a new measurement: the nugget is included. */
+  /** Of a new measurement: the nugget is included. */
   deviation = 0;
-  /**
-   * Share of its square that other places do not have in common with this one: the nugget; at a point whose repetitions are known all but
-   * what differs from day to day.
-   */
-  ownShare = 0;
   /** Whether the place is one of the points. */
   atPoint = false;
-  /** Repetitions tell a point's noise, so that the rest of the nugget is the shape's own and comes again there. */
-  readonly repeats: boolean;
   private readonly n: number;
   private readonly factor: Float64Array;
   private readonly alpha: Float64Array;
   private readonly k: Float64Array;
 
-  /** `y`: log residuals at the points. */
-  constructor(private readonly points: Observed, y: Float64Array, private readonly hyper: Hyperparameters) {
+  /** `x`: coordinates of the points, row by row; `y`: log residuals there. */
+  constructor(private readonly x: Float64Array, y: Float64Array, private readonly hyper: Hyperparameters) {
     this.n = y.length;
-    this.factor = covarianceFactor(points.x, points.noise, hyper);
+    this.factor = covarianceFactor(x, this.n, hyper);
     this.alpha = solveUpper(this.factor, this.n, solveLower(this.factor, this.n, y.slice()));
     this.k = new Float64Array(this.n);
-    this.repeats = points.noise.some((variance) => variance > 0);
   }
 
   /** Sets the fields to the posterior at these coordinates. Rasmussen & Williams eq. 2.25 and 2.26. */
   at(place: Float64Array): this {
-    const { points: { x }, n, k, alpha, hyper: { lengthScales, signalVariance, noiseVariance } } = this;
+    const { x, n, k, alpha, hyper: { lengthScales, signalVariance, noiseVariance } } = this;
     const d = lengthScales.length;
     this.mean = 0;
     this.atPoint = false;
     for (let i = 0; i < n; i++) {
       let squared = 0;
       for (let a = 0; a < d; a++) squared += ((x[i * d + a]! - place[a]!) / lengthScales[a]!) ** 2;
+      if (squared === 0) this.atPoint = true;
       k[i] = signalVariance * matern32(squared);
-      if (squared === 0) {
-        this.atPoint = true;
-        if (this.repeats) k[i] = k[i]! + noiseVariance;
-      }
       this.mean += k[i]! * alpha[i]!;
     }
     solveLower(this.factor, n, k);
     let variance = signalVariance + noiseVariance;
     for (let i = 0; i < n; i++) variance -= k[i]! * k[i]!;
-    const known = this.atPoint && this.repeats;
-    variance = Math.max(variance, known ? LEAST_DEVIATION ** 2 : noiseVariance);
-    this.deviation = Math.sqrt(variance);
-    this.ownShare = known ? 1 - LEAST_DEVIATION ** 2 / variance : noiseVariance / variance;
+    this.deviation = Math.sqrt(Math.max(variance, noiseVariance));
     return this;
   }
 }
@@ -273,20 +247,17 @@ export function conformalHalfWidth(quantileAbsolute: number, quantileNormalised:
   return Math.max(quantileAbsolute, Math.max(NORMAL_90, quantileNormalised) * deviation);
 }
 
-/** Variance of each point's log time when one repetition has `variance`. */
-export const noiseOf = (points: readonly Pick<Point, 'repetitions'>[], variance: number): Float64Array => Float64Array.from(points, ({ repetitions }) => variance / repetitions);
-
 /** What a prediction needs of a fitted predictor. */
 export type Model = Hyperparameters &
-  Pick<Predictor, 'termIndices' | 'theta' | 'axes' | 'offset' | 'repetitionVariance' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'>;
+  Pick<Predictor, 'termIndices' | 'theta' | 'axes' | 'offset' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'>;
 
 /**
  * Returns the function that predicts one call. The factorisation happens at the first call; a prediction then costs
  * O(n) for the time and O(n²) for the deviation, without allocation but for the result and the list of terms.
  *
- * At a measured shape the time is still the posterior, not the sample's typical time. With 10 % noise it is nearer to the true
- * time (6.6 % against 7.6 % on synthetic kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts). How near it stays to
- * the sample depends on the noise of its repetitions: what is left of the nugget is the shape's own, and comes again.
+ * At a measured shape the time is still the posterior, not the sample's median. With 10 % noise it is nearer to the true
+ * time (6.6 % against 7.6 % on synthetic kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts), without
+ * noise it is equal but at a cliff that the nugget smooths; and the cost has no steps between measured shapes and others.
  */
 export function makePredictor(kernel: KernelName, variant: string, samples: readonly Sample[], predictor: Predictor): (shape: Shape) => Prediction {
   let predict: ((shape: Shape) => Prediction) | undefined;
@@ -302,15 +273,13 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
   const octavesOutsideOf = boxOf(kernel, shapes, axes);
   const logMeanAt = (shape: Shape) => logMean(termsAt(kernel, variant, shape), termIndices, theta, floor) + offset;
   const residuals = Float64Array.from(points, (point) => Math.log(point.seconds) - logMeanAt(point.shape));
-  const posterior = new Posterior({ x: coordinatesOf(shapes, axes), noise: noiseOf(points, model.repetitionVariance) }, residuals, model);
+  const posterior = new Posterior(coordinatesOf(shapes, axes), residuals, model);
   const place = new Float64Array(axes.length);
   return (shape) => {
     for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
     const { mean, deviation, atPoint } = posterior.at(place);
     const octavesOutside = octavesOutsideOf(shape);
-    // Leave-one-out tells of shapes that were not measured: where one was, its own repetitions bound the time more closely.
-    const quantileAbsolute = atPoint && posterior.repeats ? 0 : model.quantileAbsolute;
-    const inside = conformalHalfWidth(quantileAbsolute, model.quantileNormalised, deviation);
+    const inside = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation);
     const halfWidth = inside + model.kappaPerOctave * octavesOutside;
     const logSeconds = logMeanAt(shape) + mean;
     return {
@@ -318,7 +287,8 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
       halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),
       evidence: octavesOutside > 0 ? 'extrapolated' : atPoint ? 'measured' : 'interpolated',
       octavesOutside,
-      ownShare: halfWidth > 0 ? posterior.ownShare * (inside / halfWidth) ** 2 : 0,
+      // The nugget; what is added outside the measured box all shapes have in common.
+      ownShare: halfWidth > 0 ? (model.noiseVariance / deviation ** 2) * (inside / halfWidth) ** 2 : 0,
     };
   };
 }

@@ -48,7 +48,7 @@ function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
   return [...new Set(samples.map((s) => s.variant))].flatMap((variant) =>
     measuredPoints(kernel, variant, samples).map((p): Sample => {
       const { drift: _drift, ...first } = samples[p.sampleIndices[0] as number] as Sample;
-      return { ...first, seconds: [p.seconds], repetitions: p.repetitions };
+      return { ...first, seconds: [p.seconds] };
     }),
   );
 }

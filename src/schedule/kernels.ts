@@ -163,7 +163,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
 };
 
 /** Raised whenever a kernel's dims or terms, or the fitted model, change: predictors of another version are not used. */
-export const TERMS_VERSION = 5;
+export const TERMS_VERSION = 4;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 

@@ -32,8 +32,6 @@ export const sampleSchema = z.object({
   flops: finite,
   /** Seconds per call, one entry a repetition, in the order measured. */
   seconds: z.array(seconds).min(1),
-  /** Repetitions of which `seconds` holds the typical time alone (a report's page); as many as there are times unless given. */
-  repetitions: z.int().positive().optional(),
   /** For each repetition the time of the probe kernel beside it, over the session's reference (schema/drift.ts); times stay raw. */
   drift: z.array(within(1e-3, 1e3)).optional(),
   /** Why this sample deserves less trust, where it does: the machine did not come to rest while it was measured. */
@@ -57,8 +55,6 @@ export const predictorSchema = z.object({
   lengthScales: z.array(within(1e-6, 1e6)),
   signalVariance: within(1e-18, 1e4),
   noiseVariance: within(1e-18, 1e4),
-  /** Variance of the log of one repetition, by halves of samples' repetitions; 0 where they do not tell, and noiseVariance has it all. */
-  repetitionVariance: within(0, 1e4).default(0),
   /** Version of the physical terms and of the model (predictor.ts): under another one the coefficients mean nothing. */
   modelVersion: z.int(),
   /** Median of the log residuals, on which the process is centred. */
