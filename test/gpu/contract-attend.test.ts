@@ -161,6 +161,19 @@ describeGpu('kernels that read caches, against float64', (device) => {
     }
   }
 
+  test('units of 2-bit codes whose halves lie in different groups', { timeout: 600_000 }, async () => {
+    const common = { sequences: 2, kvHeads: 2, context: 37, groupSize: randomOf(mix(SEED + 3)).pick([96, 160]) };
+    const calls: KernelCall[] = [
+      { kernel: 'attend', variant: 'q2', shape: { ...common, group: 1, keyWidth: 192, valueWidth: 320, branchWidth: 0, branchHeads: 0, splits: 2 } },
+      { kernel: 'attend_rebuild', variant: 'q2', shape: { ...common, group: 1, latentHeads: 2, rankK: 192, rankV: 320, headDim: 64, splits: 2 } },
+      { kernel: 'rebuild', variant: 'q2+plain', shape: { ...common, latentHeads: 2, rank: 320, headDim: 64 } },
+    ];
+    for (const call of calls) {
+      const { error } = await check(device, call, [{ scale: 0.1 }], mix(SEED));
+      expect(error <= HALF_TOLERANCE, `${call.kernel}, groups of ${common.groupSize}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    }
+  });
+
   test('pinned tokens and the ring in calls of their own fill the same partials', { timeout: 600_000 }, async () => {
     const spans = [{ pinned: 4, firstPosition: 1000, ring: 90 }, { pinned: 3, firstPosition: 7, ring: 41 }];
     const shape = { sequences: 2, kvHeads: 2, latentHeads: 2, group: 2, context: 90, rankK: 27, rankV: 45, headDim: 64, groupSize: 0, splits: 3 };
