@@ -11,8 +11,8 @@ import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';
 import { median } from './timing.js';
 
-/** New points are visited during this share of the budget, less where an earlier session measured some; the rest is for coming back. */
-const FIRST_VISITS_SHARE = { alone: 0.6, resumed: 0.3 } as const;
+/** New points are visited during this share of the budget; the rest is for coming back. */
+const FIRST_VISITS_SHARE = 0.6;
 /** Drift beyond this fraction: the repetition is made again. */
 export const DRIFT_RETRIED = 0.2;
 /** Repetitions that are made again take at most this share of the budget together: a machine that stays slow is measured as it is. */
@@ -132,8 +132,7 @@ export class Visits {
     const running = (): boolean => tools.now() < tools.budgetSeconds;
     // Ceilings have taken their part of the budget already.
     const begun = tools.now();
-    const share = tracks.some((t) => t.resumed.length > 0) ? FIRST_VISITS_SHARE.resumed : FIRST_VISITS_SHARE.alone;
-    const firstVisitsEnd = begun + share * (tools.budgetSeconds - begun);
+    const firstVisitsEnd = begun + FIRST_VISITS_SHARE * (tools.budgetSeconds - begun);
     // One point at least, whatever the ceilings took.
     let asked = 0;
     await this.takeTurns(() => (asked++ === 0 || tools.now() < firstVisitsEnd ? this.newJob() : undefined));
