@@ -19,6 +19,4 @@ export interface Price extends Interval {
   readonly evidence: Evidence;
   /** Octaves by which the shape lies outside the measured range; 0 inside. */
   readonly octavesOutside: number;
-  /** Share of the error's variance that this shape has for itself; the rest it shares with the kernel's other shapes. */
-  readonly ownShare: number;
 }

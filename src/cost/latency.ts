@@ -1,7 +1,7 @@
 /** Time of a decode step, or of a prompt's prefill: the schedule, priced operation by operation, with one interval for the whole. */
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
-import { sameShape, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { weaker, type Evidence, type Interval, type Price } from './evidence.js';
 
 /** What prices kernel calls on one device. */
@@ -40,72 +40,41 @@ export type StepPrice = SchedulePrice;
 /** Kernels carrying less than this share of the high end do not set the evidence. */
 const NEGLIGIBLE = 1e-3;
 
-/** What calls of one shape may be off by for reasons of its own, seconds. */
-interface Own {
-  readonly shape: Shape;
-  readonly variant: string;
-  below: number;
-  above: number;
-}
-
 interface Group {
   kernel: KernelShare['kernel'];
   calls: number;
   estimate: number;
-  /** What all shapes of the kernel have in common, which adds up. */
   below: number;
   above: number;
-  readonly own: Own[];
   evidence: Evidence;
 }
 
-/** Sums calls of each kernel. Calls of one shape err alike; shapes of a kernel do in part, each by the rest of its own. */
+/** Sums calls of each kernel; a kernel's errors repeat with the same sign, so its half-widths add linearly. */
 class Groups {
   readonly list: Group[] = [];
   private readonly measured = new Map<Group['kernel'], Group>();
   private readonly roofline = new Map<Group['kernel'], Group>();
 
-  addCall({ kernel, variant, shape }: KernelCall, price: Price, calls: number): void {
-    const group = this.add(kernel, price, calls, Math.sqrt(1 - price.ownShare));
-    if (price.ownShare <= 0) return;
-    const part = calls * Math.sqrt(price.ownShare);
-    let own = group.own.find((one) => one.variant === variant && sameShape(kernel, one.shape, shape));
-    if (!own) group.own.push((own = { shape, variant, below: 0, above: 0 }));
-    own.below += part * (price.estimate - price.low);
-    own.above += part * (price.high - price.estimate);
-  }
-
-  /** @param common share of the half-widths that adds up */
-  add(kernel: Group['kernel'], price: Interval & { evidence: Evidence }, calls: number, common = 1): Group {
+  add(kernel: Group['kernel'], price: Interval & { evidence: Evidence }, calls: number): void {
     const index = price.evidence === 'roofline' ? this.roofline : this.measured;
     let group = index.get(kernel);
     if (!group) {
-      group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, own: [], evidence: price.evidence };
+      group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence };
       index.set(kernel, group);
       this.list.push(group);
     }
     group.calls += calls;
     group.estimate += calls * price.estimate;
-    group.below += common * calls * (price.estimate - price.low);
-    group.above += common * calls * (price.high - price.estimate);
+    group.below += calls * (price.estimate - price.low);
+    group.above += calls * (price.high - price.estimate);
     group.evidence = weaker(group.evidence, price.evidence);
-    return group;
-  }
-
-  /** Half-widths of each kernel: what adds up, and each shape's own in quadrature. */
-  summed(): Omit<Group, 'own'>[] {
-    return this.list.map(({ own, below, above, ...group }) => ({
-      ...group,
-      below: Math.sqrt(own.reduce((sum, one) => sum + one.below ** 2, below ** 2)),
-      above: Math.sqrt(own.reduce((sum, one) => sum + one.above ** 2, above ** 2)),
-    }));
   }
 }
 
 /**
  * Prices one decode step.
  *
- * Kernels measured apart err independently: their half-widths combine in quadrature. Everything priced by
+ * Kernels measured apart err independently: their summed half-widths combine in quadrature. Everything priced by
  * roofline shares one unknown efficiency and adds linearly, as one more term.
  * @returns seconds a step
  */
@@ -136,7 +105,7 @@ class Sum {
   add(call: KernelCall, times: number): void {
     const price = this.pricer.price(call);
     if (price.octavesOutside > this.octavesOutside) this.octavesOutside = price.octavesOutside;
-    this.groups.addCall(call, price, times);
+    this.groups.add(call.kernel, price, times);
   }
 
   /** @param submissions that wait for each other */
@@ -149,11 +118,11 @@ class Sum {
       else communicationPriced = false;
     }
     groups.add('step-overhead', pricer.stepOverhead, submissions);
-    return { ...combine(groups.summed()), octavesOutside, communicationPriced };
+    return { ...combine(groups.list), octavesOutside, communicationPriced };
   }
 }
 
-function combine(groups: readonly Omit<Group, 'own'>[]): Omit<SchedulePrice, 'octavesOutside' | 'communicationPriced'> {
+function combine(groups: readonly Group[]): Omit<SchedulePrice, 'octavesOutside' | 'communicationPriced'> {
   let estimate = 0;
   let below2 = 0;
   let above2 = 0;

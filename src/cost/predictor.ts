@@ -41,8 +41,6 @@ export interface Prediction {
   evidence: Evidence;
   /** Octaves outside the measured box, summed over the shape fields. */
   octavesOutside: number;
-  /** Share of the error's variance that this shape has for itself (see Price). */
-  ownShare: number;
 }
 
 export function median(values: readonly number[]): number {
@@ -279,16 +277,13 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
     const { mean, deviation, atPoint } = posterior.at(place);
     const octavesOutside = octavesOutsideOf(shape);
-    const inside = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation);
-    const halfWidth = inside + model.kappaPerOctave * octavesOutside;
+    const halfWidth = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation) + model.kappaPerOctave * octavesOutside;
     const logSeconds = logMeanAt(shape) + mean;
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
       halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),
       evidence: octavesOutside > 0 ? 'extrapolated' : atPoint ? 'measured' : 'interpolated',
       octavesOutside,
-      // The nugget; what is added outside the measured box all shapes have in common.
-      ownShare: halfWidth > 0 ? (model.noiseVariance / deviation ** 2) * (inside / halfWidth) ** 2 : 0,
     };
   };
 }

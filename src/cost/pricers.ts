@@ -1,6 +1,6 @@
 /** The two sources of prices: a device's calibration, or its datasheet. */
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
-import { KERNELS, sameShape, type KernelName, type Shape } from '../schedule/kernels.js';
+import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
@@ -53,6 +53,11 @@ function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link 
 /** Prices that are remembered of one kernel and variant. */
 const REMEMBERED = 2 ** 16;
 
+function sameShape(dims: readonly string[], a: Shape, b: Shape): boolean {
+  for (const dim of dims) if (a[dim] !== b[dim]) return false;
+  return true;
+}
+
 /** Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their operations. */
 function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
   const { dims } = KERNELS[kernel];
@@ -62,7 +67,7 @@ function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape
     for (const dim of dims) hash = (Math.imul(hash, 31) + (shape[dim] as number)) | 0;
     const place = hash & (REMEMBERED - 1);
     const entry = known.get(place);
-    if (entry && sameShape(kernel, entry.shape, shape)) return entry.price;
+    if (entry && sameShape(dims, entry.shape, shape)) return entry.price;
     const found = price(shape);
     known.set(place, { shape, price: found });
     return found;
@@ -109,7 +114,7 @@ export function pricesOf(kernel: KernelName, variant: string, samples: readonly 
   return (shape) => {
     const p = predict(shape);
     const widen = Math.exp(p.halfWidthLog);
-    return { estimate: p.seconds, low: p.seconds / widen, high: p.seconds * widen, evidence: p.evidence, octavesOutside: p.octavesOutside, ownShare: p.ownShare };
+    return { estimate: p.seconds, low: p.seconds / widen, high: p.seconds * widen, evidence: p.evidence, octavesOutside: p.octavesOutside };
   };
 }
 

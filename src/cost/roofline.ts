@@ -55,5 +55,5 @@ export function rooflinePrice(call: KernelCall, rates: Rates, launchSeconds?: nu
   const work = workOf(call);
   const at = (e: Efficiency) => secondsAt(call.kernel, work, rates, e, launchSeconds ?? e.launchSeconds);
   const estimate = at(ROOFLINE.estimate);
-  return { estimate, low: Math.min(estimate, at(ROOFLINE.low)), high: Math.max(estimate, at(ROOFLINE.high)), evidence: 'roofline', octavesOutside: 0, ownShare: 0 };
+  return { estimate, low: Math.min(estimate, at(ROOFLINE.low)), high: Math.max(estimate, at(ROOFLINE.high)), evidence: 'roofline', octavesOutside: 0 };
 }

@@ -162,7 +162,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
   ...EVICTION_KERNELS,
 };
 
-/** Raised whenever a kernel's dims or terms, or the fitted model, change: predictors of another version are not used. */
+/** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
 export const TERMS_VERSION = 4;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
@@ -170,11 +170,4 @@ export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 /** Bytes and operations of a call. */
 export function workOf(call: KernelCall): Work {
   return KERNELS[call.kernel].work(call.shape, call.variant);
-}
-
-/** Whether two calls of a kernel and variant are the same. */
-export function sameShape(kernel: KernelName, a: Shape, b: Shape): boolean {
-  if (a === b) return true;
-  for (const dim of KERNELS[kernel].dims) if (a[dim] !== b[dim]) return false;
-  return true;
 }

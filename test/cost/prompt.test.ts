@@ -25,7 +25,7 @@ const predictors: Predictors = new Map(
       predictorKey(kernel, variant),
       (shape: Shape) => {
         const seconds = 1e-12 * KERNELS[kernel].terms(shape, variant).reduce((a, b) => a + b, 0);
-        return { estimate: seconds, low: 0.9 * seconds, high: 1.1 * seconds, evidence: 'interpolated', octavesOutside: 0, ownShare: 0 } as const;
+        return { estimate: seconds, low: 0.9 * seconds, high: 1.1 * seconds, evidence: 'interpolated', octavesOutside: 0 } as const;
       },
     ] as const),
   ),
