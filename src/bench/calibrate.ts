@@ -2,6 +2,7 @@
  * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every point is saved as soon as it
  * exists; what cannot be measured is kept as a gap with its reason.
  */
+import { best } from '../best.js';
 import { isDeepStrictEqual } from 'node:util';
 import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
 import type { Tuning } from '../gpu/operations/tuning.js';
@@ -182,14 +183,10 @@ function choose(track: Track, options: CalibrateOptions): number {
     const typical = median(candidates.map((c) => c.share));
     return farthest(tried, candidates.map((c) => c.shape), (i) => (candidates[i] as Track['candidates'][number]).share > typical);
   }
-  // What a shape has of its own is told by itself alone: every other point is the call on which steps hang most.
-  if (samples.length % 2 === 0) return mostShared(candidates);
+  // Every other point is the call on which steps hang most: drawing alone leaves some of those out.
+  if (samples.length % 2 === 0) return candidates.indexOf(best(candidates, (c) => c.share) as Track['candidates'][number]);
   const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
   return drawn[options.nextPoint(track.kernel, track.variant, samples, drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape))] as number;
-}
-
-function mostShared(candidates: Track['candidates']): number {
-  return candidates.reduce((most, { share }, i) => (share > (candidates[most] as Track['candidates'][number]).share ? i : most), 0);
 }
 
 /** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */

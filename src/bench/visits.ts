@@ -4,6 +4,7 @@
  * turns, one submission each, and every point is visited at two times far apart. Knows no device, so that a test can give it a clock of
  * its own.
  */
+import { best } from '../best.js';
 import { GpuError } from '../gpu/errors.js';
 import type { KernelName, Shape } from '../schedule/kernels.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
@@ -88,7 +89,8 @@ interface Point {
 interface Job {
   readonly track: Track;
   readonly shape: Shape;
-  readonly share: number;
+  /** Of a point that is new. */
+  readonly share?: number;
   /** Sample that gets more repetitions, or is measured anew. */
   readonly known?: Sample;
   readonly replaces?: Sample;
@@ -142,7 +144,7 @@ export class Visits {
     await this.takeTurns(() => (running() ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
     const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
-      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({ track, shape: (own[i] as Sample).shape, share: 0, replaces: own[i] as Sample }));
+      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({ track, shape: (own[i] as Sample).shape, replaces: own[i] as Sample }));
     });
     await this.takeTurns(() => wrong.shift());
   }
@@ -196,7 +198,7 @@ export class Visits {
   /** Puts a point on the device and times it once. What cannot be measured becomes a gap. */
   private async begin(job: Job): Promise<void> {
     const { tools } = this;
-    const { track, shape, share, known, replaces } = job;
+    const { track, shape, share = 0, known, replaces } = job;
     const begun = tools.now();
     let point: OpenPoint;
     try {
@@ -281,17 +283,7 @@ export class Visits {
   }
 }
 
-const jobOf = (point: Point | undefined): Job | undefined => point && { track: point.track, shape: point.sample.shape, share: point.share, known: point.sample };
-
-function best<T>(items: readonly T[], worth: (item: T) => number): T | undefined {
-  let found: T | undefined;
-  let most = -Infinity;
-  for (const item of items) {
-    const own = worth(item);
-    if (own > most) [found, most] = [item, own];
-  }
-  return found;
-}
+const jobOf = (point: Point | undefined): Job | undefined => point && { track: point.track, shape: point.sample.shape, known: point.sample };
 
 /** Relative spread of repetitions: half of them lie within. */
 function spreadOf(times: readonly number[]): number {

@@ -21,7 +21,7 @@ export const validateCommand: Command = {
     only: { type: 'string', multiple: true, help: `only these sections: ${SECTIONS.join(', ')} [all]` },
     model: { type: 'string', help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]' },
     calibration: { type: 'string', help: 'calibration file to predict with [the one that fits the device]' },
-    vram: { type: 'string', help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 768MiB]' },
+    vram: { type: 'string', help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 2GiB]' },
     picture: { type: 'string', help: 'write a scatter of predicted against measured step times to this file (PNG)', group: 'Output' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },

@@ -3,6 +3,7 @@
  * kernel (what waits for memory and what computes are disturbed apart), which the probe, one small mix of both, cannot tell. Where a
  * kernel's own points take longer than they did, so would a new calibration say.
  */
+import { best } from '../best.js';
 import { openBytes, openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
 import { median } from '../bench/timing.js';
@@ -43,14 +44,14 @@ export interface Weighed {
 const LONGEST_SECONDS = 0.25;
 /** Of one kernel. */
 const MOST_OF_KERNEL = 6;
+/** Runs of the probe to which drift refers where the calibration has none. */
+const FIRST_PROBES = 7;
 /** Fewer repetitions than this are not taken alone. */
 const FEW_REPETITIONS = 4;
 
 /** Distance of two shapes, octaves summed over the kernel's fields. */
 const octavesBetween = (kernel: KernelName, a: Shape, b: Shape): number =>
   KERNELS[kernel].dims.reduce((sum, dim) => sum + Math.abs(coordinate(a[dim] as number) - coordinate(b[dim] as number)), 0);
-
-const least = <T>(items: readonly T[], key: (item: T) => number): T | undefined => items.reduce<T | undefined>((best, one) => (best === undefined || key(one) < key(best) ? one : best), undefined);
 
 /** The calibration's points nearest to the calls that take longest: at most `most`, and of one kernel not all of them. */
 export function chooseControls({ calibration, stale }: Pick<Calibrated, 'calibration' | 'stale'>, calls: readonly Weighed[], most: number): ControlPoint[] {
@@ -60,7 +61,7 @@ export function chooseControls({ calibration, stale }: Pick<Calibrated, 'calibra
     if (stale.includes(kernel) || chosen.filter((c) => c.kernel === kernel).length >= MOST_OF_KERNEL) continue;
     const entry = calibration.kernels.find((k) => k.kernel === kernel);
     const samples = entry?.samples.filter((s) => s.variant === variant && typicalOf(s) <= LONGEST_SECONDS) ?? [];
-    const sample = least(samples, (s) => octavesBetween(kernel, s.shape, shape));
+    const sample = best(samples, (s) => -octavesBetween(kernel, s.shape, shape));
     if (sample && !chosen.some((c) => c.sample === sample)) chosen.push({ kernel, sample, tuning: entry?.tuning });
   }
   return chosen;
@@ -68,22 +69,23 @@ export function chooseControls({ calibration, stale }: Pick<Calibrated, 'calibra
 
 const typicalOf = (of: Pick<Sample, 'seconds' | 'drift'>): number => typicalSeconds(correctedSeconds(of));
 
-/** Times of a control so far: raw, and the probe's beside them over its reference. */
-interface Times {
-  readonly seconds: number[];
-  readonly drift: number[];
+/** A time as the clock said, and the probe's time beside it over its reference. */
+export interface Timed {
+  readonly seconds: number;
+  readonly drift: number;
 }
+
+/** The typical time of several, corrected for the probe's drift (schema/drift.ts). */
+export const typical = (times: readonly Timed[]): number => typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) });
 
 interface Control {
   readonly of: ControlPoint;
   /** On the device, where there is room. */
   point: OpenPoint | null;
-  readonly all: Times;
-  /** Those since the last look. */
-  since: Times;
+  readonly times: Timed[];
+  /** How many of them there were at the last look. */
+  looked: number;
 }
-
-const noTimes = (): Times => ({ seconds: [], drift: [] });
 
 /** Drift of kernels, as told at one time. */
 export interface KernelDrift {
@@ -113,6 +115,13 @@ export function driftOf(calls: readonly Weighed[], drift: KernelDrift): number {
   return total > 0 ? calls.reduce((sum, { call, seconds }) => sum + seconds * drift.of(call), 0) / total : 1;
 }
 
+/** Typical time of a few runs. */
+async function firstRuns(probe: Probe): Promise<number> {
+  const first: number[] = [];
+  for (let i = 0; i < FIRST_PROBES; i++) first.push(await probe.run());
+  return median(first);
+}
+
 /**
  * What tells how far the machine has gone from the calibration's: the probe beside every measurement, and control points in turn. Where
  * the operating system puts a buffer makes some percent of a kernel's time, so that points are put on the device anew every now and then.
@@ -129,7 +138,7 @@ export class DriftWatch {
     /** The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one, this process's first runs. */
     private readonly referenceSeconds: number,
   ) {
-    this.controls = points.map((of) => ({ of, point: null, all: noTimes(), since: noTimes() }));
+    this.controls = points.map((of) => ({ of, point: null, times: [], looked: 0 }));
   }
 
   /** Puts the probe on the device; `renew` puts the points there. The caller frees. */
@@ -137,9 +146,7 @@ export class DriftWatch {
     const rules = { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds: calibration.overheads.submitSeconds, seed } as const;
     const probe = await openProbe(device, rules);
     try {
-      const first: number[] = [];
-      for (let i = 0; i < 7; i++) first.push(await probe.run());
-      return new DriftWatch(device, probe, rules, points, calibration.probe?.referenceSeconds ?? median(first));
+      return new DriftWatch(device, probe, rules, points, calibration.probe?.referenceSeconds ?? (await firstRuns(probe)));
     } catch (error) {
       probe.free();
       throw error;
@@ -179,36 +186,41 @@ export class DriftWatch {
     return Math.sqrt(before * after) / this.referenceSeconds;
   }
 
+  /** Measures between two runs of the probe. */
+  async beside(measure: () => Promise<number>): Promise<Timed> {
+    const before = await this.run();
+    const seconds = await measure();
+    return { seconds, drift: this.between(before, await this.run()) };
+  }
+
   /** Measures controls in turn until `seconds` are spent or each had one. */
   async turn(seconds: number): Promise<void> {
     let spent = 0;
     for (let i = 0; i < this.controls.length && spent < seconds; i++) {
-      const { point, all, since } = this.controls[this.next++ % this.controls.length] as Control;
+      const { point, times } = this.controls[this.next++ % this.controls.length] as Control;
       if (!point) continue;
-      const before = await this.probe.run();
-      const { each, total } = await point.time();
-      const drift = this.between(before, await this.probe.run());
-      for (const times of [all, since]) {
-        times.seconds.push(each);
-        times.drift.push(drift);
-      }
-      spent += total;
+      times.push(await this.beside(async () => {
+        const { each, total } = await point.time();
+        spent += total;
+        return each;
+      }));
     }
   }
 
   /** Drift by kernel since the last look; a control with too few times since then tells by all of its times. */
   look(): KernelDrift {
-    const told = this.controls.flatMap(({ of, all, since }) => {
-      const times = since.seconds.length >= FEW_REPETITIONS ? since : all;
-      return times.seconds.length === 0 ? [] : [{ ...of, ratio: typicalOf(times) / typicalOf(of.sample) }];
+    const told = this.controls.flatMap((control) => {
+      const { of, times, looked } = control;
+      const since = times.slice(looked);
+      control.looked = times.length;
+      return times.length === 0 ? [] : [{ ...of, ratio: typical(since.length >= FEW_REPETITIONS ? since : times) / typicalOf(of.sample) }];
     });
-    for (const one of this.controls) one.since = noTimes();
     return kernelDrift(told);
   }
 
   rows(): ControlRow[] {
-    return this.controls.flatMap(({ of: { kernel, sample }, all }) =>
-      all.seconds.length === 0 ? [] : [{ kernel, variant: sample.variant, shape: sample.shape, calibratedSeconds: typicalOf(sample), measuredSeconds: typicalOf(all), repetitions: all.seconds.length }]);
+    return this.controls.flatMap(({ of: { kernel, sample }, times }) =>
+      times.length === 0 ? [] : [{ kernel, variant: sample.variant, shape: sample.shape, calibratedSeconds: typicalOf(sample), measuredSeconds: typical(times), repetitions: times.length }]);
   }
 
   private freePoints(): void {

@@ -11,9 +11,8 @@ import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
-import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
-import { driftOf, type DriftWatch, type KernelDrift, type Weighed } from './controls.js';
+import { driftOf, typical, type DriftWatch, type KernelDrift, type Timed, type Weighed } from './controls.js';
 
 /** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
 export interface StepCase {
@@ -120,12 +119,6 @@ interface Opened {
   readonly decoder: GpuDecoder;
 }
 
-/** A time as the clock said, and the probe's time beside it over its reference. */
-interface Timed {
-  readonly seconds: number;
-  readonly drift: number;
-}
-
 /** One round of one decoder. */
 interface Round {
   readonly step: Timed;
@@ -200,12 +193,10 @@ async function measure(device: Device, opened: readonly Opened[], watch: DriftWa
   const rounds = opened.map((): Round[] => []);
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
     const own = rounds[i] as Round[];
-    const start = await watch.run();
-    const { seconds } = await decoder.step(new Array<number>(of.batch).fill(0));
-    const step = { seconds, drift: watch.between(start, await watch.run()) };
+    const step = await watch.beside(async () => (await decoder.step(new Array<number>(of.batch).fill(0))).seconds);
     own.push({ step, operations: own.length % ROUNDS_PER_OPERATIONS === 0 ? await timeOperations(device, decoder, watch, rules.submitSeconds) : null });
-    await watch.turn(CONTROLS_SHARE * seconds);
-    return seconds;
+    await watch.turn(CONTROLS_SHARE * step.seconds);
+    return step.seconds;
   });
   if (measures.length > 0) {
     await interleave(measures, { seconds: rules.seconds, leastRounds: rules.leastRounds, mostRounds: MOST_ROUNDS, seed: rules.seed, clockNow: now, settled: () => rules.stopped() });
@@ -239,8 +230,6 @@ function predictedOf({ byKernel }: StepPrice, kernel: KernelName): Interval {
   }
   return sum;
 }
-
-const typical = (times: readonly Timed[]): number => typicalSeconds(correctedSeconds({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }));
 
 function rowOf(device: Device, { of: { id, c, batch, contextTokens }, operations, rounds }: MeasuredStep, pricer: Pricer, drift: KernelDrift): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);

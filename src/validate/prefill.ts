@@ -1,11 +1,10 @@
 /** Prefill: whole prompts that the decoder takes in, measured beside what is predicted for them. */
 import { pricePrompt, type Pricer } from '../cost/latency.js';
-import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
+import { openDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
-import { driftOf, type DriftWatch, type Weighed } from './controls.js';
+import { driftOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
 import { pricerFor, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -43,7 +42,7 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
   const notRun: { id: string; reason: string }[] = [];
   const started = now();
   const left = (): number => rules.seconds - (now() - started);
-  const measured: { of: PromptCase; rounds: { rawSeconds: number[]; drift: number[] } }[] = [];
+  const measured: { of: PromptCase; rounds: Timed[] }[] = [];
   await rules.watch.renew();
   for (const [i, of] of cases.entries()) {
     if (rules.stopped?.()) break;
@@ -64,8 +63,10 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
     const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
     const kernelDrift = driftOf(callsOfPrompt(of, pricer), drift);
     return {
-      id: of.id, ...of.prompt, ...rounds, kernelDrift,
-      measuredSeconds: typicalSeconds(correctedSeconds({ seconds: rounds.rawSeconds, drift: rounds.drift })) / kernelDrift,
+      id: of.id, ...of.prompt, kernelDrift,
+      rawSeconds: rounds.map((t) => t.seconds),
+      drift: rounds.map((t) => t.drift),
+      measuredSeconds: typical(rounds) / kernelDrift,
       predicted: { estimate: price.estimate, low: price.low, high: price.high },
       evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
     };
@@ -83,25 +84,22 @@ export function callsOfPrompt({ c, prompt }: PromptCase, pricer: Pricer): Weighe
 const nameOf = ({ id, prompt }: PromptCase): string => `${id}, ${prompt.method} prefill of ${prompt.promptTokens} tokens`;
 
 /** Times of a prompt after a first run, which compiles; as many as take `seconds`, at least one. */
-async function measure(device: Device, { c, prompt }: PromptCase, watch: DriftWatch, rules: { seed: number; seconds: () => number }): Promise<{ rawSeconds: number[]; drift: number[] }> {
+async function measure(device: Device, { c, prompt }: PromptCase, watch: DriftWatch, rules: { seed: number; seconds: () => number }): Promise<Timed[]> {
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
-  let decoder: GpuDecoder | undefined;
-  const [rawSeconds, drift]: [number[], number[]] = [[], []];
+  const rounds: Timed[] = [];
+  const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch: 1, contextTokens: promptTokens, prefillChunkTokens: chunkTokens });
   try {
-    decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch: 1, contextTokens: promptTokens, prefillChunkTokens: chunkTokens });
     await decoder.prefill(tokens, method);
     const until = now() + rules.seconds();
     do {
       decoder.reset();
-      const before = await watch.run();
-      const { seconds } = await decoder.prefill(tokens, method);
-      rawSeconds.push(seconds);
-      drift.push(watch.between(before, await watch.run()));
-      await watch.turn(CONTROLS_SHARE * seconds);
-    } while (rawSeconds.length < MOST_ROUNDS && now() < until);
+      const round = await watch.beside(async () => (await decoder.prefill(tokens, method)).seconds);
+      rounds.push(round);
+      await watch.turn(CONTROLS_SHARE * round.seconds);
+    } while (rounds.length < MOST_ROUNDS && now() < until);
   } finally {
-    decoder?.close();
+    decoder.close();
   }
-  return { rawSeconds, drift };
+  return rounds;
 }
