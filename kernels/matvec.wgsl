@@ -1,5 +1,5 @@
 // y[g] = x[g] W[g] for few rows m: every weight is read once and used for ROWS rows. W is [group][k][n], pairs along n.
-// A workgroup covers COLUMNS pairs of one group; its threads split k among them, and the shares are added at the end.
+// A workgroup covers COLUMNS pairs of one group; where it has more threads they split k among them, and the shares are added at the end.
 // Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs] (an odd n is
 // padded). Run: lla-sim bench --kernel matmul
 #element
@@ -7,7 +7,7 @@
 override WG: u32;
 override COLUMNS: u32;   // value pairs a workgroup covers; divides WG
 override ROWS: u32;      // rows of one pass, at most 8
-override SHARES: u32;    // WG * ROWS, the shares in workgroup memory
+override SHARES: u32;    // shares in workgroup memory: WG * ROWS, or 1 where threads do not split k
 
 struct Params {
   m: u32,
@@ -30,12 +30,27 @@ struct Params {
 
 var<workgroup> shares: array<vec2f, SHARES>;   // [row][thread]
 
+// One pair of a row of y, where there is such.
+fn put(g: u32, row: u32, pair: u32, value: vec2f) {
+  if (row >= params.m || pair >= params.pairs) { return; }
+  let at = params.y_offset + g * params.y_group + row * params.y_row + 2u * pair;
+  let second = 2u * pair + 1u < params.n;
+  var sum = value;
+  if (params.accumulate == 1u) {
+    sum.x += y[at];
+    if (second) { sum.y += y[at + 1u]; }
+  }
+  y[at] = sum.x;
+  if (second) { y[at + 1u] = sum.y; }
+}
+
+// Workgroups: (ROWS rows, COLUMNS pairs, group); those of the same weights follow each other.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index) l: u32) {
-  let j = group_id.x * COLUMNS + l % COLUMNS;
-  let slice = l / COLUMNS;
   let slices = WG / COLUMNS;
-  let row0 = group_id.y * ROWS;
+  let slice = l / COLUMNS;
+  let j = group_id.y * COLUMNS + l % COLUMNS;
+  let row0 = group_id.x * ROWS;
   let g = group_id.z;
   var sum: array<vec2f, 8>;
   if (j < params.pairs) {
@@ -49,24 +64,18 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
       for (var r = 0u; r < ROWS; r++) { sum[r] += x[at[r] + k] * w; }
     }
   }
+  if (slices == 1u) {
+    for (var r = 0u; r < ROWS; r++) { put(g, row0 + r, j, sum[r]); }
+    return;
+  }
   for (var r = 0u; r < ROWS; r++) { shares[r * WG + l] = sum[r]; }
   workgroupBarrier();
   // One (row, pair) a thread; the k-slices of a pair lie COLUMNS apart.
   for (var i = l; i < ROWS * COLUMNS; i += WG) {
     let r = i / COLUMNS;
     let column = i % COLUMNS;
-    let pair = group_id.x * COLUMNS + column;
-    if (pair < params.pairs && row0 + r < params.m) {
-      var total = vec2f(0.0);
-      for (var s = 0u; s < slices; s++) { total += shares[r * WG + s * COLUMNS + column]; }
-      let out = params.y_offset + g * params.y_group + (row0 + r) * params.y_row + 2u * pair;
-      let second = 2u * pair + 1u < params.n;
-      if (params.accumulate == 1u) {
-        total.x += y[out];
-        if (second) { total.y += y[out + 1u]; }
-      }
-      y[out] = total.x;
-      if (second) { y[out + 1u] = total.y; }
-    }
+    var total = vec2f(0.0);
+    for (var s = 0u; s < slices; s++) { total += shares[r * WG + s * COLUMNS + column]; }
+    put(g, row0 + r, group_id.y * COLUMNS + column, total);
   }
 }

@@ -86,7 +86,7 @@ export function hashSources(sources: readonly { name: string; element: Element }
 }
 
 /** Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its name. */
-const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matmul', 'matmul_matrix'], rebuild: ['rebuild', 'rebuild_matrix'], rmsnorm: ['rmsnorm', 'add'], sample: ['sample', 'sample_top_p'], evict: ['evict', 'evict_copy'], evict_prefill: ['evict_prefill', 'evict_gather'], evict_chunk: ['evict_chunk', 'evict_gather'], attend_block_absorbed: ['attend_block_absorbed', 'attend_block_components'] };
+const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matvec_quads', 'matmul', 'matmul_matrix'], rebuild: ['rebuild', 'rebuild_matrix'], rmsnorm: ['rmsnorm', 'add'], sample: ['sample', 'sample_top_p'], evict: ['evict', 'evict_copy'], evict_prefill: ['evict_prefill', 'evict_gather'], evict_chunk: ['evict_chunk', 'evict_gather'], attend_block_absorbed: ['attend_block_absorbed', 'attend_block_components'] };
 
 /**
  * Counts up where the planner's own launch constants of a kernel have changed (workgroup size, tokens a thread, ...): times of the

@@ -4,6 +4,7 @@ import { mix } from '../../src/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';
+import type { Tuning } from '../../src/gpu/operations/tuning.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, runPlan, wordsIn } from './run-plan.js';
@@ -16,23 +17,26 @@ interface Case {
   m: number;
   k: number;
   n: number;
+  /** Launched as on a software adapter. */
+  software: boolean;
+  tuning: Tuning;
   options: MatmulOptions;
 }
 
-/** [sequence][group][width] with gaps, as activations of heads lie: rows are sequences. */
-const between = (r: Random, groups: number, width: number): Required<Rows> => {
-  const group = width + r.whole(0, 3);
-  return { offset: r.whole(0, 9), group, row: groups * group + r.whole(0, 5) };
+/** [sequence][group][width] with gaps, as activations of heads lie: rows are sequences. Or [group][sequence][width], where a row past the last is another group's. */
+const between = (r: Random, { groups, m }: Pick<Case, 'groups' | 'm'>, width: number): Required<Rows> => {
+  const [offset, inner, gap] = [r.whole(0, 9), width + r.whole(0, 3), r.whole(0, 5)];
+  return r.pick([true, false]) ? { offset, group: inner, row: groups * inner + gap } : { offset, row: inner, group: m * inner + gap };
 };
 
 function caseOf(r: Random, fixed: Partial<Case>): Case {
   const weightGroup = r.pick([1, 2, 4]);
-  const c = { variant: r.pick(['f16', 'f32'] as const), groups: weightGroup * r.whole(1, 3), m: r.pick([1, 3, 8, 9, 40, 70]), k: r.whole(1, 150), n: r.whole(1, 150), ...fixed };
-  return { ...c, options: { x: between(r, c.groups, c.k), y: between(r, c.groups, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]), transposed: r.pick([true, false]) } };
+  const c = { variant: r.pick(['f16', 'f32'] as const), groups: weightGroup * r.whole(1, 3), m: r.pick([1, 3, 8, 9, 40, 70]), k: r.whole(1, 150), n: r.pick([r.whole(1, 150), 8 * r.whole(1, 20)]), software: r.pick([true, false]), tuning: {}, ...fixed };
+  return { ...c, options: { x: between(r, c, c.k), y: between(r, c, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]), transposed: fixed.software === undefined && r.pick([true, false]) } };
 }
 
 async function check(device: Device, c: Case, seed: number): Promise<void> {
-  const plan = planOperation({ kernel: 'matmul', variant: c.variant, shape: { groups: c.groups, m: c.m, k: c.k, n: c.n } }, { matmul: c.options });
+  const plan = planOperation({ kernel: 'matmul', variant: c.variant, shape: { groups: c.groups, m: c.m, k: c.k, n: c.n } }, { matmul: c.options, software: c.software, tuning: c.tuning });
   const [x, before] = [randomSingles(mix(seed), wordsIn(plan, 'x')), randomSingles(mix(seed + 1), wordsIn(plan, 'y'))];
   const { weightGroup = 1, transposed = false } = c.options;
   const [rows, stride] = transposed ? [c.n, 2 * pairsOf(c.k)] : [c.k, 2 * pairsOf(c.n)];
@@ -62,7 +66,11 @@ async function check(device: Device, c: Case, seed: number): Promise<void> {
   expect(before.findIndex((value, i) => !written.has(i) && value !== result[i]), `float changed beside the rows: ${where}`).toBe(-1);
 }
 
-const EDGES: readonly Partial<Case>[] = [{ groups: 1, m: 1, k: 1, n: 1 }, { groups: 4, m: 1, k: 160, n: 128 }, { groups: 4, m: 100, k: 33, n: 27 }, { groups: 1, m: 1024, k: 64, n: 70 }, { m: 8 }, { m: 9 }, {}, {}, {}, {}];
+const EDGES: readonly Partial<Case>[] = [{ groups: 1, m: 1, k: 1, n: 1 }, { groups: 4, m: 1, k: 160, n: 128 }, { groups: 4, m: 100, k: 33, n: 27 }, { groups: 1, m: 1024, k: 64, n: 70 }, { m: 8 }, { m: 9 }, {}, {}, {}, {},
+  // Every vector kernel with and without shares of k, with rows past m, and steps of k past its end.
+  ...[true, false].flatMap((software) => [27, 96].flatMap((n) => [3, 7].map((m) => ({ variant: 'f16' as const, m, n, k: 261, software })))),
+  { variant: 'f16', m: 5, n: 72, k: 333, software: true, tuning: { workgroup: 16, columns: 16, rows: 8, steps: 4 } },
+  { variant: 'f16', m: 5, n: 72, k: 333, software: false, tuning: { workgroup: 64, columns: 8, rows: 2, steps: 1 } }];
 
 describeGpu('strided products against float64', (device) => {
   test('rows apart, shared weights, sums', { timeout: 60_000 }, async () => {
@@ -74,4 +82,6 @@ test('rows of y that overlap are refused', () => {
   const call = { kernel: 'matmul', variant: 'f16', shape: { groups: 2, m: 3, k: 4, n: 8 } } as const;
   expect(() => planOperation(call, { matmul: { y: { row: 7 } } })).toThrow(/overlap/);
   expect(() => planOperation(call, { matmul: { weightGroup: 3 } })).toThrow(/share weights/);
+  expect(() => planOperation(call, { tuning: { columns: 24 } })).toThrow(/128 threads are not whole rows of 24/);
+  expect(() => planOperation(call, { tuning: { steps: 8 } })).toThrow(/at most 8 rows and 4 steps/);
 });

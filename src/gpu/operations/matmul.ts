@@ -6,11 +6,17 @@ import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../shape.j
 import { matrixFits, matrixStep, type Launch } from './matrix.js';
 import { tuned, type Tuning } from './tuning.js';
 
-/** Rows up to which each weight is read once by the vector kernel. Beyond, tiles reuse it from workgroup memory. */
-export const MOST_VECTOR_ROWS = 8;
-/** Threads of the vector kernel, and the column pairs that they cover: 16 pairs are two 32-byte sectors of f16. */
-const VECTOR_WORKGROUP = 128;
-const VECTOR_COLUMNS = 16;
+/** Rows up to which a GPU reads each weight once, by a vector kernel. Beyond, tiles reuse it from workgroup memory. */
+const MOST_VECTOR_ROWS = 8;
+/**
+ * Launch of the vector kernels unless tuned: threads, those of them that lie side by side along a row of weights (a thread takes a
+ * pair, or a quad of pairs), and the most rows of x at a time. On a GPU the other threads share k, and a row's threads read whole
+ * 32-byte sectors. A software adapter's subgroup is eight threads: alone they wait for nobody, and more than the sums of four rows
+ * and a weight each do not fit its registers.
+ */
+const VECTOR = { software: { workgroup: 8, pairs: 8, quads: 8, rows: 4 }, hardware: { workgroup: 128, pairs: 16, quads: 4, rows: MOST_VECTOR_ROWS } };
+/** Of k, between which a vector kernel loads. */
+const MOST_STEPS = 4;
 const TILE_COLUMNS = 64;
 const TILE_DEPTH = 16;
 
@@ -43,11 +49,14 @@ export function placed(rows: Rows | undefined, groups: number, m: number, width:
   return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
 }
 
-/**
- * Buffers: x, weights, y.
- * @param matrixUnits whether many rows of f16 weights go to matrix units, with their accuracy (matrix.ts)
- */
-export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning?: Tuning, matrixUnits = false): OperationPlan {
+/** What a device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix units, with their accuracy (matrix.ts). */
+export interface MatmulDevice {
+  readonly software?: boolean | undefined;
+  readonly matrixUnits?: boolean | undefined;
+}
+
+/** Buffers: x, weights, y. */
+export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning?: Tuning, device: MatmulDevice = {}): OperationPlan {
   const s = dimensions(call, 'groups', 'm', 'k', 'n');
   requirePositive(call, s);
   const element = elementOf(call);
@@ -58,8 +67,14 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
   requireShape((s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n), `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`);
   const pairs = pairsOf(transposed ? s.k : s.n);
   const weightBytes = (s.groups / weightGroup) * (transposed ? s.n : s.k) * pairs * bytesOfPairs(element);
-  const matrix = matrixUnits && !transposed && element === 'f16' && matrixFits(s.m, weightBytes);
-  const { tuning: launch, ...step } = transposed ? transposedStep(s) : matrix ? matrixStep(s, tuning) : s.m <= MOST_VECTOR_ROWS ? vectorStep(s, tuning) : tiledStep(s);
+  const launch = (): Launch => {
+    if (transposed) return transposedStep(s);
+    if (device.matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes)) return matrixStep(s, tuning);
+    // A software adapter has no workgroup memory to gain from: tiles take two and a half times as long there.
+    if (s.m <= MOST_VECTOR_ROWS || device.software) return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
+    return tiledStep(s);
+  };
+  const { tuning: constants, ...step } = launch();
   return {
     buffers: [
       { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
@@ -74,21 +89,29 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
         buffers: [...read('x', 'weights'), ...write('y')],
       },
     ],
-    tuning: launch,
+    tuning: constants,
   };
 }
 
 type Dims = Record<'groups' | 'm' | 'k' | 'n', number>;
 
-function vectorStep(s: Dims, tuning: Tuning | undefined): Launch {
+function vectorStep(s: Dims, element: 'f16' | 'f32', kind: keyof typeof VECTOR, tuning: Tuning | undefined): Launch {
+  const own = VECTOR[kind];
   const pairs = pairsOf(s.n);
-  const workgroup = tuned(tuning, 'workgroup', VECTOR_WORKGROUP);
-  const columns = tuned(tuning, 'columns', VECTOR_COLUMNS);
+  const inQuads = element === 'f16' && s.n % 8 === 0;
+  const workgroup = tuned(tuning, 'workgroup', own.workgroup);
+  const columns = tuned(tuning, 'columns', inQuads ? own.quads : own.pairs);
+  requireShape(columns <= workgroup && workgroup % columns === 0, `matmul: ${workgroup} threads are not whole rows of ${columns}`);
+  const passes = Math.ceil(s.m / tuned(tuning, 'rows', own.rows));
+  const rows = Math.ceil(s.m / passes);
+  const sums = inQuads ? 2 * rows : rows;
+  const steps = tuned(tuning, 'steps', kind === 'hardware' ? 4 : rows > 2 ? 1 : 2);
+  requireShape(rows <= MOST_VECTOR_ROWS && steps <= MOST_STEPS, `matmul: at most ${MOST_VECTOR_ROWS} rows and ${MOST_STEPS} steps at a time, not ${rows} and ${steps}`);
   return {
-    source: 'matvec',
-    constants: { WG: workgroup, COLUMNS: columns, ROWS: s.m, SHARES: workgroup * s.m },
-    workgroups: [Math.ceil(pairs / columns), 1, s.groups],
-    tuning: { workgroup, rows: s.m },
+    source: inQuads ? 'matvec_quads' : 'matvec',
+    constants: { WG: workgroup, COLUMNS: columns, ROWS: rows, SHARES: columns < workgroup ? workgroup * sums : 1, ...(inQuads ? { STEPS: steps } : {}) },
+    workgroups: [passes, Math.ceil((inQuads ? pairs / 4 : pairs) / columns), s.groups],
+    tuning: { workgroup, columns, rows, ...(inQuads ? { steps } : {}) },
   };
 }
 

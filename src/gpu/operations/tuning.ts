@@ -13,8 +13,10 @@ export interface Tunable {
 /** What can be tuned, by kernel. A planner reads these names with `tuned`; a name that it does not read changes nothing. */
 export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
   matmul: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'columns', values: [8, 16, 32] },
+    { name: 'workgroup', values: [8, 64, 128, 256] },
+    { name: 'columns', values: [4, 8, 16, 32] },
+    { name: 'rows', values: [2, 4, 8] },
+    { name: 'steps', values: [1, 2, 4] },
     { name: 'matrixColumns', values: [64, 128] },
   ],
   attend: [
