@@ -69,6 +69,16 @@ export interface RunTime {
   gpuSeconds: number | null;
 }
 
+/** A set of timestamps and where they are resolved. */
+interface Queries {
+  readonly set: GPUQuerySet;
+  readonly resolve: GPUBuffer;
+  readonly count: number;
+}
+
+/** Most timestamps of a set, by the standard. */
+const MOST_QUERIES = 4096;
+
 /** Steps in order, in one pass. */
 function encodePass(encoder: GPUCommandEncoder, steps: readonly BoundStep[], descriptor: GPUComputePassDescriptor): void {
   const pass = encoder.beginComputePass(descriptor);
@@ -80,6 +90,9 @@ function encodePass(encoder: GPUCommandEncoder, steps: readonly BoundStep[], des
   }
   pass.end();
 }
+
+/** The pass from this timestamp to the next. */
+const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor => ({ timestampWrites: { querySet: set, beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 } });
 
 export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
   const { gpu, adapter, description } = await openAdapter(options);
@@ -101,7 +114,7 @@ export class Device {
   private readonly layouts = new Map<string, GPUBindGroupLayout>();
   /** Runs that are encoded already; a command buffer is submitted once. */
   private readonly ahead = new WeakMap<readonly BoundStep[], GPUCommandBuffer>();
-  private querySet: { set: GPUQuerySet; resolve: GPUBuffer } | undefined;
+  private querySet: Queries | undefined;
 
   constructor(
     /** Held so that Dawn's instance outlives the device. */
@@ -277,15 +290,41 @@ export class Device {
    * @param again the same array will be run again: it is encoded for that while the device is at work
    */
   async run(steps: readonly BoundStep[], again = false): Promise<RunTime> {
-    const timed = this.hasTimestamps ? this.queries() : undefined;
+    const timed = this.hasTimestamps ? (this.querySet ??= this.queries(2)) : undefined;
     const encode = (encoder: GPUCommandEncoder): void => {
-      encodePass(encoder, steps, timed ? { timestampWrites: { querySet: timed.set, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 } } : {});
+      encodePass(encoder, steps, timed ? timestamps(timed, 0) : {});
       if (timed) encoder.resolveQuerySet(timed.set, 0, 2, timed.resolve, 0);
     };
     const known = this.ahead.get(steps);
     this.ahead.delete(steps);
     const wallSeconds = await this.submit('run', known ?? encode, again ? () => this.ahead.set(steps, this.encoded(encode)) : undefined);
-    return { wallSeconds, gpuSeconds: timed ? await this.elapsed(timed.resolve) : null };
+    return { wallSeconds, gpuSeconds: timed ? ((await this.elapsed(timed))[0] as number) : null };
+  }
+
+  /**
+   * Runs parts of a program in order, a pass each with timestamps of its own, in one submission as far as those reach. What a part
+   * takes there is its share of the whole; alone in a submission it would find caches and cores that wait.
+   * @returns seconds of each part
+   * @throws GpuError `unsupported` without timestamps
+   */
+  async runEach(parts: readonly (readonly BoundStep[])[]): Promise<number[]> {
+    if (!this.hasTimestamps) throw new GpuError('unsupported', 'the device has no timestamps: run the parts one by one');
+    const seconds: number[] = [];
+    for (let from = 0; from < parts.length; from += MOST_QUERIES / 2) {
+      const some = parts.slice(from, from + MOST_QUERIES / 2);
+      const timed = this.queries(2 * some.length);
+      try {
+        await this.submit('run each', (encoder) => {
+          some.forEach((steps, i) => encodePass(encoder, steps, timestamps(timed, 2 * i)));
+          encoder.resolveQuerySet(timed.set, 0, timed.count, timed.resolve, 0);
+        });
+        seconds.push(...(await this.elapsed(timed)));
+      } finally {
+        timed.set.destroy();
+        timed.resolve.destroy();
+      }
+    }
+    return seconds;
   }
 
   private encoded(encode: (encoder: GPUCommandEncoder) => void): GPUCommandBuffer {
@@ -302,16 +341,18 @@ export class Device {
     return Number(process.hrtime.bigint() - began) * 1e-9;
   }
 
-  private queries(): { set: GPUQuerySet; resolve: GPUBuffer } {
-    return (this.querySet ??= {
-      set: this.raw.createQuerySet({ type: 'timestamp', count: 2 }),
-      resolve: this.raw.createBuffer({ label: 'timestamps', size: 16, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
-    });
+  private queries(count: number): Queries {
+    return {
+      set: this.raw.createQuerySet({ type: 'timestamp', count }),
+      resolve: this.raw.createBuffer({ label: 'timestamps', size: 8 * count, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
+      count,
+    };
   }
 
-  private async elapsed(resolve: GPUBuffer): Promise<number> {
-    const stamps = new BigUint64Array(await this.read({ label: 'timestamps', bytes: 16, raw: resolve }));
-    return Number((stamps[1] as bigint) - (stamps[0] as bigint)) * 1e-9;
+  /** Seconds between each pair of timestamps. */
+  private async elapsed({ resolve, count }: Queries): Promise<number[]> {
+    const stamps = new BigUint64Array(await this.read({ label: 'timestamps', bytes: 8 * count, raw: resolve }));
+    return Array.from({ length: count / 2 }, (_, i) => Number((stamps[2 * i + 1] as bigint) - (stamps[2 * i] as bigint)) * 1e-9);
   }
 
   /**

@@ -1,7 +1,7 @@
 /**
  * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with the probe beside
- * each step and control points between them, and times are corrected for drift. Then the operations of each step run one by one, which tells
- * which kernel an error comes from, and what a step costs beyond them.
+ * each step and control points between them, and times are corrected for drift. In some rounds each operation of the step is timed in a pass of
+ * its own, which tells which kernel an error comes from, and what a step costs beyond them.
  */
 import { interleave } from '../bench/interleave.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
@@ -51,7 +51,7 @@ export interface MeasuredRow {
 export interface StepRow extends MeasuredRow {
   readonly batch: number;
   readonly contextTokens: number;
-  /** Sum of the operations' own times, each alone in a submission. */
+  /** Sum of the operations' own times: each in a pass of its own (alone in a submission where the device has no timestamps). */
   readonly operationsSeconds: number;
   readonly kernels: readonly KernelRow[];
 }
@@ -79,13 +79,11 @@ export interface StepRules {
 const LEAST_ROUNDS = 3;
 /** Lengths grow by one a round, and stay inside the page that the context ends. */
 const MOST_ROUNDS = 28;
-/** Operations one by one take as long as the step, and are measured in one round of these. */
+/** Operations take as long as the step once more, and are measured in one round of these. */
 const ROUNDS_PER_OPERATIONS = 3;
 const PAGE_TOKENS = 32;
-/** Operations of this much time have a run of the probe before and after them. */
-const PROBED_SECONDS = 0.1;
 /** Time of control points after each step, as a share of the step's. */
-const CONTROLS_SHARE = 0.25;
+const CONTROLS_SHARE = 0.5;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
@@ -204,20 +202,18 @@ async function measure(device: Device, opened: readonly Opened[], watch: DriftWa
   return rounds;
 }
 
-/** Each operation of the last step alone. */
+/** Each operation of the last step. */
 async function timeOperations(device: Device, { operations }: GpuDecoder, watch: DriftWatch, submitSeconds: number): Promise<Timed[]> {
-  const timed: Timed[] = [];
-  let before = await watch.run();
-  let since: number[] = [];
-  for (const [index, { steps }] of operations.entries()) {
-    const time = await device.run(steps);
-    since.push(Math.max(1e-9, time.gpuSeconds ?? time.wallSeconds - submitSeconds));
-    if (index < operations.length - 1 && since.reduce((sum, each) => sum + each, 0) < PROBED_SECONDS) continue;
-    const after = await watch.run();
-    timed.push(...since.map((each) => ({ seconds: each, drift: watch.between(before, after) })));
-    [before, since] = [after, []];
-  }
-  return timed;
+  const before = await watch.run();
+  const seconds = device.hasTimestamps ? await device.runEach(operations.map(({ steps }) => steps)) : await oneByOne(device, operations, submitSeconds);
+  const drift = watch.between(before, await watch.run());
+  return seconds.map((each) => ({ seconds: Math.max(1e-9, each), drift }));
+}
+
+async function oneByOne(device: Device, operations: GpuDecoder['operations'], submitSeconds: number): Promise<number[]> {
+  const seconds: number[] = [];
+  for (const { steps } of operations) seconds.push((await device.run(steps)).wallSeconds - submitSeconds);
+  return seconds;
 }
 
 /** Where a part of a kernel's calls is priced by roofline, both parts are off by the most at once. */

@@ -136,7 +136,7 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
     : 'No step was measured.';
   return [
     { title: 'Steps', paragraphs: [about, ...latency.notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)], table: table(STEPS, latency.steps) },
-    { title: 'Operations', paragraphs: ['Every operation of these steps alone, summed by kernel: where an error comes from.'], table: table(KERNELS, latency.kernels) },
+    { title: 'Operations', paragraphs: ['Every operation of these steps by itself, summed by kernel: where an error comes from.'], table: table(KERNELS, latency.kernels) },
   ];
 }
 

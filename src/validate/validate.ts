@@ -42,10 +42,11 @@ const RESERVE_BYTES = 512 * MIB;
 /** Decoders open together, and the longest cache, on a software adapter; on a GPU a share of its memory. */
 const SOFTWARE_OPEN_BYTES = 3072 * MIB;
 const OPEN_SHARE = 0.6;
-/** Where to stop measuring steps, as a share of the budget; prefill and long context follow. */
-const STEPS_SHARE = 0.6;
-const LONG_CONTEXT_SHARE = 0.1;
-const PREFILL_SHARE = 0.08;
+/** What is held against a calibration shares the time that the other sections leave of the budget, and at least this part of it. */
+const LEAST_TIMED_SHARE = 0.3;
+const STEPS_SHARE = 0.75;
+const PREFILL_SHARE = 0.1;
+const LONG_CONTEXT_SHARE = 0.15;
 /** Points of the calibration that are measured anew. */
 const CONTROLS = { quick: 4, whole: 16 } as const;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
@@ -123,7 +124,8 @@ async function timeSections(s: Session, calibrated: Calibrated, wants: (section:
   s.progress('controls', 'points of the calibration, to be measured anew');
   const watch = await DriftWatch.open(s.device, calibrated, chooseControls(calibrated, together(calls), quick ? CONTROLS.quick : CONTROLS.whole), seed);
   try {
-    const of = { calibrated, watch };
+    const left = s.o.budgetSeconds - (now() - s.started);
+    const of = { calibrated, watch, timedSeconds: Math.max(LEAST_TIMED_SHARE * s.o.budgetSeconds, left) };
     return {
       latency: wants('latency') ? await latencySection(s, grid, of) : null,
       longContext: wants('long-context') && !quick ? await longContextSection(s, of) : null,
@@ -158,12 +160,14 @@ interface Grid {
 interface Watched {
   readonly calibrated: Calibrated;
   readonly watch: DriftWatch;
+  /** For all that is timed. */
+  readonly timedSeconds: number;
 }
 
 async function latencySection(s: Session, { model, steps, prompts }: Grid, of: Watched): Promise<ValidationReport['latency']> {
   const rules = { ...of, seed: s.o.seed, stopped: s.stopped };
-  const report = await checkSteps(s.device, steps, { ...rules, seconds: Math.max(1, STEPS_SHARE * s.o.budgetSeconds), openBytes: limits(s).openBytes, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
-  const prefill = await checkPrompts(s.device, prompts, { ...rules, seconds: PREFILL_SHARE * s.o.budgetSeconds, onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`) });
+  const report = await checkSteps(s.device, steps, { ...rules, seconds: Math.max(1, STEPS_SHARE * of.timedSeconds), openBytes: limits(s).openBytes, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
+  const prefill = await checkPrompts(s.device, prompts, { ...rules, seconds: PREFILL_SHARE * of.timedSeconds, onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`) });
   return { ...report, model, controls: of.watch.rows(), summary: summarise(report.steps), kernels: kernelSummaries(report.steps), prefill };
 }
 
@@ -183,7 +187,7 @@ async function longContextSection(s: Session, of: Watched): Promise<LongContextR
   }
   s.progress('long context', `lla-21.33x/block-absorbed`);
   const c = configurationFor(geometry, candidate, bindingBytes);
-  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, { ...of, seed: s.o.seed, seconds: LONG_CONTEXT_SHARE * s.o.budgetSeconds, openBytes, memoryBytes: openBytes, stopped: s.stopped });
+  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, { ...of, seed: s.o.seed, seconds: LONG_CONTEXT_SHARE * of.timedSeconds, openBytes, memoryBytes: openBytes, stopped: s.stopped });
 }
 
 async function capacitySection(s: Session): Promise<CapacityReport | null> {

@@ -37,6 +37,22 @@ describeGpu('device', (device) => {
     device.free(target);
   });
 
+  test('parts of a program run in order, each with a time of its own, however many there are', async () => {
+    const target = await device.buffer('target', 16);
+    const steps = await Promise.all([7, 8].map((value) => device.bind({ ...noop, uniforms: [u32(value)] }, new Map([['target', target]]))));
+    const parts = Array.from({ length: 2100 }, (_, i) => steps.slice(i % 2, (i % 2) + 1));
+    if (device.hasTimestamps) {
+      const seconds = await device.runEach(parts);
+      expect(seconds).toHaveLength(parts.length);
+      for (const each of seconds) expect(each).toBeGreaterThanOrEqual(0);
+      expect(Math.max(...seconds)).toBeGreaterThan(0);
+      expect(new Uint32Array(await device.read(target, 4))[0]).toBe(8);
+    } else {
+      await expect(device.runEach(parts)).rejects.toThrow(/no timestamps/);
+    }
+    device.free(target);
+  });
+
   test('a buffer beyond the limit is out of memory, before the driver is asked', async () => {
     await expect(device.buffer('huge', device.limits.maxBufferSize + 4)).rejects.toMatchObject({ name: 'GpuError', fault: 'out-of-memory' });
   });
