@@ -4,6 +4,15 @@
 export const DRIFT_CORRECTED = 0.05;
 
 /**
+ * Kernels slow down by this power of what the probe does, half of which is memory's time. Measured over nine kernels on a shared
+ * machine (DESIGN.md): 0.6 to 0.8.
+ */
+const DRIFT_EXPONENT = 0.7;
+
+/** Time of a kernel over its time on a machine at its reference, where the probe's is `drift`. */
+export const slowdownOf = (drift: number): number => drift ** DRIFT_EXPONENT;
+
+/**
  * Repetitions that drifted by less than this are taken alone where there are a few of them. Beyond, kernels slow down differently: one
  * workgroup hardly minds that the machine lost a core, which doubles the probe's time.
  */
@@ -24,7 +33,7 @@ export function correctedSeconds(sample: { readonly seconds: readonly number[]; 
   return seconds.flatMap((time, i) => {
     const own = away[i] as number;
     if (enough && own > DRIFT_TRUSTED) return [];
-    return [own > DRIFT_CORRECTED ? time / (drift?.[i] ?? 1) : time];
+    return [own > DRIFT_CORRECTED ? time / slowdownOf(drift?.[i] ?? 1) : time];
   });
 }
 

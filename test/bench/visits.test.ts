@@ -7,7 +7,7 @@ import { median } from '../../src/bench/timing.js';
 import { samplesOf, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
 import { GpuError } from '../../src/gpu/errors.js';
 import { calibrationSchema, sampleSchema, type Sample } from '../../src/schema/calibration.js';
-import { correctedSeconds, typicalSeconds } from '../../src/schema/drift.js';
+import { correctedSeconds, slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const PROBE_SECONDS = 0.01;
@@ -116,13 +116,13 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('up to 5 % is the probe’s own noise: recorded, not corrected', () => {
-    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([1, 1 / 1.06, 2]);
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([1, 1 / slowdownOf(1.06), 1 / slowdownOf(0.5)]);
     expect(correctedSeconds({ seconds: [1, 2] })).toEqual([1, 2]);
   });
 
   test('times that drifted far count only where there are few others', () => {
-    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.25, 2] })).toEqual([1, 1, 0.8]);
-    expect(correctedSeconds({ seconds: [1, 1, 1.1], drift: [1, 1.04, 2] })).toEqual([1, 1, 0.55]);
+    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.25, 2] })).toEqual([1, 1, 1 / slowdownOf(1.25)]);
+    expect(correctedSeconds({ seconds: [1, 1, 1.1], drift: [1, 1.04, 2] })).toEqual([1, 1, 1.1 / slowdownOf(2)]);
   });
 
   test('a repetition in a slow phase does not count as one of those that a visit wants', async () => {
