@@ -195,3 +195,17 @@ test('a heavier token replaces the lightest, the lowest slot of equals; one as h
   expect(moveOf([2, 1, 1, 0, 0], { ...span, pinned: 2 }, 3, 2)).toEqual({ from: 3, to: 2 });
   expect(moveOf([2, 1, 1, 9, 9], { ...span, ring: 1 }, 3, 2)).toBeNull();
 });
+
+test.each(['evict', 'evict_prefill', 'evict_chunk'] as const)('%s refuses slots and widths that do not fit', (kernel) => {
+  const shape = { evict: { context: 4 }, evict_prefill: { context: 20, kept: 9 }, evict_chunk: { context: 20, kept: 9, held: 9 } }[kernel];
+  const [slots, caches] = [{ pinned: 4, heavy: 4, ring: 5, capacity: 32 }, [{ name: 'keys', width: 27, rows: 2 }, { name: 'values', width: 10 }]];
+  const planned = (width: number, options: Partial<typeof slots>) => (): unknown => {
+    const all = { ...slots, caches, ...options };
+    return planOperation({ kernel, variant: 'f16', shape: { rows: 1, width, groupSize: 0, ...shape } }, { evict: all, evictPrefill: all, evictChunk: all });
+  };
+  expect(planned(64, {})).not.toThrow();
+  expect(planned(37, {})).toThrow(`${kernel}: the caches hold 64 scalars of a token, not 37`);
+  expect(planned(64, { pinned: 3 })).toThrow(`${kernel}: 4 tokens do not fit 3 pinned slots`);
+  expect(planned(64, { ring: 0 })).toThrow(`${kernel}: 4 pinned slots and a ring of 0 do not fit 32`);
+  expect(planned(64, { ring: 29 })).toThrow(`${kernel}: 4 pinned slots and a ring of 29 do not fit 32`);
+});

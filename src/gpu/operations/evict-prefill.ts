@@ -1,11 +1,11 @@
 /** H2O where a prompt is taken in whole: the mass that its tokens gather, and which of them stay. */
-import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { f32, read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../plan.js';
 import { dimensions, requirePositive, requireVariant } from '../shape.js';
 import { storeConstants, storeUniforms } from './append.js';
-import type { EvictedCache } from './evict.js';
+import { capacityOfRow, layoutsOf, type EvictedCache } from './evict.js';
 import { readUnit, rowUniforms, threadsOfRow, unitsEach } from './fold.js';
 import { LANES, MOST_BRANCH, MOST_VECS, MOST_WIDE, MOST_WORKGROUPS, rowsAt, wholeQuads, WORKGROUP, type PrefillOptions } from './prefill.js';
 import { tuned, type Tuning } from './tuning.js';
@@ -147,30 +147,24 @@ export function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}
 
 /** Slots of a cache whose tokens are chosen anew, its buffers with those of the run, and the copies of the rows that a table of tokens [row][slot] names. */
 function choiceOf(call: KernelCall, s: Readonly<Record<'rows' | 'context' | 'kept' | 'width' | 'groupSize', number>>, options: EvictPrefillOptions) {
-  const { kernel, variant } = call;
+  const { kernel } = call;
   const { pinned = Math.floor(s.kept / 2), firstRow = 0, room = s.context } = options;
   const { heavy = pinned, ring = s.kept - pinned } = options;
-  const capacity = capacityOf(options.capacity ?? pinned + ring);
+  const capacity = capacityOfRow(call, { heavy, pinned, ring, capacity: options.capacity });
   const runCapacity = capacityOf(options.runCapacity ?? s.context);
-  requireShape(heavy <= pinned, `${kernel}: ${heavy} tokens do not fit ${pinned} pinned slots`);
-  requireShape(ring >= 1 && pinned + ring <= capacity, `${kernel}: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
   requireShape(s.context <= room && s.context <= runCapacity, `${kernel}: ${s.context} tokens do not fit ${room} masses and ${runCapacity} slots`);
   const ringTokens = Math.min(ring, s.context);
   const pinnedTokens = Math.min(heavy, s.context - ringTokens);
   requireShape(pinnedTokens + ringTokens === s.kept, `${kernel}: of ${s.context} tokens ${pinnedTokens + ringTokens} stay, not ${s.kept}`);
-  const halves: readonly EvictedCache[] = [{ name: 'keys', width: Math.ceil(s.width / 2) }, { name: 'values', width: Math.floor(s.width / 2) }];
-  const caches = (options.caches ?? halves.filter((c) => c.width > 0)).map((c) => ({ ...c, rows: c.rows ?? 1, layout: rowLayout(storageOfVariant(variant), c.width, s.groupSize) }));
-  const scalars = caches.reduce((sum, c) => sum + c.width * c.rows, 0);
-  requireShape(scalars === s.width, `${kernel}: the caches hold ${scalars} scalars of a token, not ${s.width}`);
+  const caches = layoutsOf(call, s, options.caches);
   const rows = firstRow + s.rows;
-  const content = isQuantised(storageOfVariant(variant)) || variant === 'f16' ? 'f16' : 'f32';
   const buffers: BufferPlan[] = [
     { name: 'runMass', role: 'input', content: 'f32', positive: true, bytes: s.rows * room * 4 },
     { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: rows * capacity * 4 },
     { name: 'positions', role: 'state', content: 'u32', bytes: rows * capacity * 4, below: 2 ** 31 },
     ...caches.flatMap((c): BufferPlan[] => [
-      { name: runOf(c.name), role: 'stream', content, bytes: cacheBytes(c.layout, runCapacity, s.rows * c.rows) },
-      { name: c.name, role: 'state', content, bytes: cacheBytes(c.layout, capacity, rows * c.rows) },
+      { name: runOf(c.name), role: 'stream', content: c.content, bytes: cacheBytes(c.layout, runCapacity, s.rows * c.rows) },
+      { name: c.name, role: 'state', content: c.content, bytes: cacheBytes(c.layout, capacity, rows * c.rows) },
     ]),
   ];
   const copies = (table: string): Step[] =>

@@ -1,6 +1,6 @@
 /** H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
 import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
-import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
+import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../plan.js';
 import { dimensions, requirePositive, requireVariant } from '../shape.js';
@@ -63,6 +63,38 @@ export interface EvictOptions {
   readonly caches?: readonly EvictedCache[];
 }
 
+/** An evicted cache as a call's buffers hold it. */
+interface CacheLayout extends Required<EvictedCache> {
+  readonly layout: RowLayout;
+  readonly content: 'f16' | 'f32';
+}
+
+/**
+ * The caches that an evicting row decides for: a key cache and a value cache of half the width each unless given.
+ * @throws GpuError where they do not hold the call's `width` scalars of a token together
+ */
+export function layoutsOf(call: KernelCall, s: Readonly<Record<'width' | 'groupSize', number>>, given?: readonly EvictedCache[]): readonly CacheLayout[] {
+  const halves: readonly EvictedCache[] = [{ name: 'keys', width: Math.ceil(s.width / 2) }, { name: 'values', width: Math.floor(s.width / 2) }];
+  const caches = (given ?? halves.filter((c) => c.width > 0)).map((c) => ({ ...c, rows: c.rows ?? 1 }));
+  const scalars = caches.reduce((sum, c) => sum + c.width * c.rows, 0);
+  requireShape(scalars === s.width, `${call.kernel}: the caches hold ${scalars} scalars of a token, not ${s.width}`);
+  const storage = storageOfVariant(call.variant);
+  const content = isQuantised(storage) || storage === 'f16' ? 'f16' : 'f32';
+  return caches.map((c) => ({ ...c, layout: rowLayout(storage, c.width, s.groupSize), content }));
+}
+
+/**
+ * Slots of a cached row, in whole tiles: pinned and ring unless given. Of the pinned ones `heavy` are filled at most.
+ * @throws GpuError where they do not fit
+ */
+export function capacityOfRow(call: KernelCall, slots: { readonly heavy: number; readonly pinned: number; readonly ring: number; readonly capacity?: number | undefined }): number {
+  const { heavy, pinned, ring } = slots;
+  const capacity = capacityOf(slots.capacity ?? pinned + ring);
+  requireShape(heavy <= pinned, `${call.kernel}: ${heavy} tokens do not fit ${pinned} pinned slots`);
+  requireShape(ring >= 1 && pinned + ring <= capacity, `${call.kernel}: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
+  return capacity;
+}
+
 /** Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of tokens pinned at most. */
 export function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan {
   requireVariant(call);
@@ -70,24 +102,17 @@ export function planEvict(call: KernelCall, options: EvictOptions = {}): Operati
   requirePositive(call, s, 'groupSize');
   const heavy = s.context;
   const { heads = 1, pinned = heavy, ring = pinned } = options;
-  const capacity = capacityOf(options.capacity ?? pinned + ring);
-  const halves: readonly EvictedCache[] = [{ name: 'keys', width: Math.ceil(s.width / 2) }, { name: 'values', width: Math.floor(s.width / 2) }];
-  const caches = options.caches ?? halves.filter((c) => c.width > 0);
   requireShape(s.rows % heads === 0, `evict: ${s.rows} rows are not whole sequences of ${heads}`);
-  requireShape(heavy <= pinned, `evict: ${heavy} tokens do not fit ${pinned} pinned slots`);
-  requireShape(ring >= 1 && pinned + ring <= capacity, `evict: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
-  const scalars = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
-  requireShape(scalars === s.width, `evict: the caches hold ${scalars} scalars of a token, not ${s.width}`);
+  const capacity = capacityOfRow(call, { heavy, pinned, ring, capacity: options.capacity });
+  const caches = layoutsOf(call, s, options.caches);
   const sequences = s.rows / heads;
-  const storage = storageOfVariant(call.variant);
-  const layouts = caches.map((c) => ({ ...c, rows: c.rows ?? 1, layout: rowLayout(storage, c.width, s.groupSize) }));
   const buffers: BufferPlan[] = [
     // A full cache unless the spans are given: then every row may exchange a token.
     { name: 'spans', role: 'table', content: 'u32', bytes: sequences * 16, data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [heavy, 0, ring, 0][i % 4] as number) },
     { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * capacity * 4 },
     { name: 'positions', role: 'state', content: 'u32', bytes: s.rows * capacity * 4, below: 2 ** 31 },
     { name: 'moves', role: 'scratch', content: 'u32', bytes: s.rows * 8 },
-    ...layouts.map((c): BufferPlan => ({ name: c.name, role: 'state', content: isQuantised(storage) || storage === 'f16' ? 'f16' : 'f32', bytes: cacheBytes(c.layout, capacity, s.rows * c.rows) })),
+    ...caches.map((c): BufferPlan => ({ name: c.name, role: 'state', content: c.content, bytes: cacheBytes(c.layout, capacity, s.rows * c.rows) })),
   ];
   const choose: Step = {
     source: 'evict',
@@ -97,7 +122,7 @@ export function planEvict(call: KernelCall, options: EvictOptions = {}): Operati
     buffers: [...read('spans'), ...write('mass', 'positions', 'moves')],
     workgroups: [s.rows, 1, 1],
   };
-  const copies = layouts.map((c): Step => ({
+  const copies = caches.map((c): Step => ({
     source: 'evict_copy',
     element: 'f32',
     constants: storeConstants(c.layout),
