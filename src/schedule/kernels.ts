@@ -40,8 +40,8 @@ const elementwise = (scalarsRead: (s: Shape, v: string) => number, scalarsWritte
   terms: (s: Shape, v: string) => [1, 4 * (scalarsRead(s, v) + scalarsWritten(s, v))],
 });
 
-/** Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. */
-const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows: 8 };
+/** Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. `passRows`: of the vector kernel at a time. */
+const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows: 8, passRows: 4 };
 const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
 
 /** Passes over the logits of nucleus sampling: maximum, sum, sixteen digits of the threshold, the sum again and the draw. */
@@ -128,7 +128,10 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
       const vector = m <= t.mostVectorRows ? 1 : 0;
       const vectorFlops = 2 * g * m * k * padded(n, t.vectorColumns);
       const tiledFlops = 2 * g * padded(m, tileRows(m)) * padded(k, t.depth) * padded(n, t.columns);
-      return [1, vector * weightBytes, vector * vectorFlops, (1 - vector) * weightBytes * Math.ceil(m / tileRows(m)), (1 - vector) * tiledFlops, g * m * (k + n) * 4, k];
+      // A software adapter takes any number of rows by the vector kernel, a few at a time.
+      const passes = Math.ceil(m / t.passRows);
+      const passFlops = 2 * g * passes * t.passRows * k * padded(n, t.columns);
+      return [1, vector * weightBytes, vector * vectorFlops, (1 - vector) * weightBytes * Math.ceil(m / tileRows(m)), (1 - vector) * tiledFlops, g * m * (k + n) * 4, k, weightBytes * passes, passFlops];
     },
   },
   /** Writes one token's K, V or latent rows to the cache in its storage type: `heads` rows of `width` scalars for each of `rows` tokens. */
@@ -163,7 +166,7 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
 };
 
 /** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
-export const TERMS_VERSION = 4;
+export const TERMS_VERSION = 5;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 

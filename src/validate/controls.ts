@@ -49,6 +49,9 @@ const FIRST_PROBES = 7;
 /** Fewer repetitions than this are not taken alone. */
 const FEW_REPETITIONS = 4;
 
+/** A control of another kernel weighs as much as one of the call's own so many octaves away. */
+const OCTAVES_OF_OTHERS = 3;
+
 /** Distance of two shapes, octaves summed over the kernel's fields. */
 const octavesBetween = (kernel: KernelName, a: Shape, b: Shape): number =>
   KERNELS[kernel].dims.reduce((sum, dim) => sum + Math.abs(coordinate(a[dim] as number) - coordinate(b[dim] as number)), 0);
@@ -89,18 +92,21 @@ interface Control {
 
 /** Drift of kernels, as told at one time. */
 export interface KernelDrift {
-  /** Time of this call over its time in the calibration's machine, beyond the probe's drift; 1 where no control tells. */
+  /** Time of this call over its time in the calibration's machine, beyond the probe's drift; 1 without controls. */
   of(call: KernelCall): number;
 }
 
-/** Drift told by ratios of controls: the geometric mean over those of the call's kernel, one nearer by an octave weighing twice as much. */
+/**
+ * Drift told by ratios of controls: the geometric mean over those of the call's kernel, one nearer by an octave weighing twice as much, and
+ * over those of all others, which weigh little each: what slows a machine slows all kernels by about as much.
+ */
 export function kernelDrift(controls: readonly (ControlPoint & { readonly ratio: number })[]): KernelDrift {
   return {
     of({ kernel, variant, shape }) {
       let [sum, weights] = [0, 0];
       for (const { kernel: own, sample, ratio } of controls) {
-        if (own !== kernel) continue;
-        const weight = 2 ** -(octavesBetween(kernel, sample.shape, shape) + (sample.variant === variant ? 0 : 1));
+        const octaves = own === kernel ? octavesBetween(kernel, sample.shape, shape) + (sample.variant === variant ? 0 : 1) : OCTAVES_OF_OTHERS;
+        const weight = 2 ** -octaves;
         sum += weight * Math.log(ratio);
         weights += weight;
       }

@@ -37,8 +37,13 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
     // Two octaves between them: weights 1 and a quarter.
     expect(drift.of(matmul(1, 2047, 2047))).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 4) / 1.25), 12);
     expect(drift.of(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
-    expect(drift.of({ kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } })).toBe(1);
-    expect(driftOf([{ call: matmul(3, 2047, 2047), seconds: 3 }, { call: { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } }, seconds: 1 }], drift)).toBeCloseTo((3 * Math.sqrt(near * far) + 1) / 4, 12);
+    const other = { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } } as const;
+    expect(drift.of(other)).toBeCloseTo(Math.sqrt(near * far), 12);
+    const rmsnorm: ControlPoint = { kernel: 'rmsnorm', sample: { ...sampleOf(other, [1]), variant: 'f32' }, tuning: undefined };
+    // Of another kernel: an eighth.
+    expect(kernelDrift([control(matmul(1, 2047, 2047), near), { ...rmsnorm, ratio: far }]).of(matmul(1, 2047, 2047))).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
+    expect(driftOf([{ call: matmul(1, 2047, 2047), seconds: 3 }, { call: other, seconds: 1 }], drift)).toBeCloseTo((3 * drift.of(matmul(1, 2047, 2047)) + Math.sqrt(near * far)) / 4, 12);
+    expect(kernelDrift([]).of(other)).toBe(1);
     expect(driftOf([], drift)).toBe(1);
   });
 });
