@@ -8,7 +8,7 @@
  */
 import type { Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';
-import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
+import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */
 const VALUE_LIMIT = 2 ** 50;
@@ -65,9 +65,10 @@ export function measuredPoints(kernel: KernelName, variant: string, samples: rea
     if (indices) indices.push(index);
     else indicesByShape.set(key, [index]);
   });
+  const exponent = driftExponentOf(samples.filter((sample) => sample.variant === variant));
   return [...indicesByShape.values()].map((sampleIndices) => ({
     shape: samples[sampleIndices[0]!]!.shape,
-    seconds: typicalSeconds(sampleIndices.flatMap((index) => correctedSeconds(samples[index]!))),
+    seconds: typicalSeconds(sampleIndices.flatMap((index) => correctedSeconds(samples[index]!, exponent))),
     sampleIndices,
   }));
 }

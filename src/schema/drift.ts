@@ -4,13 +4,39 @@
 export const DRIFT_CORRECTED = 0.05;
 
 /**
- * Kernels slow down by this power of what the probe does, half of which is memory's time. Measured over nine kernels on a shared
- * machine (DESIGN.md): 0.6 to 0.8.
+ * A kernel slows down by some power of what the probe does, half of which is memory's time: by this one as long as its own times do not
+ * tell. Measured over nine kernels on a shared machine (DESIGN.md): 0.4 for one that computes, 0.9 for one that streams weights.
  */
 const DRIFT_EXPONENT = 0.7;
+/** Squared log drift, summed over repetitions, that makes a kernel's own exponent weigh as much as that one. */
+const EXPONENT_PRIOR = 0.5;
+const MOST_EXPONENT = 1.2;
+/** Log drifts and times beyond this far from those of their sample count as this far. */
+const FARTHEST_LOG = 0.5;
 
 /** Time of a kernel over its time on a machine at its reference, where the probe's is `drift`. */
-export const slowdownOf = (drift: number): number => drift ** DRIFT_EXPONENT;
+export const slowdownOf = (drift: number, exponent = DRIFT_EXPONENT): number => drift ** exponent;
+
+/** The power of the probe's time by which the times of these samples follow it, each against its sample's own mean. */
+export function driftExponentOf(samples: readonly Drifted[]): number {
+  let [products, squares] = [DRIFT_EXPONENT * EXPONENT_PRIOR, EXPONENT_PRIOR];
+  for (const { seconds, drift } of samples) {
+    if (!drift || seconds.length < FEW) continue;
+    const [x, y] = [centred(drift), centred(seconds)];
+    x.forEach((each, i) => {
+      products += each * (y[i] as number);
+      squares += each ** 2;
+    });
+  }
+  return Math.min(MOST_EXPONENT, Math.max(0, products / squares));
+}
+
+/** Logarithms around their mean. */
+function centred(values: readonly number[]): number[] {
+  const logs = values.map(Math.log);
+  const mean = logs.reduce((sum, each) => sum + each, 0) / logs.length;
+  return logs.map((each) => Math.min(FARTHEST_LOG, Math.max(-FARTHEST_LOG, each - mean)));
+}
 
 /**
  * Repetitions that drifted by less than this are taken alone where there are a few of them. Beyond, kernels slow down differently: one
@@ -21,19 +47,25 @@ const FEW = 3;
 /** Share of the fastest and of the slowest repetitions that a typical time leaves out. */
 const TRIMMED_SHARE = 1 / 8;
 
+/** Raw times, seconds a call, and for each of them the probe's time over its reference, measured beside it; samples of older files have none. */
+export interface Drifted {
+  readonly seconds: readonly number[];
+  readonly drift?: readonly number[] | undefined;
+}
+
 /**
- * Times of a sample with the machine's drift taken off, seconds a call; without those that drifted far where there are others.
- * @param sample `seconds`: raw times; `drift`: for each of them the probe's time over its reference, measured beside it.
- *   Samples of older files have none and are taken as they are.
+ * Times of a sample with the machine's drift taken off, seconds a call; without those that drifted far where there are others. Without drift
+ * they are taken as they are.
+ * @param exponent of the kernel (driftExponentOf)
  */
-export function correctedSeconds(sample: { readonly seconds: readonly number[]; readonly drift?: readonly number[] | undefined }): number[] {
+export function correctedSeconds(sample: Drifted, exponent = DRIFT_EXPONENT): number[] {
   const { seconds, drift } = sample;
   const away = seconds.map((_, i) => Math.abs((drift?.[i] ?? 1) - 1));
   const enough = away.filter((d) => d <= DRIFT_TRUSTED).length >= FEW;
   return seconds.flatMap((time, i) => {
     const own = away[i] as number;
     if (enough && own > DRIFT_TRUSTED) return [];
-    return [own > DRIFT_CORRECTED ? time / slowdownOf(drift?.[i] ?? 1) : time];
+    return [own > DRIFT_CORRECTED ? time / slowdownOf(drift?.[i] ?? 1, exponent) : time];
   });
 }
 

@@ -6,11 +6,15 @@ import { UserError, show } from '../errors.js';
 import type { Device } from '../gpu/index.js';
 import { staleKernels } from '../plan/ask.js';
 import { KERNELS, type KernelCall, type KernelName } from '../schedule/kernels.js';
+import type { Calibration } from '../schema/calibration.js';
+import { driftExponentOf } from '../schema/drift.js';
 
 export interface Calibrated extends LoadedCalibration {
   readonly pricer: Pricer;
   /** Kernels that have changed since; roofline prices them. */
   readonly stale: readonly string[];
+  /** The power of the probe's drift by which a call slows down (schema/drift.ts). */
+  driftExponent(call: Pick<KernelCall, 'kernel' | 'variant'>): number;
   /** Whether a shape was measured. */
   isMeasured(call: KernelCall): boolean;
 }
@@ -31,7 +35,18 @@ export async function calibratedFor(device: Pick<Device, 'description'>, file: s
   }
   const stale = new Set(await staleKernels(loaded));
   const measured = new Set(calibration.kernels.filter((k) => !stale.has(k.kernel)).flatMap((k) => k.samples.map((s) => shapeKey({ kernel: k.kernel as KernelName, variant: s.variant, shape: s.shape }))));
-  return { ...loaded, stale: [...stale], pricer: calibrationPricer(calibration, { stale, link: null, source: loaded.file }), isMeasured: (call) => measured.has(shapeKey(call)) };
+  return { ...loaded, stale: [...stale], pricer: calibrationPricer(calibration, { stale, link: null, source: loaded.file }), driftExponent: driftExponents(calibration), isMeasured: (call) => measured.has(shapeKey(call)) };
+}
+
+/** Drift exponents of a calibration's kernels and variants. */
+export function driftExponents({ kernels }: Pick<Calibration, 'kernels'>): Calibrated['driftExponent'] {
+  const known = new Map<string, number>();
+  return ({ kernel, variant }) => {
+    const key = `${kernel} ${variant}`;
+    const exponent = known.get(key) ?? driftExponentOf(kernels.find((k) => k.kernel === kernel)?.samples.filter((s) => s.variant === variant) ?? []);
+    known.set(key, exponent);
+    return exponent;
+  };
 }
 
 async function findFor(device: Pick<Device, 'description'>): Promise<LoadedCalibration | null> {

@@ -12,8 +12,8 @@ import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { KERNELS, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
-import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
-import type { Calibrated } from './calibrated.js';
+import { correctedSeconds, typicalSeconds, type Drifted } from '../schema/drift.js';
+import { driftExponents, type Calibrated } from './calibrated.js';
 
 /** A sample of the calibration. */
 export interface ControlPoint {
@@ -63,14 +63,14 @@ export function chooseControls({ calibration, stale }: Pick<Calibrated, 'calibra
     if (chosen.length >= most) break;
     if (stale.includes(kernel) || chosen.filter((c) => c.kernel === kernel).length >= MOST_OF_KERNEL) continue;
     const entry = calibration.kernels.find((k) => k.kernel === kernel);
-    const samples = entry?.samples.filter((s) => s.variant === variant && typicalOf(s) <= LONGEST_SECONDS) ?? [];
+    const samples = entry?.samples.filter((s) => s.variant === variant && median(s.seconds) <= LONGEST_SECONDS) ?? [];
     const sample = best(samples, (s) => -octavesBetween(kernel, s.shape, shape));
     if (sample && !chosen.some((c) => c.sample === sample)) chosen.push({ kernel, sample, tuning: entry?.tuning });
   }
   return chosen;
 }
 
-const typicalOf = (of: Pick<Sample, 'seconds' | 'drift'>): number => typicalSeconds(correctedSeconds(of));
+const typicalOf = (of: Drifted, exponent: number): number => typicalSeconds(correctedSeconds(of, exponent));
 
 /** A time as the clock said, and the probe's time beside it over its reference. */
 export interface Timed {
@@ -78,11 +78,18 @@ export interface Timed {
   readonly drift: number;
 }
 
-/** The typical time of several, corrected for the probe's drift (schema/drift.ts). */
-export const typical = (times: readonly Timed[]): number => typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) });
+/** The typical time of several, corrected for the probe's drift by this power of it (schema/drift.ts). */
+export const typical = (times: readonly Timed[], exponent: number): number => typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }, exponent);
+
+/** The power of the probe's drift by which `calls` together slow down, each weighing as much as it is predicted to take. */
+export function exponentOf(calls: readonly Weighed[], of: Calibrated['driftExponent']): number {
+  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
+  return calls.reduce((sum, { call, seconds }) => sum + (seconds / total) * of(call), 0);
+}
 
 interface Control {
   readonly of: ControlPoint;
+  readonly exponent: number;
   /** On the device, where there is room. */
   point: OpenPoint | null;
   readonly times: Timed[];
@@ -141,10 +148,11 @@ export class DriftWatch {
     private readonly probe: Probe,
     private readonly rules: Parameters<typeof openPoint>[2],
     points: readonly ControlPoint[],
+    exponent: Calibrated['driftExponent'],
     /** The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one, this process's first runs. */
     private readonly referenceSeconds: number,
   ) {
-    this.controls = points.map((of) => ({ of, point: null, times: [], looked: 0 }));
+    this.controls = points.map((of) => ({ of, exponent: exponent({ kernel: of.kernel, variant: of.sample.variant }), point: null, times: [], looked: 0 }));
   }
 
   /** Puts the probe on the device; `renew` puts the points there. The caller frees. */
@@ -152,7 +160,7 @@ export class DriftWatch {
     const rules = { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds: calibration.overheads.submitSeconds, seed } as const;
     const probe = await openProbe(device, rules);
     try {
-      return new DriftWatch(device, probe, rules, points, calibration.probe?.referenceSeconds ?? (await firstRuns(probe)));
+      return new DriftWatch(device, probe, rules, points, driftExponents(calibration), calibration.probe?.referenceSeconds ?? (await firstRuns(probe)));
     } catch (error) {
       probe.free();
       throw error;
@@ -216,17 +224,17 @@ export class DriftWatch {
   /** Drift by kernel since the last look; a control with too few times since then tells by all of its times. */
   look(): KernelDrift {
     const told = this.controls.flatMap((control) => {
-      const { of, times, looked } = control;
+      const { of, exponent, times, looked } = control;
       const since = times.slice(looked);
       control.looked = times.length;
-      return times.length === 0 ? [] : [{ ...of, ratio: typical(since.length >= FEW_REPETITIONS ? since : times) / typicalOf(of.sample) }];
+      return times.length === 0 ? [] : [{ ...of, ratio: typical(since.length >= FEW_REPETITIONS ? since : times, exponent) / typicalOf(of.sample, exponent) }];
     });
     return kernelDrift(told);
   }
 
   rows(): ControlRow[] {
-    return this.controls.flatMap(({ of: { kernel, sample }, times }) =>
-      times.length === 0 ? [] : [{ kernel, variant: sample.variant, shape: sample.shape, calibratedSeconds: typicalOf(sample), measuredSeconds: typical(times), repetitions: times.length }]);
+    return this.controls.flatMap(({ of: { kernel, sample }, exponent, times }) =>
+      times.length === 0 ? [] : [{ kernel, variant: sample.variant, shape: sample.shape, calibratedSeconds: typicalOf(sample, exponent), measuredSeconds: typical(times, exponent), repetitions: times.length }]);
   }
 
   private freePoints(): void {

@@ -12,7 +12,7 @@ import { GpuError, type Device } from '../gpu/index.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
-import { driftOf, typical, type DriftWatch, type KernelDrift, type Timed, type Weighed } from './controls.js';
+import { driftOf, exponentOf, typical, type DriftWatch, type KernelDrift, type Timed, type Weighed } from './controls.js';
 
 /** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
 export interface StepCase {
@@ -166,7 +166,7 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
   const drift = watch.look();
   const shapes = new Map(measured.flatMap(({ operations }) => operations.map((op) => [shapeKey(op), calibrated.isMeasured(op)] as const)));
   return {
-    steps: measured.map((step) => rowOf(device, step, calibrated.pricer, drift)), notRun,
+    steps: measured.map((step) => rowOf(device, step, calibrated, drift)), notRun,
     shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length },
   };
 }
@@ -227,13 +227,13 @@ function predictedOf({ byKernel }: StepPrice, kernel: KernelName): Interval {
   return sum;
 }
 
-function rowOf(device: Device, { of: { id, c, batch, contextTokens }, operations, rounds }: MeasuredStep, pricer: Pricer, drift: KernelDrift): StepRow {
+function rowOf(device: Device, { of: { id, c, batch, contextTokens }, operations, rounds }: MeasuredStep, { pricer, driftExponent }: Calibrated, drift: KernelDrift): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
   const kernels = new Map<KernelName, { calls: number; measuredSeconds: number }>();
   const timed = rounds.flatMap((r) => (r.operations ? [r.operations] : []));
   const weighed = operations.map((op, i) => {
     const { calls, measuredSeconds } = kernels.get(op.kernel) ?? { calls: 0, measuredSeconds: 0 };
-    kernels.set(op.kernel, { calls: calls + 1, measuredSeconds: measuredSeconds + typical(timed.map((times) => times[i] as Timed)) / drift.of(op) });
+    kernels.set(op.kernel, { calls: calls + 1, measuredSeconds: measuredSeconds + typical(timed.map((times) => times[i] as Timed), driftExponent(op)) / drift.of(op) });
     return { call: op, seconds: pricer.price(op).estimate };
   });
   const rows = [...kernels].map(([kernel, of]): KernelRow => ({ kernel, ...of, predicted: predictedOf(price, kernel) }));
@@ -243,7 +243,7 @@ function rowOf(device: Device, { of: { id, c, batch, contextTokens }, operations
     id, batch, contextTokens, kernelDrift,
     rawSeconds: steps.map((t) => t.seconds),
     drift: steps.map((t) => t.drift),
-    measuredSeconds: typical(steps) / kernelDrift,
+    measuredSeconds: typical(steps, exponentOf(weighed, driftExponent)) / kernelDrift,
     predicted: { estimate: price.estimate, low: price.low, high: price.high },
     evidence: price.evidence,
     rooflineShare: price.evidenceShare.roofline,

@@ -4,7 +4,7 @@ import { openDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { driftOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
+import { driftOf, exponentOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
 import { pricerFor, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -38,7 +38,7 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
  * @throws GpuError for any failure but a prompt that the decoder does not take in
  */
 export async function checkPrompts(device: Device, cases: readonly PromptCase[], rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'stopped' | 'onStep'>): Promise<PromptsReport> {
-  const { pricer } = rules.calibrated;
+  const { pricer, driftExponent } = rules.calibrated;
   const notRun: { id: string; reason: string }[] = [];
   const started = now();
   const left = (): number => rules.seconds - (now() - started);
@@ -61,12 +61,13 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
   const drift = rules.watch.look();
   const rows = measured.map(({ of, rounds }): PromptRow => {
     const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
-    const kernelDrift = driftOf(callsOfPrompt(of, pricer), drift);
+    const calls = callsOfPrompt(of, pricer);
+    const kernelDrift = driftOf(calls, drift);
     return {
       id: of.id, ...of.prompt, kernelDrift,
       rawSeconds: rounds.map((t) => t.seconds),
       drift: rounds.map((t) => t.drift),
-      measuredSeconds: typical(rounds) / kernelDrift,
+      measuredSeconds: typical(rounds, exponentOf(calls, driftExponent)) / kernelDrift,
       predicted: { estimate: price.estimate, low: price.low, high: price.high },
       evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
     };

@@ -7,7 +7,8 @@ import { median } from '../../src/bench/timing.js';
 import { samplesOf, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
 import { GpuError } from '../../src/gpu/errors.js';
 import { calibrationSchema, sampleSchema, type Sample } from '../../src/schema/calibration.js';
-import { correctedSeconds, slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
+import { randomOf } from '../gpu/random.js';
+import { correctedSeconds, driftExponentOf, slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const PROBE_SECONDS = 0.01;
@@ -118,6 +119,20 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   test('up to 5 % is the probe’s own noise: recorded, not corrected', () => {
     expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([1, 1 / slowdownOf(1.06), 1 / slowdownOf(0.5)]);
     expect(correctedSeconds({ seconds: [1, 2] })).toEqual([1, 2]);
+  });
+
+  test('by the power of the probe that a kernel’s own times follow, 0.7 as long as they are few', () => {
+    const r = randomOf(seed);
+    const exponent = r.whole(20, 110) / 100;
+    const sample = (): { seconds: number[]; drift: number[] } => {
+      const [own, drift] = [r.whole(1, 99) / 1e3, Array.from({ length: 9 }, () => r.whole(80, 160) / 100)];
+      return { drift, seconds: drift.map((d) => own * d ** exponent * (r.whole(95, 105) / 100)) };
+    };
+    expect(driftExponentOf(Array.from({ length: 200 }, sample))).toBeCloseTo(exponent, 1);
+    expect(driftExponentOf([{ seconds: [1, 2, 3] }, { seconds: [1, 2], drift: [1, 4] }])).toBe(0.7);
+    // What runs the other way is noise.
+    expect(driftExponentOf(Array.from({ length: 50 }, sample).map(({ seconds, drift }) => ({ seconds, drift: drift.map((d) => 1 / d) })))).toBe(0);
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1, 1.25, 1.25] }, 0.4)).toEqual([1, 1 / slowdownOf(1.25, 0.4), 1 / slowdownOf(1.25, 0.4)]);
   });
 
   test('times that drifted far count only where there are few others', () => {
