@@ -128,9 +128,9 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
       const vector = m <= t.mostVectorRows ? 1 : 0;
       const vectorFlops = 2 * g * m * k * padded(n, t.vectorColumns);
       const tiledFlops = 2 * g * padded(m, tileRows(m)) * padded(k, t.depth) * padded(n, t.columns);
-      // A software adapter takes any number of rows by the vector kernel, a few at a time.
+      // A software adapter takes any number of rows by the vector kernel, a few at a time, all passes alike.
       const passes = Math.ceil(m / t.passRows);
-      const passFlops = 2 * g * passes * t.passRows * k * padded(n, t.columns);
+      const passFlops = 2 * g * passes * Math.ceil(m / passes) * k * padded(n, t.columns);
       return [1, vector * weightBytes, vector * vectorFlops, (1 - vector) * weightBytes * Math.ceil(m / tileRows(m)), (1 - vector) * tiledFlops, g * m * (k + n) * 4, k, weightBytes * passes, passFlops];
     },
   },
