@@ -14,7 +14,7 @@ export interface Calibrated extends LoadedCalibration {
   /** Kernels that have changed since; roofline prices them. */
   readonly stale: readonly string[];
   /** The power of the probe's drift by which a call slows down (schema/drift.ts). */
-  driftExponent(call: Pick<KernelCall, 'kernel' | 'variant'>): number;
+  readonly driftExponent: (call: Pick<KernelCall, 'kernel' | 'variant'>) => number;
   /** Whether a shape was measured. */
   isMeasured(call: KernelCall): boolean;
 }

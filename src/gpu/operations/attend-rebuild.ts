@@ -49,8 +49,11 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, optio
   const vecs = readUnit(fold.keys) / 4;
   const longest = Math.ceil(fold.capacity / s.splits);
   const each = unitsEach(fold.keys, launch.wide);
+  const rows = launch.workgroup / launch.wide;
+  /** Tokens that are worked on for those of a split, in whole rounds of a workgroup. */
+  const worked = (tokens: number): number => Math.ceil(longest / (tokens * rows)) * tokens * rows;
   let own = DEFAULT_TOKENS;
-  while (own > 1 && ((own > FEWEST_TOKENS && own * each * vecs > LATENT_VECS) || own * vecs > LATENT_VECS || (own * launch.workgroup) / launch.wide > longest)) own /= 2;
+  while (own > 1 && ((own > FEWEST_TOKENS && own * each * vecs > LATENT_VECS) || own * vecs > LATENT_VECS || worked(own / 2) < worked(own))) own /= 2;
   const tokens = tuned(tuning, 'tokens', own);
   const keyEach = Math.min(each, Math.max(1, Math.floor(LATENT_VECS / (tokens * vecs))));
   requireShape(tokens <= MOST_TOKENS && tokens * keyEach * vecs <= MOST_LATENT_VECS && keyEach * vecs <= MOST_WEIGHT_VECS, `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`);
