@@ -195,7 +195,8 @@ test('few rows, f32 weights, weights that are no whole vec4s and a device withou
   const shape = { groups: 1, m: 16, k: 64, n: 64 };
   expect(sourceOf(shape)).toBe('matmul_matrix');
   expect(sourceOf({ ...shape, m: 15 })).toBe('matmul');
-  expect(sourceOf({ ...shape, m: 8 })).toBe('matvec');
+  expect(sourceOf({ ...shape, m: 8 })).toBe('matvec_quads');
+  expect(sourceOf({ ...shape, m: 8, n: 65 })).toBe('matvec');
   expect(sourceOf({ ...shape, k: 33, n: 65 })).toBe('matmul');
   expect(sourceOf(shape, 'f32')).toBe('matmul');
   expect(sourceOf(shape, 'f16', false)).toBe('matmul');

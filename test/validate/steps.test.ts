@@ -18,7 +18,7 @@ import { SEED } from '../gpu/random.js';
 const RATES = { bytesPerSecond: 10e9, f32FlopsPerSecond: 50e9, matrixFlopsPerSecond: null };
 /** A calibration that has measured nothing but matrix products. */
 const CALIBRATED = {
-  file: 'made up', stale: [], pricer: datasheetPricer(RATES, null), isMeasured: (call: KernelCall) => call.kernel === 'matmul',
+  file: 'made up', stale: [], pricer: datasheetPricer(RATES, null), driftExponent: () => 0.7, isMeasured: (call: KernelCall) => call.kernel === 'matmul',
   calibration: { overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 } },
 } as unknown as Calibrated;
 
