@@ -1,4 +1,5 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: kernels/attend_rebuild.wgsl. */
+import { best } from '../../best.js';
 import { evenRow, type KernelCall } from '../../schedule/kernels.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
@@ -23,8 +24,12 @@ const MOST_LATENT_VECS = 128;
 /** Sizes of the kernel's other arrays. */
 const MOST_TOKENS = 32;
 const MOST_WEIGHT_VECS = 32;
-/** Tokens of a thread at a time: more of them make fewer weights to read, until compilers no longer unroll their loop. */
-const DEFAULT_TOKENS = 8;
+/**
+ * Reading the weights of a round costs as much as so many tokens of a thread (1, 2, 4 and 8 tokens in turn, ranks 18/30 and 96/160). More
+ * tokens at a time make fewer weights to read, until compilers no longer unroll their loop.
+ */
+const WEIGHTS_COST = 6;
+/** So many are taken whatever registers their other units want. */
 const FEWEST_TOKENS = 4;
 /** Index of `spare0` among the uniforms of attend_rows.wgsl. */
 const SPARE = 17;
@@ -50,10 +55,10 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, optio
   const longest = Math.ceil(fold.capacity / s.splits);
   const each = unitsEach(fold.keys, launch.wide);
   const rows = launch.workgroup / launch.wide;
-  /** Tokens that are worked on for those of a split, in whole rounds of a workgroup. */
-  const worked = (tokens: number): number => Math.ceil(longest / (tokens * rows)) * tokens * rows;
-  let own = DEFAULT_TOKENS;
-  while (own > 1 && ((own > FEWEST_TOKENS && own * each * vecs > LATENT_VECS) || own * vecs > LATENT_VECS || worked(own / 2) < worked(own))) own /= 2;
+  const fits = (tokens: number): boolean => tokens === 1 || (tokens * vecs <= LATENT_VECS && (tokens <= FEWEST_TOKENS || tokens * each * vecs <= LATENT_VECS));
+  /** What a split takes, in whole rounds of a workgroup: each of a round's tokens, and its weights as often as there are rounds. */
+  const cost = (tokens: number): number => Math.ceil(longest / (tokens * rows)) * rows * (tokens + WEIGHTS_COST);
+  const own = best([8, 4, 2, 1].filter(fits), (each) => -cost(each)) as number;
   const tokens = tuned(tuning, 'tokens', own);
   const keyEach = Math.min(each, Math.max(1, Math.floor(LATENT_VECS / (tokens * vecs))));
   requireShape(tokens <= MOST_TOKENS && tokens * keyEach * vecs <= MOST_LATENT_VECS && keyEach * vecs <= MOST_WEIGHT_VECS, `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`);
