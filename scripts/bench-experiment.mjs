@@ -1,6 +1,6 @@
 /**
- * Does `lla-sim bench --against` find what it should, and only that? Two kinds of runs, each a fresh process of the real
- * command line in a copy of the program of its own:
+ * Does `lla-sim bench --against` find what it should, and only that? Two kinds of runs, each a fresh process of the
+ * real command line in a copy of the program of its own:
  *
  *   planted    one of two kernels has been slowed down by 15 % in its WGSL: exit code 4 and `slower` for that kernel count
  *              as caught
@@ -10,10 +10,10 @@
  *   node scripts/bench-experiment.mjs [--runs 20] [--budget 10s] [--noise]        (after npm run build)
  *
  * The slowdown is real work: the kernel repeats a share of its main loop, and a condition that never holds, but that no
- * compiler can decide, keeps the repetition alive. Results stay right. Which share makes 15 % depends on the machine, so
- * it is found by measuring for longer than any run may, and the slowdown that was reached is printed with its interval.
- * `--noise` runs a process that takes a core in random phases of 50 to 500 ms, half of the time.
- * Exit code 1 if fewer than 19 of 20 are caught, or more than 1 of 20 alarm.
+ * compiler can decide, keeps the repetition alive. Results stay right. Which share makes 15 % depends on the machine,
+ * so it is found by measuring for longer than any run may, and the slowdown that was reached is printed with its
+ * interval. `--noise` runs a process that takes a core in random phases of 50 to 500 ms, half of the time. Exit code 1
+ * if fewer than 19 of 20 are caught, or more than 1 of 20 alarm.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,9 @@ const SLOWDOWN = 1.15;
 const PRECISION = 0.02;
 const SECONDS_PER_PLANT = 10;
 
-/** Where each kernel repeats work: the share to try first, file, text, and what is put before it (`SHARE` is a literal). */
+/**
+ * Where each kernel repeats work: the share to try first, file, text, and what is put before it (`SHARE` is a literal).
+ */
 const PLANTS = {
   attend_merge: {
     share: 0.28,
@@ -65,9 +67,16 @@ const PLANTS = {
 };
 const KERNELS = Object.keys(PLANTS);
 
-const { values } = parseArgs({ options: { runs: { type: 'string', default: '20' }, budget: { type: 'string', default: '10s' }, noise: { type: 'boolean', default: false } } });
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '20' },
+    budget: { type: 'string', default: '10s' },
+    noise: { type: 'boolean', default: false },
+  },
+});
 const RUNS = Number(values.runs);
-if (!Number.isInteger(RUNS) || RUNS < 1) throw new Error(`--runs must be a whole number of at least 1, not ${values.runs}`);
+if (!Number.isInteger(RUNS) || RUNS < 1)
+  throw new Error(`--runs must be a whole number of at least 1, not ${values.runs}`);
 if (!existsSync(join(ROOT, 'dist/bin/cli.js'))) throw new Error('dist/ is missing: npm run build first');
 
 /** A folder of kernels that differ by a comment, with one of them slowed down if asked. */
@@ -75,7 +84,8 @@ function writeKernels(folder, kernel, share) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   // File by file, by contents: a copied link would lead back to the real kernels.
-  for (const file of readdirSync(join(ROOT, 'kernels'))) writeFileSync(join(folder, file), `${readFileSync(join(ROOT, 'kernels', file), 'utf8')}// another version\n`);
+  for (const file of readdirSync(join(ROOT, 'kernels')))
+    writeFileSync(join(folder, file), `${readFileSync(join(ROOT, 'kernels', file), 'utf8')}// another version\n`);
   if (!kernel) return;
   const { file, text, planted } = PLANTS[kernel];
   const source = readFileSync(join(folder, file), 'utf8');
@@ -107,18 +117,29 @@ async function calibratePlant(kernel) {
       const against = resolveAgainst(folder);
       // The id enters the key of compiled pipelines: each attempt is another version.
       const sources = { ...against.sources, id: `${kernel} ${share}` };
-      const report = await bench(device, { against: { ...against, sources }, kernels: [kernel], budgetSeconds: seconds, threshold: 0.001, seed: attempt, all: false });
+      const report = await bench(device, {
+        against: { ...against, sources },
+        kernels: [kernel],
+        budgetSeconds: seconds,
+        threshold: 0.001,
+        seed: attempt,
+        all: false,
+      });
       const [result] = report.results;
       if (result?.state !== 'paired') throw new Error(`${kernel}: ${result?.reason ?? 'not measured'}`);
       // The planted version is the other one here, so its slowdown is the inverse.
       const slowdown = { estimate: 1 / result.ratio.estimate, low: 1 / result.ratio.high, high: 1 / result.ratio.low };
-      process.stderr.write(`${kernel}: ${(100 * share).toFixed(1)} % again: ${slowdown.estimate.toFixed(3)} (${slowdown.low.toFixed(3)}–${slowdown.high.toFixed(3)}), ${result.rounds.length} rounds of ${result.callsPerBatch} calls\n`);
+      process.stderr.write(
+        `${kernel}: ${(100 * share).toFixed(1)} % again: ${slowdown.estimate.toFixed(3)} (${slowdown.low.toFixed(3)}–${slowdown.high.toFixed(3)}), ${result.rounds.length} rounds of ${result.callsPerBatch} calls\n`,
+      );
       const narrow = (slowdown.high - slowdown.low) / 2 < PRECISION;
       if (narrow && Math.abs(slowdown.estimate - SLOWDOWN) < PRECISION) return { share, slowdown };
       if (narrow) share *= Math.min(3, Math.max(0.3, (SLOWDOWN - 1) / Math.max(0.01, slowdown.estimate - 1)));
       else seconds *= 1.3;
     }
-    throw new Error(`${kernel}: no share of repeated work makes ${SLOWDOWN} ± ${PRECISION}; this machine is too noisy now`);
+    throw new Error(
+      `${kernel}: no share of repeated work makes ${SLOWDOWN} ± ${PRECISION}; this machine is too noisy now`,
+    );
   } finally {
     device.close();
   }
@@ -126,18 +147,40 @@ async function calibratePlant(kernel) {
 
 /** One run of the command line: exit code and verdicts by kernel. */
 function runBench(cli, seed) {
-  const args = [cli, 'bench', '--against', join(ROOT, 'kernels'), '--kernel', KERNELS.join(','), '--budget', values.budget, '--seed', String(seed), '--format', 'json', '--quiet'];
+  const args = [
+    cli,
+    'bench',
+    '--against',
+    join(ROOT, 'kernels'),
+    '--kernel',
+    KERNELS.join(','),
+    '--budget',
+    values.budget,
+    '--seed',
+    String(seed),
+    '--format',
+    'json',
+    '--quiet',
+  ];
   const started = performance.now();
   const run = spawnSync(process.execPath, args, { encoding: 'utf8', maxBuffer: 2 ** 28, cwd: dirname(cli) });
   if (run.status !== 0 && run.status !== 4) throw new Error(`bench ended with ${run.status}: ${run.stderr}`);
   const { results } = JSON.parse(run.stdout);
-  return { alarm: run.status === 4, seconds: (performance.now() - started) / 1000, results: Object.fromEntries(results.map((r) => [r.kernel, r])) };
+  return {
+    alarm: run.status === 4,
+    seconds: (performance.now() - started) / 1000,
+    results: Object.fromEntries(results.map((r) => [r.kernel, r])),
+  };
 }
 
-const describe = (r) => (r.state === 'paired' ? `${r.kernel} ${r.ratio.estimate.toFixed(3)} (${r.ratio.low.toFixed(3)}–${r.ratio.high.toFixed(3)}) ${r.verdict}, ${r.rounds.length} rounds` : `${r.kernel} ${r.state}`);
+const describe = (r) =>
+  r.state === 'paired'
+    ? `${r.kernel} ${r.ratio.estimate.toFixed(3)} (${r.ratio.low.toFixed(3)}–${r.ratio.high.toFixed(3)}) ${r.verdict}, ${r.rounds.length} rounds`
+    : `${r.kernel} ${r.state}`;
 
 /** Takes a core in random phases. */
-const NOISE = 'const phase = () => { const end = performance.now() + 50 + 450 * Math.random(); while (performance.now() < end); setTimeout(phase, 50 + 450 * Math.random()); }; phase();';
+const NOISE =
+  'const phase = () => { const end = performance.now() + 50 + 450 * Math.random(); while (performance.now() < end); setTimeout(phase, 50 + 450 * Math.random()); }; phase();';
 
 const noise = values.noise ? spawn(process.execPath, ['-e', NOISE], { stdio: 'ignore' }) : null;
 try {
@@ -147,7 +190,9 @@ try {
   const programs = {};
   for (const kernel of KERNELS) {
     const { share, slowdown } = await calibratePlant(kernel);
-    console.log(`planted in ${kernel}: ${(100 * share).toFixed(1)} % of its loop again is a slowdown of ${slowdown.estimate.toFixed(3)} (${slowdown.low.toFixed(3)}–${slowdown.high.toFixed(3)})`);
+    console.log(
+      `planted in ${kernel}: ${(100 * share).toFixed(1)} % of its loop again is a slowdown of ${slowdown.estimate.toFixed(3)} (${slowdown.low.toFixed(3)}–${slowdown.high.toFixed(3)})`,
+    );
     programs[kernel] = makeProgram(`planted-${kernel}`, kernel, share);
   }
   const unchanged = makeProgram('unchanged');
@@ -159,14 +204,20 @@ try {
     const others = KERNELS.filter((k) => k !== kernel).map((k) => p.results[k]);
     if (p.alarm && p.results[kernel].verdict === 'slower') count.caught++;
     count.besides += others.filter((r) => r.verdict === 'slower').length;
-    console.log(`planted ${i + 1}: exit ${p.alarm ? 4 : 0}, ${p.seconds.toFixed(1)} s; ${[p.results[kernel], ...others].map(describe).join('; ')}`);
+    console.log(
+      `planted ${i + 1}: exit ${p.alarm ? 4 : 0}, ${p.seconds.toFixed(1)} s; ${[p.results[kernel], ...others].map(describe).join('; ')}`,
+    );
     const u = runBench(unchanged, 2 * i + 2);
     if (u.alarm) count.alarms++;
     count.unclear += KERNELS.filter((k) => u.results[k].verdict === 'unclear').length;
-    console.log(`unchanged ${i + 1}: exit ${u.alarm ? 4 : 0}, ${u.seconds.toFixed(1)} s; ${KERNELS.map((k) => describe(u.results[k])).join('; ')}`);
+    console.log(
+      `unchanged ${i + 1}: exit ${u.alarm ? 4 : 0}, ${u.seconds.toFixed(1)} s; ${KERNELS.map((k) => describe(u.results[k])).join('; ')}`,
+    );
   }
   const minutes = (performance.now() - started) / 60_000;
-  console.log(`caught ${count.caught} of ${RUNS} planted slowdowns; ${count.alarms} of ${RUNS} unchanged runs alarmed (two kernels each, ${count.unclear} of ${KERNELS.length * RUNS} verdicts unclear); ${count.besides} of ${(KERNELS.length - 1) * RUNS} kernels beside a planted one alarmed; ${minutes.toFixed(1)} minutes${noise ? ', with noise' : ''}`);
+  console.log(
+    `caught ${count.caught} of ${RUNS} planted slowdowns; ${count.alarms} of ${RUNS} unchanged runs alarmed (two kernels each, ${count.unclear} of ${KERNELS.length * RUNS} verdicts unclear); ${count.besides} of ${(KERNELS.length - 1) * RUNS} kernels beside a planted one alarmed; ${minutes.toFixed(1)} minutes${noise ? ', with noise' : ''}`,
+  );
   if (count.caught < Math.floor(0.95 * RUNS) || count.alarms > Math.floor(0.05 * RUNS)) process.exitCode = 1;
 } finally {
   noise?.kill();

@@ -2,11 +2,21 @@
  * Plans per second on one core: memory and batch alone, and with priced latency and interval.
  * Run: npm run bench:plan [-- CALIBRATION.json]   (after npm run build)
  *
- * Every plan differs from the one before it in ratio, path, context and batch, so that nothing is answered from a memory
- * of the same question; operations that plans share (projections, norms) are remembered, as they are within a real plan.
+ * Every plan differs from the one before it in ratio, path, context and batch, so that nothing is answered from a
+ * memory of the same question; operations that plans share (projections, norms) are remembered, as they are within a
+ * real plan.
  */
 import { readFileSync } from 'node:fs';
-import { CODECS, DEVICES, calibrationPricer, datasheetPricer, findPreset, maxBatch, memoryModel, priceStep } from '../dist/index.js';
+import {
+  CODECS,
+  DEVICES,
+  calibrationPricer,
+  datasheetPricer,
+  findPreset,
+  maxBatch,
+  memoryModel,
+  priceStep,
+} from '../dist/index.js';
 
 const SECONDS = 2;
 const geometry = findPreset('ouro-1.4b');
@@ -15,8 +25,16 @@ const paths = ['reconstruct', 'block-absorbed', 'absorbed'];
 const ratios = CODECS.lla.publishedRatios(geometry);
 const configurations = ratios.flatMap((ratio) =>
   paths.map((path) => ({
-    geometry, codec: CODECS.lla.fromRatio(geometry, ratio), path, materialised: false, choice: { storage: 'f16', groupSize: 64 },
-    branch: { width: 64, perHead: false }, eviction: null, gpus: 1, targetWorkgroups: 512, bindingBytes: Infinity,
+    geometry,
+    codec: CODECS.lla.fromRatio(geometry, ratio),
+    path,
+    materialised: false,
+    choice: { storage: 'f16', groupSize: 64 },
+    branch: { width: 64, perHead: false },
+    eviction: null,
+    gpus: 1,
+    targetWorkgroups: 512,
+    bindingBytes: Infinity,
   })),
 );
 
@@ -35,9 +53,16 @@ const context = (i) => 1024 + ((i * 7919) % 65536);
 const memory = rate((i) => maxBatch(memoryModel(configurations[i % configurations.length], context(i), 32), 141e9));
 console.log(`memory and maximum batch: ${Math.round(memory).toLocaleString('en')} plans/s`);
 
-const rates = { bytesPerSecond: h200.memoryBytesPerSecond, f32FlopsPerSecond: h200.f32FlopsPerSecond, matrixFlopsPerSecond: h200.matrixFlopsPerSecond };
-const priced = (pricer) => rate((i) => priceStep(configurations[i % configurations.length], pricer, 1 + (i % 512), context(i)).high);
-console.log(`priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`);
+const rates = {
+  bytesPerSecond: h200.memoryBytesPerSecond,
+  f32FlopsPerSecond: h200.f32FlopsPerSecond,
+  matrixFlopsPerSecond: h200.matrixFlopsPerSecond,
+};
+const priced = (pricer) =>
+  rate((i) => priceStep(configurations[i % configurations.length], pricer, 1 + (i % 512), context(i)).high);
+console.log(
+  `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`,
+);
 
 const file = process.argv[2] ?? new URL('../calibrations/mesa-llvmpipe.json', import.meta.url);
 const calibration = JSON.parse(readFileSync(file, 'utf8'));

@@ -1,6 +1,6 @@
 /**
- * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild (command-bundles.mjs).
- * The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs).
+ * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
+ * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs).
  * dist/bin/ lies as deep as the modules that find kernels/ and calibrations/ relative to themselves.
  */
 import { execFileSync } from 'node:child_process';

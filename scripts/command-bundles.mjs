@@ -1,6 +1,6 @@
 /**
- * Bundles the command line: the entry with all that `plan` needs is one file, since loading thirty small ones costs a fifth of a
- * cold plan. What is loaded when needed shares chunks. Packages stay outside.
+ * Bundles the command line: the entry with all that `plan` needs is one file, since loading thirty small ones costs a
+ * fifth of a cold plan. What is loaded when needed shares chunks. Packages stay outside.
  */
 import { chmodSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -27,7 +27,10 @@ const sourceOf = ({ resolveDir, path }) => relative(`${root}src`, join(resolveDi
 /** The library's errors serve all bundles, since an error is told by its class. */
 const sharedErrors = {
   name: 'shared-errors',
-  setup: ({ onResolve }) => onResolve({ filter: /\/errors\.js$/ }, (imported) => (sourceOf(imported) === 'errors' ? { path: '../errors.js', external: true } : undefined)),
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /\/errors\.js$/ }, (imported) =>
+      sourceOf(imported) === 'errors' ? { path: '../errors.js', external: true } : undefined,
+    ),
 };
 
 /** Leaves out what is imported when it is needed, and notes it in `needed`: the source's path by the file's name. */
@@ -43,10 +46,19 @@ const lazyImports = (needed) => ({
     }),
 });
 
-/** Writes cli.js and its chunks to `outdir`, which lies beside the library's errors.js and as deep as the modules do. */
+/**
+ * Writes cli.js and its chunks to `outdir`, which lies beside the library's errors.js and as deep as the modules do.
+ */
 export async function commandBundles(outdir) {
   const needed = new Map();
   await build({ ...BUNDLED, outdir, entryPoints: [`${root}src/cli.ts`], plugins: [sharedErrors, lazyImports(needed)] });
-  await build({ ...BUNDLED, outdir, entryPoints: Object.fromEntries(needed), splitting: true, chunkNames: '[name]-[hash]', plugins: [sharedErrors] });
+  await build({
+    ...BUNDLED,
+    outdir,
+    entryPoints: Object.fromEntries(needed),
+    splitting: true,
+    chunkNames: '[name]-[hash]',
+    plugins: [sharedErrors],
+  });
   chmodSync(join(outdir, 'cli.js'), 0o755);
 }

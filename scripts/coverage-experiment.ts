@@ -39,7 +39,8 @@ export interface SyntheticKernel {
 const BYTES_PER_SECOND = 3.2e12;
 const FLOPS_PER_SECOND = 4e13;
 const UNITS = 132;
-const powers = (from: number, to: number, base = 2) => Array.from({ length: to - from + 1 }, (_, i) => base ** (from + i));
+const powers = (from: number, to: number, base = 2) =>
+  Array.from({ length: to - from + 1 }, (_, i) => base ** (from + i));
 
 /** Share of the bandwidth that a number of workgroups reaches. */
 const occupancy = (workgroups: number) => workgroups / (workgroups + UNITS / 2);
@@ -49,22 +50,50 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
     title: 'attend, roofline max()',
     kernel: 'attend',
     variant: 'f16',
-    grid: { sequences: powers(0, 6), kvHeads: [2, 8, 16], group: [1, 4, 8], context: [128, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192, 16384, 32768], keyWidth: [64, 128], valueWidth: [64, 128], branchWidth: [0], branchHeads: [1], splits: [1, 4, 16], groupSize: [0] },
+    grid: {
+      sequences: powers(0, 6),
+      kvHeads: [2, 8, 16],
+      group: [1, 4, 8],
+      context: [128, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192, 16384, 32768],
+      keyWidth: [64, 128],
+      valueWidth: [64, 128],
+      branchWidth: [0],
+      branchHeads: [1],
+      splits: [1, 4, 16],
+      groupSize: [0],
+    },
     seconds(s) {
       const work = KERNELS.attend.work(s, 'f16');
       const workgroups = s.sequences! * s.kvHeads! * s.splits!;
-      return 4e-6 + Math.max((work.readBytes + work.writeBytes) / (BYTES_PER_SECOND * occupancy(workgroups)), work.flops / (FLOPS_PER_SECOND * occupancy(workgroups)));
+      return (
+        4e-6 +
+        Math.max(
+          (work.readBytes + work.writeBytes) / (BYTES_PER_SECOND * occupancy(workgroups)),
+          work.flops / (FLOPS_PER_SECOND * occupancy(workgroups)),
+        )
+      );
     },
   },
   {
     title: 'attend_rebuild, waves',
     kernel: 'attend_rebuild',
     variant: 'q4',
-    grid: { sequences: powers(0, 5), kvHeads: [4, 8], group: [1, 2, 4], context: powers(7, 15), rankK: [16, 32, 64, 128], rankV: [32, 64], latentHeads: [4], headDim: [128], splits: [1, 2, 8, 32], groupSize: [64] },
+    grid: {
+      sequences: powers(0, 5),
+      kvHeads: [4, 8],
+      group: [1, 2, 4],
+      context: powers(7, 15),
+      rankK: [16, 32, 64, 128],
+      rankV: [32, 64],
+      latentHeads: [4],
+      headDim: [128],
+      splits: [1, 2, 8, 32],
+      groupSize: [64],
+    },
     seconds(s) {
       const workgroups = s.sequences! * s.kvHeads! * s.splits!;
       const tokens = Math.ceil(s.context! / s.splits! / 64) * 64;
-      const perToken = 128 * s.rankK! * 2.2e-12 + (s.group! * (128 + s.rankV!)) * 3e-12 + 2e-9;
+      const perToken = 128 * s.rankK! * 2.2e-12 + s.group! * (128 + s.rankV!) * 3e-12 + 2e-9;
       return 5e-6 + Math.ceil(workgroups / UNITS) * tokens * perToken;
     },
   },
@@ -72,11 +101,16 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
     title: 'matmul, tiles + roofline',
     kernel: 'matmul',
     variant: 'f16',
-    grid: { groups: [1, 8], m: [1, 2, 3, 4, 8, 12, 16, 24, 32, 64], k: [64, 128, 512, 1024, 2048, 4096, 5632], n: [64, 128, 512, 1024, 2048, 4096, 5632, 11264] },
+    grid: {
+      groups: [1, 8],
+      m: [1, 2, 3, 4, 8, 12, 16, 24, 32, 64],
+      k: [64, 128, 512, 1024, 2048, 4096, 5632],
+      n: [64, 128, 512, 1024, 2048, 4096, 5632, 11264],
+    },
     seconds({ groups, m, k, n }) {
       const tiles = groups! * Math.ceil(m! / 8) * Math.ceil(n! / 64);
       const memory = (2 * groups! * k! * n!) / (BYTES_PER_SECOND * occupancy(tiles * Math.max(1, k! / 512)));
-      const compute = Math.ceil(tiles / UNITS) * k! * 8 * 64 * 2 / (FLOPS_PER_SECOND / UNITS);
+      const compute = (Math.ceil(tiles / UNITS) * k! * 8 * 64 * 2) / (FLOPS_PER_SECOND / UNITS);
       return 3e-6 + Math.hypot(memory, compute) + k! * 1.2e-9;
     },
   },
@@ -87,7 +121,12 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
     grid: { rows: [...powers(0, 14), ...powers(1, 8, 3)], width: [512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192] },
     seconds({ rows, width }) {
       const bytes = rows! * width! * 8;
-      return 3e-6 + bytes / (bytes > 4e7 ? BYTES_PER_SECOND : 2.2 * BYTES_PER_SECOND) + Math.ceil(rows! / UNITS) * 2e-8 + width! * 3e-10;
+      return (
+        3e-6 +
+        bytes / (bytes > 4e7 ? BYTES_PER_SECOND : 2.2 * BYTES_PER_SECOND) +
+        Math.ceil(rows! / UNITS) * 2e-8 +
+        width! * 3e-10
+      );
     },
   },
 ];
@@ -148,7 +187,10 @@ export interface Setting {
 }
 
 /** Measures actively chosen points and predicts all the others of the pool. */
-export function runExperiment(synthetic: SyntheticKernel, { noise, count, pool, seed, outlierShare = 0, measurable = () => true }: Setting): Outcome {
+export function runExperiment(
+  synthetic: SyntheticKernel,
+  { noise, count, pool, seed, outlierShare = 0, measurable = () => true }: Setting,
+): Outcome {
   const { kernel, variant } = synthetic;
   const random = randomFrom(seed);
   const normal = normalFrom(random);
@@ -165,7 +207,9 @@ export function runExperiment(synthetic: SyntheticKernel, { noise, count, pool, 
     const [shape] = candidates.splice(select(samples, candidates), 1);
     samples.push(measure(shape!, random() < outlierShare));
   }
-  if (outlierShare > 0) for (const index of outliers(kernel, variant, samples)) samples[index] = measure({ ...samples[index]!.shape }, false);
+  if (outlierShare > 0)
+    for (const index of outliers(kernel, variant, samples))
+      samples[index] = measure({ ...samples[index]!.shape }, false);
 
   const hidden = [...candidates, ...shapes.filter((shape) => !measurable(shape))];
   const before = process.cpuUsage();
@@ -173,7 +217,19 @@ export function runExperiment(synthetic: SyntheticKernel, { noise, count, pool, 
   const { user, system } = process.cpuUsage(before);
   const fitSeconds = (user + system) / 1e6;
   const predict = makePredictor(kernel, variant, samples, predictor);
-  const outcome: Outcome = { errors: [], halfWidths: [], covered: 0, coveredTruth: 0, byDistance: [], hidden: hidden.length, posteriorError: 0, medianError: 0, fitSeconds, looMedianError: predictor.looMedianError, looCoverage: predictor.looCoverage };
+  const outcome: Outcome = {
+    errors: [],
+    halfWidths: [],
+    covered: 0,
+    coveredTruth: 0,
+    byDistance: [],
+    hidden: hidden.length,
+    posteriorError: 0,
+    medianError: 0,
+    fitSeconds,
+    looMedianError: predictor.looMedianError,
+    looCoverage: predictor.looCoverage,
+  };
   for (const shape of hidden) {
     const truth = synthetic.seconds(shape);
     const { seconds, halfWidthLog, octavesOutside } = predict(shape);
@@ -194,21 +250,52 @@ export function runExperiment(synthetic: SyntheticKernel, { noise, count, pool, 
 }
 
 /** The value below which 90 % lie. */
-export const p90 = (values: number[]): number => [...values].sort((a, b) => a - b)[Math.floor(0.9 * (values.length - 1))]!;
+export const p90 = (values: number[]): number =>
+  [...values].sort((a, b) => a - b)[Math.floor(0.9 * (values.length - 1))]!;
 
 function main(): void {
   const points = Number(process.env['POINTS'] ?? 50);
   const seeds = Number(process.env['SEEDS'] ?? 2);
   const percent = (x: number) => `${(100 * x).toFixed(1)} %`.padStart(9);
-  const columns = ['median', 'p90', 'cov. run', 'cov. true', 'half-w.', 'loo med.', 'loo cov.', 'at pts', 'raw pts', 'fit s'];
+  const columns = [
+    'median',
+    'p90',
+    'cov. run',
+    'cov. true',
+    'half-w.',
+    'loo med.',
+    'loo cov.',
+    'at pts',
+    'raw pts',
+    'fit s',
+  ];
   console.log('kernel'.padEnd(26) + 'noise'.padStart(7) + columns.map((c) => c.padStart(10)).join(''));
   for (const synthetic of SYNTHETIC_KERNELS) {
     for (const noise of [0, 0.05, 0.1]) {
-      const runs = Array.from({ length: seeds }, (_, seed) => runExperiment(synthetic, { noise, count: points, pool: 1000, seed: seed + 1 }));
+      const runs = Array.from({ length: seeds }, (_, seed) =>
+        runExperiment(synthetic, { noise, count: points, pool: 1000, seed: seed + 1 }),
+      );
       const sum = (f: (o: Outcome) => number) => runs.reduce((total, run) => total + f(run), 0);
       const errors = runs.flatMap((run) => run.errors);
-      const cells = [median(errors), p90(errors), sum((o) => o.covered) / sum((o) => o.hidden), sum((o) => o.coveredTruth) / sum((o) => o.hidden), median(runs.flatMap((run) => run.halfWidths)), ...[(o: Outcome) => o.looMedianError, (o: Outcome) => o.looCoverage, (o: Outcome) => o.posteriorError, (o: Outcome) => o.medianError].map((f) => sum(f) / seeds)];
-      console.log(synthetic.title.padEnd(26) + percent(noise).slice(2) + cells.map((c) => ' ' + percent(c)).join('') + (sum((o) => o.fitSeconds) / seeds).toFixed(2).padStart(10));
+      const cells = [
+        median(errors),
+        p90(errors),
+        sum((o) => o.covered) / sum((o) => o.hidden),
+        sum((o) => o.coveredTruth) / sum((o) => o.hidden),
+        median(runs.flatMap((run) => run.halfWidths)),
+        ...[
+          (o: Outcome) => o.looMedianError,
+          (o: Outcome) => o.looCoverage,
+          (o: Outcome) => o.posteriorError,
+          (o: Outcome) => o.medianError,
+        ].map((f) => sum(f) / seeds),
+      ];
+      console.log(
+        synthetic.title.padEnd(26) +
+          percent(noise).slice(2) +
+          cells.map((c) => ' ' + percent(c)).join('') +
+          (sum((o) => o.fitSeconds) / seeds).toFixed(2).padStart(10),
+      );
     }
   }
   printOutside(points, seeds);
@@ -217,16 +304,47 @@ function main(): void {
 
 /** Extrapolation along one axis: the top octaves are never measured. */
 function printOutside(points: number, seeds: number): void {
-  const limits = [['context', 2048], ['context', 2048], ['m', 4], ['rows', 1024]] as const;
+  const limits = [
+    ['context', 2048],
+    ['context', 2048],
+    ['m', 4],
+    ['rows', 1024],
+  ] as const;
   const percent = (x: number) => `${(100 * x).toFixed(1)} %`.padStart(10);
-  console.log('\ntop four octaves never measured, 5 % noise'.padEnd(48) + ['median', 'p90', 'cov. run', 'half-w.'].map((c) => c.padStart(10)).join(''));
+  console.log(
+    '\ntop four octaves never measured, 5 % noise'.padEnd(48) +
+      ['median', 'p90', 'cov. run', 'half-w.'].map((c) => c.padStart(10)).join(''),
+  );
   for (const [index, [axis, limit]] of limits.entries()) {
-    const runs = Array.from({ length: seeds }, (_, seed) => runExperiment(SYNTHETIC_KERNELS[index]!, { noise: 0.05, count: points, pool: 1000, seed: seed + 1, measurable: (s) => s[axis]! <= limit }));
-    for (const [low, high] of [[0, 1.1], [1.1, 2.1], [2.1, 3.1], [3.1, 9]] as const) {
+    const runs = Array.from({ length: seeds }, (_, seed) =>
+      runExperiment(SYNTHETIC_KERNELS[index]!, {
+        noise: 0.05,
+        count: points,
+        pool: 1000,
+        seed: seed + 1,
+        measurable: (s) => s[axis]! <= limit,
+      }),
+    );
+    for (const [low, high] of [
+      [0, 1.1],
+      [1.1, 2.1],
+      [2.1, 3.1],
+      [3.1, 9],
+    ] as const) {
       const there = runs.flatMap((run) => run.byDistance).filter(({ octaves }) => octaves > low && octaves <= high);
       if (there.length === 0) continue;
       const errors = there.map(({ error }) => error);
-      console.log(`${SYNTHETIC_KERNELS[index]!.title}, ${low}-${high} octaves outside`.padEnd(47) + [median(errors), p90(errors), there.filter(({ covered }) => covered).length / there.length, median(there.map(({ halfWidth }) => halfWidth))].map(percent).join(''));
+      console.log(
+        `${SYNTHETIC_KERNELS[index]!.title}, ${low}-${high} octaves outside`.padEnd(47) +
+          [
+            median(errors),
+            p90(errors),
+            there.filter(({ covered }) => covered).length / there.length,
+            median(there.map(({ halfWidth }) => halfWidth)),
+          ]
+            .map(percent)
+            .join(''),
+      );
     }
   }
 }
@@ -244,8 +362,11 @@ function printSpeed(): void {
     const predict = makePredictor(kernel, variant, samples, predictor);
     const places = candidatesOf(synthetic, 1000, randomFrom(6));
     let calls = 0;
-    for (const begin = performance.now(); performance.now() < begin + 1000; calls += places.length) places.forEach(predict);
-    console.log(`${count} points, ${predictor.axes.length} axes: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} predictions in about a second`);
+    for (const begin = performance.now(); performance.now() < begin + 1000; calls += places.length)
+      places.forEach(predict);
+    console.log(
+      `${count} points, ${predictor.axes.length} axes: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} predictions in about a second`,
+    );
   }
 }
 

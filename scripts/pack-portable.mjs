@@ -1,12 +1,22 @@
 /**
- * Packs Node, Dawn, the built program, its packages, kernels and calibrations into one folder and one archive that run on
- * a linux-x64 GPU server without npm, Node or network. Run: npm run pack:portable [-- OUT_DIRECTORY]
+ * Packs Node, Dawn, the built program, its packages, kernels and calibrations into one folder and one archive that run
+ * on a linux-x64 GPU server without npm, Node or network. Run: npm run pack:portable [-- OUT_DIRECTORY]
  *
  * There: tar xJf lla-sim-portable-linux-x64.tar.xz && lla-sim-portable/run doctor
  * (without xz: python3 -c "import tarfile; tarfile.open('lla-sim-portable-linux-x64.tar.xz').extractall()")
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -18,12 +28,16 @@ const out = resolve(process.argv[2] ?? join(root, 'portable'));
 const folder = join(out, 'lla-sim-portable');
 const archive = join(out, `lla-sim-portable-${PLATFORM}.tar.xz`);
 
-if (`${process.platform}-${process.arch}` !== PLATFORM) throw new Error(`packs the Node that runs it, so it must run on ${PLATFORM}, not ${process.platform}-${process.arch}`);
+if (`${process.platform}-${process.arch}` !== PLATFORM)
+  throw new Error(
+    `packs the Node that runs it, so it must run on ${PLATFORM}, not ${process.platform}-${process.arch}`,
+  );
 if (!existsSync(join(root, 'dist/bin/cli.js'))) throw new Error('dist/ is missing: run npm run build first');
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-for (const path of ['dist', 'kernels', 'calibrations', 'scenarios', 'docs', 'package.json', 'README.md', 'LICENSE']) cpSync(join(root, path), join(folder, path), { recursive: true });
+for (const path of ['dist', 'kernels', 'calibrations', 'scenarios', 'docs', 'package.json', 'README.md', 'LICENSE'])
+  cpSync(join(root, path), join(folder, path), { recursive: true });
 copyPackages();
 copyFileSync(process.execPath, join(folder, 'node'));
 try {
@@ -53,7 +67,9 @@ function copyPackages() {
     mkdirSync(dirname(target), { recursive: true });
     cpSync(join(root, path), target, {
       recursive: true,
-      filter: (source) => !/\.(map|md|markdown|d\.[cm]?ts)$/i.test(source) && !(source.includes('node_modules/webgpu/dist/') && !source.includes(`/dist/${PLATFORM}`)),
+      filter: (source) =>
+        !/\.(map|md|markdown|d\.[cm]?ts)$/i.test(source) &&
+        !(source.includes('node_modules/webgpu/dist/') && !source.includes(`/dist/${PLATFORM}`)),
     });
   }
 }

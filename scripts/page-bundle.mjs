@@ -1,6 +1,6 @@
 /**
- * Bundles the program of a report's page (src/report/html/page.ts) for browsers: the planner and chart.js in one script. A
- * module of Node that slips into the planner's pure part makes this fail.
+ * Bundles the program of a report's page (src/report/html/page.ts) for browsers: the planner and chart.js in one
+ * script. A module of Node that slips into the planner's pure part makes this fail.
  */
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';

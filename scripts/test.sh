@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole check: types, lint, build, every test, GPU tests included. Brings a software Vulkan driver where the machine
+# The whole check: types, lint, format, build, every test, GPU tests included. Brings a software Vulkan driver where the machine
 # has no adapter and Chromium where it has no browser (scripts/setup-software-gpu.sh and scripts/setup-browser.sh say what
 # they install), and does nothing of the kind where it has them.
 set -euo pipefail
@@ -14,6 +14,8 @@ step 'types'
 npx tsc --noEmit -p .
 step 'lint'
 npx eslint .
+step 'format'
+npx prettier --check --log-level warn .
 step 'build'
 npm run --silent build
 step 'tests'

@@ -3,4 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { scenarioJsonSchema } from '../dist/schema/scenario.js';
 
 mkdirSync(new URL('../schemas/', import.meta.url), { recursive: true });
-writeFileSync(new URL('../schemas/scenario.schema.json', import.meta.url), `${JSON.stringify(scenarioJsonSchema(), null, 2)}\n`);
+writeFileSync(
+  new URL('../schemas/scenario.schema.json', import.meta.url),
+  `${JSON.stringify(scenarioJsonSchema(), null, 2)}\n`,
+);

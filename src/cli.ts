@@ -19,7 +19,8 @@ async function main(argv: readonly string[]): Promise<ExitCode> {
   }
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     await (await import('./commands/help.js')).printHelp(null);
-    if (name === undefined) throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
+    if (name === undefined)
+      throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
     return EXIT.ok;
   }
   if (name === 'completion' || rest.includes('--get-yargs-completions') || name === '--get-yargs-completions') {
@@ -29,7 +30,10 @@ async function main(argv: readonly string[]): Promise<ExitCode> {
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!entry) {
     const guess = nearestName(name, Object.keys(COMMANDS));
-    throw new UserError(`unknown command ${show(name)}`, `${guess === undefined ? '' : `did you mean ${guess}? `}commands: ${Object.keys(COMMANDS).join(', ')}; see lla-sim --help`);
+    throw new UserError(
+      `unknown command ${show(name)}`,
+      `${guess === undefined ? '' : `did you mean ${guess}? `}commands: ${Object.keys(COMMANDS).join(', ')}; see lla-sim --help`,
+    );
   }
   const end = rest.indexOf('--');
   const helpAt = rest.findIndex((word) => word === '--help' || word === '-h');
@@ -43,12 +47,15 @@ async function main(argv: readonly string[]): Promise<ExitCode> {
 
 /** Prints an expected error as one line and its hint, a defect with its stack. */
 function report(error: unknown): ExitCode {
-  const red = (text: string): string => (process.stderr.isTTY === true && !process.env['NO_COLOR'] ? `\u001b[31m${text}\u001b[39m` : text);
+  const red = (text: string): string =>
+    process.stderr.isTTY === true && !process.env['NO_COLOR'] ? `\u001b[31m${text}\u001b[39m` : text;
   if (error instanceof UserError) {
     process.stderr.write(`${red('error')}: ${error.message}; ${error.hint}\n`);
     return error.exitCode;
   }
-  process.stderr.write(`${red('defect in lla-sim')}, please report it: ${error instanceof Error ? error.stack : String(error)}\n`);
+  process.stderr.write(
+    `${red('defect in lla-sim')}, please report it: ${error instanceof Error ? error.stack : String(error)}\n`,
+  );
   return EXIT.defect;
 }
 

@@ -15,15 +15,23 @@ export class UserError extends Error {
     readonly hint: string,
     readonly exitCode: ExitCode = EXIT.badInput,
   ) {
-    // Only the multi-line list of what removed every plan keeps its line ends; nothing from outside reaches a terminal raw.
-    super(message.split('\n').map(printable).join(exitCode === EXIT.noSolution ? '\n' : ' '));
+    // Only the multi-line list of what removed every plan keeps its line ends; nothing from outside reaches a terminal
+    // raw.
+    super(
+      message
+        .split('\n')
+        .map(printable)
+        .join(exitCode === EXIT.noSolution ? '\n' : ' '),
+    );
   }
 }
 
 /** Replaces control and bidirectional characters by their escapes. */
 export function printable(text: string): string {
-   
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 /** Exit codes of the command line, part of the public contract. */
@@ -43,7 +51,10 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 /** Shows a received value inside an error message: quoted, control characters escaped, at most 80 characters. */
 export function show(value: unknown): string {
-  const text = typeof value === 'string' || (typeof value === 'object' && value !== null) ? (JSON.stringify(value) ?? 'a value') : String(value);
+  const text =
+    typeof value === 'string' || (typeof value === 'object' && value !== null)
+      ? (JSON.stringify(value) ?? 'a value')
+      : String(value);
   const line = printable(text);
   return line.length > 80 ? `${line.slice(0, 77)}...` : line;
 }

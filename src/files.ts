@@ -15,12 +15,17 @@ export function readTextFile(path: string, subject: string, maxBytes: number): s
     const size = statSync(path);
     if (size.isDirectory()) throw new UserError(`${subject} ${show(path)} is a directory`, 'name a file');
     if (!size.isFile()) throw new UserError(`${subject} ${show(path)} is not a regular file`, 'name a file');
-    if (size.size > maxBytes) throw new UserError(`${subject} ${show(path)} has ${size.size} bytes, more than ${maxBytes}`, 'check that it is the right file');
+    if (size.size > maxBytes)
+      throw new UserError(
+        `${subject} ${show(path)} has ${size.size} bytes, more than ${maxBytes}`,
+        'check that it is the right file',
+      );
     return readFileSync(path, 'utf8');
   } catch (error) {
     if (error instanceof UserError) throw error;
     const code = (error as NodeJS.ErrnoException).code;
-    const reason = code === 'ENOENT' ? 'does not exist' : code === 'EACCES' ? 'may not be read' : `cannot be read (${String(code)})`;
+    const reason =
+      code === 'ENOENT' ? 'does not exist' : code === 'EACCES' ? 'may not be read' : `cannot be read (${String(code)})`;
     throw new UserError(`${subject} ${show(path)} ${reason}`, 'check the path');
   }
 }

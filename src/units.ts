@@ -2,7 +2,16 @@
 import { UserError, show } from './errors.js';
 
 const BYTE_UNITS: Record<string, number> = {
-  '': 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40,
+  '': 1,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
 };
 const TOKEN_UNITS: Record<string, number> = { '': 1, k: 1024, m: 1024 ** 2 };
 const SECOND_UNITS: Record<string, number> = { us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1 };
@@ -33,8 +42,10 @@ export function parseBytes(text: string, subject: string, zero = false): number 
   const hint = `write a number with B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as ${zero ? '512MiB' : '141GB'}`;
   if (value === undefined) throw new UserError(`${subject} must be an amount of memory, not ${show(text)}`, hint);
   const bytes = Math.round(value);
-  if (bytes < (zero ? 0 : 1)) throw new UserError(`${subject} must be at least ${zero ? 0 : 1} byte${zero ? 's' : ''}, not ${show(text)}`, hint);
-  if (bytes > MAX_BYTES) throw new UserError(`${subject} must be at most 1024 TiB, not ${show(text)}`, 'check the unit');
+  if (bytes < (zero ? 0 : 1))
+    throw new UserError(`${subject} must be at least ${zero ? 0 : 1} byte${zero ? 's' : ''}, not ${show(text)}`, hint);
+  if (bytes > MAX_BYTES)
+    throw new UserError(`${subject} must be at most 1024 TiB, not ${show(text)}`, 'check the unit');
   return bytes;
 }
 
@@ -46,8 +57,10 @@ export function parseTokens(text: string, subject: string): number {
   const value = quantity(text, TOKEN_UNITS);
   const hint = 'write a whole number such as 4096, or 4k (4096) or 1M (1048576)';
   if (value === undefined) throw new UserError(`${subject} must be a number of tokens, not ${show(text)}`, hint);
-  if (!Number.isInteger(value) || value < 1) throw new UserError(`${subject} must be a whole number of tokens of at least 1, not ${show(text)}`, hint);
-  if (value > MAX_TOKENS) throw new UserError(`${subject} must be at most ${MAX_TOKENS} tokens, not ${show(text)}`, 'give a shorter context');
+  if (!Number.isInteger(value) || value < 1)
+    throw new UserError(`${subject} must be a whole number of tokens of at least 1, not ${show(text)}`, hint);
+  if (value > MAX_TOKENS)
+    throw new UserError(`${subject} must be at most ${MAX_TOKENS} tokens, not ${show(text)}`, 'give a shorter context');
   return value;
 }
 
@@ -59,16 +72,25 @@ export function parseSeconds(text: string, subject: string, long = false): numbe
   const value = quantity(text, long ? LONG_SECOND_UNITS : SECOND_UNITS);
   const hint = long ? 'write a number with s, m or h, such as 5m' : 'write a number with us, ms or s, such as 80ms';
   if (value === undefined) throw new UserError(`${subject} must be a time with its unit, not ${show(text)}`, hint);
-  if (!(value > 0) || value > 86_400) throw new UserError(`${subject} must be more than 0 and at most a day, not ${show(text)}`, hint);
+  if (!(value > 0) || value > 86_400)
+    throw new UserError(`${subject} must be more than 0 and at most a day, not ${show(text)}`, hint);
   return value;
 }
 
 /** A finite number in [min, max], whole if asked. */
-export function parseNumber(text: string | number, subject: string, rule: { min: number; max: number; whole?: boolean }, received: unknown = text): number {
+export function parseNumber(
+  text: string | number,
+  subject: string,
+  rule: { min: number; max: number; whole?: boolean },
+  received: unknown = text,
+): number {
   const value = typeof text === 'number' ? text : /^\s*$/.test(text) ? NaN : Number(text);
   const kind = rule.whole ? 'a whole number' : 'a number';
   if (!Number.isFinite(value) || (rule.whole && !Number.isInteger(value)) || value < rule.min || value > rule.max) {
-    throw new UserError(`${subject} must be ${kind} from ${rule.min} to ${rule.max}, not ${show(received)}`, `give ${kind} in that range`);
+    throw new UserError(
+      `${subject} must be ${kind} from ${rule.min} to ${rule.max}, not ${show(received)}`,
+      `give ${kind} in that range`,
+    );
   }
   return value;
 }
@@ -113,4 +135,5 @@ export function formatCount(value: number): string {
 }
 
 /** Milliseconds with three significant digits; from ten seconds on, seconds with their unit. */
-export const formatMilliseconds = (seconds: number): string => (seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3));
+export const formatMilliseconds = (seconds: number): string =>
+  seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3);

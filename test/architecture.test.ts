@@ -26,13 +26,25 @@ function specifierOf(node: ts.Node): { specifier: string; loads: boolean; dynami
   if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
     const clause = node.importClause;
     const named = clause?.namedBindings;
-    const onlyTypes = clause !== undefined && (clause.phaseModifier === ts.SyntaxKind.TypeKeyword || (!clause.name && named !== undefined && ts.isNamedImports(named) && named.elements.length > 0 && named.elements.every((e) => e.isTypeOnly)));
+    const onlyTypes =
+      clause !== undefined &&
+      (clause.phaseModifier === ts.SyntaxKind.TypeKeyword ||
+        (!clause.name &&
+          named !== undefined &&
+          ts.isNamedImports(named) &&
+          named.elements.length > 0 &&
+          named.elements.every((e) => e.isTypeOnly)));
     return { specifier: node.moduleSpecifier.text, loads: !onlyTypes, dynamic: false };
   }
-  if (ts.isExportDeclaration(node) && node.moduleSpecifier && ts.isStringLiteral(node.moduleSpecifier)) return { specifier: node.moduleSpecifier.text, loads: !node.isTypeOnly, dynamic: false };
+  if (ts.isExportDeclaration(node) && node.moduleSpecifier && ts.isStringLiteral(node.moduleSpecifier))
+    return { specifier: node.moduleSpecifier.text, loads: !node.isTypeOnly, dynamic: false };
   if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
     const [first] = node.arguments;
-    return { specifier: first && ts.isStringLiteralLike(first) ? first.text : '<computed>', loads: true, dynamic: true };
+    return {
+      specifier: first && ts.isStringLiteralLike(first) ? first.text : '<computed>',
+      loads: true,
+      dynamic: true,
+    };
   }
   return null;
 }
@@ -44,7 +56,12 @@ function importsOf(file: string): Import[] {
     const import_ = specifierOf(node);
     if (import_) {
       const local = import_.specifier.startsWith('.');
-      found.push({ ...import_, target: local ? posix.normalize(posix.join(posix.dirname(file), import_.specifier)).replace(/\.js$/, '.ts') : null });
+      found.push({
+        ...import_,
+        target: local
+          ? posix.normalize(posix.join(posix.dirname(file), import_.specifier)).replace(/\.js$/, '.ts')
+          : null,
+      });
     }
     ts.forEachChild(node, visit);
   };
@@ -81,12 +98,20 @@ describe('architecture', () => {
   });
 
   it('resolves every local import to a file', () => {
-    const dangling = files.flatMap((f) => imports(f).filter((i) => i.target !== null && !graph.has(i.target) && !i.target.endsWith('.json')).map((i) => `${f} -> ${i.specifier}`));
+    const dangling = files.flatMap((f) =>
+      imports(f)
+        .filter((i) => i.target !== null && !graph.has(i.target) && !i.target.endsWith('.json'))
+        .map((i) => `${f} -> ${i.specifier}`),
+    );
     expect(dangling).toEqual([]);
   });
 
   it('keeps the planner apart from the GPU side, statically and dynamically', () => {
-    const wrong = planner.flatMap((f) => imports(f).filter((i) => i.target !== null && GPU_SIDE.test(i.target)).map((i) => `${f} -> ${i.target}`));
+    const wrong = planner.flatMap((f) =>
+      imports(f)
+        .filter((i) => i.target !== null && GPU_SIDE.test(i.target))
+        .map((i) => `${f} -> ${i.target}`),
+    );
     expect(wrong).toEqual([]);
   });
 
@@ -110,19 +135,37 @@ describe('architecture', () => {
   it('lets the float64 decoder run without a GPU', () => {
     const reference = files.filter((f) => f.startsWith('decoder/') && !f.startsWith('decoder/gpu/'));
     expect(reference.length).toBeGreaterThan(10);
-    const reaching = reference.filter((f) => [...reachable(f, () => true)].some((g) => imports(g).some((i) => i.specifier === 'webgpu')));
+    const reaching = reference.filter((f) =>
+      [...reachable(f, () => true)].some((g) => imports(g).some((i) => i.specifier === 'webgpu')),
+    );
     expect(reaching).toEqual([]);
-    expect(reference.flatMap((f) => imports(f).filter((i) => i.target?.startsWith('decoder/gpu/')).map((i) => `${f} -> ${i.target}`))).toEqual([]);
+    expect(
+      reference.flatMap((f) =>
+        imports(f)
+          .filter((i) => i.target?.startsWith('decoder/gpu/'))
+          .map((i) => `${f} -> ${i.target}`),
+      ),
+    ).toEqual([]);
   });
 
   it('the GPU decoder knows the GPU, what it executes and what it is specified by, and nothing else', () => {
     const rooms = /^(decoder|gpu|schedule|codecs|eviction|geometry)\/|^(errors|hash)\.ts$/;
     const own = files.filter((f) => f.startsWith('decoder/gpu/'));
     expect(own.length).toBeGreaterThan(5);
-    const strangers = own.flatMap((f) => imports(f).filter((i) => i.target !== null && !rooms.test(i.target)).map((i) => `${f} -> ${i.target}`));
+    const strangers = own.flatMap((f) =>
+      imports(f)
+        .filter((i) => i.target !== null && !rooms.test(i.target))
+        .map((i) => `${f} -> ${i.target}`),
+    );
     expect(strangers).toEqual([]);
     // The reference is what it is tested against: nothing may be computed by it.
-    expect(own.flatMap((f) => imports(f).filter((i) => i.target?.startsWith('decoder/reference/')).map((i) => `${f} -> ${i.target}`))).toEqual([]);
+    expect(
+      own.flatMap((f) =>
+        imports(f)
+          .filter((i) => i.target?.startsWith('decoder/reference/'))
+          .map((i) => `${f} -> ${i.target}`),
+      ),
+    ).toEqual([]);
   });
 
   it('has no import cycle among modules that load each other', () => {
@@ -135,7 +178,8 @@ describe('architecture', () => {
         return;
       }
       state.set(file, 'open');
-      for (const i of imports(file)) if (i.loads && !i.dynamic && i.target !== null && graph.has(i.target)) walk(i.target, [...path, file]);
+      for (const i of imports(file))
+        if (i.loads && !i.dynamic && i.target !== null && graph.has(i.target)) walk(i.target, [...path, file]);
       state.set(file, 'done');
     };
     for (const f of files) walk(f, []);
@@ -144,7 +188,17 @@ describe('architecture', () => {
 
   it('lets data flow one way between the rooms', () => {
     // Types may point back (the schedule names a codec's type); what loads may not.
-    const order = [['units.ts', 'errors.ts', 'hash.ts', 'nearest.ts', 'version.ts'], ['schema', 'geometry', 'quality', 'devices'], ['codecs', 'eviction', 'schedule'], ['cost'], ['plan'], ['report'], ['paper'], ['commands'], ['cli.ts']];
+    const order = [
+      ['units.ts', 'errors.ts', 'hash.ts', 'nearest.ts', 'version.ts'],
+      ['schema', 'geometry', 'quality', 'devices'],
+      ['codecs', 'eviction', 'schedule'],
+      ['cost'],
+      ['plan'],
+      ['report'],
+      ['paper'],
+      ['commands'],
+      ['cli.ts'],
+    ];
     const levelOf = (file: string): number => order.findIndex((rooms) => rooms.includes(file.split('/')[0] as string));
     const backwards = planner.flatMap((f) =>
       imports(f)
@@ -152,12 +206,19 @@ describe('architecture', () => {
         .map((i) => `${f} -> ${i.target}`),
     );
     // The calibration schema lists the kernels that it may hold; scenario files are read with the planner's reader.
-    const allowed = new Set(['schema/calibration.ts -> schedule/kernels.ts', 'schema/scenario.ts -> plan/calibrations.ts']);
+    const allowed = new Set([
+      'schema/calibration.ts -> schedule/kernels.ts',
+      'schema/scenario.ts -> plan/calibrations.ts',
+    ]);
     expect(backwards.filter((edge) => !allowed.has(edge))).toEqual([]);
   });
 
   it('ends the process in cli.ts only', () => {
-    const enders = files.filter((f) => /process\s*\.\s*(exit|abort|kill|reallyExit)\s*\(|process\s*\.\s*exitCode\s*=/.test(readFileSync(join(SRC, f), 'utf8')));
+    const enders = files.filter((f) =>
+      /process\s*\.\s*(exit|abort|kill|reallyExit)\s*\(|process\s*\.\s*exitCode\s*=/.test(
+        readFileSync(join(SRC, f), 'utf8'),
+      ),
+    );
     expect(enders).toEqual(['cli.ts']);
   });
 
@@ -167,11 +228,22 @@ describe('architecture', () => {
   });
 
   it('imports only declared packages and node:', () => {
-    const manifest = JSON.parse(readFileSync(join(SRC, '../package.json'), 'utf8')) as { dependencies: Record<string, string> };
+    const manifest = JSON.parse(readFileSync(join(SRC, '../package.json'), 'utf8')) as {
+      dependencies: Record<string, string>;
+    };
     const undeclared = files.flatMap((f) =>
       imports(f)
         .filter((i) => i.target === null && i.loads && !i.specifier.startsWith('node:') && i.specifier !== '<computed>')
-        .filter((i) => !Object.hasOwn(manifest.dependencies, i.specifier.split('/').slice(0, i.specifier.startsWith('@') ? 2 : 1).join('/')))
+        .filter(
+          (i) =>
+            !Object.hasOwn(
+              manifest.dependencies,
+              i.specifier
+                .split('/')
+                .slice(0, i.specifier.startsWith('@') ? 2 : 1)
+                .join('/'),
+            ),
+        )
         .map((i) => `${relative(SRC, normalize(join(SRC, f)))} -> ${i.specifier}`),
     );
     expect(undeclared).toEqual([]);

@@ -4,5 +4,7 @@ import { expect, it } from 'vitest';
 import { scenarioJsonSchema } from '../src/schema/scenario.js';
 
 it('schemas/scenario.schema.json is up to date (npm run schema)', () => {
-  expect(JSON.parse(readFileSync('schemas/scenario.schema.json', 'utf8'))).toEqual(JSON.parse(JSON.stringify(scenarioJsonSchema())));
+  expect(JSON.parse(readFileSync('schemas/scenario.schema.json', 'utf8'))).toEqual(
+    JSON.parse(JSON.stringify(scenarioJsonSchema())),
+  );
 });

@@ -1,16 +1,61 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { show, UserError } from '../src/errors.js';
-import { formatBytes, formatCount, formatDecimalBytes, formatMilliseconds, formatNumber, formatTokens, MAX_BYTES, MAX_TOKENS, parseBytes, parseNumber, parseSeconds, parseTokens } from '../src/units.js';
+import {
+  formatBytes,
+  formatCount,
+  formatDecimalBytes,
+  formatMilliseconds,
+  formatNumber,
+  formatTokens,
+  MAX_BYTES,
+  MAX_TOKENS,
+  parseBytes,
+  parseNumber,
+  parseSeconds,
+  parseTokens,
+} from '../src/units.js';
 
 describe('bytes', () => {
   it.each([
-    ['141GB', 141e9], ['80GiB', 80 * 2 ** 30], ['1.5TB', 1.5e12], ['512MiB', 2 ** 29], ['24 gb', 24e9], ['1e3', 1000], ['.5kB', 500], ['7KiB', 7168], ['1e+2MB', 1e8], ['4096', 4096], ['1TiB', 2 ** 40], ['12B', 12],
+    ['141GB', 141e9],
+    ['80GiB', 80 * 2 ** 30],
+    ['1.5TB', 1.5e12],
+    ['512MiB', 2 ** 29],
+    ['24 gb', 24e9],
+    ['1e3', 1000],
+    ['.5kB', 500],
+    ['7KiB', 7168],
+    ['1e+2MB', 1e8],
+    ['4096', 4096],
+    ['1TiB', 2 ** 40],
+    ['12B', 12],
   ])('%s is %d', (text, bytes) => {
     expect(parseBytes(text, '--vram')).toBe(bytes);
   });
 
-  it.each(['', ' ', 'GB', '-5GB', '+5GB', '5 apples', '1e999', 'NaN', 'Infinity', '0x10', '1_000', '1,5GB', '0', '0.4', '2PB', '99999999TB', '5constructor', '5toString', '１２GB', '1e-3GB'])('refuses %j', (text) => {
+  it.each([
+    '',
+    ' ',
+    'GB',
+    '-5GB',
+    '+5GB',
+    '5 apples',
+    '1e999',
+    'NaN',
+    'Infinity',
+    '0x10',
+    '1_000',
+    '1,5GB',
+    '0',
+    '0.4',
+    '2PB',
+    '99999999TB',
+    '5constructor',
+    '5toString',
+    '１２GB',
+    '1e-3GB',
+  ])('refuses %j', (text) => {
     expect(() => parseBytes(text, '--vram')).toThrow(UserError);
   });
 
@@ -23,14 +68,25 @@ describe('bytes', () => {
       parseBytes('lots', '--vram');
       expect.unreachable();
     } catch (error) {
-      expect(error).toMatchObject({ name: 'UserError', exitCode: 2, message: '--vram must be an amount of memory, not "lots"' });
+      expect(error).toMatchObject({
+        name: 'UserError',
+        exitCode: 2,
+        message: '--vram must be an amount of memory, not "lots"',
+      });
       expect((error as UserError).hint).toContain('141GB');
     }
   });
 });
 
 describe('tokens', () => {
-  it.each([['4096', 4096], ['4k', 4096], ['64K', 65_536], ['1M', 2 ** 20], ['0.5k', 512], ['1024M', 2 ** 30]])('%s is %d', (text, tokens) => {
+  it.each([
+    ['4096', 4096],
+    ['4k', 4096],
+    ['64K', 65_536],
+    ['1M', 2 ** 20],
+    ['0.5k', 512],
+    ['1024M', 2 ** 30],
+  ])('%s is %d', (text, tokens) => {
     expect(parseTokens(text, '--ctx')).toBe(tokens);
   });
 
@@ -40,7 +96,12 @@ describe('tokens', () => {
 });
 
 describe('seconds', () => {
-  it.each([['80ms', 0.08], ['2s', 2], ['500us', 5e-4], ['500µs', 5e-4]])('%s is %d', (text, seconds) => {
+  it.each([
+    ['80ms', 0.08],
+    ['2s', 2],
+    ['500us', 5e-4],
+    ['500µs', 5e-4],
+  ])('%s is %d', (text, seconds) => {
     expect(parseSeconds(text, '--tpot')).toBeCloseTo(seconds, 12);
   });
 
@@ -54,7 +115,16 @@ describe('seconds', () => {
 });
 
 describe('numbers', () => {
-  it.each([['', 'empty'], [' ', 'blank'], ['1e400', 'infinite'], ['NaN', 'NaN'], ['1.5', 'fraction'], ['-1', 'below'], ['11', 'above'], ['one', 'word']])('refuses %j (%s)', (text) => {
+  it.each([
+    ['', 'empty'],
+    [' ', 'blank'],
+    ['1e400', 'infinite'],
+    ['NaN', 'NaN'],
+    ['1.5', 'fraction'],
+    ['-1', 'below'],
+    ['11', 'above'],
+    ['one', 'word'],
+  ])('refuses %j (%s)', (text) => {
     expect(() => parseNumber(text, '--batch', { min: 0, max: 10, whole: true })).toThrow(UserError);
   });
   it('takes numbers and their text', () => {
@@ -65,11 +135,37 @@ describe('numbers', () => {
 
 describe('properties', () => {
   it('any text is a quantity in range or a UserError', () => {
-    const unit = fc.constantFrom('', 'B', 'kB', 'MB', 'GB', 'TB', 'KiB', 'MiB', 'GiB', 'TiB', 'k', 'M', 's', 'ms', 'us', '__proto__');
-    const number = fc.oneof(fc.double().map(String), fc.integer().map(String), fc.string({ maxLength: 6 }), fc.stringMatching(/^[0-9.eE+-]{1,12}$/));
+    const unit = fc.constantFrom(
+      '',
+      'B',
+      'kB',
+      'MB',
+      'GB',
+      'TB',
+      'KiB',
+      'MiB',
+      'GiB',
+      'TiB',
+      'k',
+      'M',
+      's',
+      'ms',
+      'us',
+      '__proto__',
+    );
+    const number = fc.oneof(
+      fc.double().map(String),
+      fc.integer().map(String),
+      fc.string({ maxLength: 6 }),
+      fc.stringMatching(/^[0-9.eE+-]{1,12}$/),
+    );
     fc.assert(
       fc.property(number, unit, (n, u) => {
-        for (const [parse, max] of [[parseBytes, MAX_BYTES], [parseTokens, MAX_TOKENS], [parseSeconds, 86_400]] as const) {
+        for (const [parse, max] of [
+          [parseBytes, MAX_BYTES],
+          [parseTokens, MAX_TOKENS],
+          [parseSeconds, 86_400],
+        ] as const) {
           try {
             const value = parse(n + u, '--x');
             expect(value).toBeGreaterThan(0);
@@ -97,7 +193,14 @@ describe('properties', () => {
 });
 
 describe('printing', () => {
-  it.each([[786_432, '768 KiB'], [2 ** 20 * 1536 / 1024, '1.5 MiB'], [1023.999 * 1024, '1 MiB'], [2_787_840, '2.66 MiB'], [0, '0 B'], [824_633_720_832, '768 GiB']])('%d bytes as %s', (bytes, text) => {
+  it.each([
+    [786_432, '768 KiB'],
+    [(2 ** 20 * 1536) / 1024, '1.5 MiB'],
+    [1023.999 * 1024, '1 MiB'],
+    [2_787_840, '2.66 MiB'],
+    [0, '0 B'],
+    [824_633_720_832, '768 GiB'],
+  ])('%d bytes as %s', (bytes, text) => {
     expect(formatBytes(bytes)).toBe(text);
   });
   it('prints the rest as people write it', () => {
@@ -118,12 +221,20 @@ describe('printing', () => {
 describe('values inside messages', () => {
   it('are quoted, on one line, without controls and short', () => {
     fc.assert(
-      fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('a\nb', '\u001b[31m', '\u202egnp', 'x'.repeat(5000)), fc.dictionary(fc.string(), fc.string(), { maxKeys: 3 }), fc.double()), (value) => {
-        const text = show(value);
-        expect(text.length).toBeLessThanOrEqual(80);
-         
-        expect(text).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/);
-      }),
+      fc.property(
+        fc.oneof(
+          fc.string({ unit: 'binary' }),
+          fc.constantFrom('a\nb', '\u001b[31m', '\u202egnp', 'x'.repeat(5000)),
+          fc.dictionary(fc.string(), fc.string(), { maxKeys: 3 }),
+          fc.double(),
+        ),
+        (value) => {
+          const text = show(value);
+          expect(text.length).toBeLessThanOrEqual(80);
+
+          expect(text).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/);
+        },
+      ),
     );
   });
 });

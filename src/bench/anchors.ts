@@ -1,4 +1,7 @@
-/** The kernel calls that real decode steps and prompts of a model contain: what a calibration measures, and how much hangs on each. */
+/**
+ * The kernel calls that real decode steps and prompts of a model contain: what a calibration measures, and how much
+ * hangs on each.
+ */
 import { rooflinePrice, type Rates } from '../cost/roofline.js';
 import type { CodecKind } from '../codecs/codec.js';
 import { parseEviction } from '../eviction/policy.js';
@@ -10,7 +13,10 @@ import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js
 
 /** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
 const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
-/** Codecs that are measured without eviction alone: every storage type with scores is a kernel that takes seconds to compile. */
+/**
+ * Codecs that are measured without eviction alone: every storage type with scores is a kernel that takes seconds to
+ * compile.
+ */
 const WITHOUT_EVICTION: readonly CodecKind[] = ['kv-quant'];
 
 /** A step of a number of sequences, all of the same length, and how much it counts. */
@@ -35,65 +41,131 @@ export interface AnchorRange {
   readonly rates: Rates;
 }
 
-const stepsOf = (contexts: readonly number[], batches: readonly number[], weight: number): AnchorStep[] => contexts.flatMap((context) => batches.map((batch) => ({ context, batch, weight })));
+const stepsOf = (contexts: readonly number[], batches: readonly number[], weight: number): AnchorStep[] =>
+  contexts.flatMap((context) => batches.map((batch) => ({ context, batch, weight })));
 
 /** Prompts count for at most this share of everything: decoding is what a plan is chosen by. */
 const PROMPT_SHARE = 0.2;
 
-const beside = (steps: readonly AnchorStep[], prompts: readonly PromptPlan[]): Pick<AnchorRange, 'steps' | 'prompts'> => {
+const beside = (
+  steps: readonly AnchorStep[],
+  prompts: readonly PromptPlan[],
+): Pick<AnchorRange, 'steps' | 'prompts'> => {
   const all = steps.reduce((sum, { weight }) => sum + weight, 0) / (1 - PROMPT_SHARE);
   return { steps, prompts: prompts.map((prompt) => ({ ...prompt, weight: (PROMPT_SHARE * all) / prompts.length })) };
 };
 
-const accumulated = (promptTokens: number, chunkTokens?: number): PromptPlan => ({ method: 'accumulated', promptTokens, ...(chunkTokens === undefined ? {} : { chunkTokens }) });
-const chunked = (promptTokens: number, chunkTokens: number): PromptPlan => ({ method: 'chunked', promptTokens, chunkTokens });
+const accumulated = (promptTokens: number, chunkTokens?: number): PromptPlan => ({
+  method: 'accumulated',
+  promptTokens,
+  ...(chunkTokens === undefined ? {} : { chunkTokens }),
+});
+const chunked = (promptTokens: number, chunkTokens: number): PromptPlan => ({
+  method: 'chunked',
+  promptTokens,
+  chunkTokens,
+});
 
 /**
- * Steps whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. A software adapter serves few
- * sequences; more of them are there so that kernels whose time depends on the batch alone have points enough for a fit. Nor does it take
- * in a chunk of 2048 tokens, whose products last for seconds: prompts are short there, and long ones in small chunks reach the contexts
- * that attention meets.
+ * Steps whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. A software
+ * adapter serves few sequences; more of them are there so that kernels whose time depends on the batch alone have
+ * points enough for a fit. Nor does it take in a chunk of 2048 tokens, whose products last for seconds: prompts are
+ * short there, and long ones in small chunks reach the contexts that attention meets.
  */
 export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 'steps' | 'prompts' | 'rates'>> = {
   software: {
     ...beside(
-      [...stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384], [1, 2, 4, 8], 1), ...stepsOf([512, 4096], [6], 1), ...stepsOf([256], [10, 12, 16, 24, 32], 0.05)],
-      [accumulated(32), accumulated(64), accumulated(128), accumulated(256), accumulated(512), accumulated(2048, 128), chunked(256, 32), chunked(512, 64), chunked(2048, 128)],
+      [
+        ...stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384], [1, 2, 4, 8], 1),
+        ...stepsOf([512, 4096], [6], 1),
+        ...stepsOf([256], [10, 12, 16, 24, 32], 0.05),
+      ],
+      [
+        accumulated(32),
+        accumulated(64),
+        accumulated(128),
+        accumulated(256),
+        accumulated(512),
+        accumulated(2048, 128),
+        chunked(256, 32),
+        chunked(512, 64),
+        chunked(2048, 128),
+      ],
     ),
     rates: { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null },
   },
   hardware: {
     ...beside(
-      stepsOf([256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 1),
-      [accumulated(256), accumulated(512), accumulated(1024), accumulated(2048), accumulated(8192), accumulated(32768), accumulated(131072), chunked(2048, 512), chunked(8192, 2048), chunked(65536, 2048)],
+      stepsOf(
+        [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144],
+        [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
+        1,
+      ),
+      [
+        accumulated(256),
+        accumulated(512),
+        accumulated(1024),
+        accumulated(2048),
+        accumulated(8192),
+        accumulated(32768),
+        accumulated(131072),
+        chunked(2048, 512),
+        chunked(8192, 2048),
+        chunked(65536, 2048),
+      ],
     ),
     rates: { bytesPerSecond: 2e12, f32FlopsPerSecond: 3e13, matrixFlopsPerSecond: null },
   },
 };
 
-/** A call and how much it carries: the squared share of a step's or prompt's time, summed by weight over those that contain it. */
+/**
+ * A call and how much it carries: the squared share of a step's or prompt's time, summed by weight over those that
+ * contain it.
+ */
 export interface Anchor extends KernelCall {
   readonly share: number;
 }
 
-/** Distinct calls of the steps and prompts of every candidate of the planner: all codecs, published ratios, paths and evictions. */
+/**
+ * Distinct calls of the steps and prompts of every candidate of the planner: all codecs, published ratios, paths and
+ * evictions.
+ */
 export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
   const calls = new Map<string, { call: KernelCall; share: number }>();
-  const { candidates } = listCandidates(g, { kinds: null, ratios: null, ranks: null, paths: null, evictions: EVICTIONS.map((text) => parseEviction(text, 'eviction')) });
+  const { candidates } = listCandidates(g, {
+    kinds: null,
+    ratios: null,
+    ranks: null,
+    paths: null,
+    evictions: EVICTIONS.map((text) => parseEviction(text, 'eviction')),
+  });
   for (const candidate of candidates) {
     if (candidate.eviction && WITHOUT_EVICTION.includes(candidate.codec.kind)) continue;
     const c: Configuration = {
-      geometry: g, ...candidate, choice: { storage: 'f16', groupSize: GROUP_SIZE }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: range.targetWorkgroups, bindingBytes: range.bindingBytes,
+      geometry: g,
+      ...candidate,
+      choice: { storage: 'f16', groupSize: GROUP_SIZE },
+      branch: { width: 64, perHead: false },
+      gpus: 1,
+      targetWorkgroups: range.targetWorkgroups,
+      bindingBytes: range.bindingBytes,
     };
-    for (const { context, batch, weight } of range.steps) collect(calls, weight, range.rates, (visit) => forEachOp(c, schedule(c, batch, context), visit));
-    for (const { weight, ...prompt } of range.prompts) collect(calls, weight, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
+    for (const { context, batch, weight } of range.steps)
+      collect(calls, weight, range.rates, (visit) => forEachOp(c, schedule(c, batch, context), visit));
+    for (const { weight, ...prompt } of range.prompts)
+      collect(calls, weight, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
   }
   return [...calls.values()].map(({ call, share }) => ({ ...call, share }));
 }
 
 type Visit = (call: KernelCall, times: number) => void;
 
-function collect(calls: Map<string, { call: KernelCall; share: number }>, weight: number, rates: Rates, forEach: (visit: Visit) => void): void {
+function collect(
+  calls: Map<string, { call: KernelCall; share: number }>,
+  weight: number,
+  rates: Rates,
+  forEach: (visit: Visit) => void,
+): void {
   const own = new Map<string, { call: KernelCall; seconds: number }>();
   let total = 0;
   forEach(({ kernel, variant, shape }, times) => {
@@ -103,5 +175,6 @@ function collect(calls: Map<string, { call: KernelCall; share: number }>, weight
     own.set(key, { call: known.call, seconds: known.seconds + seconds });
     total += seconds;
   });
-  for (const [key, { call, seconds }] of own) calls.set(key, { call, share: (calls.get(key)?.share ?? 0) + weight * (seconds / total) ** 2 });
+  for (const [key, { call, seconds }] of own)
+    calls.set(key, { call, share: (calls.get(key)?.share ?? 0) + weight * (seconds / total) ** 2 });
 }

@@ -8,7 +8,12 @@ import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gp
 import type { Tuning } from '../gpu/operations/tuning.js';
 import { kernelHash } from '../schedule/kernel-source.js';
 import { workOf, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
-import { CALIBRATION_SCHEMA_VERSION, type Calibration, type KernelCalibration, type Sample } from '../schema/calibration.js';
+import {
+  CALIBRATION_SCHEMA_VERSION,
+  type Calibration,
+  type KernelCalibration,
+  type Sample,
+} from '../schema/calibration.js';
 import { defaultCalls } from './candidates.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { describeDevice, describeHost, describeProgram } from './host.js';
@@ -20,7 +25,10 @@ import { randomFrom } from './regression/statistics.js';
 import { mix } from '../hash.js';
 import { samplesOf, Visits, type Track } from './visits.js';
 
-/** Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of many others. */
+/**
+ * Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of
+ * many others.
+ */
 const LONGEST_CALL_SECONDS = 3;
 const LONGEST_CALL_SHARE = 0.0007;
 /** Real kernels reach some fraction of the roofline; this one is assumed when a point's cost is estimated. */
@@ -35,11 +43,17 @@ const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 96;
 const MOST_POINTS_SMALL = 28;
-/** A kernel that hardly shows in a step counts as this share of the one that carries most: a fit needs a few points all the same. */
+/**
+ * A kernel that hardly shows in a step counts as this share of the one that carries most: a fit needs a few points all
+ * the same.
+ */
 const LEAST_SHARE = 1 / 60;
 /** Kernels that carry this share of the largest may have many points. */
 const LARGE_SHARE = 0.05;
-/** Candidates among which the next point is looked for: drawn at random, each the likelier the more hangs on it, but for a floor. */
+/**
+ * Candidates among which the next point is looked for: drawn at random, each the likelier the more hangs on it, but for
+ * a floor.
+ */
 const DRAWN_CANDIDATES = 16;
 const LEAST_DRAWN_SHARE = 1 / 400;
 
@@ -74,7 +88,10 @@ export interface CalibrateOptions {
   onProgress?: (progress: CalibrationProgress) => void;
   save?: (calibration: Calibration) => Promise<void>;
   signal?: AbortSignal;
-  /** Index of the candidate to measure next, once the first points are spread (cost/fit-active.ts). Farthest-point unless given. */
+  /**
+   * Index of the candidate to measure next, once the first points are spread (cost/fit-active.ts). Farthest-point
+   * unless given.
+   */
   nextPoint?: (kernel: KernelName, variant: string, samples: readonly Sample[], candidates: readonly Shape[]) => number;
   /** Indices of samples that look wrong and are measured again before the end (cost/fit-active.ts). */
   outliers?: (kernel: KernelName, variant: string, samples: readonly Sample[]) => readonly number[];
@@ -125,7 +142,14 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     stopped: () => options.signal?.aborted ?? false,
     secondsPerVisit: (options.budgetSeconds * POINT_SHARE) / VISITS,
     openBytes: openBytes(device),
-    open: (track, shape, known) => openPoint(device, { kernel: track.kernel, variant: track.variant, shape }, rules, known, tuningOptions(track.entry.tuning)),
+    open: (track, shape, known) =>
+      openPoint(
+        device,
+        { kernel: track.kernel, variant: track.variant, shape },
+        rules,
+        known,
+        tuningOptions(track.entry.tuning),
+      ),
     probe: runProbe,
     chooseTrack: leastServed,
     chooseCandidate: (track) => choose(track, options),
@@ -133,8 +157,14 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
       const corrected = drift.describe();
       if (corrected) calibration.probe = corrected;
       options.onProgress?.({
-        kernel: track.kernel, variant: track.variant, samples: samplesOf(track).length, left: track.candidates.length,
-        elapsedSeconds: now() - started, budgetSeconds: options.budgetSeconds, secondsLeft: secondsLeft(now() - started, options.budgetSeconds, tracks), gap,
+        kernel: track.kernel,
+        variant: track.variant,
+        samples: samplesOf(track).length,
+        left: track.candidates.length,
+        elapsedSeconds: now() - started,
+        budgetSeconds: options.budgetSeconds,
+        secondsLeft: secondsLeft(now() - started, options.budgetSeconds, tracks),
+        gap,
       });
       await options.save?.(calibration);
     },
@@ -144,7 +174,8 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
   // Until the first visit tells the drift of what is kept anew.
   if (earlier) {
     calibration.probe = earlier;
-    for (const { samples } of calibration.kernels) for (const sample of samples) visits.adopt(sample, earlier.referenceSeconds);
+    for (const { samples } of calibration.kernels)
+      for (const sample of samples) visits.adopt(sample, earlier.referenceSeconds);
   }
   try {
     for (let i = 0; i < FIRST_PROBES; i++) await runProbe();
@@ -156,23 +187,32 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
 }
 
 /**
- * Seconds until the calibration ends: what is left of the budget, or less where few candidates are left and nothing else is
- * to be done. The budget's end is certain, as time that is left goes to the least certain points.
+ * Seconds until the calibration ends: what is left of the budget, or less where few candidates are left and nothing
+ * else is to be done. The budget's end is certain, as time that is left goes to the least certain points.
  */
-export function secondsLeft(elapsed: number, budget: number, tracks: readonly Pick<Track, 'candidates' | 'entry'>[]): number {
+export function secondsLeft(
+  elapsed: number,
+  budget: number,
+  tracks: readonly Pick<Track, 'candidates' | 'entry'>[],
+): number {
   const nothing = tracks.every((t) => t.candidates.length === 0 && t.entry.samples.length === 0);
   return nothing ? 0 : Math.max(0, budget - elapsed);
 }
 
 /**
- * The track whose next point lowers the intervals of steps most for its time. With n points a kernel's error falls about as 1/n, so
- * that n² · seconds / share is to be even.
+ * The track whose next point lowers the intervals of steps most for its time. With n points a kernel's error falls
+ * about as 1/n, so that n² · seconds / share is to be even.
  */
 function leastServed(tracks: readonly Track[]): Track | undefined {
   const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
-  const served = (t: Track): number => ((samplesOf(t).length + 0.5) ** 2 * (t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1)) / Math.max(LEAST_SHARE, t.share / largest);
-  const full = (t: Track): boolean => samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
-  return tracks.filter((t) => t.candidates.length > 0 && !full(t)).reduce<Track | undefined>((least, t) => (!least || served(t) < served(least) ? t : least), undefined);
+  const served = (t: Track): number =>
+    ((samplesOf(t).length + 0.5) ** 2 * (t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1)) /
+    Math.max(LEAST_SHARE, t.share / largest);
+  const full = (t: Track): boolean =>
+    samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
+  return tracks
+    .filter((t) => t.candidates.length > 0 && !full(t))
+    .reduce<Track | undefined>((least, t) => (!least || served(t) < served(least) ? t : least), undefined);
 }
 
 function choose(track: Track, options: CalibrateOptions): number {
@@ -181,19 +221,41 @@ function choose(track: Track, options: CalibrateOptions): number {
   if (samples.length < SPREAD_FIRST || !options.nextPoint) {
     const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
     const typical = median(candidates.map((c) => c.share));
-    return farthest(tried, candidates.map((c) => c.shape), (i) => (candidates[i] as Track['candidates'][number]).share > typical);
+    return farthest(
+      tried,
+      candidates.map((c) => c.shape),
+      (i) => (candidates[i] as Track['candidates'][number]).share > typical,
+    );
   }
   // Every other point is the call on which steps hang most: drawing alone leaves some of those out.
-  if (samples.length % 2 === 0) return candidates.indexOf(best(candidates, (c) => c.share) as Track['candidates'][number]);
+  if (samples.length % 2 === 0)
+    return candidates.indexOf(best(candidates, (c) => c.share) as Track['candidates'][number]);
   const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
-  return drawn[options.nextPoint(track.kernel, track.variant, samples, drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape))] as number;
+  return drawn[
+    options.nextPoint(
+      track.kernel,
+      track.variant,
+      samples,
+      drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape),
+    )
+  ] as number;
 }
 
 /** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */
-export function drawByShare(candidates: readonly { readonly share: number }[], count: number, random: () => number): number[] {
+export function drawByShare(
+  candidates: readonly { readonly share: number }[],
+  count: number,
+  random: () => number,
+): number[] {
   const largest = candidates.reduce((most, c) => Math.max(most, c.share), Number.MIN_VALUE);
-  const keys = candidates.map(({ share }, i) => ({ i, key: Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest) }));
-  return keys.sort((a, b) => b.key - a.key).slice(0, count).map(({ i }) => i);
+  const keys = candidates.map(({ share }, i) => ({
+    i,
+    key: Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest),
+  }));
+  return keys
+    .sort((a, b) => b.key - a.key)
+    .slice(0, count)
+    .map(({ i }) => i);
 }
 
 /** Entries and candidates of every kernel and variant, with resumed samples in place. */
@@ -210,14 +272,25 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     // Gaps are tried again: the driver or the limits may have changed.
     const tuning = options.tuning?.[kernel] ?? old?.tuning;
     // Times of another launch are another kernel's.
-    const samples = (old?.samples ?? []).filter(({ variant, shape, tuning: launch }) => isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch));
-    const entry: KernelCalibration = { kernel, sourceHash, samples: samples.map((sample) => ({ ...sample })), gaps: [], predictors: samples.length > 0 ? { ...old?.predictors } : {}, ...(tuning ? { tuning } : {}) };
+    const samples = (old?.samples ?? []).filter(({ variant, shape, tuning: launch }) =>
+      isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch),
+    );
+    const entry: KernelCalibration = {
+      kernel,
+      sourceHash,
+      samples: samples.map((sample) => ({ ...sample })),
+      gaps: [],
+      predictors: samples.length > 0 ? { ...old?.predictors } : {},
+      ...(tuning ? { tuning } : {}),
+    };
     for (const sample of entry.samples) seen.set(`${kernel} ${sample.variant} ${keyOf(sample.shape)}`, sample);
     entries.set(kernel, entry);
     calibration.kernels.push(entry);
   }
   // Of kernels that are not asked for everything is kept as it is.
-  for (const old of resumed) if (!(kernels as readonly string[]).includes(old.kernel)) calibration.kernels.push({ ...old, samples: old.samples.map((sample) => ({ ...sample })) });
+  for (const old of resumed)
+    if (!(kernels as readonly string[]).includes(old.kernel))
+      calibration.kernels.push({ ...old, samples: old.samples.map((sample) => ({ ...sample })) });
   const place = ({ kernel }: KernelCalibration): number => (IMPLEMENTED as readonly string[]).indexOf(kernel);
   calibration.kernels.sort((a, b) => place(a) - place(b));
   const trackOf = ({ kernel, variant }: KernelCall, entry: KernelCalibration): Track => {
@@ -250,9 +323,14 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
   return [...tracks.values()];
 }
 
-/** Shapes that schedules ask for and this device or budget does not allow: hundreds, so one gap a variant sums them up. */
+/**
+ * Shapes that schedules ask for and this device or budget does not allow: hundreds, so one gap a variant sums them up.
+ */
 class Missed {
-  private readonly byVariant = new Map<string, { entry: KernelCalibration; first: KernelCall; reason: string; count: number }>();
+  private readonly byVariant = new Map<
+    string,
+    { entry: KernelCalibration; first: KernelCall; reason: string; count: number }
+  >();
 
   add(entry: KernelCalibration, call: KernelCall, reason: string): void {
     const key = `${call.kernel} ${call.variant}`;
@@ -263,7 +341,14 @@ class Missed {
 
   record(): void {
     for (const { entry, first, reason, count } of this.byVariant.values()) {
-      entry.gaps.push({ variant: first.variant, shape: { ...first.shape }, reason: count === 1 ? reason : `${reason} (and ${count - 1} more shapes of ${first.kernel} ${first.variant} likewise)` });
+      entry.gaps.push({
+        variant: first.variant,
+        shape: { ...first.shape },
+        reason:
+          count === 1
+            ? reason
+            : `${reason} (and ${count - 1} more shapes of ${first.kernel} ${first.variant} likewise)`,
+      });
     }
   }
 }
@@ -272,13 +357,20 @@ class Missed {
 function resumable(calibration: Calibration, earlier: Calibration | undefined): KernelCalibration[] {
   if (!earlier) return [];
   const { device } = calibration;
-  const same = earlier.device.device === device.device && earlier.device.driver === device.driver && earlier.device.backend === device.backend;
+  const same =
+    earlier.device.device === device.device &&
+    earlier.device.driver === device.driver &&
+    earlier.device.backend === device.backend;
   return same ? earlier.kernels : [];
 }
 
 /** Why a call would take too long to be worth measuring, or null. */
 function tooLong(call: KernelCall, ceilings: Calibration['ceilings'], longest: number): string | null {
   const { readBytes, writeBytes, flops } = workOf(call);
-  const seconds = Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond) / ASSUMED_EFFICIENCY;
-  return seconds > longest ? `would take about ${seconds.toPrecision(2)} s a call, more than ${longest.toPrecision(2)} s of this budget` : null;
+  const seconds =
+    Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond) /
+    ASSUMED_EFFICIENCY;
+  return seconds > longest
+    ? `would take about ${seconds.toPrecision(2)} s a call, more than ${longest.toPrecision(2)} s of this budget`
+    : null;
 }

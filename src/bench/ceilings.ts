@@ -1,4 +1,6 @@
-/** What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement. */
+/**
+ * What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement.
+ */
 import type { Buffer, Device } from '../gpu/device.js';
 import { read, u32, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
@@ -13,7 +15,10 @@ const STREAM_BYTES = { software: 128 * MIB, hardware: 1024 * MIB };
 const REPEATS = 5;
 const WORKGROUP = 256;
 const GROUPS = 4096;
-/** How the threads of the streaming read share the buffer (kernels/ceiling_read.wgsl): what each kind of adapter reads fastest. */
+/**
+ * How the threads of the streaming read share the buffer (kernels/ceiling_read.wgsl): what each kind of adapter reads
+ * fastest.
+ */
 export const READ = { software: { groups: 64, stream: 8 }, hardware: { groups: GROUPS, stream: 0 } };
 /** 8 chains of vec4 multiply-adds. */
 const FLOPS_PER_ROUND = 64;
@@ -23,15 +28,29 @@ const TRANSFER_BYTES = { small: 16, large: 32 * MIB };
 /** What kernels/ceiling_matrix.wgsl multiplies, four of them a round and subgroup, and its workgroup. */
 const MATRIX = { side: 16, chains: 4, workgroup: 128 };
 /** Rounds of the arithmetic ceilings' loops. */
-const ROUNDS = { f32: { software: 16, hardware: 16384 }, f16: { software: 8, hardware: 16384 }, matrix: { software: 8, hardware: 4096 } };
+const ROUNDS = {
+  f32: { software: 16, hardware: 16384 },
+  f16: { software: 8, hardware: 16384 },
+  matrix: { software: 8, hardware: 4096 },
+};
 
 type Overheads = Calibration['overheads'];
 type Ceilings = Calibration['ceilings'];
 
-const single = (step: Omit<Step, 'element' | 'constants'>): OperationPlan => ({ buffers: [], steps: [{ element: 'f32', constants: {}, ...step }], tuning: {} });
+const single = (step: Omit<Step, 'element' | 'constants'>): OperationPlan => ({
+  buffers: [],
+  steps: [{ element: 'f32', constants: {}, ...step }],
+  tuning: {},
+});
 
 /** Median seconds of one submission of `calls` times a step, over the repeats, after one to warm up. */
-async function medianRun(device: Device, plan: OperationPlan, buffers: ReadonlyMap<string, Buffer>, calls: number, repeats: number): Promise<number> {
+async function medianRun(
+  device: Device,
+  plan: OperationPlan,
+  buffers: ReadonlyMap<string, Buffer>,
+  calls: number,
+  repeats: number,
+): Promise<number> {
   const steps = await device.bindAll(plan, buffers);
   const all = Array.from({ length: calls }, () => steps).flat();
   await device.run(all);
@@ -50,18 +69,34 @@ export async function measureOverheads(device: Device): Promise<Overheads> {
   const target = await device.buffer('noop', 16);
   const plan = single({ source: 'noop', uniforms: [u32(0)], buffers: write('target'), workgroups: [1, 1, 1] });
   const buffers = new Map([['target', target]]);
-  const [one, many] = [await medianRun(device, plan, buffers, 1, REPEATS), await medianRun(device, plan, buffers, DISPATCHES, REPEATS)];
+  const [one, many] = [
+    await medianRun(device, plan, buffers, 1, REPEATS),
+    await medianRun(device, plan, buffers, DISPATCHES, REPEATS),
+  ];
   device.free(target);
   const transfers = await measureTransfers(device);
   // Noise can make one dispatch as slow as many on a busy machine; the cost is never nothing.
-  return { submitSeconds: median(submits), dispatchSeconds: Math.max(1e-9, (many - one) / (DISPATCHES - 1)), ...transfers };
+  return {
+    submitSeconds: median(submits),
+    dispatchSeconds: Math.max(1e-9, (many - one) / (DISPATCHES - 1)),
+    ...transfers,
+  };
 }
 
-/** Upload and read-back, each as a fixed cost and a rate, by the wall clock of the host; sizes and directions take turns. */
+/**
+ * Upload and read-back, each as a fixed cost and a rate, by the wall clock of the host; sizes and directions take
+ * turns.
+ */
 async function measureTransfers(device: Device): Promise<Required<Pick<Overheads, 'upload' | 'readback'>>> {
   const buffer = await device.buffer('transfer', TRANSFER_BYTES.large);
-  const data = { small: new Uint32Array(TRANSFER_BYTES.small / 4).fill(1), large: new Uint32Array(TRANSFER_BYTES.large / 4).fill(1) };
-  const times = { upload: { small: [] as number[], large: [] as number[] }, readback: { small: [] as number[], large: [] as number[] } };
+  const data = {
+    small: new Uint32Array(TRANSFER_BYTES.small / 4).fill(1),
+    large: new Uint32Array(TRANSFER_BYTES.large / 4).fill(1),
+  };
+  const times = {
+    upload: { small: [] as number[], large: [] as number[] },
+    readback: { small: [] as number[], large: [] as number[] },
+  };
   const timed = async (list: number[], act: () => Promise<unknown>): Promise<void> => {
     // What the transfer before left behind is not this one's cost.
     await device.submitEmpty();
@@ -86,10 +121,18 @@ async function measureTransfers(device: Device): Promise<Required<Pick<Overheads
   return { upload: transferOf(times.upload), readback: transferOf(times.readback) };
 }
 
-/** Fixed cost and rate from times of the small and the large transfer; the first of each warmed up and does not count. */
-export function transferOf(times: { readonly small: readonly number[]; readonly large: readonly number[] }): { seconds: number; bytesPerSecond: number } {
+/**
+ * Fixed cost and rate from times of the small and the large transfer; the first of each warmed up and does not count.
+ */
+export function transferOf(times: { readonly small: readonly number[]; readonly large: readonly number[] }): {
+  seconds: number;
+  bytesPerSecond: number;
+} {
   const [small, large] = [median(times.small.slice(1)), median(times.large.slice(1))];
-  return { seconds: Math.max(1e-9, small), bytesPerSecond: (TRANSFER_BYTES.large - TRANSFER_BYTES.small) / Math.max(1e-9, large - small) };
+  return {
+    seconds: Math.max(1e-9, small),
+    bytesPerSecond: (TRANSFER_BYTES.large - TRANSFER_BYTES.small) / Math.max(1e-9, large - small),
+  };
 }
 
 /** Yardsticks bound to their buffers, so that they can be run again beside other measurements. */
@@ -111,31 +154,62 @@ export type CeilingKind = 'copy' | 'read' | 'f32' | 'f16' | 'matrix';
 export async function openYardsticks(device: Device, submitSeconds: number, scale = 1): Promise<Yardsticks> {
   const { software } = device.description;
   const size = software ? 'software' : 'hardware';
-  const bytes = Math.min(Math.ceil((scale * STREAM_BYTES[size]) / MIB) * MIB, Math.floor(device.limits.maxStorageBufferBindingSize / 16) * 16);
+  const bytes = Math.min(
+    Math.ceil((scale * STREAM_BYTES[size]) / MIB) * MIB,
+    Math.floor(device.limits.maxStorageBufferBindingSize / 16) * 16,
+  );
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   const kinds = new Map<CeilingKind, { run: () => Promise<number>; work: number }>();
   const reasons: Record<string, string> = {};
   try {
-    const [source, other] = [await device.buffer('stream', bytes), await device.buffer('stream copy', Math.max(bytes, GROUPS * WORKGROUP * 4))];
+    const [source, other] = [
+      await device.buffer('stream', bytes),
+      await device.buffer('stream copy', Math.max(bytes, GROUPS * WORKGROUP * 4)),
+    ];
     owned.push(source, other);
     // Pages that were never written share one page of zeros, which fits any cache.
     await fill(device, source, 1);
     await fill(device, other, 2);
     // Read and written: a copy moves each byte twice.
-    kinds.set('copy', { work: 2 * bytes, run: async () => Math.max(1e-9, (await device.copy(source, other, bytes)) - submitSeconds) });
+    kinds.set('copy', {
+      work: 2 * bytes,
+      run: async () => Math.max(1e-9, (await device.copy(source, other, bytes)) - submitSeconds),
+    });
     const roundsOf = (kind: keyof typeof ROUNDS): number => Math.max(8, Math.round(scale * ROUNDS[kind][size]));
     const flops = (kind: keyof typeof ROUNDS): number => GROUPS * WORKGROUP * roundsOf(kind) * FLOPS_PER_ROUND;
     const add = async (kind: CeilingKind, work: number, step: Omit<Step, 'element' | 'constants'>): Promise<void> => {
-      const bound = await device.bind({ element: 'f32', constants: {}, ...step }, new Map([['source', source], ['sums', other]]));
+      const bound = await device.bind(
+        { element: 'f32', constants: {}, ...step },
+        new Map([
+          ['source', source],
+          ['sums', other],
+        ]),
+      );
       owned.push(bound.uniforms);
-      kinds.set(kind, { work, run: async () => {
-        const time = await device.run([bound]);
-        return Math.max(1e-9, software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds);
-      } });
+      kinds.set(kind, {
+        work,
+        run: async () => {
+          const time = await device.run([bound]);
+          return Math.max(
+            1e-9,
+            software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds,
+          );
+        },
+      });
     };
-    await add('read', bytes, { source: 'ceiling_read', uniforms: [u32(bytes / 16), u32(READ[size].stream)], buffers: [...read('source'), ...write('sums')], workgroups: [READ[size].groups, 1, 1] });
-    await add('f32', flops('f32'), { source: 'ceiling_fma', uniforms: [u32(roundsOf('f32'))], buffers: write('sums'), workgroups: [GROUPS, 1, 1] });
+    await add('read', bytes, {
+      source: 'ceiling_read',
+      uniforms: [u32(bytes / 16), u32(READ[size].stream)],
+      buffers: [...read('source'), ...write('sums')],
+      workgroups: [READ[size].groups, 1, 1],
+    });
+    await add('f32', flops('f32'), {
+      source: 'ceiling_fma',
+      uniforms: [u32(roundsOf('f32'))],
+      buffers: write('sums'),
+      workgroups: [GROUPS, 1, 1],
+    });
     const optional = async (kind: CeilingKind, obstacle: string | null, make: () => Promise<void>): Promise<void> => {
       if (obstacle !== null) {
         reasons[kind] = obstacle;
@@ -149,11 +223,25 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
         reasons[kind] = oneLine(error.message);
       }
     };
-    await optional('f16', device.has('shader-f16') ? null : 'the adapter has no shader-f16', () => add('f16', flops('f16'), { source: 'ceiling_fma_f16', uniforms: [u32(roundsOf('f16'))], buffers: write('sums'), workgroups: [GROUPS, 1, 1] }));
+    await optional('f16', device.has('shader-f16') ? null : 'the adapter has no shader-f16', () =>
+      add('f16', flops('f16'), {
+        source: 'ceiling_fma_f16',
+        uniforms: [u32(roundsOf('f16'))],
+        buffers: write('sums'),
+        workgroups: [GROUPS, 1, 1],
+      }),
+    );
     const matrixFlops = MATRIX.chains * 2 * MATRIX.side ** 3;
     const subgroups = MATRIX.workgroup / (device.units.subgroupSizes[0] || 1);
     const groups = Math.min(GROUPS, Math.floor(other.bytes / (subgroups * MATRIX.chains * MATRIX.side ** 2 * 4)));
-    await optional('matrix', matrixObstacle(device), () => add('matrix', groups * subgroups * roundsOf('matrix') * matrixFlops, { source: 'ceiling_matrix', uniforms: [u32(roundsOf('matrix'))], buffers: write('sums'), workgroups: [groups, 1, 1] }));
+    await optional('matrix', matrixObstacle(device), () =>
+      add('matrix', groups * subgroups * roundsOf('matrix') * matrixFlops, {
+        source: 'ceiling_matrix',
+        uniforms: [u32(roundsOf('matrix'))],
+        buffers: write('sums'),
+        workgroups: [groups, 1, 1],
+      }),
+    );
     return { kinds, reasons, free };
   } catch (error) {
     free();
@@ -163,17 +251,35 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
 
 /** Why kernels/ceiling_matrix.wgsl cannot run on a device, or null. */
 export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | null {
-  const { matrixConfigs, subgroupSizes: [least, most] } = device.units;
+  const {
+    matrixConfigs,
+    subgroupSizes: [least, most],
+  } = device.units;
   if (!device.has(MATRIX_FEATURE)) return `the adapter has no ${MATRIX_FEATURE}`;
-  if (!device.has('shader-f16') || !device.has('subgroups')) return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
-  if (!matrixConfigs.some((c) => c.componentType === 'f16' && c.resultComponentType === 'f32' && c.M === MATRIX.side && c.N === MATRIX.side && c.K === MATRIX.side)) {
-    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${matrixConfigs.length === 1 ? 'is' : 'are'} ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`.slice(0, 400);
+  if (!device.has('shader-f16') || !device.has('subgroups'))
+    return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
+  if (
+    !matrixConfigs.some(
+      (c) =>
+        c.componentType === 'f16' &&
+        c.resultComponentType === 'f32' &&
+        c.M === MATRIX.side &&
+        c.N === MATRIX.side &&
+        c.K === MATRIX.side,
+    )
+  ) {
+    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${matrixConfigs.length === 1 ? 'is' : 'are'} ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`.slice(
+      0,
+      400,
+    );
   }
-  if (least !== most || MATRIX.workgroup % most !== 0) return `subgroups have ${least} to ${most} threads; the kernel wants one size of which ${MATRIX.workgroup} is a multiple`;
+  if (least !== most || MATRIX.workgroup % most !== 0)
+    return `subgroups have ${least} to ${most} threads; the kernel wants one size of which ${MATRIX.workgroup} is a multiple`;
   return null;
 }
 
-const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]+/g, ' ').slice(0, 300);
+const oneLine = (text: string): string =>
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]+/g, ' ').slice(0, 300);
 
 export async function measureCeilings(device: Device, submitSeconds: number): Promise<Ceilings> {
   const yardsticks = await openYardsticks(device, submitSeconds);
@@ -192,15 +298,27 @@ export async function measureCeilings(device: Device, submitSeconds: number): Pr
   }
 }
 
-const NAMES = { copy: 'copyBytesPerSecond', read: 'readBytesPerSecond', f32: 'f32FlopsPerSecond', f16: 'f16FlopsPerSecond', matrix: 'matrixFlopsPerSecond' } as const satisfies Record<CeilingKind, keyof Ceilings>;
+const NAMES = {
+  copy: 'copyBytesPerSecond',
+  read: 'readBytesPerSecond',
+  f32: 'f32FlopsPerSecond',
+  f16: 'f16FlopsPerSecond',
+  matrix: 'matrixFlopsPerSecond',
+} as const satisfies Record<CeilingKind, keyof Ceilings>;
 
 /** Rates from seconds a run. */
 export function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: (kind: CeilingKind) => number): Ceilings {
   const rate = (kind: CeilingKind): number => (kinds.get(kind) as { work: number }).work / seconds(kind);
   const optional = (kind: CeilingKind): number | null => (kinds.has(kind) ? rate(kind) : null);
-  const named = Object.fromEntries(Object.entries(reasons).map(([kind, reason]) => [NAMES[kind as CeilingKind], reason]));
+  const named = Object.fromEntries(
+    Object.entries(reasons).map(([kind, reason]) => [NAMES[kind as CeilingKind], reason]),
+  );
   return {
-    copyBytesPerSecond: rate('copy'), readBytesPerSecond: rate('read'), f32FlopsPerSecond: rate('f32'), f16FlopsPerSecond: optional('f16'), matrixFlopsPerSecond: optional('matrix'),
+    copyBytesPerSecond: rate('copy'),
+    readBytesPerSecond: rate('read'),
+    f32FlopsPerSecond: rate('f32'),
+    f16FlopsPerSecond: optional('f16'),
+    matrixFlopsPerSecond: optional('matrix'),
     ...(Object.keys(named).length > 0 ? { reasons: named } : {}),
   };
 }

@@ -7,10 +7,15 @@ import type { Scalars } from './inputs.js';
 import { embedRow, ropeRow, rmsnormRow, swigluRow } from './reference/pointwise.js';
 
 /** Rows of `width` scalars as if they lay side by side. */
-const packed = (data: Scalars, width: number, at: Placement | undefined): Scalars => (at ? (i) => data(at.offset + Math.floor(i / width) * at.stride + (i % width)) : data);
+const packed = (data: Scalars, width: number, at: Placement | undefined): Scalars =>
+  at ? (i) => data(at.offset + Math.floor(i / width) * at.stride + (i % width)) : data;
 
 /** A checker of one row of output for each of the shape's rows; `inputs` and `output` lie as the options say. */
-const rowsIn = (output: string, inputs: Readonly<Record<string, (shape: Shape) => number>>, expected: (s: Subject, input: (name: string) => Scalars, row: number) => number[]): Checker => ({
+const rowsIn = (
+  output: string,
+  inputs: Readonly<Record<string, (shape: Shape) => number>>,
+  expected: (s: Subject, input: (name: string) => Scalars, row: number) => number[],
+): Checker => ({
   outputs: [output],
   rows: (shape) => dim(shape, 'rows'),
   row: (s, row) => {
@@ -18,7 +23,11 @@ const rowsIn = (output: string, inputs: Readonly<Record<string, (shape: Shape) =
     const { input, output: placed } = s.options.placement ?? {};
     const read = (name: string): Scalars => {
       const own = inputs[name];
-      return own ? packed(s.input(name), own(s.call.shape), input) : name === output ? packed(s.input(name), width, placed) : s.input(name);
+      return own
+        ? packed(s.input(name), own(s.call.shape), input)
+        : name === output
+          ? packed(s.input(name), width, placed)
+          : s.input(name);
     };
     const actual = packed(s.output(output), width, placed);
     return { expected: expected(s, read, row), actual: (i) => actual(row * width + i) };
@@ -37,13 +46,26 @@ const rope: Checker = {
     const moved = target ? (targetHeads ?? dim(shape, 'heads')) * dim(shape, 'headDim') : 0;
     const before = packed(s.input('data'), width, data);
     const input = (name: string): Scalars =>
-      name === 'positions' ? (i) => s.input(name)(i) + positionOffset : name === 'data' && bias ? (i) => before(i) + s.input('bias')(i % width) : before;
+      name === 'positions'
+        ? (i) => s.input(name)(i) + positionOffset
+        : name === 'data' && bias
+          ? (i) => before(i) + s.input('bias')(i % width)
+          : before;
     const inPlace = packed(s.output('data'), width, data);
     const headDim = dim(shape, 'headDim');
-    const elsewhere = (i: number): number => s.output('target')((target?.offset ?? 0) + row * (target?.stride ?? 0) + Math.floor(i / headDim) * (target?.head ?? headDim) + (i % headDim));
+    const elsewhere = (i: number): number =>
+      s.output('target')(
+        (target?.offset ?? 0) +
+          row * (target?.stride ?? 0) +
+          Math.floor(i / headDim) * (target?.head ?? headDim) +
+          (i % headDim),
+      );
     return {
       // What goes elsewhere must still lie untouched where it was read.
-      expected: [...ropeRow(shape, variant, s.options.ropeBase ?? DEFAULTS.ropeBase, input, row), ...Array.from({ length: moved }, (_, i) => before(row * width + i))],
+      expected: [
+        ...ropeRow(shape, variant, s.options.ropeBase ?? DEFAULTS.ropeBase, input, row),
+        ...Array.from({ length: moved }, (_, i) => before(row * width + i)),
+      ],
       actual: (i) => (i < moved ? elsewhere(i) : inPlace(row * width + (i < width ? i : i - width))),
     };
   },
@@ -55,27 +77,48 @@ const rope_kept: Checker = {
   rows: (shape) => dim(shape, 'rows'),
   row: (s, row) => {
     const { shape, variant } = s.call;
-    const { data, pooled = 1, firstRow = 0, first = 0, capacity = first + dim(shape, 'rows') } = s.options.ropeKept ?? {};
+    const {
+      data,
+      pooled = 1,
+      firstRow = 0,
+      first = 0,
+      capacity = first + dim(shape, 'rows'),
+    } = s.options.ropeKept ?? {};
     const [heads, headDim] = [dim(shape, 'heads'), dim(shape, 'headDim')];
     const width = heads * headDim;
     const [before, after] = [packed(s.input('data'), width, data), packed(s.output('data'), width, data)];
     const expected = Array.from({ length: heads }, (_, head) => {
       const position = s.input('positions')((firstRow + Math.floor(head / pooled)) * capacity + first + row);
-      return ropeRow({ ...shape, heads: 1 }, variant, s.options.ropeBase ?? DEFAULTS.ropeBase, (name) => (name === 'positions' ? () => position : (i) => before(row * width + head * headDim + i)), 0);
+      return ropeRow(
+        { ...shape, heads: 1 },
+        variant,
+        s.options.ropeBase ?? DEFAULTS.ropeBase,
+        (name) => (name === 'positions' ? () => position : (i) => before(row * width + head * headDim + i)),
+        0,
+      );
     });
     return { expected: expected.flat(), actual: (i) => after(row * width + i) };
   },
 };
 
 export const ELEMENTWISE_CHECKERS = {
-  rmsnorm: rowsIn('target', { input: widthOf }, (s, input, row) => rmsnormRow(s.call.shape, s.call.variant, s.options.eps ?? DEFAULTS.eps, input, row)),
+  rmsnorm: rowsIn('target', { input: widthOf }, (s, input, row) =>
+    rmsnormRow(s.call.shape, s.call.variant, s.options.eps ?? DEFAULTS.eps, input, row),
+  ),
   rope,
   rope_kept,
-  swiglu: rowsIn('output', { input: (shape) => 2 * dim(shape, 'width') }, (s, input, row) => swigluRow(s.call.shape, input, row)),
+  swiglu: rowsIn('output', { input: (shape) => 2 * dim(shape, 'width') }, (s, input, row) =>
+    swigluRow(s.call.shape, input, row),
+  ),
   embed: rowsIn('output', {}, (s, input, row) => {
     if (!s.options.embeddingColumns) return embedRow(s.call.shape, input, row);
     const width = dim(s.call.shape, 'width');
     const stride = evenRow(s.options.vocabulary ?? DEFAULTS.vocabulary);
-    return embedRow(s.call.shape, (name) => (name === 'embedding' ? (i) => s.input(name)((i % width) * stride + Math.floor(i / width)) : input(name)), row);
+    return embedRow(
+      s.call.shape,
+      (name) =>
+        name === 'embedding' ? (i) => s.input(name)((i % width) * stride + Math.floor(i / width)) : input(name),
+      row,
+    );
   }),
 } as const satisfies Record<string, Checker>;

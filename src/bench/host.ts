@@ -23,6 +23,8 @@ export const describeDevice = (device: Device): Calibration['device'] => ({
 
 /** Name and version of the package, two levels above src/bench and dist/bench alike. */
 export function describeProgram(): Calibration['program'] {
-  const { name, version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as Calibration['program'];
+  const { name, version } = JSON.parse(
+    readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+  ) as Calibration['program'];
   return { name, version };
 }

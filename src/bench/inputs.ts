@@ -39,7 +39,13 @@ const MOST_WORKGROUPS = 4096;
 /** NaN as f32 and, twice, as f16. */
 const NAN_WORD = 0x7fc07fc0;
 
-async function fillWords(device: Device, target: Buffer, mode: keyof typeof MODES, seed: number, modulus: number): Promise<void> {
+async function fillWords(
+  device: Device,
+  target: Buffer,
+  mode: keyof typeof MODES,
+  seed: number,
+  modulus: number,
+): Promise<void> {
   const words = target.bytes / 4;
   const plan: OperationPlan = {
     buffers: [],
@@ -61,10 +67,12 @@ async function fillWords(device: Device, target: Buffer, mode: keyof typeof MODE
 }
 
 /** Fills a buffer with NaN, so that an output that a kernel leaves out cannot pass for a result. */
-export const poison = (device: Device, target: Buffer): Promise<void> => fillWords(device, target, 'poison', NAN_WORD, 1);
+export const poison = (device: Device, target: Buffer): Promise<void> =>
+  fillWords(device, target, 'poison', NAN_WORD, 1);
 
 /** Fills a buffer with f32 operands. */
-export const fill = (device: Device, target: Buffer, seed: number): Promise<void> => fillWords(device, target, 'f32', seed, 1);
+export const fill = (device: Device, target: Buffer, seed: number): Promise<void> =>
+  fillWords(device, target, 'f32', seed, 1);
 
 /** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
 export type Scalars = (index: number) => number;
@@ -79,10 +87,15 @@ export interface Operands {
 }
 
 /**
- * Makes and fills every buffer of a plan: inputs, streams and states at random, tables with their contents, the rest with NaN.
- * `sequential`: integers count up from 0 (a cache in order) instead of being random.
+ * Makes and fills every buffer of a plan: inputs, streams and states at random, tables with their contents, the rest
+ * with NaN. `sequential`: integers count up from 0 (a cache in order) instead of being random.
  */
-export async function makeOperands(device: Device, plan: OperationPlan, seed: number, sequential = false): Promise<Operands> {
+export async function makeOperands(
+  device: Device,
+  plan: OperationPlan,
+  seed: number,
+  sequential = false,
+): Promise<Operands> {
   const buffers = new Map<string, Buffer>();
   const seedOf = (name: string): number => mix(seed ^ mix(plan.buffers.findIndex((b) => b.name === name) + 1));
   try {
@@ -91,7 +104,14 @@ export async function makeOperands(device: Device, plan: OperationPlan, seed: nu
       buffers.set(b.name, buffer);
       if (b.data) await device.write(buffer, b.data());
       else if (b.role === 'output' || b.role === 'scratch') await poison(device, buffer);
-      else await fillWords(device, buffer, b.positive ? 'positive' : b.content === 'u32' && sequential ? 'sequence' : b.content, seedOf(b.name), b.below ?? 1);
+      else
+        await fillWords(
+          device,
+          buffer,
+          b.positive ? 'positive' : b.content === 'u32' && sequential ? 'sequence' : b.content,
+          seedOf(b.name),
+          b.below ?? 1,
+        );
     }
   } catch (error) {
     device.free(...buffers.values());

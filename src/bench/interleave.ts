@@ -1,6 +1,6 @@
 /**
- * Several measurements in turn, A B C A B C: what slows the machine for longer than a round slows all of them, and falls out of
- * the ratio of two within a round.
+ * Several measurements in turn, A B C A B C: what slows the machine for longer than a round slows all of them, and
+ * falls out of the ratio of two within a round.
  */
 import { bootstrap, exponential, randomFrom, type Interval } from './regression/statistics.js';
 
@@ -21,8 +21,8 @@ export interface InterleaveRules {
 }
 
 /**
- * Seconds by measurement and round. Each round starts at a random one; every other round goes backwards, so that a linear drift
- * cancels over two rounds and nothing periodic stays in step with one measurement.
+ * Seconds by measurement and round. Each round starts at a random one; every other round goes backwards, so that a
+ * linear drift cancels over two rounds and nothing periodic stays in step with one measurement.
  */
 export async function interleave(measures: readonly Measure[], rules: InterleaveRules): Promise<number[][]> {
   const random = randomFrom(rules.seed);
@@ -43,7 +43,13 @@ export async function interleave(measures: readonly Measure[], rules: Interleave
 
 /** Ratio of two series of the same rounds, with its 95 % interval. */
 export const ratioOf = (above: readonly number[], below: readonly number[], seed: number): Interval =>
-  exponential(bootstrap(above.map((a, i) => Math.log(a / (below[i] as number))), seed));
+  exponential(
+    bootstrap(
+      above.map((a, i) => Math.log(a / (below[i] as number))),
+      seed,
+    ),
+  );
 
 /** Round by round sum of several series. */
-export const sumOf = (series: readonly (readonly number[])[]): number[] => (series[0] ?? []).map((_, round) => series.reduce((sum, s) => sum + (s[round] as number), 0));
+export const sumOf = (series: readonly (readonly number[])[]): number[] =>
+  (series[0] ?? []).map((_, round) => series.reduce((sum, s) => sum + (s[round] as number), 0));

@@ -1,5 +1,14 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
-import { deviceOptions, GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationOptions, type OperationPlan } from '../gpu/index.js';
+import {
+  deviceOptions,
+  GpuError,
+  planOperation,
+  type BoundStep,
+  type Buffer,
+  type Device,
+  type OperationOptions,
+  type OperationPlan,
+} from '../gpu/index.js';
 import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../gpu/operations/matrix.js';
 import { workOf, type KernelCall } from '../schedule/kernels.js';
 import type { Sample } from '../schema/calibration.js';
@@ -10,7 +19,10 @@ import type { OpenPoint } from './visits.js';
 import type { Tuning } from '../gpu/operations/tuning.js';
 
 const MIB = 2 ** 20;
-/** In a decode step a layer's operands come from memory, not from a cache: copies of them fill this much before one is used again. */
+/**
+ * In a decode step a layer's operands come from memory, not from a cache: copies of them fill this much before one is
+ * used again.
+ */
 const ROTATION_BYTES = { software: 64 * MIB, hardware: 256 * MIB };
 /** Operands of one call with all their copies. */
 const MOST_BYTES = { software: 1024 * MIB, hardware: 12_288 * MIB };
@@ -20,8 +32,9 @@ const TOLERANCE = 2e-5;
 /** Results that are stored as halves are rounded by up to 2^-11 of their size. */
 const HALF_TOLERANCE = 5e-4;
 /**
- * Operations of the float64 check before a point is timed. Outputs of large calls are drawn at random, sequences, heads and rows
- * alike: what is wrong at one shape alone is wrong in many of its outputs, and the contract tests check all of them.
+ * Operations of the float64 check before a point is timed. Outputs of large calls are drawn at random, sequences, heads
+ * and rows alike: what is wrong at one shape alone is wrong in many of its outputs, and the contract tests check all of
+ * them.
  */
 const CHECK_FLOPS = 1e7;
 
@@ -48,9 +61,11 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
     throw error;
   }
   const largest = plan.buffers.reduce((a, b) => (b.bytes > a.bytes ? b : a));
-  if (largest.bytes > device.limits.maxStorageBufferBindingSize) return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
+  if (largest.bytes > device.limits.maxStorageBufferBindingSize)
+    return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
   const total = plan.buffers.reduce((sum, b) => sum + b.bytes, 0);
-  if (total > MOST_BYTES[kind(device)]) return `operands take ${total} bytes, over the benchmark's limit of ${MOST_BYTES[kind(device)]}`;
+  if (total > MOST_BYTES[kind(device)])
+    return `operands take ${total} bytes, over the benchmark's limit of ${MOST_BYTES[kind(device)]}`;
   return null;
 }
 
@@ -65,16 +80,29 @@ export function launchOf(device: Device, call: KernelCall, options: OperationOpt
 }
 
 /** Options of a call whose kernel is tuned. */
-export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { tuning?: Tuning } => (tuning ? { tuning } : {});
+export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { tuning?: Tuning } =>
+  tuning ? { tuning } : {};
 
 /**
  * Checks and times a call.
  * @throws GpuError when the call cannot run or gives wrong results
  */
-export async function measureCall(device: Device, call: KernelCall, rules: MeasureRules, options: OperationOptions = {}): Promise<Sample> {
+export async function measureCall(
+  device: Device,
+  call: KernelCall,
+  rules: MeasureRules,
+  options: OperationOptions = {},
+): Promise<Sample> {
   const prepared = await prepareCall(device, call, rules.seed, options);
   try {
-    const seconds = await timeCalls(device, prepared.copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds: BATCH_SECONDS[kind(device)], minSamples: 5, maxSamples: 15, seconds: rules.secondsPerPoint });
+    const seconds = await timeCalls(device, prepared.copies, {
+      clock: rules.clock,
+      submitSeconds: rules.submitSeconds,
+      batchSeconds: BATCH_SECONDS[kind(device)],
+      minSamples: 5,
+      maxSamples: 15,
+      seconds: rules.secondsPerPoint,
+    });
     return sampleOf(call, prepared, seconds);
   } finally {
     prepared.free();
@@ -82,13 +110,24 @@ export async function measureCall(device: Device, call: KernelCall, rules: Measu
 }
 
 /**
- * Puts a calibration's point on the device, to be timed in turn with others. One that is known was checked at its first visit.
+ * Puts a calibration's point on the device, to be timed in turn with others. One that is known was checked at its first
+ * visit.
  * @throws GpuError when the call cannot run or gives wrong results
  */
-export async function openPoint(device: Device, call: KernelCall, rules: Omit<MeasureRules, 'secondsPerPoint'>, known: Sample | null, options: OperationOptions = {}): Promise<OpenPoint> {
+export async function openPoint(
+  device: Device,
+  call: KernelCall,
+  rules: Omit<MeasureRules, 'secondsPerPoint'>,
+  known: Sample | null,
+  options: OperationOptions = {},
+): Promise<OpenPoint> {
   const prepared = await prepareCall(device, call, rules.seed, options, known?.relativeError);
   try {
-    const time = await batchTimer(device, prepared.copies, { clock: rules.clock, submitSeconds: rules.submitSeconds, batchSeconds: BATCH_SECONDS[kind(device)] });
+    const time = await batchTimer(device, prepared.copies, {
+      clock: rules.clock,
+      submitSeconds: rules.submitSeconds,
+      batchSeconds: BATCH_SECONDS[kind(device)],
+    });
     return { sample: sampleOf(call, prepared, []), bytes: prepared.bytes, time, free: () => prepared.free() };
   } catch (error) {
     prepared.free();
@@ -114,7 +153,13 @@ export interface PreparedCall {
  * @param knownError relative error from an earlier check, which is then not made again
  * @throws GpuError when the call cannot run or gives wrong results
  */
-export async function prepareCall(device: Device, call: KernelCall, seed: number, options: OperationOptions = {}, knownError?: number): Promise<PreparedCall> {
+export async function prepareCall(
+  device: Device,
+  call: KernelCall,
+  seed: number,
+  options: OperationOptions = {},
+  knownError?: number,
+): Promise<PreparedCall> {
   const reason = obstacle(device, call, options);
   if (reason !== null) throw new GpuError('unsupported', reason);
   const plan = planOperation(call, { ...deviceOptions(device), ...options });
@@ -132,7 +177,11 @@ export async function prepareCall(device: Device, call: KernelCall, seed: number
     await device.run(first);
     const error = knownError ?? (await relativeError(device, call, plan, operands, options, seed, CHECK_FLOPS));
     const tolerance = toleranceOf(plan);
-    if (!(error <= tolerance)) throw new GpuError('internal', `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`);
+    if (!(error <= tolerance))
+      throw new GpuError(
+        'internal',
+        `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`,
+      );
     const copies = [first];
     for (let i = 1; i < copyCount(device, plan); i++) {
       const buffers = new Map(operands.buffers);
@@ -154,12 +203,25 @@ export async function prepareCall(device: Device, call: KernelCall, seed: number
 
 function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall, seconds: number[]): Sample {
   const { readBytes, writeBytes, flops } = workOf(call);
-  return { variant: call.variant, shape: { ...call.shape }, tuning: { ...plan.tuning }, readBytes, writeBytes, flops, seconds, relativeError: error };
+  return {
+    variant: call.variant,
+    shape: { ...call.shape },
+    tuning: { ...plan.tuning },
+    readBytes,
+    writeBytes,
+    flops,
+    seconds,
+    relativeError: error,
+  };
 }
 
 /** Largest relative error against float64 that an operation's results may have. */
 export const toleranceOf = (plan: OperationPlan): number =>
-  usesMatrixUnits(plan) ? MATRIX_RELATIVE_ERROR : plan.buffers.some((b) => b.role === 'output' && b.content === 'f16') ? HALF_TOLERANCE : TOLERANCE;
+  usesMatrixUnits(plan)
+    ? MATRIX_RELATIVE_ERROR
+    : plan.buffers.some((b) => b.role === 'output' && b.content === 'f16')
+      ? HALF_TOLERANCE
+      : TOLERANCE;
 
 /** Copies of the streamed operands, so that a whole rotation exceeds the last-level cache. */
 export function copyCount(device: Device, plan: OperationPlan): number {

@@ -1,6 +1,7 @@
 /**
- * The probe: a small fixed mix of a streaming read and arithmetic, run beside every few samples of a calibration. Whatever
- * slows the machine as a whole slows the probe by about as much, so that its time over its reference is the drift.
+ * The probe: a small fixed mix of a streaming read and arithmetic, run beside every few samples of a calibration.
+ * Whatever slows the machine as a whole slows the probe by about as much, so that its time over its reference is the
+ * drift.
  */
 import type { BoundStep, Buffer, Device } from '../gpu/index.js';
 import { read, u32, write, type Step } from '../gpu/plan.js';
@@ -10,16 +11,18 @@ import { fill } from './inputs.js';
 import { median, type Clock } from './timing.js';
 
 /**
- * Streamed bytes, more than the last-level cache holds, and rounds of arithmetic: some milliseconds on a software adapter, some
- * hundred microseconds on a GPU. Other work on a shared machine takes memory's time first, which a read out of a cache does not see.
+ * Streamed bytes, more than the last-level cache holds, and rounds of arithmetic: some milliseconds on a software
+ * adapter, some hundred microseconds on a GPU. Other work on a shared machine takes memory's time first, which a read
+ * out of a cache does not see.
  */
 const SIZES = {
   software: { bytes: 64 * 2 ** 20, read: READ.software, groups: 512, rounds: 16 },
   hardware: { bytes: 256 * 2 ** 20, read: READ.hardware, groups: 4096, rounds: 512 },
 };
 /**
- * The reference is the median of this share of the runs, the fastest: what a machine does while nothing disturbs it. It is told anew
- * from all runs so far, so that a session that starts on a loaded machine is not measured against the load.
+ * The reference is the median of this share of the runs, the fastest: what a machine does while nothing disturbs it. It
+ * is told anew from all runs so far, so that a session that starts on a loaded machine is not measured against the
+ * load.
  */
 const FASTEST_SHARE = 0.2;
 const SHORTEST_SECONDS = 1e-9;
@@ -42,7 +45,10 @@ export class Drift {
     this.reference = median(this.seen.slice(0, Math.ceil(FASTEST_SHARE * this.seen.length)));
   }
 
-  /** Time of the probe over its reference; 1 is no drift. The reference moves while there are few runs, or faster ones than before. */
+  /**
+   * Time of the probe over its reference; 1 is no drift. The reference moves while there are few runs, or faster ones
+   * than before.
+   */
   relative(seconds: number): number {
     return this.reference === 0 ? 1 : seconds / this.reference;
   }
@@ -51,7 +57,12 @@ export class Drift {
   describe(): Calibration['probe'] {
     const { reference, seen } = this;
     if (seen.length === 0) return undefined;
-    return { referenceSeconds: reference, runs: seen.length, lowDrift: (seen[0] as number) / reference, highDrift: (seen.at(-1) as number) / reference };
+    return {
+      referenceSeconds: reference,
+      runs: seen.length,
+      lowDrift: (seen[0] as number) / reference,
+      highDrift: (seen.at(-1) as number) / reference,
+    };
   }
 }
 
@@ -63,20 +74,40 @@ export interface Probe {
 }
 
 /** Makes the probe's buffers and pipelines, and warms it up. The caller frees. */
-export async function openProbe(device: Device, rules: { readonly clock: Clock; readonly submitSeconds: number }): Promise<Probe> {
-  const { bytes, read: { groups: readers, stream }, groups, rounds } = SIZES[device.description.software ? 'software' : 'hardware'];
+export async function openProbe(
+  device: Device,
+  rules: { readonly clock: Clock; readonly submitSeconds: number },
+): Promise<Probe> {
+  const {
+    bytes,
+    read: { groups: readers, stream },
+    groups,
+    rounds,
+  } = SIZES[device.description.software ? 'software' : 'hardware'];
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   try {
-    for (const [label, size] of [['probe stream', bytes], ['probe sums', Math.max(readers, groups) * 256 * 4]] as const) {
+    for (const [label, size] of [
+      ['probe stream', bytes],
+      ['probe sums', Math.max(readers, groups) * 256 * 4],
+    ] as const) {
       const buffer = await device.buffer(label, size);
       owned.push(buffer);
       await fill(device, buffer, owned.length);
     }
-    const buffers = new Map([['source', owned[0] as Buffer], ['sums', owned[1] as Buffer]]);
+    const buffers = new Map([
+      ['source', owned[0] as Buffer],
+      ['sums', owned[1] as Buffer],
+    ]);
     const common = { element: 'f32', constants: {} } as const;
     const parts: Step[] = [
-      { ...common, source: 'ceiling_read', workgroups: [readers, 1, 1], uniforms: [u32(bytes / 16), u32(stream)], buffers: [...read('source'), ...write('sums')] },
+      {
+        ...common,
+        source: 'ceiling_read',
+        workgroups: [readers, 1, 1],
+        uniforms: [u32(bytes / 16), u32(stream)],
+        buffers: [...read('source'), ...write('sums')],
+      },
       { ...common, source: 'ceiling_fma', workgroups: [groups, 1, 1], uniforms: [u32(rounds)], buffers: write('sums') },
     ];
     const steps: BoundStep[] = [];
@@ -87,7 +118,12 @@ export async function openProbe(device: Device, rules: { readonly clock: Clock; 
     }
     const once = async (): Promise<number> => {
       const time = await device.run(steps);
-      return Math.max(SHORTEST_SECONDS, rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null ? time.gpuSeconds : time.wallSeconds - rules.submitSeconds);
+      return Math.max(
+        SHORTEST_SECONDS,
+        rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null
+          ? time.gpuSeconds
+          : time.wallSeconds - rules.submitSeconds,
+      );
     };
     await once();
     return { run: async () => Math.min(await once(), await once()), free };

@@ -1,4 +1,7 @@
-/** Writes a file so that a reader sees the old contents or the new, never a part: a calibration is saved after each point. */
+/**
+ * Writes a file so that a reader sees the old contents or the new, never a part: a calibration is saved after each
+ * point.
+ */
 import { open, rename, rm } from 'node:fs/promises';
 import type { Calibration } from '../schema/calibration.js';
 

@@ -1,4 +1,7 @@
-/** Spreads the points of a calibration over the shapes that occur: farthest-point (maximin) choice in log2 of the dimensions. */
+/**
+ * Spreads the points of a calibration over the shapes that occur: farthest-point (maximin) choice in log2 of the
+ * dimensions.
+ */
 import type { Shape } from '../schedule/kernels.js';
 
 /** Coordinates of shapes: log2(1 + value) of every field, scaled to the range that the candidates span. */
@@ -18,13 +21,18 @@ function coordinates(shapes: readonly Shape[]): number[][] {
   );
 }
 
-const distance = (a: readonly number[], b: readonly number[]): number => Math.hypot(...a.map((x, i) => x - (b[i] as number)));
+const distance = (a: readonly number[], b: readonly number[]): number =>
+  Math.hypot(...a.map((x, i) => x - (b[i] as number)));
 
 /**
  * Index of the candidate farthest from all measured shapes; with none measured, of the one in the middle. Distances to
  * candidates for which `preferred` holds count half more: real schedules contain these.
  */
-export function farthest(measured: readonly Shape[], candidates: readonly Shape[], preferred: (index: number) => boolean = () => false): number {
+export function farthest(
+  measured: readonly Shape[],
+  candidates: readonly Shape[],
+  preferred: (index: number) => boolean = () => false,
+): number {
   const points = coordinates([...candidates, ...measured]);
   const done = points.slice(candidates.length);
   const centre = Array.from({ length: points[0]?.length ?? 0 }, () => 0.5);
@@ -32,7 +40,10 @@ export function farthest(measured: readonly Shape[], candidates: readonly Shape[
   let bestScore = -Infinity;
   candidates.forEach((_, i) => {
     const point = points[i] as number[];
-    const gap = done.length === 0 ? -distance(point, centre) : done.reduce((least, d) => Math.min(least, distance(point, d)), Infinity) * (preferred(i) ? 1.5 : 1);
+    const gap =
+      done.length === 0
+        ? -distance(point, centre)
+        : done.reduce((least, d) => Math.min(least, distance(point, d)), Infinity) * (preferred(i) ? 1.5 : 1);
     if (gap > bestScore) {
       best = i;
       bestScore = gap;

@@ -1,7 +1,7 @@
 /**
- * Finds values of a kernel's tunable constants (gpu/operations/tuning.ts) that are faster than the planner's own: one after the
- * other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results at every shape, and
- * replaces the best only where the whole interval of the time ratio lies below 1.
+ * Finds values of a kernel's tunable constants (gpu/operations/tuning.ts) that are faster than the planner's own: one
+ * after the other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results
+ * at every shape, and replaces the best only where the whole interval of the time ratio lies below 1.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
@@ -45,8 +45,14 @@ export interface TuneTools {
   readonly onTrial?: (trial: Trial) => void;
 }
 
-/** Searches coordinate by coordinate. Returns the chosen values by kernel, without kernels whose own values are best. */
-export async function searchTuning(calls: readonly KernelCall[], tools: TuneTools, tunables: Partial<Record<KernelName, readonly Tunable[]>> = TUNABLES): Promise<Partial<Record<KernelName, Tuning>>> {
+/**
+ * Searches coordinate by coordinate. Returns the chosen values by kernel, without kernels whose own values are best.
+ */
+export async function searchTuning(
+  calls: readonly KernelCall[],
+  tools: TuneTools,
+  tunables: Partial<Record<KernelName, readonly Tunable[]>> = TUNABLES,
+): Promise<Partial<Record<KernelName, Tuning>>> {
   const chosen: Partial<Record<KernelName, Tuning>> = {};
   for (const kernel of new Set(calls.map((c) => c.kernel))) {
     const own = calls.filter((c) => c.kernel === kernel);
@@ -67,7 +73,13 @@ export async function searchTuning(calls: readonly KernelCall[], tools: TuneTool
 }
 
 /** Null where the tuning changes nothing at any shape. */
-async function tryTuning(kernel: KernelName, calls: readonly KernelCall[], tuning: Tuning, best: Tuning, tools: TuneTools): Promise<Trial | null> {
+async function tryTuning(
+  kernel: KernelName,
+  calls: readonly KernelCall[],
+  tuning: Tuning,
+  best: Tuning,
+  tools: TuneTools,
+): Promise<Trial | null> {
   const concerned = calls.filter((call) => tools.changes(call, tuning, best));
   if (concerned.length === 0) return null;
   const logs: Interval[] = [];
@@ -79,7 +91,8 @@ async function tryTuning(kernel: KernelName, calls: readonly KernelCall[], tunin
     if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
     return { kernel, tuning, ratio: null, kept: false, reason: error.message };
   }
-  // Shapes count alike; their errors are independent. A tuning that is surely slower at one shape is not taken for the others' sake.
+  // Shapes count alike; their errors are independent. A tuning that is surely slower at one shape is not taken for the
+  // others' sake.
   const ratio = exponential(meanOf(logs));
   const kept = ratio.high < 1 && ratio.estimate < 1 - LEAST_GAIN && logs.every((l) => l.low <= Math.log1p(LEAST_GAIN));
   return { kernel, tuning, ratio, kept, reason: null };
@@ -89,7 +102,11 @@ function meanOf(logs: readonly Interval[]): Interval {
   const n = logs.length;
   const estimate = logs.reduce((sum, l) => sum + l.estimate, 0) / n;
   const reach = (side: (l: Interval) => number): number => Math.hypot(...logs.map(side)) / n;
-  return { estimate, low: estimate - reach((l) => l.estimate - l.low), high: estimate + reach((l) => l.high - l.estimate) };
+  return {
+    estimate,
+    low: estimate - reach((l) => l.estimate - l.low),
+    high: estimate + reach((l) => l.high - l.estimate),
+  };
 }
 
 export interface TuneOptions {
@@ -108,8 +125,12 @@ const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
 export async function tune(device: Device, options: TuneOptions): Promise<Partial<Record<KernelName, Tuning>>> {
   const started = clockNow();
   const elapsed = (): number => clockNow() - started;
-  const planOf = (call: KernelCall, tuning: Tuning): unknown => planOperation(call, { ...deviceOptions(device), ...tuningOptions(tuning) }).steps;
-  const trials = options.calls.reduce((sum, { kernel }) => sum + (TUNABLES[kernel] ?? []).reduce((s, t) => s + t.values.length, 0), 0);
+  const planOf = (call: KernelCall, tuning: Tuning): unknown =>
+    planOperation(call, { ...deviceOptions(device), ...tuningOptions(tuning) }).steps;
+  const trials = options.calls.reduce(
+    (sum, { kernel }) => sum + (TUNABLES[kernel] ?? []).reduce((s, t) => s + t.values.length, 0),
+    0,
+  );
   const calls = options.calls.filter((c) => obstacle(device, c) === null);
   return searchTuning(calls, {
     seed: options.seed,
@@ -130,10 +151,20 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
         for (const t of [tuning, best]) {
           const prepared = await prepareCall(device, call, options.seed, tuningOptions(t));
           open.push(prepared);
-          const time = await batchTimer(device, prepared.copies, { clock: options.clock, submitSeconds: options.submitSeconds, batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'] });
+          const time = await batchTimer(device, prepared.copies, {
+            clock: options.clock,
+            submitSeconds: options.submitSeconds,
+            batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'],
+          });
           measures.push(async () => (await time()).each);
         }
-        const [candidate = [], reference = []] = await interleave(measures, { seconds: options.budgetSeconds / Math.max(1, trials), leastRounds: LEAST_ROUNDS, mostRounds: MOST_ROUNDS, seed: options.seed, clockNow });
+        const [candidate = [], reference = []] = await interleave(measures, {
+          seconds: options.budgetSeconds / Math.max(1, trials),
+          leastRounds: LEAST_ROUNDS,
+          mostRounds: MOST_ROUNDS,
+          seed: options.seed,
+          clockNow,
+        });
         return candidate.map((s, i) => s / (reference[i] as number));
       } finally {
         for (const prepared of open) prepared.free();

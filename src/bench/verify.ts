@@ -1,6 +1,6 @@
 /**
- * Compares what a kernel wrote with the float64 reference. Large outputs are checked on a random subset of rows, so that the
- * reference costs about as much as one more measurement.
+ * Compares what a kernel wrote with the float64 reference. Large outputs are checked on a random subset of rows, so
+ * that the reference costs about as much as one more measurement.
  */
 import type { Device } from '../gpu/device.js';
 import { halfValue } from '../gpu/half.js';
@@ -30,10 +30,17 @@ const CHECKERS: Partial<Record<KernelCall['kernel'], Checker>> = {
       const n = dim(s.call.shape, 'n');
       const count = Math.min(n, MOST_COLUMNS);
       const from = mix(row) % (n - count + 1);
-      return { expected: matmulRow(s.call.shape, s.input, row, from, from + count), actual: (i) => s.output('y')(row * n + from + i) };
+      return {
+        expected: matmulRow(s.call.shape, s.input, row, from, from + count),
+        actual: (i) => s.output('y')(row * n + from + i),
+      };
     },
   },
-  sample: { outputs: ['tokens'], rows: (shape) => dim(shape, 'rows'), row: (s, row) => ({ expected: sampleRow(s.call.shape, s.input, row), actual: () => s.output('tokens')(row) }) },
+  sample: {
+    outputs: ['tokens'],
+    rows: (shape) => dim(shape, 'rows'),
+    row: (s, row) => ({ expected: sampleRow(s.call.shape, s.input, row), actual: () => s.output('tokens')(row) }),
+  },
   ...ELEMENTWISE_CHECKERS,
   ...ATTENTION_CHECKERS,
   ...BLOCK_CHECKERS,
@@ -42,10 +49,20 @@ const CHECKERS: Partial<Record<KernelCall['kernel'], Checker>> = {
 };
 
 /**
- * Relative RMS error, sqrt(Σ (actual − expected)² / Σ expected²), over the rows checked. NaN where an output was left out.
- * @param mostFlops operations that the reference may spend: beyond them rows are drawn at random from the seed, at least one
+ * Relative RMS error, sqrt(Σ (actual − expected)² / Σ expected²), over the rows checked. NaN where an output was left
+ * out.
+ * @param mostFlops operations that the reference may spend: beyond them rows are drawn at random from the seed, at
+ * least one
  */
-export async function relativeError(device: Device, call: KernelCall, plan: OperationPlan, operands: Operands, options: OperationOptions, seed: number, mostFlops = REFERENCE_FLOPS): Promise<number> {
+export async function relativeError(
+  device: Device,
+  call: KernelCall,
+  plan: OperationPlan,
+  operands: Operands,
+  options: OperationOptions,
+  seed: number,
+  mostFlops = REFERENCE_FLOPS,
+): Promise<number> {
   const checker = CHECKERS[call.kernel];
   if (!checker) throw new Error(`${call.kernel} has no reference`);
   const outputs = new Map<string, { scalars: Scalars; words: Scalars }>();
@@ -79,9 +96,17 @@ export async function relativeError(device: Device, call: KernelCall, plan: Oper
   return norm === 0 ? (difference === 0 ? 0 : Infinity) : Math.sqrt(difference / norm);
 }
 
-async function download(device: Device, plan: OperationPlan, operands: Operands, name: string): Promise<{ scalars: Scalars; words: Scalars }> {
+async function download(
+  device: Device,
+  plan: OperationPlan,
+  operands: Operands,
+  name: string,
+): Promise<{ scalars: Scalars; words: Scalars }> {
   const { content, bytes } = bufferOf(plan, name);
-  const data = await device.read(operands.buffers.get(name) as NonNullable<ReturnType<Operands['buffers']['get']>>, bytes);
+  const data = await device.read(
+    operands.buffers.get(name) as NonNullable<ReturnType<Operands['buffers']['get']>>,
+    bytes,
+  );
   const raw = new Uint32Array(data);
   const halves = new Uint16Array(data);
   const singles = new Float32Array(data);

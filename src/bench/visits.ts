@@ -1,8 +1,8 @@
 /**
- * In which order the points of a calibration are measured, and what is done about a machine that drifts. Noise on a shared machine
- * comes in phases of seconds and of minutes. So that neither meets all repetitions of a point, several points are open at once and take
- * turns, one submission each, and every point is visited at two times far apart. Knows no device, so that a test can give it a clock of
- * its own.
+ * In which order the points of a calibration are measured, and what is done about a machine that drifts. Noise on a
+ * shared machine comes in phases of seconds and of minutes. So that neither meets all repetitions of a point, several
+ * points are open at once and take turns, one submission each, and every point is visited at two times far apart. Knows
+ * no device, so that a test can give it a clock of its own.
  */
 import { best } from '../best.js';
 import { GpuError } from '../gpu/errors.js';
@@ -16,7 +16,10 @@ import { median } from './timing.js';
 const FIRST_VISITS_SHARE = 0.6;
 /** Drift beyond this fraction: the repetition is made again. */
 export const DRIFT_RETRIED = 0.2;
-/** Repetitions that are made again take at most this share of the budget together: a machine that stays slow is measured as it is. */
+/**
+ * Repetitions that are made again take at most this share of the budget together: a machine that stays slow is measured
+ * as it is.
+ */
 const RETRY_SHARE = 0.2;
 /** Points that take turns, as far as their operands fit the memory for them. */
 const OPEN_POINTS = 16;
@@ -25,7 +28,10 @@ const LEAST_REPETITIONS = 3;
 const MOST_REPETITIONS = 9;
 /** Repetitions that drifted too far end as well: three times as many as are wanted. */
 const MOST_ATTEMPTS = 3;
-/** Points that steps hardly hang on weigh no less than this share of the one that they hang on most: others are told from them, too. */
+/**
+ * Points that steps hardly hang on weigh no less than this share of the one that they hang on most: others are told
+ * from them, too.
+ */
 const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
@@ -77,7 +83,8 @@ export interface VisitTools {
   outliers(track: Track, samples: readonly Sample[]): readonly number[];
 }
 
-export const samplesOf = (track: Pick<Track, 'entry' | 'variant'>): Sample[] => track.entry.samples.filter((s) => s.variant === track.variant);
+export const samplesOf = (track: Pick<Track, 'entry' | 'variant'>): Sample[] =>
+  track.entry.samples.filter((s) => s.variant === track.variant);
 
 interface Point {
   readonly track: Track;
@@ -124,9 +131,16 @@ export class Visits {
     private readonly tools: VisitTools,
   ) {}
 
-  /** Takes over a sample of an earlier session, whose drift refers to that session's probe: from now on it refers to this one's. */
+  /**
+   * Takes over a sample of an earlier session, whose drift refers to that session's probe: from now on it refers to
+   * this one's.
+   */
   adopt(sample: Sample, referenceSeconds: number): void {
-    if (sample.drift) this.probes.set(sample, sample.drift.map((d) => d * referenceSeconds));
+    if (sample.drift)
+      this.probes.set(
+        sample,
+        sample.drift.map((d) => d * referenceSeconds),
+      );
   }
 
   async run(): Promise<void> {
@@ -144,7 +158,11 @@ export class Visits {
     await this.takeTurns(() => (running() ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
     const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
-      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({ track, shape: (own[i] as Sample).shape, replaces: own[i] as Sample }));
+      return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({
+        track,
+        shape: (own[i] as Sample).shape,
+        replaces: own[i] as Sample,
+      }));
     });
     await this.takeTurns(() => wrong.shift());
   }
@@ -187,7 +205,9 @@ export class Visits {
   }
 
   private hasRoom(): boolean {
-    return this.open.length < OPEN_POINTS && this.open.reduce((sum, v) => sum + v.point.bytes, 0) < this.tools.openBytes;
+    return (
+      this.open.length < OPEN_POINTS && this.open.reduce((sum, v) => sum + v.point.bytes, 0) < this.tools.openBytes
+    );
   }
 
   /** Those that waited longest. */
@@ -218,7 +238,11 @@ export class Visits {
     await this.repeat([visit]);
     // A point of which not even one repetition ended is no point.
     if (visit.probes.length === 0) return;
-    track.visitSeconds.push(opened - begun + Math.max(LEAST_REPETITIONS * visit.spent, Math.min(MOST_REPETITIONS * visit.spent, tools.secondsPerVisit)));
+    track.visitSeconds.push(
+      opened -
+        begun +
+        Math.max(LEAST_REPETITIONS * visit.spent, Math.min(MOST_REPETITIONS * visit.spent, tools.secondsPerVisit)),
+    );
     if (replaces) {
       track.entry.samples[track.entry.samples.indexOf(replaces)] = sample;
       this.probes.delete(replaces);
@@ -263,13 +287,17 @@ export class Visits {
   private isDone({ counted, probes, spent }: Visit): boolean {
     const { tools } = this;
     if (probes.length >= MOST_ATTEMPTS * MOST_REPETITIONS) return true;
-    return counted >= LEAST_REPETITIONS && (counted >= MOST_REPETITIONS || spent >= tools.secondsPerVisit || tools.now() >= tools.budgetSeconds);
+    return (
+      counted >= LEAST_REPETITIONS &&
+      (counted >= MOST_REPETITIONS || spent >= tools.secondsPerVisit || tools.now() >= tools.budgetSeconds)
+    );
   }
 
   private async end({ track, point, sample, probes }: Visit): Promise<void> {
     point.free();
     const typical = median(probes.map((p) => this.drift.relative(p)));
-    if (Math.abs(Math.log(typical)) > Math.log1p(DRIFT_RETRIED)) sample.flag = `the probe took ${typical.toPrecision(2)} times its reference beside most of the ${probes.length} repetitions of a visit`;
+    if (Math.abs(Math.log(typical)) > Math.log1p(DRIFT_RETRIED))
+      sample.flag = `the probe took ${typical.toPrecision(2)} times its reference beside most of the ${probes.length} repetitions of a visit`;
     await this.tools.visited(track, null);
   }
 
@@ -283,7 +311,8 @@ export class Visits {
   }
 }
 
-const jobOf = (point: Point | undefined): Job | undefined => point && { track: point.track, shape: point.sample.shape, known: point.sample };
+const jobOf = (point: Point | undefined): Job | undefined =>
+  point && { track: point.track, shape: point.sample.shape, known: point.sample };
 
 /** Relative spread of repetitions: half of them lie within. */
 function spreadOf(times: readonly number[]): number {

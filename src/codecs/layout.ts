@@ -29,12 +29,14 @@ export interface CacheTensor {
 
 export type CacheLayout = readonly CacheTensor[];
 
-export const scalarsPerToken = (layout: CacheLayout): number => layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * t.width, 0);
+export const scalarsPerToken = (layout: CacheLayout): number =>
+  layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * t.width, 0);
 
 export const rowBytes = (t: CacheTensor): number => storedBytes(t.storage, t.width, t.groupSize);
 
 /** Bytes that one cached token takes, group scales included. */
-export const bytesPerToken = (layout: CacheLayout): number => layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * rowBytes(t), 0);
+export const bytesPerToken = (layout: CacheLayout): number =>
+  layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * rowBytes(t), 0);
 
 /** Tokens rounded up to whole pages. */
 export const pagedTokens = (tokens: number, pageTokens: number): number => Math.ceil(tokens / pageTokens) * pageTokens;
@@ -66,8 +68,17 @@ export function* slotsOf(layout: CacheLayout, tokens: number): Generator<Slot> {
   }
 }
 
-/** A tensor of a block's layers. Written out: a plan makes every one of them, and spreading them took half of its time. */
-export const cacheTensor = ({ name, layers, loops }: LayerBlock, role: CacheTensor['role'], heads: number, width: number, storage: Storage, groupSize: number): CacheTensor => ({
+/**
+ * A tensor of a block's layers. Written out: a plan makes every one of them, and spreading them took half of its time.
+ */
+export const cacheTensor = (
+  { name, layers, loops }: LayerBlock,
+  role: CacheTensor['role'],
+  heads: number,
+  width: number,
+  storage: Storage,
+  groupSize: number,
+): CacheTensor => ({
   block: name,
   role,
   layers,
@@ -79,7 +90,13 @@ export const cacheTensor = ({ name, layers, loops }: LayerBlock, role: CacheTens
 });
 
 /** An uncompressed K and V pair for a block of layers. */
-export const fullTensors = (block: LayerBlock, heads: number, headDim: number, storage: Storage, groupSize = GROUP_SIZE): CacheTensor[] => [
+export const fullTensors = (
+  block: LayerBlock,
+  heads: number,
+  headDim: number,
+  storage: Storage,
+  groupSize = GROUP_SIZE,
+): CacheTensor[] => [
   cacheTensor(block, 'key', heads, headDim, storage, groupSize),
   cacheTensor(block, 'value', heads, headDim, storage, groupSize),
 ];
@@ -88,7 +105,13 @@ export const fullTensors = (block: LayerBlock, heads: number, headDim: number, s
 export const sharedByLoops = ({ name, layers }: LayerBlock): LayerBlock => ({ name, layers, loops: 1 });
 
 /** Latents of K and V for a block of layers: `heads` rows of each a token. */
-export const latentTensors = (block: LayerBlock, heads: number, rankK: number, rankV: number, { storage, groupSize }: { readonly storage: Storage; readonly groupSize: number }): CacheTensor[] => [
+export const latentTensors = (
+  block: LayerBlock,
+  heads: number,
+  rankK: number,
+  rankV: number,
+  { storage, groupSize }: { readonly storage: Storage; readonly groupSize: number },
+): CacheTensor[] => [
   cacheTensor(block, 'key-latent', heads, rankK, storage, groupSize),
   cacheTensor(block, 'value-latent', heads, rankV, storage, groupSize),
 ];

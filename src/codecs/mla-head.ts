@@ -17,5 +17,6 @@ export const mlaHead: CodecSpec = {
   },
   refuse: (g, { rankK, rankV }) => refuseRanks(rankK, rankV, g.kvHeads * g.headDim, 'H·d'),
   core: (_g, core, { rankK = 0, rankV = 0 }, choice) => latentTensors(core, 1, rankK, rankV, choice),
-  parameters: (g, { rankK = 0, rankV = 0 }) => g.layers * g.loops * (2 * g.kvHeads * g.headDim * (rankK + rankV) + 2 * g.kvHeads * g.headDim),
+  parameters: (g, { rankK = 0, rankV = 0 }) =>
+    g.layers * g.loops * (2 * g.kvHeads * g.headDim * (rankK + rankV) + 2 * g.kvHeads * g.headDim),
 };

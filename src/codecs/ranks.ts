@@ -2,8 +2,8 @@
 import type { Geometry } from '../geometry/geometry.js';
 
 /**
- * K's share of the rank sum. The paper gives V more (V converges more slowly over the loops): 3:5 on Ouro (Table tier4),
- * 1:2 on Huginn's 32 loops (Table huginn).
+ * K's share of the rank sum. The paper gives V more (V converges more slowly over the loops): 3:5 on Ouro (Table
+ * tier4), 1:2 on Huginn's 32 loops (Table huginn).
  */
 const keyShare = (g: Geometry): number => (g.loops >= 16 ? 1 / 3 : 3 / 8);
 
@@ -23,7 +23,11 @@ export const ratioLabel = (ratio: number): string => String(Number(ratio.toFixed
  * @param fullScalars width of K and V together that one latent pair replaces
  * @returns the ranks, or the reason why the ratio is impossible
  */
-export function ranksForRatio(g: Geometry, fullScalars: number, ratio: number): { rankK: number; rankV: number } | string {
+export function ranksForRatio(
+  g: Geometry,
+  fullScalars: number,
+  ratio: number,
+): { rankK: number; rankV: number } | string {
   const sum = Math.round(fullScalars / exactRatio(ratio));
   if (sum < 2) return `a ratio of ${ratioLabel(ratio)} leaves fewer than two latent scalars of ${fullScalars}`;
   // V takes its larger share up to the width of what it compresses; near ratio 1 the rest is K's.
@@ -32,10 +36,20 @@ export function ranksForRatio(g: Geometry, fullScalars: number, ratio: number): 
 }
 
 /** Why ranks cannot be, given the width of the vector that each compresses. */
-export function refuseRanks(rankK: number | undefined, rankV: number | undefined, limit: number, limitName: string): string | undefined {
-  for (const [name, rank] of [['K', rankK], ['V', rankV]] as const) {
-    if (rank === undefined || !Number.isInteger(rank) || rank < 1) return `rank ${name} must be a whole number of at least 1`;
-    if (rank > limit) return `rank ${name} ${rank} exceeds ${limitName} = ${limit}, the width of the vector that it compresses`;
+export function refuseRanks(
+  rankK: number | undefined,
+  rankV: number | undefined,
+  limit: number,
+  limitName: string,
+): string | undefined {
+  for (const [name, rank] of [
+    ['K', rankK],
+    ['V', rankV],
+  ] as const) {
+    if (rank === undefined || !Number.isInteger(rank) || rank < 1)
+      return `rank ${name} must be a whole number of at least 1`;
+    if (rank > limit)
+      return `rank ${name} ${rank} exceeds ${limitName} = ${limit}, the width of the vector that it compresses`;
   }
   return undefined;
 }
@@ -44,9 +58,11 @@ export function refuseRanks(rankK: number | undefined, rankV: number | undefined
  * Ratios to try on a geometry for which the paper has no table: the same multiples of T as the paper's points on
  * Ouro (cache reads relative to the full cache are T/ρ, so multiples of T behave alike).
  */
-export const genericRatios = (g: Geometry): number[] => [1 / 2, 1, 4 / 3, 8 / 3, 16 / 3].map((x) => x * g.loops).filter((r) => r > 1);
+export const genericRatios = (g: Geometry): number[] =>
+  [1 / 2, 1, 4 / 3, 8 / 3, 16 / 3].map((x) => x * g.loops).filter((r) => r > 1);
 
-const sameWidth = (g: Geometry, loopWidth: number, loops: number): boolean => g.loops * g.headDim === loopWidth && g.loops === loops;
+const sameWidth = (g: Geometry, loopWidth: number, loops: number): boolean =>
+  g.loops * g.headDim === loopWidth && g.loops === loops;
 /** Geometries with the loop stack of the paper's models. */
 export const isOuroStack = (g: Geometry): boolean => sameWidth(g, 512, 4);
 export const isHuginnStack = (g: Geometry): boolean => sameWidth(g, 3072, 32);

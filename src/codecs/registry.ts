@@ -31,10 +31,21 @@ export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
  */
 export function layoutOf(g: Geometry, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheLayout {
   const outside = codec.kind === 'kv-quant' ? QUANT_STORAGE[codec.bits ?? 8] : choice.storage;
-  return blocksOf(g).flatMap((block) => (block.name === 'core' ? coreTensors(g, block, codec, path, choice, branch) : fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize)));
+  return blocksOf(g).flatMap((block) =>
+    block.name === 'core'
+      ? coreTensors(g, block, codec, path, choice, branch)
+      : fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize),
+  );
 }
 
-function coreTensors(g: Geometry, core: LayerBlock, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheTensor[] {
+function coreTensors(
+  g: Geometry,
+  core: LayerBlock,
+  codec: Codec,
+  path: Path,
+  choice: StorageChoice,
+  branch: Branch,
+): CacheTensor[] {
   if (path === 'fast') return fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize);
   const tensors = codecSpec(codec).core(g, core, codec, choice);
   if (path !== 'absorbed') return tensors;
@@ -81,18 +92,30 @@ export function codecParameters(g: Geometry, codec: Codec, path: Path, branch: B
 }
 
 /** Scalars of the means μ among the codec's parameters. */
-export const codecMeans = (g: Geometry, codec: Codec): number => (isLatent(codec) ? codecSpec(codec).parameters(g, { ...codec, rankK: 0, rankV: 0 }) : 0);
+export const codecMeans = (g: Geometry, codec: Codec): number =>
+  isLatent(codec) ? codecSpec(codec).parameters(g, { ...codec, rankK: 0, rankV: 0 }) : 0;
 
 /**
- * Scalars of the codec's matrices as they are stored, without the means. Words hold pairs, so rows of an odd rank are padded by one:
- * those of W_down, which end in a latent, and of an up-projection that is read row by row (K's in attention, both where rows are rebuilt).
+ * Scalars of the codec's matrices as they are stored, without the means. Words hold pairs, so rows of an odd rank are
+ * padded by one: those of W_down, which end in a latent, and of an up-projection that is read row by row (K's in
+ * attention, both where rows are rebuilt).
  */
-export function paddedCodecParameters(g: Geometry, codec: Codec, path: Path, branch: Branch, materialised = false): number {
+export function paddedCodecParameters(
+  g: Geometry,
+  codec: Codec,
+  path: Path,
+  branch: Branch,
+  materialised = false,
+): number {
   if (!isLatent(codec)) return codecParameters(g, codec, path, branch);
   const { rankK = 0, rankV = 0 } = codec;
   const means = codecMeans(g, codec);
-  const matrices = (k: number, v: number): number => codecSpec(codec).parameters(g, { ...codec, rankK: k, rankV: v }) - means;
-  const own = (matrices(evenRow(rankK), evenRow(rankV)) + matrices(path === 'fast' ? rankK : evenRow(rankK), materialised ? evenRow(rankV) : rankV)) / 2;
+  const matrices = (k: number, v: number): number =>
+    codecSpec(codec).parameters(g, { ...codec, rankK: k, rankV: v }) - means;
+  const own =
+    (matrices(evenRow(rankK), evenRow(rankV)) +
+      matrices(path === 'fast' ? rankK : evenRow(rankK), materialised ? evenRow(rankV) : rankV)) /
+    2;
   return own + codecParameters(g, codec, path, branch) - codecParameters(g, codec, 'reconstruct', branch);
 }
 

@@ -20,12 +20,14 @@ export const cla: CodecSpec = {
   paths: ['full'],
   loopAxis: false,
   publishedRatios: (g) => [4, 6, 12, 24].filter((s) => g.layers % s === 0),
-  fromRatio: (_g, ratio) => (Number.isInteger(ratio) ? { kind: 'cla', shareLayers: ratio } : 'cla shares a whole number of layers'),
+  fromRatio: (_g, ratio) =>
+    Number.isInteger(ratio) ? { kind: 'cla', shareLayers: ratio } : 'cla shares a whole number of layers',
   refuse: (g, { shareLayers: s }) =>
     s === undefined || !Number.isInteger(s) || s < 2 || g.layers % s !== 0
       ? `cla shares a number of layers of at least 2 that divides the ${g.layers} core layers, not ${s}`
       : undefined,
-  core: (g, core, { shareLayers = 1 }, choice) => fullTensors({ ...core, layers: core.layers / shareLayers }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
+  core: (g, core, { shareLayers = 1 }, choice) =>
+    fullTensors({ ...core, layers: core.layers / shareLayers }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
   parameters: () => 0,
 };
 
@@ -35,9 +37,11 @@ export const finalLoop: CodecSpec = {
   paths: ['full'],
   loopAxis: false,
   publishedRatios: (g) => (g.loops > 1 ? [g.loops] : []),
-  fromRatio: (g, ratio) => (ratio === g.loops && g.loops > 1 ? { kind: 'final-loop' } : `final-loop reuse has ratio T = ${g.loops}`),
+  fromRatio: (g, ratio) =>
+    ratio === g.loops && g.loops > 1 ? { kind: 'final-loop' } : `final-loop reuse has ratio T = ${g.loops}`,
   refuse: (g) => (g.loops > 1 ? undefined : 'final-loop reuse needs a model with at least two loops'),
-  core: (g, core, _codec, choice) => fullTensors(sharedByLoops(core), g.kvHeads, g.headDim, choice.storage, choice.groupSize),
+  core: (g, core, _codec, choice) =>
+    fullTensors(sharedByLoops(core), g.kvHeads, g.headDim, choice.storage, choice.groupSize),
   parameters: () => 0,
 };
 
@@ -54,7 +58,9 @@ export const kvQuant: CodecSpec = {
     const bits = BITS.find((b) => Math.abs(16 / b - ratio) < 0.01);
     return bits ? { kind: 'kv-quant', bits } : 'kv-quant has the nominal ratios 2, 4, 5.33 and 8 (8, 4, 3 and 2 bits)';
   },
-  refuse: (_g, { bits }) => (bits !== undefined && BITS.includes(bits) ? undefined : `kv-quant takes 2, 3, 4 or 8 bits, not ${bits}`),
-  core: (g, core, codec: Codec, choice) => fullTensors(core, g.kvHeads, g.headDim, QUANT_STORAGE[codec.bits ?? 8], choice.groupSize),
+  refuse: (_g, { bits }) =>
+    bits !== undefined && BITS.includes(bits) ? undefined : `kv-quant takes 2, 3, 4 or 8 bits, not ${bits}`,
+  core: (g, core, codec: Codec, choice) =>
+    fullTensors(core, g.kvHeads, g.headDim, QUANT_STORAGE[codec.bits ?? 8], choice.groupSize),
   parameters: () => 0,
 };

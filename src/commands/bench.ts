@@ -1,5 +1,14 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
-import { bench, benchMarkdown, benchTable, CASE_GROUPS, resolveAgainst, type BenchOptions, type BenchReport, type CaseGroup } from '../bench/regression/index.js';
+import {
+  bench,
+  benchMarkdown,
+  benchTable,
+  CASE_GROUPS,
+  resolveAgainst,
+  type BenchOptions,
+  type BenchReport,
+  type CaseGroup,
+} from '../bench/regression/index.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
 import { IMPLEMENTED, openDevice } from '../gpu/index.js';
@@ -19,12 +28,15 @@ export const benchCommand: Command = {
     kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
     shapes: { type: 'string', multiple: true, help: `only these groups of shapes: ${CASE_GROUPS.join(', ')} [all]` },
     all: { type: 'boolean', help: 'measure kernels whose source is identical, too' },
-    roofline: { type: 'boolean', help: 'share of the ceilings that each kernel reaches, which is what bench prints without --against' },
+    roofline: {
+      type: 'boolean',
+      help: 'share of the ceilings that each kernel reaches, which is what bench prints without --against',
+    },
     calibration: { type: 'string', help: 'take the tuning of this calibration' },
     budget: { type: 'string', help: 'time to spend at most: 30s, 2m [2m]' },
     seed: { type: 'string', help: 'seed of operands, order and intervals [1]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
-    backend: { type: 'string', help: 'Dawn backend: vulkan, metal, d3d12 [the platform\'s own]' },
+    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
     format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
     ...OUTPUT,
   },
@@ -48,10 +60,23 @@ async function run(args: Args): Promise<ExitCode> {
   const against = await readAgainst(args);
   const quiet = args.flags['quiet'] === true;
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
-  const device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+  const device = await openDevice({
+    ...(adapter === null ? {} : { adapter }),
+    ...(backend === null ? {} : { backend }),
+  });
   try {
     const progress = !quiet && process.stderr.isTTY === true;
-    const options: BenchOptions = { against, kernels, budgetSeconds, threshold, seed, all: args.flags['all'] === true, ...(shapes ? { shapes } : {}), ...(tuning ? { tuning } : {}), ...(progress ? { onProgress: showProgress, onRound: showRound } : {}) };
+    const options: BenchOptions = {
+      against,
+      kernels,
+      budgetSeconds,
+      threshold,
+      seed,
+      all: args.flags['all'] === true,
+      ...(shapes ? { shapes } : {}),
+      ...(tuning ? { tuning } : {}),
+      ...(progress ? { onProgress: showProgress, onRound: showRound } : {}),
+    };
     const report = await bench(device, options);
     if (progress) process.stderr.write('\r\u001b[K');
     await print(render(report, format), { file: textFlag(args, 'output'), quiet });
@@ -72,38 +97,54 @@ function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
   }
 }
 
-const showProgress = (call: KernelCall, done: number, total: number): void => void process.stderr.write(`\r[${done + 1}/${total}] ${call.kernel} ${call.variant}\u001b[K`);
+const showProgress = (call: KernelCall, done: number, total: number): void =>
+  void process.stderr.write(`\r[${done + 1}/${total}] ${call.kernel} ${call.variant}\u001b[K`);
 
 /** Percent of the time and what is left of it. */
 const showRound = (rounds: number, elapsed: number, total: number): void =>
-  void process.stderr.write(`\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`);
+  void process.stderr.write(
+    `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
+  );
 
 function readShapes(args: Args): CaseGroup[] | null {
   const given = args.flags['shapes'];
   if (!Array.isArray(given)) return null;
-  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
-    const group = CASE_GROUPS.find((g) => g === name.trim());
-    if (group === undefined) throw new UserError(`--shapes must be of ${CASE_GROUPS.join(', ')}, not ${show(name)}`, 'correct the name');
-    return group;
-  });
+  return (given as string[])
+    .flatMap((v) => v.split(','))
+    .map((name) => {
+      const group = CASE_GROUPS.find((g) => g === name.trim());
+      if (group === undefined)
+        throw new UserError(`--shapes must be of ${CASE_GROUPS.join(', ')}, not ${show(name)}`, 'correct the name');
+      return group;
+    });
 }
 
 /** Tuning by kernel out of a calibration, or null. */
 async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
   const file = textFlag(args, 'calibration');
   if (file === null) return null;
-  if (textFlag(args, 'against') !== null) throw new UserError('--calibration and --against are two questions', 'ask one of them');
+  if (textFlag(args, 'against') !== null)
+    throw new UserError('--calibration and --against are two questions', 'ask one of them');
   return tuningOf((await loadCalibration(file)).calibration);
 }
 
 async function readAgainst(args: Args): Promise<BenchOptions['against']> {
   const name = textFlag(args, 'against');
   if (name === null) {
-    if (args.flags['all'] === true) throw new UserError('--all is about identical sources, and there is no --against', 'add --against, or leave --all out');
-    if (textFlag(args, 'threshold') !== null) throw new UserError('--threshold is about a slowdown, and there is no --against', 'add --against, or leave --threshold out');
+    if (args.flags['all'] === true)
+      throw new UserError(
+        '--all is about identical sources, and there is no --against',
+        'add --against, or leave --all out',
+      );
+    if (textFlag(args, 'threshold') !== null)
+      throw new UserError(
+        '--threshold is about a slowdown, and there is no --against',
+        'add --against, or leave --threshold out',
+      );
     return null;
   }
-  if (args.flags['roofline'] === true) throw new UserError('--roofline and --against are two questions', 'ask one of them');
+  if (args.flags['roofline'] === true)
+    throw new UserError('--roofline and --against are two questions', 'ask one of them');
   const against = resolveAgainst(name);
   if (against.kind !== 'calibration') return against;
   const { file, calibration } = await loadCalibration(against.path);
@@ -114,16 +155,20 @@ async function readAgainst(args: Args): Promise<BenchOptions['against']> {
 export function readThreshold(text: string): number {
   const percent = /^([0-9.]+)\s*%$/.exec(text.trim());
   const value = percent ? Number(percent[1]) / 100 : Number(text);
-  if (!(value >= 0.001 && value <= 1) || (percent === null && !/^[0-9.]+$/.test(text.trim()))) throw new UserError(`--threshold must be from 0.1% to 100%, not ${show(text)}`, 'write for example --threshold 5%');
+  if (!(value >= 0.001 && value <= 1) || (percent === null && !/^[0-9.]+$/.test(text.trim())))
+    throw new UserError(`--threshold must be from 0.1% to 100%, not ${show(text)}`, 'write for example --threshold 5%');
   return value;
 }
 
 function readKernels(args: Args): KernelName[] | null {
   const given = args.flags['kernel'];
   if (!Array.isArray(given)) return null;
-  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
-    const kernel = IMPLEMENTED.find((k) => k === name.trim());
-    if (kernel === undefined) throw new UserError(`--kernel must be of ${IMPLEMENTED.join(', ')}, not ${show(name)}`, 'correct the name');
-    return kernel;
-  });
+  return (given as string[])
+    .flatMap((v) => v.split(','))
+    .map((name) => {
+      const kernel = IMPLEMENTED.find((k) => k === name.trim());
+      if (kernel === undefined)
+        throw new UserError(`--kernel must be of ${IMPLEMENTED.join(', ')}, not ${show(name)}`, 'correct the name');
+      return kernel;
+    });
 }

@@ -30,7 +30,7 @@ export const calibrateCommand: Command = {
     model: { type: 'string', help: 'model whose shapes are measured [ouro-1.4b]' },
     kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
-    backend: { type: 'string', help: 'Dawn backend: vulkan, metal, d3d12 [the platform\'s own]' },
+    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
     tune: { type: 'boolean', help: 'first search faster workgroup sizes and the like, in a third of the time' },
     resume: { type: 'boolean', help: 'keep the points that the output file has already' },
     seed: { type: 'string', help: 'seed of the random operands [from the clock]' },
@@ -46,32 +46,60 @@ export const calibrateCommand: Command = {
 
 /** Calls of the model's steps, and of the steps that `validate` runs in its place. */
 function callsOf(device: Device, model: string | null): Anchor[] {
-  const range: AnchorRange = { ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'], targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes: device.limits.maxStorageBufferBindingSize };
+  const range: AnchorRange = {
+    ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'],
+    targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
+    bindingBytes: device.limits.maxStorageBufferBindingSize,
+  };
   const geometries = [findPreset(model ?? 'ouro-1.4b'), validationModel(device.description.software, model)];
   return [...new Set(geometries)].flatMap((g) => anchorCalls(g, range));
 }
 
 async function run(args: Args): Promise<ExitCode> {
   const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '5m', '--budget', true);
-  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', {
+    min: 0,
+    max: 2 ** 32 - 1,
+    whole: true,
+  });
   const model = textFlag(args, 'model');
   findPreset(model ?? 'ouro-1.4b');
   const kernels = readKernels(args);
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const quiet = args.flags['quiet'] === true;
-  const device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+  const device = await openDevice({
+    ...(adapter === null ? {} : { adapter }),
+    ...(backend === null ? {} : { backend }),
+  });
   try {
     const file = textFlag(args, 'output') ?? join('calibrations', `${slugOf(device.description)}.json`);
-    const earlier = args.flags['resume'] === true && existsSync(file) ? (await loadCalibration(file)).calibration : null;
+    const earlier =
+      args.flags['resume'] === true && existsSync(file) ? (await loadCalibration(file)).calibration : null;
     if (existsSync(file) && !earlier && textFlag(args, 'output') === null) {
-      throw new UserError(`${show(displayPath(file))} exists`, 'add --resume to go on with it, or name another file with --output');
+      throw new UserError(
+        `${show(displayPath(file))} exists`,
+        'add --resume to go on with it, or name another file with --output',
+      );
     }
     await mkdir(dirname(file), { recursive: true });
-    if (!quiet) process.stderr.write(`measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`);
-    const tuning = args.flags['tune'] === true ? await tuneKernels(device, TUNE_SHARE * budgetSeconds, seed, kernels, quiet) : null;
+    if (!quiet)
+      process.stderr.write(
+        `measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`,
+      );
+    const tuning =
+      args.flags['tune'] === true ? await tuneKernels(device, TUNE_SHARE * budgetSeconds, seed, kernels, quiet) : null;
     const calls = callsOf(device, model);
     const measuring = tuning ? (1 - TUNE_SHARE) * budgetSeconds : budgetSeconds;
-    const calibration = await measure(device, { budgetSeconds: measuring, seed, kernels, earlier, file, quiet, tuning, calls });
+    const calibration = await measure(device, {
+      budgetSeconds: measuring,
+      seed,
+      kernels,
+      earlier,
+      file,
+      quiet,
+      tuning,
+      calls,
+    });
     fit(calibration, quiet);
     await saveTo(file)(calibration);
     await print(summary(calibration, file), { file: null, quiet });
@@ -85,20 +113,44 @@ async function run(args: Args): Promise<ExitCode> {
 const TUNE_SHARE = 1 / 3;
 
 /** Values of tunable constants that are faster here, at the shapes that `bench` compares versions at. */
-async function tuneKernels(device: Device, budgetSeconds: number, seed: number, kernels: readonly KernelName[] | null, quiet: boolean): Promise<Partial<Record<KernelName, Tuning>>> {
+async function tuneKernels(
+  device: Device,
+  budgetSeconds: number,
+  seed: number,
+  kernels: readonly KernelName[] | null,
+  quiet: boolean,
+): Promise<Partial<Record<KernelName, Tuning>>> {
   const { submitSeconds } = await measureOverheads(device);
-  const calls = representativeCalls(device.description.software).filter((c) => IMPLEMENTED.includes(c.kernel) && (kernels?.includes(c.kernel) ?? true));
+  const calls = representativeCalls(device.description.software).filter(
+    (c) => IMPLEMENTED.includes(c.kernel) && (kernels?.includes(c.kernel) ?? true),
+  );
   const progress = !quiet && process.stderr.isTTY === true;
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.once('SIGINT', stop);
   try {
     const onTrial = (t: Trial, elapsed: number): void => {
-      const values = Object.entries(t.tuning).map(([name, value]) => `${name} ${value}`).join(', ');
-      if (t.kept && !quiet) process.stderr.write(`${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`);
-      if (progress) process.stderr.write(progressLine(elapsed, Math.max(0, budgetSeconds - elapsed), `tuning ${t.kernel}: ${values}`));
+      const values = Object.entries(t.tuning)
+        .map(([name, value]) => `${name} ${value}`)
+        .join(', ');
+      if (t.kept && !quiet)
+        process.stderr.write(
+          `${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`,
+        );
+      if (progress)
+        process.stderr.write(
+          progressLine(elapsed, Math.max(0, budgetSeconds - elapsed), `tuning ${t.kernel}: ${values}`),
+        );
     };
-    const tuning = await tune(device, { calls, clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds, budgetSeconds, seed, signal: abort.signal, onTrial });
+    const tuning = await tune(device, {
+      calls,
+      clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
+      submitSeconds,
+      budgetSeconds,
+      seed,
+      signal: abort.signal,
+      onTrial,
+    });
     if (progress) process.stderr.write('\r\u001b[K');
     return tuning;
   } finally {
@@ -123,7 +175,10 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
   const stop = (): void => abort.abort();
   process.once('SIGINT', stop);
   const selectors = new Map<string, (samples: readonly Sample[], candidates: readonly Shape[]) => number>();
-  const selector = (kernel: KernelName, variant: string): ((samples: readonly Sample[], candidates: readonly Shape[]) => number) => {
+  const selector = (
+    kernel: KernelName,
+    variant: string,
+  ): ((samples: readonly Sample[], candidates: readonly Shape[]) => number) => {
     const key = `${kernel}/${variant}`;
     const known = selectors.get(key) ?? activeSelector(kernel, variant);
     selectors.set(key, known);
@@ -151,7 +206,9 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
 }
 
 const showProgress = (p: CalibrationProgress): void =>
-  void process.stderr.write(progressLine(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${p.samples} points`));
+  void process.stderr.write(
+    progressLine(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${p.samples} points`),
+  );
 
 /** Fits a predictor for every kernel and variant that has samples. */
 function fit(calibration: Calibration, quiet: boolean): void {
@@ -167,16 +224,21 @@ function fit(calibration: Calibration, quiet: boolean): void {
 function readKernels(args: Args): KernelName[] | null {
   const given = args.flags['kernel'];
   if (!Array.isArray(given)) return null;
-  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
-    if (!(KERNEL_NAMES as string[]).includes(name)) throw new UserError(`--kernel must be of ${KERNEL_NAMES.join(', ')}, not ${show(name)}`, 'correct the name');
-    return name as KernelName;
-  });
+  return (given as string[])
+    .flatMap((v) => v.split(','))
+    .map((name) => {
+      if (!(KERNEL_NAMES as string[]).includes(name))
+        throw new UserError(`--kernel must be of ${KERNEL_NAMES.join(', ')}, not ${show(name)}`, 'correct the name');
+      return name as KernelName;
+    });
 }
 
 /** `nvidia-h200`, `mesa-llvmpipe`: maker and name of an adapter, as a file name. */
 export function slugOf(d: { vendor: string; description: string }): string {
   const name = (d.description.split(':')[0] ?? '').replace(/\(.*?\)/g, ' ');
-  const words = `${name.toLowerCase().includes(d.vendor.toLowerCase()) ? '' : d.vendor} ${name}`.toLowerCase().match(/[a-z0-9]+/g) ?? ['device'];
+  const words = `${name.toLowerCase().includes(d.vendor.toLowerCase()) ? '' : d.vendor} ${name}`
+    .toLowerCase()
+    .match(/[a-z0-9]+/g) ?? ['device'];
   return words.join('-').slice(0, 60);
 }
 
@@ -201,12 +263,15 @@ const FIT_COLUMNS: readonly Column<FitRow>[] = [
 function optionalRate(c: Calibration, name: 'f16' | 'matrix'): string {
   const key = `${name}FlopsPerSecond` as const;
   const value = c.ceilings[key];
-  return value === null ? `no ${name} ceiling (${c.ceilings.reasons?.[key] ?? 'not measured'})` : `${name} ${formatCount(value)}FLOP/s`;
+  return value === null
+    ? `no ${name} ceiling (${c.ceilings.reasons?.[key] ?? 'not measured'})`
+    : `${name} ${formatCount(value)}FLOP/s`;
 }
 
 function transfers(c: Calibration): string {
   const { upload, readback } = c.overheads;
-  const text = (name: string, t: typeof upload): string => (t ? `, ${name} ${(t.seconds * 1e6).toFixed(0)} µs and ${formatDecimalBytes(t.bytesPerSecond)}/s` : '');
+  const text = (name: string, t: typeof upload): string =>
+    t ? `, ${name} ${(t.seconds * 1e6).toFixed(0)} µs and ${formatDecimalBytes(t.bytesPerSecond)}/s` : '';
   return text('upload', upload) + text('read-back', readback);
 }
 
@@ -220,18 +285,40 @@ function driftLines(c: Calibration): string[] {
   const range = `${c.probe.lowDrift.toFixed(2)} to ${c.probe.highDrift.toFixed(2)} times its reference over ${c.probe.runs} runs`;
   return [
     `The probe took ${range}. ${corrected} of ${drifts.length} times drifted by more than ${100 * DRIFT_CORRECTED} % and are corrected for it when a predictor is fitted; the file keeps them raw.`,
-    ...(flagged > 0 ? [`${flagged} of ${samples.length} points were measured while the machine did not come to rest; they carry a flag.`] : []),
+    ...(flagged > 0
+      ? [
+          `${flagged} of ${samples.length} points were measured while the machine did not come to rest; they carry a flag.`,
+        ]
+      : []),
   ];
 }
 
 const tuningLines = (c: Calibration): string[] =>
-  c.kernels.flatMap((k) => (k.tuning ? [`${k.kernel} is tuned: ${Object.entries(k.tuning).map(([name, value]) => `${name} ${value}`).join(', ')}`] : []));
+  c.kernels.flatMap((k) =>
+    k.tuning
+      ? [
+          `${k.kernel} is tuned: ${Object.entries(k.tuning)
+            .map(([name, value]) => `${name} ${value}`)
+            .join(', ')}`,
+        ]
+      : [],
+  );
 
 /** What was measured, and how well each kernel is predicted where it was left out. */
 function summary(c: Calibration, file: string): string {
-  const rows = c.kernels.flatMap((k) => [...new Set(k.samples.map((s) => s.variant))].map((variant): FitRow => ({ kernel: k.kernel, variant, points: k.samples.filter((s) => s.variant === variant).length, fitted: k.predictors[variant] })));
+  const rows = c.kernels.flatMap((k) =>
+    [...new Set(k.samples.map((s) => s.variant))].map((variant): FitRow => ({
+      kernel: k.kernel,
+      variant,
+      points: k.samples.filter((s) => s.variant === variant).length,
+      fitted: k.predictors[variant],
+    })),
+  );
   const gaps = c.kernels.reduce((sum, k) => sum + k.gaps.length, 0);
-  const errors = rows.map((r) => r.fitted?.looMedianError).filter((e) => e !== undefined).sort((a, b) => a - b);
+  const errors = rows
+    .map((r) => r.fitted?.looMedianError)
+    .filter((e) => e !== undefined)
+    .sort((a, b) => a - b);
   return [
     `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s,`,
     `f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s, ${(['f16', 'matrix'] as const).map((name) => optionalRate(c, name)).join(', ')};`,
@@ -242,7 +329,9 @@ function summary(c: Calibration, file: string): string {
     ...driftLines(c),
     ...tuningLines(c),
     `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(errors[Math.floor(errors.length / 2)])}.`,
-    ...(gaps > 0 ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`] : []),
+    ...(gaps > 0
+      ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`]
+      : []),
     `Written to ${displayPath(file)}`,
     '',
   ].join('\n');

@@ -54,7 +54,13 @@ export function parseCommand(name: string, command: Command, argv: readonly stri
     if (spec.alias) known[spec.alias] = entry;
   }
   const help = `see lla-sim ${name} --help`;
-  const { tokens } = parseArgs({ args: [...argv], options: known, allowPositionals: true, strict: false, tokens: true });
+  const { tokens } = parseArgs({
+    args: [...argv],
+    options: known,
+    allowPositionals: true,
+    strict: false,
+    tokens: true,
+  });
   const flags: Record<string, string | boolean | string[]> = {};
   const words: string[] = [];
   for (const token of tokens) {
@@ -64,19 +70,29 @@ export function parseCommand(name: string, command: Command, argv: readonly stri
     const spec = flag === undefined ? undefined : table[flag];
     if (flag === undefined || !spec) {
       const guess = nearestName(token.name, Object.keys(known));
-      throw new UserError(`unknown option ${show(token.rawName === '-=' ? argv.find((a) => /^-[^-]*=/.test(a)) : token.rawName)}`, guess === undefined ? help : `did you mean --${guess}? ${help}`);
+      throw new UserError(
+        `unknown option ${show(token.rawName === '-=' ? argv.find((a) => /^-[^-]*=/.test(a)) : token.rawName)}`,
+        guess === undefined ? help : `did you mean --${guess}? ${help}`,
+      );
     }
     if (spec.type === 'boolean') {
-      if (token.value !== undefined) throw new UserError(`--${flag} takes no value, not ${show(token.value)}`, `write --${flag} alone`);
+      if (token.value !== undefined)
+        throw new UserError(`--${flag} takes no value, not ${show(token.value)}`, `write --${flag} alone`);
       flags[flag] = true;
       continue;
     }
-    if (token.value === undefined || token.value.trim() === '') throw new UserError(`--${flag} needs a value`, `write one after it; ${help}`);
+    if (token.value === undefined || token.value.trim() === '')
+      throw new UserError(`--${flag} needs a value`, `write one after it; ${help}`);
     const before = flags[flag];
-    if (before !== undefined && !spec.multiple) throw new UserError(`--${flag} is given more than once`, 'give it once');
+    if (before !== undefined && !spec.multiple)
+      throw new UserError(`--${flag} is given more than once`, 'give it once');
     flags[flag] = spec.multiple ? [...((before as string[] | undefined) ?? []), token.value] : token.value;
   }
-  if (words.length > (command.positional ? 1 : 0)) throw new UserError(`${show(words.at(-1))} is one word too many`, `lla-sim ${name} takes ${command.positional ? `one ${command.positional.name}` : 'options only'}; ${help}`);
+  if (words.length > (command.positional ? 1 : 0))
+    throw new UserError(
+      `${show(words.at(-1))} is one word too many`,
+      `lla-sim ${name} takes ${command.positional ? `one ${command.positional.name}` : 'options only'}; ${help}`,
+    );
   return { flags, positional: words[0] ?? null };
 }
 
@@ -84,11 +100,16 @@ const nameOf = (table: OptionTable, given: string): string | undefined =>
   Object.hasOwn(table, given) ? given : Object.entries(table).find(([, spec]) => spec.alias === given)?.[0];
 
 /** A flag's text, or null. */
-export const textFlag = (args: Args, name: string): string | null => (typeof args.flags[name] === 'string' ? (args.flags[name]) : null);
+export const textFlag = (args: Args, name: string): string | null =>
+  typeof args.flags[name] === 'string' ? args.flags[name] : null;
 
 /** One of a few words. */
 export function choiceFlag<T extends string>(args: Args, name: string, choices: readonly T[]): T {
   const value = textFlag(args, name) ?? (choices[0] as T);
-  if (!(choices as readonly string[]).includes(value)) throw new UserError(`--${name} must be one of ${choices.join(', ')}, not ${show(value)}`, `write for example --${name} ${choices[1] ?? choices[0]}`);
+  if (!(choices as readonly string[]).includes(value))
+    throw new UserError(
+      `--${name} must be one of ${choices.join(', ')}, not ${show(value)}`,
+      `write for example --${name} ${choices[1] ?? choices[0]}`,
+    );
   return value as T;
 }

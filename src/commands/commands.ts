@@ -1,15 +1,42 @@
-/** All commands. A command is registered when it works. `plan` comes with the program: loading it apart costs a tenth of a cold plan. */
+/**
+ * All commands. A command is registered when it works. `plan` comes with the program: loading it apart costs a tenth of
+ * a cold plan.
+ */
 import type { Command } from './command.js';
 import { planCommand } from './plan.js';
 
 export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly load: () => Promise<Command> }>> = {
   plan: { help: 'what fits, how fast it decodes, what to take', load: () => Promise.resolve(planCommand) },
-  paper: { help: "the paper's systems figures beside the planner's own", load: async () => (await import('./paper.js')).paperCommand },
-  report: { help: 'a plan as a folder: one HTML page, Markdown, CSV, JSON and pictures', load: async () => (await import('./report.js')).reportCommand },
-  calibrate: { help: "measure the kernels on this machine's GPU", load: async () => (await import('./calibrate.js')).calibrateCommand },
-  bench: { help: 'how close the kernels come to the ceilings, and whether they became slower', load: async () => (await import('./bench.js')).benchCommand },
-  validate: { help: 'holds the predictions against a real decoder', load: async () => (await import('./validate.js')).validateCommand },
-  run: { help: 'decodes with the bundled decoder: try a codec and path', load: async () => (await import('./run.js')).runCommand },
-  doctor: { help: 'what GPU adapters there are, and what is missing', load: async () => (await import('./doctor.js')).doctorCommand },
-  models: { help: 'models and devices that are known by name', load: async () => (await import('./models.js')).modelsCommand },
+  paper: {
+    help: "the paper's systems figures beside the planner's own",
+    load: async () => (await import('./paper.js')).paperCommand,
+  },
+  report: {
+    help: 'a plan as a folder: one HTML page, Markdown, CSV, JSON and pictures',
+    load: async () => (await import('./report.js')).reportCommand,
+  },
+  calibrate: {
+    help: "measure the kernels on this machine's GPU",
+    load: async () => (await import('./calibrate.js')).calibrateCommand,
+  },
+  bench: {
+    help: 'how close the kernels come to the ceilings, and whether they became slower',
+    load: async () => (await import('./bench.js')).benchCommand,
+  },
+  validate: {
+    help: 'holds the predictions against a real decoder',
+    load: async () => (await import('./validate.js')).validateCommand,
+  },
+  run: {
+    help: 'decodes with the bundled decoder: try a codec and path',
+    load: async () => (await import('./run.js')).runCommand,
+  },
+  doctor: {
+    help: 'what GPU adapters there are, and what is missing',
+    load: async () => (await import('./doctor.js')).doctorCommand,
+  },
+  models: {
+    help: 'models and devices that are known by name',
+    load: async () => (await import('./models.js')).modelsCommand,
+  },
 };

@@ -16,7 +16,10 @@ export const doctorCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', ['table', 'json']);
   const diagnosis = await diagnose();
-  const text = format === 'json' ? `${JSON.stringify({ schema: 'lla-sim/doctor', schemaVersion: 1, version: VERSION, node: process.version, platform: `${process.platform} ${process.arch}`, ...diagnosis }, null, 2)}\n` : describe(diagnosis);
+  const text =
+    format === 'json'
+      ? `${JSON.stringify({ schema: 'lla-sim/doctor', schemaVersion: 1, version: VERSION, node: process.version, platform: `${process.platform} ${process.arch}`, ...diagnosis }, null, 2)}\n`
+      : describe(diagnosis);
   await print(text, { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
   return diagnosis.adapters.length > 0 ? EXIT.ok : EXIT.noGpu;
 }
@@ -36,7 +39,11 @@ function describeAdapter(a: AdapterReport): string[] {
   const bytes = (name: string): string => (a.limits[name] === undefined ? '–' : formatBytes(a.limits[name]));
   return [
     `${a.description} (${a.backend})`,
-    a.software ? '  a software adapter: right results, no GPU speed; its times price no GPU' : known ? `  in the catalogue as ${known.id}` : '  not in the catalogue: plan with --calibration and --vram',
+    a.software
+      ? '  a software adapter: right results, no GPU speed; its times price no GPU'
+      : known
+        ? `  in the catalogue as ${known.id}`
+        : '  not in the catalogue: plan with --calibration and --vram',
     `  buffers up to ${bytes('maxBufferSize')}, bindings up to ${bytes('maxStorageBufferBindingSize')}, workgroup memory ${bytes('maxComputeWorkgroupStorageSize')}, ${a.limits['maxComputeInvocationsPerWorkgroup'] ?? '–'} threads a workgroup, subgroups of ${a.limits['subgroupMinSize'] ?? '–'} to ${a.limits['subgroupMaxSize'] ?? '–'}`,
     ...a.missing.map((m) => `  without ${m.what}: ${m.consequence}`),
   ];

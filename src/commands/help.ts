@@ -31,11 +31,18 @@ async function build(argv: readonly string[], chosen: string | null): Promise<Ar
     .alias('help', 'h')
     .exitProcess(false)
     .wrap(Math.min(110, Math.max(60, process.stdout.columns ?? 100)))
-    .epilogue('Exit codes: 0 done, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel regressed, 5 a figure outside its tolerance, 6 no usable GPU.');
+    .epilogue(
+      'Exit codes: 0 done, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel regressed, 5 a figure outside its tolerance, 6 no usable GPU.',
+    );
   for (const [name, { help, load }] of Object.entries(COMMANDS)) {
     const command = name === chosen || chosen === null ? await load() : undefined;
     const usage = command?.positional ? `${name} [${command.positional.name}]` : name;
-    parser.command(usage, help, (y) => (command ? declare(y, command) : y), () => undefined);
+    parser.command(
+      usage,
+      help,
+      (y) => (command ? declare(y, command) : y),
+      () => undefined,
+    );
   }
   return parser.completion('completion', 'shell completion script (bash, zsh)');
 }

@@ -25,17 +25,37 @@ export const modelsCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', ['table', 'json']);
   const devices = args.flags['devices'] === true;
-  const table = devices ? columns(DEVICE_COLUMNS, DEVICES) : [...columns(MODEL_COLUMNS, PRESETS), '', 'Any Hugging Face config.json works too: lla-sim plan --model ./config.json --vram 80GB'];
+  const table = devices
+    ? columns(DEVICE_COLUMNS, DEVICES)
+    : [
+        ...columns(MODEL_COLUMNS, PRESETS),
+        '',
+        'Any Hugging Face config.json works too: lla-sim plan --model ./config.json --vram 80GB',
+      ];
   const json = devices
     ? { schema: 'lla-sim/devices', schemaVersion: 1, devices: DEVICES }
-    : { schema: 'lla-sim/models', schemaVersion: 1, models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })) };
-  await print(format === 'json' ? `${JSON.stringify(json, null, 2)}\n` : `${table.join('\n')}\n`, { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
+    : {
+        schema: 'lla-sim/models',
+        schemaVersion: 1,
+        models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })),
+      };
+  await print(format === 'json' ? `${JSON.stringify(json, null, 2)}\n` : `${table.join('\n')}\n`, {
+    file: textFlag(args, 'output'),
+    quiet: args.flags['quiet'] === true,
+  });
   return EXIT.ok;
 }
 
 const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [
   { title: 'model', align: 'left', cell: (g) => g.name },
-  { title: 'layers × loops', align: 'left', cell: (g) => (g.preludeLayers + g.codaLayers > 0 ? `${g.preludeLayers} + ${g.layers} × ${g.loops} + ${g.codaLayers}` : `${g.layers} × ${g.loops}`) },
+  {
+    title: 'layers × loops',
+    align: 'left',
+    cell: (g) =>
+      g.preludeLayers + g.codaLayers > 0
+        ? `${g.preludeLayers} + ${g.layers} × ${g.loops} + ${g.codaLayers}`
+        : `${g.layers} × ${g.loops}`,
+  },
   { title: 'heads/KV × width', align: 'left', cell: (g) => `${g.heads}/${g.kvHeads} × ${g.headDim}` },
   { title: 'hidden', align: 'right', cell: (g) => String(g.hidden) },
   { title: 'MLP', align: 'right', cell: (g) => String(g.mlpHidden) },

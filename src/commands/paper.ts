@@ -11,7 +11,11 @@ const FORMATS = ['table', 'markdown', 'json'] as const;
 
 export const paperCommand: Command = {
   options: {
-    calibration: { type: 'string', help: 'price from this calibration of an H200 instead of the datasheet', group: 'Device' },
+    calibration: {
+      type: 'string',
+      help: 'price from this calibration of an H200 instead of the datasheet',
+      group: 'Device',
+    },
     format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
     ...OUTPUT,
   },
@@ -31,7 +35,10 @@ async function run(args: Args): Promise<ExitCode> {
   await print(await render(report, format, file === null), { file, quiet });
   if (holds(report)) return EXIT.ok;
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
-  if (!quiet) process.stderr.write(`${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`);
+  if (!quiet)
+    process.stderr.write(
+      `${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`,
+    );
   return EXIT.outsideTolerance;
 }
 
@@ -42,6 +49,8 @@ async function render(report: PaperReport, format: (typeof FORMATS)[number], toT
     case 'markdown':
       return (await import('../paper/print-markdown.js')).paperMarkdown(report);
     case 'table':
-      return (await import('../paper/print-table.js')).paperTable(report, { colour: toTerminal && process.stdout.isTTY === true && !process.env['NO_COLOR'] });
+      return (await import('../paper/print-table.js')).paperTable(report, {
+        colour: toTerminal && process.stdout.isTTY === true && !process.env['NO_COLOR'],
+      });
   }
 }

@@ -64,7 +64,10 @@ async function render(report: PlanReport, format: Format, all: boolean, output: 
     case 'markdown':
       return (await import('../report/plan-csv.js')).planMarkdown(report);
     case 'table':
-      return planTable(report, { all, colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'] });
+      return planTable(report, {
+        all,
+        colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
+      });
   }
 }
 
@@ -83,13 +86,18 @@ export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promis
     const flag = /^--([a-z-]+)/.exec(error.message)?.[1];
     const name = (Object.keys(SETTINGS) as SettingName[]).find((n) => flagOf(n) === flag);
     if (name === undefined || args.flags[flagOf(name)] !== undefined) throw error;
-    throw new UserError(`scenario ${show(args.positional)}: ${name}${error.message.slice(2 + flagOf(name).length)}`, error.hint.replaceAll(`--${flagOf(name)}`, `${name}:`), error.exitCode);
+    throw new UserError(
+      `scenario ${show(args.positional)}: ${name}${error.message.slice(2 + flagOf(name).length)}`,
+      error.hint.replaceAll(`--${flagOf(name)}`, `${name}:`),
+      error.exitCode,
+    );
   }
 }
 
 /** The scenario file's fields, and these overridden by flags. */
 export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario }> {
-  const fromFile: Scenario = args.positional === null ? {} : (await import('../schema/scenario.js')).readScenarioFile(args.positional);
+  const fromFile: Scenario =
+    args.positional === null ? {} : (await import('../schema/scenario.js')).readScenarioFile(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];
@@ -105,7 +113,11 @@ function readBounds(pairs: readonly string[], name: string): Record<string, numb
   for (const pair of pairs) {
     const match = /^([^=]+)=(.+)$/.exec(pair);
     const value = match ? Number(match[2]) : NaN;
-    if (!match || !Number.isFinite(value)) throw new UserError(`--${name} must be METRIC=VALUE, not ${show(pair)}`, `write for example --${name} gsm8k=0.75`);
+    if (!match || !Number.isFinite(value))
+      throw new UserError(
+        `--${name} must be METRIC=VALUE, not ${show(pair)}`,
+        `write for example --${name} gsm8k=0.75`,
+      );
     const metric = (match[1] as string).trim().toLowerCase();
     if (metric in bounds) throw new UserError(`--${name} bounds ${show(metric)} twice`, 'give each metric once');
     bounds[metric] = value;
@@ -115,24 +127,39 @@ function readBounds(pairs: readonly string[], name: string): Record<string, numb
 
 /** Why a question has no answer, and what would help. */
 export const noSolutionError = (report: PlanReport): UserError =>
-  new UserError(noSolution(report), report.removed.length > 0 ? 'relax a target, take a larger GPU, a shorter context or a higher ratio' : fitHint(report), EXIT.noSolution);
+  new UserError(
+    noSolution(report),
+    report.removed.length > 0
+      ? 'relax a target, take a larger GPU, a shorter context or a higher ratio'
+      : fitHint(report),
+    EXIT.noSolution,
+  );
 
 /** What takes the memory when not one sequence fits. */
 function nothingFits(report: PlanReport): string {
   const smallest = report.plans.reduce((a, b) => (need(b) < need(a) ? b : a));
   const { memory } = smallest;
   const have = `${formatDecimalBytes(report.device.vramBytes)}${memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : ''}`;
-  const parts = [`weights ${formatDecimalBytes(memory.weightsBytes)}`, `codec ${formatDecimalBytes(memory.codecBytes)}`, `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`];
+  const parts = [
+    `weights ${formatDecimalBytes(memory.weightsBytes)}`,
+    `codec ${formatDecimalBytes(memory.codecBytes)}`,
+    `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`,
+  ];
   return `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens (${parts.join(', ')})`;
 }
 
 /** The cure that fits the cause. */
 const fitHint = (report: PlanReport): string =>
-  report.plans.every((p) => p.memory.usableBytes < p.memory.weightsBytes && p.memory.usableBytes + p.memory.reservedBytes > p.memory.weightsBytes)
+  report.plans.every(
+    (p) =>
+      p.memory.usableBytes < p.memory.weightsBytes &&
+      p.memory.usableBytes + p.memory.reservedBytes > p.memory.weightsBytes,
+  )
     ? 'lower --reserve, raise --utilization, or take a larger GPU'
     : 'take a larger GPU, more GPUs, a shorter context or a higher ratio';
 
-const need = ({ memory }: Plan): number => memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;
+const need = ({ memory }: Plan): number =>
+  memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;
 
 /** Why no plan is left: nothing fits, or which target removed how many rows. */
 function noSolution(report: PlanReport): string {

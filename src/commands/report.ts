@@ -12,11 +12,23 @@ export const reportCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...settingOptions,
-    validation: { type: 'string', help: 'JSON of lla-sim validate: adds the picture of predicted against measured', group: 'Measurements' },
-    output: { type: 'string', short: 'o', help: 'folder to write to [reports/NAME of the scenario file]', group: 'Output' },
+    validation: {
+      type: 'string',
+      help: 'JSON of lla-sim validate: adds the picture of predicted against measured',
+      group: 'Measurements',
+    },
+    output: {
+      type: 'string',
+      short: 'o',
+      help: 'folder to write to [reports/NAME of the scenario file]',
+      group: 'Output',
+    },
   },
   examples: [
-    ['report scenarios/chat-h200.yaml -o reports/chat-h200', 'report.html, report.md, plans.csv, plans.json and pictures'],
+    [
+      'report scenarios/chat-h200.yaml -o reports/chat-h200',
+      'report.html, report.md, plans.csv, plans.json and pictures',
+    ],
     ['report --device h200 --ctx 64k -o reports/h200-64k', 'the same from flags'],
   ],
   run,
@@ -27,9 +39,14 @@ async function run(args: Args): Promise<ExitCode> {
   const quiet = args.flags['quiet'] === true;
   const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
   const { scenario, fromFile } = await readScenario(args);
-  const [{ viewOf }, { reportFiles, writeFolder }, { pageScript }] = await Promise.all([import('../report/view.js'), import('../report/folder.js'), import('../report/page-script.js')]);
+  const [{ viewOf }, { reportFiles, writeFolder }, { pageScript }] = await Promise.all([
+    import('../report/view.js'),
+    import('../report/folder.js'),
+    import('../report/page-script.js'),
+  ]);
   const validationFile = textFlag(args, 'validation');
-  const validation = validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
+  const validation =
+    validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
   const { view, sources } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
     return { view: viewOf(scenario, read, validation), sources: read };
@@ -51,7 +68,10 @@ async function loadDraw(quiet: boolean): Promise<Draw> {
   } catch (error) {
     const missing = /(Cannot find|Failed to load) (native binding|module|package)/i.test(String(error));
     if (!missing) throw error;
-    if (!quiet) process.stderr.write('warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html draws its own\n');
+    if (!quiet)
+      process.stderr.write(
+        'warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html draws its own\n',
+      );
     return null;
   }
 }

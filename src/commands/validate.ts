@@ -16,13 +16,26 @@ const BUDGET = { quick: '90s', whole: '15m' } as const;
 
 export const validateCommand: Command = {
   options: {
-    quick: { type: 'boolean', help: 'a minute or two: memory, capacity and correctness decide the exit code; times are shown and not judged, as CI machines are noisy' },
+    quick: {
+      type: 'boolean',
+      help: 'a minute or two: memory, capacity and correctness decide the exit code; times are shown and not judged, as CI machines are noisy',
+    },
     budget: { type: 'string', help: `time to spend: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]` },
     only: { type: 'string', multiple: true, help: `only these sections: ${SECTIONS.join(', ')} [all]` },
-    model: { type: 'string', help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]' },
+    model: {
+      type: 'string',
+      help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]',
+    },
     calibration: { type: 'string', help: 'calibration file to predict with [the one that fits the device]' },
-    vram: { type: 'string', help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 2GiB]' },
-    picture: { type: 'string', help: 'write a scatter of predicted against measured step times to this file (PNG)', group: 'Output' },
+    vram: {
+      type: 'string',
+      help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 2GiB]',
+    },
+    picture: {
+      type: 'string',
+      help: 'write a scatter of predicted against measured step times to this file (PNG)',
+      group: 'Output',
+    },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
     seed: { type: 'string', help: 'of fabricated weights and of the shapes that are drawn [from the clock]' },
@@ -41,13 +54,24 @@ async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const quick = args.flags['quick'] === true;
   const quiet = args.flags['quiet'] === true;
-  const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? (quick ? BUDGET.quick : BUDGET.whole), '--budget', true);
-  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const budgetSeconds = parseSeconds(
+    textFlag(args, 'budget') ?? (quick ? BUDGET.quick : BUDGET.whole),
+    '--budget',
+    true,
+  );
+  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', {
+    min: 0,
+    max: 2 ** 32 - 1,
+    whole: true,
+  });
   const sections = readSections(args);
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
-  const device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+  const device = await openDevice({
+    ...(adapter === null ? {} : { adapter }),
+    ...(backend === null ? {} : { backend }),
+  });
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.once('SIGINT', stop);
@@ -55,15 +79,32 @@ async function run(args: Args): Promise<ExitCode> {
   let report: ValidationReport;
   try {
     report = await validate(device, {
-      budgetSeconds, quick, seed, sections, memoryBytes,
+      budgetSeconds,
+      quick,
+      seed,
+      sections,
+      memoryBytes,
       calibration: textFlag(args, 'calibration'),
       model: textFlag(args, 'model'),
       cli: process.argv[1] ?? null,
       signal: abort.signal,
-      ...(progress ? { onProgress: (p) => void process.stderr.write(progressLine(p.elapsedSeconds, Math.max(0, p.budgetSeconds - p.elapsedSeconds), `${p.section} ${p.doing}`)) } : {}),
+      ...(progress
+        ? {
+            onProgress: (p) =>
+              void process.stderr.write(
+                progressLine(
+                  p.elapsedSeconds,
+                  Math.max(0, p.budgetSeconds - p.elapsedSeconds),
+                  `${p.section} ${p.doing}`,
+                ),
+              ),
+          }
+        : {}),
     });
   } catch (error) {
-    throw abort.signal.aborted && !(error instanceof UserError) ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted) : explained(error);
+    throw abort.signal.aborted && !(error instanceof UserError)
+      ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
+      : explained(error);
   } finally {
     process.removeListener('SIGINT', stop);
     if (progress) process.stderr.write('\r\u001b[K');
@@ -79,14 +120,18 @@ async function writePicture(report: ValidationReport, file: string | null, quiet
   if (file === null) return null;
   const scatter = (await import('../validate/picture.js')).scatterPicture(report);
   if (!scatter) {
-    if (!quiet) process.stderr.write(`warning: no step was measured, so that there is no picture to write to ${file}\n`);
+    if (!quiet)
+      process.stderr.write(`warning: no step was measured, so that there is no picture to write to ${file}\n`);
     return null;
   }
   const { png } = await import('../report/pictures/png.js');
   try {
     await writeFile(file, png(scatter));
   } catch (error) {
-    throw new UserError(`--picture ${show(file)} cannot be written (${String((error as NodeJS.ErrnoException).code)})`, 'check the path and its permissions');
+    throw new UserError(
+      `--picture ${show(file)} cannot be written (${String((error as NodeJS.ErrnoException).code)})`,
+      'check the path and its permissions',
+    );
   }
   return file;
 }
@@ -105,9 +150,12 @@ function render(report: ValidationReport, format: (typeof FORMATS)[number], pict
 function readSections(args: Args): readonly Section[] {
   const given = args.flags['only'];
   if (!Array.isArray(given)) return SECTIONS;
-  return (given as string[]).flatMap((v) => v.split(',')).map((name) => {
-    const section = SECTIONS.find((s) => s === name.trim());
-    if (section === undefined) throw new UserError(`--only must be of ${SECTIONS.join(', ')}, not ${show(name)}`, 'correct the name');
-    return section;
-  });
+  return (given as string[])
+    .flatMap((v) => v.split(','))
+    .map((name) => {
+      const section = SECTIONS.find((s) => s === name.trim());
+      if (section === undefined)
+        throw new UserError(`--only must be of ${SECTIONS.join(', ')}, not ${show(name)}`, 'correct the name');
+      return section;
+    });
 }

@@ -18,9 +18,10 @@ const SPREAD_FIRST = 3;
 /** Until there are this many, points are drawn at random: hyperparameters of fewer would be the prior's. */
 const RANDOM_UNTIL = 10;
 /**
- * From then on: the least certain of this many drawn at random. The largest deviation of all is at the edge of the shapes
- * nearly every time, and points there tell little about the rest: on smooth synthetic kernels it predicts worse than
- * points drawn at random do. Two keep most of what is gained on kernels that are not smooth (test/cost/fit-active.test.ts).
+ * From then on: the least certain of this many drawn at random. The largest deviation of all is at the edge of the
+ * shapes nearly every time, and points there tell little about the rest: on smooth synthetic kernels it predicts worse
+ * than points drawn at random do. Two keep most of what is gained on kernels that are not smooth
+ * (test/cost/fit-active.test.ts).
  */
 const DRAWN = 2;
 /** So few candidates are all looked at: drawing leaves nothing to chance but the order. */
@@ -28,9 +29,9 @@ const FEW_CANDIDATES = 8;
 const REFIT_GROWTH = 1.25;
 
 /**
- * Indices of samples to re-measure: |leave-one-out residual| > max(4 · 1.48 · MAD, log 1.5). The worst point is taken out
- * before the next fit, since one bad time spoils its neighbours' residuals and hides behind the nugget it causes; points
- * that the final fit explains after all do not come back, which costs a repetition at most.
+ * Indices of samples to re-measure: |leave-one-out residual| > max(4 · 1.48 · MAD, log 1.5). The worst point is taken
+ * out before the next fit, since one bad time spoils its neighbours' residuals and hides behind the nugget it causes;
+ * points that the final fit explains after all do not come back, which costs a repetition at most.
  */
 export function outliers(kernel: KernelName, variant: string, samples: readonly Sample[]): number[] {
   let points = measuredPoints(kernel, variant, samples);
@@ -51,18 +52,26 @@ export function outliers(kernel: KernelName, variant: string, samples: readonly 
     const before = axes;
     axes = varyingAxes(kernel, points);
     warm = { ...warm, lengthScales: axes.map((axis) => warm.lengthScales[before.indexOf(axis)]!) };
-    ({ looResiduals: residuals, hyper: warm } = fitWith(dataOf(kernel, variant, points), gpPoints(points, axes), mean.termIndices, warm));
+    ({ looResiduals: residuals, hyper: warm } = fitWith(
+      dataOf(kernel, variant, points),
+      gpPoints(points, axes),
+      mean.termIndices,
+      warm,
+    ));
   }
   return found.flatMap((point) => point.sampleIndices).sort((a, b) => a - b);
 }
 
 /**
- * Returns the function that picks the candidate to measure next: space-filling at random, mixed with the largest posterior
- * deviation (see DRAWN). The draws depend on the number of points only, so that the same calibration chooses the same points.
- * Hyperparameters are refitted when the set has grown by a quarter. Axes that only the candidates vary count too, with the
- * prior's length scale.
+ * Returns the function that picks the candidate to measure next: space-filling at random, mixed with the largest
+ * posterior deviation (see DRAWN). The draws depend on the number of points only, so that the same calibration chooses
+ * the same points. Hyperparameters are refitted when the set has grown by a quarter. Axes that only the candidates vary
+ * count too, with the prior's length scale.
  */
-export function activeSelector(kernel: KernelName, variant: string): (samples: readonly Sample[], candidates: readonly Shape[]) => number {
+export function activeSelector(
+  kernel: KernelName,
+  variant: string,
+): (samples: readonly Sample[], candidates: readonly Shape[]) => number {
   let fitted: { size: number; lengthScales: Map<string, number>; hyper: Hyperparameters } | undefined;
   return (samples, candidates) => {
     if (candidates.length === 0) throw new Error(`no candidate shape of ${kernel} (${variant}) to choose from`);
@@ -74,14 +83,28 @@ export function activeSelector(kernel: KernelName, variant: string): (samples: r
     if (!fitted || points.length >= REFIT_GROWTH * fitted.size) {
       const measured = varyingAxes(kernel, points);
       const data = dataOf(kernel, variant, points);
-      const { hyper } = fitWith(data, gpPoints(points, measured), data.terms[0]!.map((_, j) => j));
-      fitted = { size: points.length, hyper, lengthScales: new Map(measured.map((axis, a) => [axis, hyper.lengthScales[a]!])) };
+      const { hyper } = fitWith(
+        data,
+        gpPoints(points, measured),
+        data.terms[0]!.map((_, j) => j),
+      );
+      fitted = {
+        size: points.length,
+        hyper,
+        lengthScales: new Map(measured.map((axis, a) => [axis, hyper.lengthScales[a]!])),
+      };
     }
     const { hyper, lengthScales } = fitted;
     const unknown = priorHyperparameters(1).lengthScales[0]!;
     const { x, n, d } = gpPoints(points, axes);
-    const posterior = new Posterior(x, new Float64Array(n), { ...hyper, lengthScales: axes.map((axis) => lengthScales.get(axis) ?? unknown) });
-    const drawn = candidates.length <= FEW_CANDIDATES ? candidates.map((_, i) => i) : Array.from({ length: DRAWN }, (_, i) => draw(i));
+    const posterior = new Posterior(x, new Float64Array(n), {
+      ...hyper,
+      lengthScales: axes.map((axis) => lengthScales.get(axis) ?? unknown),
+    });
+    const drawn =
+      candidates.length <= FEW_CANDIDATES
+        ? candidates.map((_, i) => i)
+        : Array.from({ length: DRAWN }, (_, i) => draw(i));
     const places = coordinatesOf(candidates, axes);
     return drawn[argmax(drawn, (i) => posterior.at(places.subarray(drawn[i]! * d, drawn[i]! * d + d)).deviation)]!;
   };
@@ -96,11 +119,19 @@ function fraction(count: number, index: number): number {
 }
 
 /** One choice without memory: index of the candidate that teaches most. In a loop use `activeSelector`. */
-export function mostInformative(kernel: KernelName, variant: string, samples: readonly Sample[], candidates: readonly Shape[]): number {
+export function mostInformative(
+  kernel: KernelName,
+  variant: string,
+  samples: readonly Sample[],
+  candidates: readonly Shape[],
+): number {
   return activeSelector(kernel, variant)(samples, candidates);
 }
 
-/** The candidate farthest from all points, each axis scaled to the candidates' and points' range; without points, the most central. */
+/**
+ * The candidate farthest from all points, each axis scaled to the candidates' and points' range; without points, the
+ * most central.
+ */
 function farthest(points: readonly Point[], candidates: readonly Shape[], axes: readonly string[]): number {
   const d = axes.length;
   const all = coordinatesOf([...candidates, ...points.map((point) => point.shape)], axes);
@@ -118,7 +149,11 @@ function farthest(points: readonly Point[], candidates: readonly Shape[], axes: 
   if (points.length === 0) return argmax(candidates, (i) => -squaredDistance(i, (a) => ranges[a]!.centre));
   return argmax(candidates, (i) => {
     let least = Infinity;
-    for (let p = candidates.length; p < count; p++) least = Math.min(least, squaredDistance(i, (a) => all[p * d + a]!));
+    for (let p = candidates.length; p < count; p++)
+      least = Math.min(
+        least,
+        squaredDistance(i, (a) => all[p * d + a]!),
+      );
     return least;
   });
 }

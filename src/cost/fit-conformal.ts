@@ -34,7 +34,8 @@ export function conformalQuantile(values: readonly number[]): number {
 export function quantilesOf(residuals: readonly number[], deviations: readonly number[]): Quantiles {
   const absolute = residuals.map(Math.abs);
   const normalised = absolute.map((r, i) => r / deviations[i]!);
-  if (residuals.length >= FEWEST_FOR_QUANTILE) return { absolute: conformalQuantile(absolute), normalised: conformalQuantile(normalised) };
+  if (residuals.length >= FEWEST_FOR_QUANTILE)
+    return { absolute: conformalQuantile(absolute), normalised: conformalQuantile(normalised) };
   return { absolute: Math.max(FLOOR_OF_FEW, 2 * Math.max(0, ...absolute)), normalised: 2 * Math.max(0, ...normalised) };
 }
 
@@ -49,10 +50,17 @@ export function looCoverage(residuals: readonly number[], deviations: readonly n
 }
 
 /**
- * κ: what the half-width lacked, per octave, when the top 1, 2 and 3 octaves of each axis were hidden and predicted from
- * the rest (same terms, mean and hyperparameters refitted). The 90 % quantile over all hidden points of all hidings.
+ * κ: what the half-width lacked, per octave, when the top 1, 2 and 3 octaves of each axis were hidden and predicted
+ * from the rest (same terms, mean and hyperparameters refitted). The 90 % quantile over all hidden points of all
+ * hidings.
  */
-export function kappaOf(kernel: KernelName, variant: string, points: readonly Point[], fit: Fit, quantiles: Quantiles): number {
+export function kappaOf(
+  kernel: KernelName,
+  variant: string,
+  points: readonly Point[],
+  fit: Fit,
+  quantiles: Quantiles,
+): number {
   const lacks: number[] = [];
   for (const axis of varyingAxes(kernel, points)) {
     const values = points.map((point) => coordinate(point.shape[axis]!));
@@ -62,7 +70,11 @@ export function kappaOf(kernel: KernelName, variant: string, points: readonly Po
       const isHidden = (i: number) => values[i]! > top - octaves;
       const remaining = points.filter((_, i) => !isHidden(i));
       const hidden = points.filter((_, i) => isHidden(i));
-      if (hidden.length === hiddenBefore || remaining.length < Math.max(FEWEST_REMAINING, SHARE_REMAINING * points.length)) continue;
+      if (
+        hidden.length === hiddenBefore ||
+        remaining.length < Math.max(FEWEST_REMAINING, SHARE_REMAINING * points.length)
+      )
+        continue;
       hiddenBefore = hidden.length;
       lacks.push(...lackPerOctave(kernel, variant, remaining, hidden, fit, quantiles));
     }
@@ -70,7 +82,14 @@ export function kappaOf(kernel: KernelName, variant: string, points: readonly Po
   return lacks.length > 0 ? Math.max(KAPPA_FLOOR, conformalQuantile(lacks)) : KAPPA_UNTESTED;
 }
 
-function lackPerOctave(kernel: KernelName, variant: string, seen: Point[], hidden: Point[], fit: Fit, quantiles: Quantiles): number[] {
+function lackPerOctave(
+  kernel: KernelName,
+  variant: string,
+  seen: Point[],
+  hidden: Point[],
+  fit: Fit,
+  quantiles: Quantiles,
+): number[] {
   const axes = varyingAxes(kernel, seen);
   const axesOfFit = varyingAxes(kernel, [...seen, ...hidden]);
   const warm = { ...fit.hyper, lengthScales: axes.map((axis) => fit.hyper.lengthScales[axesOfFit.indexOf(axis)]!) };
@@ -86,7 +105,9 @@ function lackPerOctave(kernel: KernelName, variant: string, seen: Point[], hidde
 
 /** The fields that predicting needs, without the terms that came out as zero. */
 export function modelOf({ mean, hyper }: Fit, axes: string[], quantiles: Quantiles, kappaPerOctave: number): Model {
-  const kept = mean.termIndices.map((term, j) => ({ term, coefficient: mean.theta[j]! })).filter(({ coefficient }) => coefficient > 0);
+  const kept = mean.termIndices
+    .map((term, j) => ({ term, coefficient: mean.theta[j]! }))
+    .filter(({ coefficient }) => coefficient > 0);
   return {
     termIndices: kept.map(({ term }) => term),
     theta: kept.map(({ coefficient }) => coefficient),

@@ -20,10 +20,20 @@ export function varyingAxes(kernel: KernelName, points: readonly Pick<Point, 'sh
 }
 
 export function gpPoints(points: readonly Point[], axes: readonly string[]): Points {
-  return { x: coordinatesOf(points.map((point) => point.shape), axes), n: points.length, d: axes.length };
+  return {
+    x: coordinatesOf(
+      points.map((point) => point.shape),
+      axes,
+    ),
+    n: points.length,
+    d: axes.length,
+  };
 }
 
-/** Fits with given terms; leave-one-out holds the hyperparameters. One point has no leave-one-out residual: the lists stay empty. */
+/**
+ * Fits with given terms; leave-one-out holds the hyperparameters. One point has no leave-one-out residual: the lists
+ * stay empty.
+ */
 export function fitWith(data: Data, points: Points, termIndices: readonly number[], warm?: Hyperparameters): Fit {
   const { n } = points;
   const mean = fitMean(data, termIndices);

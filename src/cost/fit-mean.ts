@@ -26,7 +26,13 @@ export interface Data {
 
 export function dataOf(kernel: KernelName, variant: string, points: readonly Point[]): Data {
   const seconds = Float64Array.from(points, (point) => point.seconds);
-  return { n: points.length, terms: points.map((p) => termsAt(kernel, variant, p.shape)), seconds, logSeconds: seconds.map(Math.log), floor: meanFloor(points) };
+  return {
+    n: points.length,
+    terms: points.map((p) => termsAt(kernel, variant, p.shape)),
+    seconds,
+    logSeconds: seconds.map(Math.log),
+    floor: meanFloor(points),
+  };
 }
 
 export interface Mean {
@@ -50,7 +56,10 @@ export function fitMean(data: Data, termIndices: readonly number[], start?: Floa
   const starts = start ? [start] : [new Float64Array(n).fill(1), inverseLeverage(a, n, p)];
   const found = starts.map((weights) => reweight(a, n, p, weights, omit));
   const { theta, weights } = found.reduce((best, one) => (one.loss < best.loss ? one : best));
-  const residuals = Float64Array.from(logSeconds, (logTime, i) => logTime - logMean(terms[i]!, termIndices, theta, floor));
+  const residuals = Float64Array.from(
+    logSeconds,
+    (logTime, i) => logTime - logMean(terms[i]!, termIndices, theta, floor),
+  );
   const fitted = omit < 0 ? [...residuals] : [...residuals].filter((_, i) => i !== omit);
   const offset = fitted.length > 0 ? median(fitted) : 0;
   for (let i = 0; i < n; i++) residuals[i] = residuals[i]! - offset;
@@ -68,8 +77,17 @@ function inverseLeverage(a: Float64Array, n: number, p: number): Float64Array {
   });
 }
 
-/** Iteratively reweighted least squares of rows a · θ = 1 (a: terms / time) from starting weights; loss: Σ |log (m / t)|. */
-function reweight(a: Float64Array, n: number, p: number, start: Float64Array, omit: number): { theta: Float64Array; weights: Float64Array; loss: number } {
+/**
+ * Iteratively reweighted least squares of rows a · θ = 1 (a: terms / time) from starting weights; loss: Σ |log (m /
+ * t)|.
+ */
+function reweight(
+  a: Float64Array,
+  n: number,
+  p: number,
+  start: Float64Array,
+  omit: number,
+): { theta: Float64Array; weights: Float64Array; loss: number } {
   const target = new Float64Array(n).fill(1);
   const weights = start.slice();
   const logs = new Float64Array(n);
@@ -106,7 +124,11 @@ export function refitWithoutEach(data: Data, mean: Mean): Mean[] {
 export function candidateTerms(count: number): number[][] {
   const all = Array.from({ length: count }, (_, j) => j);
   const others = all.slice(1);
-  const subsets = [[0], ...others.map((j) => [0, j]), ...others.flatMap((j) => others.filter((k) => k > j).map((k) => [0, j, k]))];
+  const subsets = [
+    [0],
+    ...others.map((j) => [0, j]),
+    ...others.flatMap((j) => others.filter((k) => k > j).map((k) => [0, j, k])),
+  ];
   return count > MAX_TERMS_OF_A_SUBSET ? [all, ...subsets] : [all, ...subsets.filter((s) => s.length < count)];
 }
 

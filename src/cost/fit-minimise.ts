@@ -23,7 +23,11 @@ export interface MinimiseOptions {
  * Minimises a smooth function by BFGS with a backtracking (Armijo) line search. Nocedal & Wright, Numerical
  * Optimization, alg. 6.1 and 3.1. `start` is not changed.
  */
-export function minimise(objective: (x: Float64Array) => Objective, start: Float64Array, options: MinimiseOptions = {}): Minimum {
+export function minimise(
+  objective: (x: Float64Array) => Objective,
+  start: Float64Array,
+  options: MinimiseOptions = {},
+): Minimum {
   const { maxIterations = 60, maxStep = 1 } = options;
   const n = start.length;
   let x = start.slice();

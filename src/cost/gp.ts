@@ -25,10 +25,15 @@ export interface Points {
 }
 
 /** Hyperparameters as the optimiser sees them: [log σ_f, log σ_n, log ℓ_1, ..., log ℓ_d]. */
-const priorOf = (index: number): Prior => (index === 0 ? PRIOR.signalDeviation : index === 1 ? PRIOR.noiseDeviation : PRIOR.lengthScale);
+const priorOf = (index: number): Prior =>
+  index === 0 ? PRIOR.signalDeviation : index === 1 ? PRIOR.noiseDeviation : PRIOR.lengthScale;
 
 export function toLog(hyper: Hyperparameters): Float64Array {
-  return Float64Array.from([Math.log(hyper.signalVariance) / 2, Math.log(hyper.noiseVariance) / 2, ...hyper.lengthScales.map(Math.log)]);
+  return Float64Array.from([
+    Math.log(hyper.signalVariance) / 2,
+    Math.log(hyper.noiseVariance) / 2,
+    ...hyper.lengthScales.map(Math.log),
+  ]);
 }
 
 export function fromLog(log: Float64Array): Hyperparameters {
@@ -76,7 +81,8 @@ export function negativeLogPosterior({ x, n, d }: Points, y: Float64Array): (log
   const pairs = (n * (n - 1)) / 2;
   /** Squared differences of every pair i > j along every axis. */
   const squares = new Float64Array(pairs * d);
-  for (let i = 0, at = 0; i < n; i++) for (let j = 0; j < i; j++) for (let a = 0; a < d; a++) squares[at++] = (x[i * d + a]! - x[j * d + a]!) ** 2;
+  for (let i = 0, at = 0; i < n; i++)
+    for (let j = 0; j < i; j++) for (let a = 0; a < d; a++) squares[at++] = (x[i * d + a]! - x[j * d + a]!) ** 2;
   const decay = new Float64Array(pairs);
   const k = new Float64Array(n * n);
 
@@ -112,7 +118,8 @@ export function negativeLogPosterior({ x, n, d }: Points, y: Float64Array): (log
     for (let i = 0, pair = 0; i < n; i++) {
       for (let j = 0; j < i; j++, pair++) {
         const weight = 3 * decay[pair]! * (q[i * n + j]! - alpha[i]! * alpha[j]!);
-        for (let a = 0; a < d; a++) gradient[a + 2] = gradient[a + 2]! + weight * squares[pair * d + a]! * inverseSquares[a]!;
+        for (let a = 0; a < d; a++)
+          gradient[a + 2] = gradient[a + 2]! + weight * squares[pair * d + a]! * inverseSquares[a]!;
       }
     }
     for (let i = 0; i < log.length; i++) {
@@ -137,13 +144,21 @@ const WARM_ITERATIONS = 15;
 /** The same, where the curvature is known too. */
 const NEAR_ITERATIONS = 4;
 
-/** MAP hyperparameters: the better of two descents, from the prior's medians and from short and noisy, or one from `warm`. */
+/**
+ * MAP hyperparameters: the better of two descents, from the prior's medians and from short and noisy, or one from
+ * `warm`.
+ */
 export function fitHyperparameters(points: Points, y: Float64Array, warm?: MapEstimate): MapEstimate {
   const objective = negativeLogPosterior(points, y);
   const prior = toLog(priorHyperparameters(points.d));
   const shortAndNoisy = prior.map((v, i) => (i === 0 ? v : i === 1 ? v + 1.5 : v - 1.5));
   const found = warm
-    ? [minimise(objective, toLog(warm.hyper), { maxIterations: warm.inverseHessian ? NEAR_ITERATIONS : WARM_ITERATIONS, inverseHessian: warm.inverseHessian })]
+    ? [
+        minimise(objective, toLog(warm.hyper), {
+          maxIterations: warm.inverseHessian ? NEAR_ITERATIONS : WARM_ITERATIONS,
+          inverseHessian: warm.inverseHessian,
+        }),
+      ]
     : [prior, shortAndNoisy].map((start) => minimise(objective, start));
   const best = found.reduce((least, one) => (one.value < least.value ? one : least));
   return { hyper: fromLog(best.x), inverseHessian: best.inverseHessian };

@@ -1,4 +1,7 @@
-/** Time of a decode step, or of a prompt's prefill: the schedule, priced operation by operation, with one interval for the whole. */
+/**
+ * Time of a decode step, or of a prompt's prefill: the schedule, priced operation by operation, with one interval for
+ * the whole.
+ */
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
@@ -9,7 +12,9 @@ export interface Pricer {
   price(call: KernelCall): Price;
   /** Submitting a step's commands and waiting for them, once a step; `roofline` where it is an assumption. */
   readonly stepOverhead: Interval & { readonly evidence: Evidence };
-  /** Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown. */
+  /**
+   * Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown.
+   */
   collective(kind: CollectiveKind, bytes: number, gpus: number): Interval | null;
   /** A name of what prices: a calibration file, or `datasheet`. */
   readonly source: string;
@@ -30,7 +35,9 @@ export interface SchedulePrice extends Interval {
   readonly byKernel: readonly KernelShare[];
   /** Largest distance outside the measured range among the operations, in octaves. */
   readonly octavesOutside: number;
-  /** False when several GPUs are used and the link between them has no figure: communication is then not in the price. */
+  /**
+   * False when several GPUs are used and the link between them has no figure: communication is then not in the price.
+   */
   readonly communicationPriced: boolean;
 }
 
@@ -147,6 +154,13 @@ function combine(groups: readonly Group[]): Omit<SchedulePrice, 'octavesOutside'
   let evidence: Evidence = 'measured';
   for (const e of Object.keys(weight) as Evidence[]) if (weight[e] > NEGLIGIBLE * high) evidence = weaker(evidence, e);
   for (const e of Object.keys(shares) as Evidence[]) shares[e] /= estimate;
-  const byKernel = groups.map((g): KernelShare => ({ kernel: g.kernel, calls: g.calls, estimate: g.estimate, low: g.estimate - g.below, high: g.estimate + g.above, evidence: g.evidence }));
+  const byKernel = groups.map((g): KernelShare => ({
+    kernel: g.kernel,
+    calls: g.calls,
+    estimate: g.estimate,
+    low: g.estimate - g.below,
+    high: g.estimate + g.above,
+    evidence: g.evidence,
+  }));
   return { estimate, low, high, evidence, evidenceShare: shares, byKernel };
 }

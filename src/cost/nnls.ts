@@ -1,10 +1,13 @@
 /**
- * Non-negative least squares: min |A x − b|² with x ≥ 0. Lawson & Hanson, Solving Least Squares Problems (1974), ch. 23,
- * on the normal equations (Bro & De Jong, "A fast non-negativity-constrained least squares algorithm", 1997): a mean
- * has a handful of terms and is refitted hundreds of times, once for each point left out and each step of reweighting.
+ * Non-negative least squares: min |A x − b|² with x ≥ 0. Lawson & Hanson, Solving Least Squares Problems (1974), ch.
+ * 23, on the normal equations (Bro & De Jong, "A fast non-negativity-constrained least squares algorithm", 1997): a
+ * mean has a handful of terms and is refitted hundreds of times, once for each point left out and each step of
+ * reweighting.
  */
 
-/** Squared sine of the angle below which a column counts as a combination of the chosen ones (float64 of a Gram matrix). */
+/**
+ * Squared sine of the angle below which a column counts as a combination of the chosen ones (float64 of a Gram matrix).
+ */
 const DEPENDENT = 1e-10;
 /** Share of |A_j||b| below which a descent direction counts as zero. */
 const GRADIENT_TOLERANCE = 1e-11;
@@ -12,7 +15,8 @@ const GRADIENT_TOLERANCE = 1e-11;
 /** Solves the least squares problem of `A` (row-major, rows × columns); rows may have weights. */
 export function nnls(a: Float64Array, b: Float64Array, columns: number, weights?: Float64Array): Float64Array {
   const rows = b.length;
-  if (a.length !== rows * columns) throw new Error(`nnls: matrix has ${a.length} entries, expected ${rows} × ${columns}`);
+  if (a.length !== rows * columns)
+    throw new Error(`nnls: matrix has ${a.length} entries, expected ${rows} × ${columns}`);
   const gram = new Float64Array(columns * columns);
   const rhs = new Float64Array(columns);
   for (let i = 0; i < rows; i++) {
@@ -30,14 +34,18 @@ export function nnls(a: Float64Array, b: Float64Array, columns: number, weights?
 /** The same from the lower triangle of AᵀA and from Aᵀb. Columns are scaled to unit length inside. */
 export function nnlsGram(gram: Float64Array, rhs: Float64Array): Float64Array {
   const p = rhs.length;
-  const scale = Float64Array.from({ length: p }, (_, j) => (gram[j * p + j]! > 0 ? 1 / Math.sqrt(gram[j * p + j]!) : 0));
+  const scale = Float64Array.from({ length: p }, (_, j) =>
+    gram[j * p + j]! > 0 ? 1 / Math.sqrt(gram[j * p + j]!) : 0,
+  );
   const g = (i: number, j: number): number => gram[Math.max(i, j) * p + Math.min(i, j)]! * scale[i]! * scale[j]!;
   const c = Float64Array.from(rhs, (value, j) => value * scale[j]!);
   const tolerance = GRADIENT_TOLERANCE * c.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
 
   const x = new Float64Array(p);
   let passive: number[] = [];
-  /** Columns that were refused since the solution last changed: they depend on the passive ones or come out negative. */
+  /**
+   * Columns that were refused since the solution last changed: they depend on the passive ones or come out negative.
+   */
   const refused = new Set<number>();
   for (let round = 0; round < 10 * p + 10; round++) {
     let entering = -1;
@@ -83,7 +91,11 @@ function mostBlocking(x: Float64Array, subset: readonly number[], solution: Floa
 }
 
 /** Least squares on a subset of unit columns by Cholesky; undefined when the last one depends on those before. */
-function solveSubset(g: (i: number, j: number) => number, c: Float64Array, subset: readonly number[]): Float64Array | undefined {
+function solveSubset(
+  g: (i: number, j: number) => number,
+  c: Float64Array,
+  subset: readonly number[],
+): Float64Array | undefined {
   const m = subset.length;
   const l = new Float64Array(m * m);
   const x = new Float64Array(m);

@@ -1,7 +1,7 @@
 /**
- * Prediction side of the cost model: time and 90 % interval of one kernel call from a fitted `Predictor` and the samples
- * it was fitted to. The definition of the model also lives here (points, mean, covariance), so that fitting (fit.ts,
- * gp.ts) and predicting cannot disagree. It runs in a browser: no dependency but the kernels' term lists.
+ * Prediction side of the cost model: time and 90 % interval of one kernel call from a fitted `Predictor` and the
+ * samples it was fitted to. The definition of the model also lives here (points, mean, covariance), so that fitting
+ * (fit.ts, gp.ts) and predicting cannot disagree. It runs in a browser: no dependency but the kernels' term lists.
  *
  * Model: log t(x) = log m(x) + offset + g(x), m(x) = Σ θ_j f_j(x) physical terms, g a Gaussian process with a
  * Matérn-3/2 covariance over log2(1 + shape). Interval: conformal leave-one-out (jackknife+) half-widths in log units.
@@ -88,7 +88,9 @@ export function termsAt(kernel: KernelName, variant: string, shape: Shape): numb
   const spec = KERNELS[kernel];
   const { dims } = spec;
   const inRange = dims.every((name) => valueOf(shape, name) <= VALUE_LIMIT);
-  const limited = inRange ? shape : Object.fromEntries(dims.map((name) => [name, Math.min(valueOf(shape, name), VALUE_LIMIT)]));
+  const limited = inRange
+    ? shape
+    : Object.fromEntries(dims.map((name) => [name, Math.min(valueOf(shape, name), VALUE_LIMIT)]));
   const values = spec.terms(limited, variant);
   for (let j = 0; j < values.length; j++) {
     const value = values[j]!;
@@ -103,7 +105,12 @@ export function meanFloor(points: readonly Point[]): number {
 }
 
 /** log m(x): `theta[j]` belongs to `terms[termIndices[j]]`. */
-export function logMean(terms: ArrayLike<number>, termIndices: readonly number[], theta: ArrayLike<number>, floor: number): number {
+export function logMean(
+  terms: ArrayLike<number>,
+  termIndices: readonly number[],
+  theta: ArrayLike<number>,
+  floor: number,
+): number {
   let sum = 0;
   for (let j = 0; j < termIndices.length; j++) sum += theta[j]! * terms[termIndices[j]!]!;
   return Math.log(Math.max(sum, floor));
@@ -189,7 +196,11 @@ export class Posterior {
   private readonly k: Float64Array;
 
   /** `x`: coordinates of the points, row by row; `y`: log residuals there. */
-  constructor(private readonly x: Float64Array, y: Float64Array, private readonly hyper: Hyperparameters) {
+  constructor(
+    private readonly x: Float64Array,
+    y: Float64Array,
+    private readonly hyper: Hyperparameters,
+  ) {
     this.n = y.length;
     this.factor = covarianceFactor(x, this.n, hyper);
     this.alpha = solveUpper(this.factor, this.n, solveLower(this.factor, this.n, y.slice()));
@@ -198,7 +209,13 @@ export class Posterior {
 
   /** Sets the fields to the posterior at these coordinates. Rasmussen & Williams eq. 2.25 and 2.26. */
   at(place: Float64Array): this {
-    const { x, n, k, alpha, hyper: { lengthScales, signalVariance, noiseVariance } } = this;
+    const {
+      x,
+      n,
+      k,
+      alpha,
+      hyper: { lengthScales, signalVariance, noiseVariance },
+    } = this;
     const d = lengthScales.length;
     this.mean = 0;
     this.atPoint = false;
@@ -248,25 +265,41 @@ export function conformalHalfWidth(quantileAbsolute: number, quantileNormalised:
 
 /** What a prediction needs of a fitted predictor. */
 export type Model = Hyperparameters &
-  Pick<Predictor, 'termIndices' | 'theta' | 'axes' | 'offset' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'>;
+  Pick<
+    Predictor,
+    'termIndices' | 'theta' | 'axes' | 'offset' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'
+  >;
 
 /**
  * Returns the function that predicts one call. The factorisation happens at the first call; a prediction then costs
  * O(n) for the time and O(n²) for the deviation, without allocation but for the result and the list of terms.
  *
- * At a measured shape the time is still the posterior, not the sample's median. With 10 % noise it is nearer to the true
- * time (6.6 % against 7.6 % on synthetic kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts), without
- * noise it is equal but at a cliff that the nugget smooths; and the cost has no steps between measured shapes and others.
+ * At a measured shape the time is still the posterior, not the sample's median. With 10 % noise it is nearer to the
+ * true time (6.6 % against 7.6 % on synthetic kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts),
+ * without noise it is equal but at a cliff that the nugget smooths; and the cost has no steps between measured shapes
+ * and others.
  */
-export function makePredictor(kernel: KernelName, variant: string, samples: readonly Sample[], predictor: Predictor): (shape: Shape) => Prediction {
+export function makePredictor(
+  kernel: KernelName,
+  variant: string,
+  samples: readonly Sample[],
+  predictor: Predictor,
+): (shape: Shape) => Prediction {
   let predict: ((shape: Shape) => Prediction) | undefined;
-  return (shape) => (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor))(shape);
+  return (shape) =>
+    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor))(shape);
 }
 
 /** The same, from distinct points and at once. */
-export function predictFrom(kernel: KernelName, variant: string, points: readonly Point[], model: Model): (shape: Shape) => Prediction {
+export function predictFrom(
+  kernel: KernelName,
+  variant: string,
+  points: readonly Point[],
+  model: Model,
+): (shape: Shape) => Prediction {
   const { axes, termIndices, theta, offset } = model;
-  if (points.length === 0) throw new Error(`no samples of ${kernel} (${variant}): calibrate this kernel before pricing it`);
+  if (points.length === 0)
+    throw new Error(`no samples of ${kernel} (${variant}): calibrate this kernel before pricing it`);
   const shapes = points.map((point) => point.shape);
   const floor = meanFloor(points);
   const octavesOutsideOf = boxOf(kernel, shapes, axes);
@@ -278,7 +311,9 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
     const { mean, deviation, atPoint } = posterior.at(place);
     const octavesOutside = octavesOutsideOf(shape);
-    const halfWidth = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation) + model.kappaPerOctave * octavesOutside;
+    const halfWidth =
+      conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation) +
+      model.kappaPerOctave * octavesOutside;
     const logSeconds = logMeanAt(shape) + mean;
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),

@@ -8,7 +8,9 @@ import { makePredictor } from './predictor.js';
 import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
 /** The parts of a calibration that price. */
-export type PricedParts = Pick<Calibration, 'overheads' | 'ceilings'> & { readonly kernels: readonly Pick<Calibration['kernels'][number], 'kernel' | 'samples' | 'predictors'>[] };
+export type PricedParts = Pick<Calibration, 'overheads' | 'ceilings'> & {
+  readonly kernels: readonly Pick<Calibration['kernels'][number], 'kernel' | 'samples' | 'predictors'>[];
+};
 
 /** What joins GPUs: bytes per second and direction of one of them. */
 export interface Link {
@@ -36,8 +38,8 @@ export function linkRate(link: Link | null, gpus: number): number | null {
 const COLLECTIVE_LATENCY: Interval = { estimate: 10e-6, low: 5e-6, high: 30e-6 };
 
 /**
- * A ring all-gather moves (n−1)/n of the result over each link, an all-reduce twice that; 70 % of the link's rate assumed,
- * 100 % and 40 % bracket it.
+ * A ring all-gather moves (n−1)/n of the result over each link, an all-reduce twice that; 70 % of the link's rate
+ * assumed, 100 % and 40 % bracket it.
  */
 function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): Interval | null {
   const rate = linkRate(link, gpus);
@@ -58,7 +60,10 @@ function sameShape(dims: readonly string[], a: Shape, b: Shape): boolean {
   return true;
 }
 
-/** Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their operations. */
+/**
+ * Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their
+ * operations.
+ */
 function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
   const { dims } = KERNELS[kernel];
   const known = new Map<number, { readonly shape: Shape; readonly price: Price }>();
@@ -109,12 +114,23 @@ export type Predictors = ReadonlyMap<string, (shape: Shape) => Price>;
 export const predictorKey = (kernel: KernelName, variant: string): string => `${kernel}/${variant}`;
 
 /** A fitted predictor as a source of prices. */
-export function pricesOf(kernel: KernelName, variant: string, samples: readonly Sample[], fitted: Predictor): (shape: Shape) => Price {
+export function pricesOf(
+  kernel: KernelName,
+  variant: string,
+  samples: readonly Sample[],
+  fitted: Predictor,
+): (shape: Shape) => Price {
   const predict = makePredictor(kernel, variant, samples, fitted);
   return (shape) => {
     const p = predict(shape);
     const widen = Math.exp(p.halfWidthLog);
-    return { estimate: p.seconds, low: p.seconds / widen, high: p.seconds * widen, evidence: p.evidence, octavesOutside: p.octavesOutside };
+    return {
+      estimate: p.seconds,
+      low: p.seconds / widen,
+      high: p.seconds * widen,
+      evidence: p.evidence,
+      octavesOutside: p.octavesOutside,
+    };
   };
 }
 
@@ -137,7 +153,10 @@ export function predictorsOf(calibration: Pick<PricedParts, 'kernels'>, stale: R
 }
 
 /** Variants that run the same instructions on data of the same size, so that one's times hold for the other. */
-const SAME_COST: Readonly<Record<string, string>> = { 'rope/adjacent': 'rope/half-split', 'rope/half-split': 'rope/adjacent' };
+const SAME_COST: Readonly<Record<string, string>> = {
+  'rope/adjacent': 'rope/half-split',
+  'rope/half-split': 'rope/adjacent',
+};
 
 /**
  * Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings (or the
@@ -174,7 +193,10 @@ export const measuredRates = (c: Pick<PricedParts, 'ceilings'>): Rates => ({
 });
 
 /** Prices of the device that a calibration was measured on. */
-export function calibrationPricer(calibration: PricedParts, options: { stale: ReadonlySet<string>; link: Link | null; source: string; imported?: Predictors }): Pricer {
+export function calibrationPricer(
+  calibration: PricedParts,
+  options: { stale: ReadonlySet<string>; link: Link | null; source: string; imported?: Predictors },
+): Pricer {
   const { submitSeconds, dispatchSeconds } = calibration.overheads;
   return measuredPricer({
     predictors: new Map([...predictorsOf(calibration, options.stale), ...(options.imported ?? [])]),

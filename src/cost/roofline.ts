@@ -9,9 +9,9 @@
  * - high (slowest): 25 % of the bandwidth, a quarter of the vector rate, no matrix units, 15 µs a launch.
  *
  * The bracket is for compiled GPU kernels; an eager framework is slower than its slow end (the paper's full cache takes
- * 63.6 ms a token at batch 1, its reconstructing path 1 % of the matrix rate). Known points: tuned decode attention reaches about 90 % of bandwidth (FlashMLA on H800), a plain copy 90 %
- * (4.3 of 4.8 TB/s on an H200), the paper's absorbed kernels 41 % (Table absorbed_latency, one layer × four
- * loops). Rooflines with *fitted* constants still miss
+ * 63.6 ms a token at batch 1, its reconstructing path 1 % of the matrix rate). Known points: tuned decode attention
+ * reaches about 90 % of bandwidth (FlashMLA on H800), a plain copy 90 % (4.3 of 4.8 TB/s on an H200), the paper's
+ * absorbed kernels 41 % (Table absorbed_latency, one layer × four loops). Rooflines with *fitted* constants still miss
  * measured H200 kernels by 14–35 % (median) and 41–76 % (90th percentile).
  */
 import { workOf, type KernelCall, type KernelName, type Work } from '../schedule/kernels.js';
@@ -41,10 +41,15 @@ export const ROOFLINE = {
 } as const satisfies Record<string, Efficiency>;
 
 function secondsAt(kernel: KernelName, work: Work, rates: Rates, e: Efficiency, launchSeconds: number): number {
-  const onMatrix = e.matrix !== null && rates.matrixFlopsPerSecond !== null && (e.matrixEverywhere || kernel === 'matmul');
+  const onMatrix =
+    e.matrix !== null && rates.matrixFlopsPerSecond !== null && (e.matrixEverywhere || kernel === 'matmul');
   const matrixFlops = onMatrix ? work.matrixFlops : 0;
-  const arithmetic = (work.flops - matrixFlops) / (rates.f32FlopsPerSecond * e.vector) + (onMatrix ? matrixFlops / ((rates.matrixFlopsPerSecond ?? 1) * (e.matrix ?? 1)) : 0);
-  return Math.max((work.readBytes + work.writeBytes) / (rates.bytesPerSecond * e.bandwidth), arithmetic) + launchSeconds;
+  const arithmetic =
+    (work.flops - matrixFlops) / (rates.f32FlopsPerSecond * e.vector) +
+    (onMatrix ? matrixFlops / ((rates.matrixFlopsPerSecond ?? 1) * (e.matrix ?? 1)) : 0);
+  return (
+    Math.max((work.readBytes + work.writeBytes) / (rates.bytesPerSecond * e.bandwidth), arithmetic) + launchSeconds
+  );
 }
 
 /**
@@ -55,5 +60,11 @@ export function rooflinePrice(call: KernelCall, rates: Rates, launchSeconds?: nu
   const work = workOf(call);
   const at = (e: Efficiency) => secondsAt(call.kernel, work, rates, e, launchSeconds ?? e.launchSeconds);
   const estimate = at(ROOFLINE.estimate);
-  return { estimate, low: Math.min(estimate, at(ROOFLINE.low)), high: Math.max(estimate, at(ROOFLINE.high)), evidence: 'roofline', octavesOutside: 0 };
+  return {
+    estimate,
+    low: Math.min(estimate, at(ROOFLINE.low)),
+    high: Math.max(estimate, at(ROOFLINE.high)),
+    evidence: 'roofline',
+    octavesOutside: 0,
+  };
 }

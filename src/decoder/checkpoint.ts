@@ -1,6 +1,7 @@
 /**
- * A published model on disk: a folder with config.json and model.safetensors, or the shards that model.safetensors.index.json
- * names. Tensors are matched against the geometry by Ouro's names (Llama's, where there is no loop).
+ * A published model on disk: a folder with config.json and model.safetensors, or the shards that
+ * model.safetensors.index.json names. Tensors are matched against the geometry by Ouro's names (Llama's, where there is
+ * no loop).
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -42,9 +43,11 @@ function readObject(path: string, subject: string, maxBytes: number): Record<str
   } catch {
     throw new UserError(`${subject} ${displayPath(path)} is not valid JSON`, 'download it again');
   }
-  if (typeof json !== 'object' || json === null || Array.isArray(json)) throw new UserError(`${subject} ${displayPath(path)} must be a JSON object`, 'download it again');
+  if (typeof json !== 'object' || json === null || Array.isArray(json))
+    throw new UserError(`${subject} ${displayPath(path)} must be a JSON object`, 'download it again');
   const repeated = repeatedKey(text);
-  if (repeated !== undefined) throw new UserError(`${subject} ${displayPath(path)} names ${show(repeated)} twice`, 'download it again');
+  if (repeated !== undefined)
+    throw new UserError(`${subject} ${displayPath(path)} names ${show(repeated)} twice`, 'download it again');
   return json as Record<string, unknown>;
 }
 
@@ -55,18 +58,26 @@ function readObject(path: string, subject: string, maxBytes: number): Record<str
 export function openSharded(indexPath: string): OpenTensors {
   const index = displayPath(indexPath);
   const map = readObject(indexPath, 'weights index', MAX_INDEX_BYTES)['weight_map'];
-  if (typeof map !== 'object' || map === null || Array.isArray(map)) throw new UserError(`weights index ${index} has no weight_map`, 'download it again');
+  if (typeof map !== 'object' || map === null || Array.isArray(map))
+    throw new UserError(`weights index ${index} has no weight_map`, 'download it again');
   const shardOf = new Map<string, string>();
   for (const [tensor, file] of Object.entries(map)) {
     // A plain name only: a path could lead anywhere on the machine.
     if (typeof file !== 'string' || !/^[A-Za-z0-9_][A-Za-z0-9._-]*\.safetensors$/.test(file)) {
-      throw new UserError(`weights index ${index} says that ${show(tensor)} lies in ${show(file)}, which is not a plain name of a .safetensors file`, 'correct the index or download it again');
+      throw new UserError(
+        `weights index ${index} says that ${show(tensor)} lies in ${show(file)}, which is not a plain name of a .safetensors file`,
+        'correct the index or download it again',
+      );
     }
     shardOf.set(tensor, file);
   }
   const names = [...new Set(shardOf.values())];
   if (names.length === 0) throw new UserError(`weights index ${index} names no tensor`, 'download it again');
-  if (names.length > MAX_SHARDS) throw new UserError(`weights index ${index} names ${names.length} files, more than ${MAX_SHARDS}`, 'merge the files');
+  if (names.length > MAX_SHARDS)
+    throw new UserError(
+      `weights index ${index} names ${names.length} files, more than ${MAX_SHARDS}`,
+      'merge the files',
+    );
   const shards = new Map<string, SafetensorsFile>();
   const close = (): void => {
     for (const shard of shards.values()) shard.close();
@@ -77,11 +88,19 @@ export function openSharded(indexPath: string): OpenTensors {
       const shard = new SafetensorsFile(join(indexPath, '..', name));
       shards.set(name, shard);
       const stranger = [...shard.shapes.keys()].find((tensor) => shardOf.get(tensor) !== name);
-      if (stranger !== undefined) throw new UserError(`${shard.file} holds ${show(stranger)}, which weights index ${index} places ${shardOf.has(stranger) ? `in ${show(shardOf.get(stranger))}` : 'nowhere'}`, 'download both again');
+      if (stranger !== undefined)
+        throw new UserError(
+          `${shard.file} holds ${show(stranger)}, which weights index ${index} places ${shardOf.has(stranger) ? `in ${show(shardOf.get(stranger))}` : 'nowhere'}`,
+          'download both again',
+        );
     }
     for (const [tensor, name] of shardOf) {
       const shape = shards.get(name)?.shapes.get(tensor);
-      if (!shape) throw new UserError(`${shards.get(name)?.file} lacks ${show(tensor)}, which weights index ${index} places there`, 'download both again');
+      if (!shape)
+        throw new UserError(
+          `${shards.get(name)?.file} lacks ${show(tensor)}, which weights index ${index} places there`,
+          'download both again',
+        );
       shapes.set(tensor, shape);
     }
   } catch (error) {
@@ -100,7 +119,8 @@ export function openSharded(indexPath: string): OpenTensors {
 }
 
 /** Buffers that old checkpoints carry along; and the head, where it is tied to the embedding. */
-const isIgnored = (g: Geometry, name: string): boolean => name.endsWith('.rotary_emb.inv_freq') || (g.tiedEmbeddings && name === HEAD);
+const isIgnored = (g: Geometry, name: string): boolean =>
+  name.endsWith('.rotary_emb.inv_freq') || (g.tiedEmbeddings && name === HEAD);
 
 /**
  * Checks that tensors are those of the geometry, neither more nor less.
@@ -117,11 +137,26 @@ function decodingFacts(path: string): { normEpsilon: number } {
   const config = readObject(path, 'model file', MAX_CONFIG_BYTES);
   const where = displayPath(path);
   const epsilon = config['rms_norm_eps'] ?? DEFAULT_EPSILON;
-  if (typeof epsilon !== 'number' || !(epsilon > 0 && epsilon < 1)) throw new UserError(`${where}: rms_norm_eps must be a number between 0 and 1, not ${show(epsilon)}`, 'correct rms_norm_eps');
+  if (typeof epsilon !== 'number' || !(epsilon > 0 && epsilon < 1))
+    throw new UserError(
+      `${where}: rms_norm_eps must be a number between 0 and 1, not ${show(epsilon)}`,
+      'correct rms_norm_eps',
+    );
   const scaling = config['rope_scaling'] ?? config['rope_parameters'];
-  const kind = typeof scaling === 'object' && scaling !== null ? ((scaling as Record<string, unknown>)['rope_type'] ?? (scaling as Record<string, unknown>)['type'] ?? 'default') : (scaling ?? 'default');
-  if (kind !== 'default') throw new UserError(`${where}: rotary scaling of type ${show(kind)} is not decoded`, 'choose a model without rope_scaling');
-  if ((config['hidden_act'] ?? 'silu') !== 'silu') throw new UserError(`${where}: hidden_act must be silu, not ${show(config['hidden_act'])}`, 'choose a model with SwiGLU');
+  const kind =
+    typeof scaling === 'object' && scaling !== null
+      ? ((scaling as Record<string, unknown>)['rope_type'] ?? (scaling as Record<string, unknown>)['type'] ?? 'default')
+      : (scaling ?? 'default');
+  if (kind !== 'default')
+    throw new UserError(
+      `${where}: rotary scaling of type ${show(kind)} is not decoded`,
+      'choose a model without rope_scaling',
+    );
+  if ((config['hidden_act'] ?? 'silu') !== 'silu')
+    throw new UserError(
+      `${where}: hidden_act must be silu, not ${show(config['hidden_act'])}`,
+      'choose a model with SwiGLU',
+    );
   return { normEpsilon: epsilon };
 }
 
@@ -133,10 +168,15 @@ export function openCheckpoint(folder: string): Checkpoint {
   const config = join(folder, 'config.json');
   const geometry = readModelFile(config);
   if (geometry.adapter || geometry.preludeLayers + geometry.codaLayers > 0) {
-    throw new UserError(`${geometry.name} has a prelude, coda or adapter; weights of such models cannot be read yet`, 'decode it with fabricated weights, or choose an Ouro model');
+    throw new UserError(
+      `${geometry.name} has a prelude, coda or adapter; weights of such models cannot be read yet`,
+      'decode it with fabricated weights, or choose an Ouro model',
+    );
   }
   const { normEpsilon } = decodingFacts(config);
-  const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map((name) => join(folder, name)) as [string, string, string];
+  const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map(
+    (name) => join(folder, name),
+  ) as [string, string, string];
   // As Hugging Face: shards only where there is no single file.
   const sharded = !existsSync(single) && existsSync(index);
   const tensors = sharded ? openSharded(index) : new SafetensorsFile(single);

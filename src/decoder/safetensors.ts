@@ -1,7 +1,7 @@
 /**
- * Reads one safetensors file: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape, data_offsets}}, the
- * data (github.com/huggingface/safetensors, "Format"). The file is not trusted: every length, offset and name is checked before a
- * byte of data is read, and data is read in bounded pieces.
+ * Reads one safetensors file: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape,
+ * data_offsets}}, the data (github.com/huggingface/safetensors, "Format"). The file is not trusted: every length,
+ * offset and name is checked before a byte of data is read, and data is read in bounded pieces.
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError, show } from '../errors.js';
@@ -31,8 +31,10 @@ interface Entry {
 }
 
 const WHOLE = 'download it again';
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
-const isSize = (value: unknown): value is number => typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const isSize = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 
 /** One tensor of the header. */
 function entryOf(file: string, name: string, value: unknown): Entry {
@@ -43,15 +45,21 @@ function entryOf(file: string, name: string, value: unknown): Entry {
   const { dtype, shape, data_offsets: offsets } = value;
   const unknown = Object.keys(value).find((key) => !['dtype', 'shape', 'data_offsets'].includes(key));
   if (unknown !== undefined) return refuse(`has a field ${show(unknown)}, which the format does not know`);
-  if (typeof dtype !== 'string' || !Object.hasOwn(ELEMENT_BYTES, dtype)) return refuse(`has dtype ${show(dtype)}; only BF16, F16 and F32 are read`, 'convert the file to one of them');
-  if (!Array.isArray(shape) || shape.length > MAX_DIMENSIONS || !shape.every(isSize)) return refuse(`has shape ${show(shape)}, which is not a list of at most ${MAX_DIMENSIONS} sizes`);
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) return refuse(`has data_offsets ${show(offsets)}, which are not two offsets`);
+  if (typeof dtype !== 'string' || !Object.hasOwn(ELEMENT_BYTES, dtype))
+    return refuse(`has dtype ${show(dtype)}; only BF16, F16 and F32 are read`, 'convert the file to one of them');
+  if (!Array.isArray(shape) || shape.length > MAX_DIMENSIONS || !shape.every(isSize))
+    return refuse(`has shape ${show(shape)}, which is not a list of at most ${MAX_DIMENSIONS} sizes`);
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
+    return refuse(`has data_offsets ${show(offsets)}, which are not two offsets`);
   const elements = shape.reduce((product: number, n: number) => product * n, 1);
   const bytes = elements * ELEMENT_BYTES[dtype as Dtype];
   // A product that is not exact is far beyond any file. Zero sizes make the product 0 whatever the rest.
   if (!Number.isSafeInteger(bytes)) return refuse(`has shape ${show(shape)}, more elements than a file can hold`);
   const [begin, end] = offsets as [number, number];
-  if (end - begin !== bytes) return refuse(`takes ${end - begin} bytes (data_offsets ${show(offsets)}), but its shape ${show(shape)} of ${dtype} takes ${bytes}`);
+  if (end - begin !== bytes)
+    return refuse(
+      `takes ${end - begin} bytes (data_offsets ${show(offsets)}), but its shape ${show(shape)} of ${dtype} takes ${bytes}`,
+    );
   return { name, dtype: dtype as Dtype, shape: shape as number[], elements, begin, end };
 }
 
@@ -69,17 +77,31 @@ function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
   const entries: Entry[] = [];
   for (const [name, value] of Object.entries(header)) {
     if (name !== '__metadata__') entries.push(entryOf(file, name, value));
-    else if (!isObject(value) || !Object.values(value).every((v) => typeof v === 'string')) throw new UserError(`${file}: __metadata__ must map names to texts`, WHOLE);
+    else if (!isObject(value) || !Object.values(value).every((v) => typeof v === 'string'))
+      throw new UserError(`${file}: __metadata__ must map names to texts`, WHOLE);
   }
   const byOffset = [...entries].sort((a, b) => a.begin - b.begin || a.end - b.end);
   let covered = 0;
   for (const { name, begin, end } of byOffset) {
-    if (begin < covered) throw new UserError(`${file}: tensor ${show(name)} begins at byte ${begin} of the data, inside the tensor before it, which ends at ${covered}`, WHOLE);
-    if (begin > covered) throw new UserError(`${file}: bytes ${covered} to ${begin} of the data belong to no tensor`, WHOLE);
+    if (begin < covered)
+      throw new UserError(
+        `${file}: tensor ${show(name)} begins at byte ${begin} of the data, inside the tensor before it, which ends at ${covered}`,
+        WHOLE,
+      );
+    if (begin > covered)
+      throw new UserError(`${file}: bytes ${covered} to ${begin} of the data belong to no tensor`, WHOLE);
     covered = end;
   }
-  if (covered > dataBytes) throw new UserError(`${file} is cut short: it has ${dataBytes} bytes of data, its header describes ${covered}`, WHOLE);
-  if (covered < dataBytes) throw new UserError(`${file} is too long: it has ${dataBytes} bytes of data, its header describes ${covered}`, WHOLE);
+  if (covered > dataBytes)
+    throw new UserError(
+      `${file} is cut short: it has ${dataBytes} bytes of data, its header describes ${covered}`,
+      WHOLE,
+    );
+  if (covered < dataBytes)
+    throw new UserError(
+      `${file} is too long: it has ${dataBytes} bytes of data, its header describes ${covered}`,
+      WHOLE,
+    );
   return entries;
 }
 
@@ -87,7 +109,10 @@ function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
 function fileError(file: string, error: unknown): UserError {
   if (error instanceof UserError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
-  return new UserError(`weights file ${file} ${code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`}`, 'check the path');
+  return new UserError(
+    `weights file ${file} ${code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`}`,
+    'check the path',
+  );
 }
 
 /** Fills `target` from an offset of the file. */
@@ -96,7 +121,11 @@ function readFully(fd: number, file: string, target: Uint8Array, position: numbe
   try {
     while (done < target.length) {
       const count = readSync(fd, target, done, target.length - done, position + done);
-      if (count === 0) throw new UserError(`${file} ended at byte ${position + done} while it was read`, 'leave the file alone while it is in use');
+      if (count === 0)
+        throw new UserError(
+          `${file} ended at byte ${position + done} while it was read`,
+          'leave the file alone while it is in use',
+        );
       done += count;
     }
   } catch (error) {
@@ -108,8 +137,8 @@ function readFully(fd: number, file: string, target: Uint8Array, position: numbe
 let halves: Float32Array | undefined;
 
 /**
- * Elements as f32 values; f32 holds all three types without loss. Typed arrays have the machine's byte order, which is the
- * file's (little-endian) wherever Dawn runs.
+ * Elements as f32 values; f32 holds all three types without loss. Typed arrays have the machine's byte order, which is
+ * the file's (little-endian) wherever Dawn runs.
  */
 function decodeElements(dtype: Dtype, bytes: Uint8Array, out: Float32Array, from: number): void {
   if (dtype === 'F32') {
@@ -141,12 +170,16 @@ export class SafetensorsFile implements TensorSource {
   private readonly fd: number;
   private readonly dataStart: number;
 
-  /** @throws UserError, one line with file, place and remedy, for anything that is not a whole, valid file of BF16, F16 or F32 tensors */
+  /**
+   * @throws UserError, one line with file, place and remedy, for anything that is not a whole, valid file of BF16, F16
+   * or F32 tensors
+   */
   constructor(path: string) {
     this.file = displayPath(path);
     const { file } = this;
     try {
-      if (!statSync(path).isFile()) throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
+      if (!statSync(path).isFile())
+        throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
       // Without O_NONBLOCK, opening a pipe that took the file's place would wait for ever.
       this.fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     } catch (error) {
@@ -154,13 +187,23 @@ export class SafetensorsFile implements TensorSource {
     }
     try {
       const stats = fstatSync(this.fd);
-      if (!stats.isFile()) throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
-      if (stats.size < 10) throw new UserError(`${file} has ${stats.size} bytes, fewer than the smallest safetensors file`, WHOLE);
+      if (!stats.isFile())
+        throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
+      if (stats.size < 10)
+        throw new UserError(`${file} has ${stats.size} bytes, fewer than the smallest safetensors file`, WHOLE);
       const prefix = new Uint8Array(8);
       readFully(this.fd, file, prefix, 0);
       const headerBytes = new DataView(prefix.buffer).getBigUint64(0, true);
-      if (headerBytes > BigInt(MAX_HEADER_BYTES)) throw new UserError(`${file}: a header of ${headerBytes} bytes is beyond the format's limit of ${formatBytes(MAX_HEADER_BYTES)}`, 'check that it is a .safetensors file');
-      if (headerBytes > BigInt(stats.size - 8)) throw new UserError(`${file} is cut short: its header takes ${headerBytes} bytes, and the file has ${stats.size}`, WHOLE);
+      if (headerBytes > BigInt(MAX_HEADER_BYTES))
+        throw new UserError(
+          `${file}: a header of ${headerBytes} bytes is beyond the format's limit of ${formatBytes(MAX_HEADER_BYTES)}`,
+          'check that it is a .safetensors file',
+        );
+      if (headerBytes > BigInt(stats.size - 8))
+        throw new UserError(
+          `${file} is cut short: its header takes ${headerBytes} bytes, and the file has ${stats.size}`,
+          WHOLE,
+        );
       this.dataStart = 8 + Number(headerBytes);
       const header = new Uint8Array(Number(headerBytes));
       readFully(this.fd, file, header, 8);
@@ -170,7 +213,8 @@ export class SafetensorsFile implements TensorSource {
       } catch {
         throw new UserError(`${file}: the header is not UTF-8`, 'check that it is a .safetensors file');
       }
-      if (!text.startsWith('{')) throw new UserError(`${file}: the header does not begin with {`, 'check that it is a .safetensors file');
+      if (!text.startsWith('{'))
+        throw new UserError(`${file}: the header does not begin with {`, 'check that it is a .safetensors file');
       this.entries = new Map(entriesOf(file, text, stats.size - this.dataStart).map((entry) => [entry.name, entry]));
       this.shapes = new Map([...this.entries].map(([name, entry]) => [name, entry.shape]));
     } catch (error) {
@@ -192,7 +236,11 @@ export class SafetensorsFile implements TensorSource {
       decodeElements(entry.dtype, bytes, values, done);
     }
     const bad = firstNotFinite(values);
-    if (bad >= 0) throw new UserError(`${this.file}: tensor ${show(name)} holds ${values[bad]} at element ${from + bad}`, 'use weights without NaN and infinity');
+    if (bad >= 0)
+      throw new UserError(
+        `${this.file}: tensor ${show(name)} holds ${values[bad]} at element ${from + bad}`,
+        'use weights without NaN and infinity',
+      );
     return values;
   }
 

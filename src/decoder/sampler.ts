@@ -13,12 +13,18 @@ export interface Sampling {
 export const GREEDY: Sampling = { temperature: 0, topP: 1, seed: 0 };
 
 /** The number in [0, 1) of a draw: 23 bits, so that f32 holds it, the same on every machine. */
-export const uniform = (seed: number, stream: number, draw: number): number => (mix(draw ^ mix(stream ^ mix(seed))) >>> 9) * 2 ** -23;
+export const uniform = (seed: number, stream: number, draw: number): number =>
+  (mix(draw ^ mix(stream ^ mix(seed))) >>> 9) * 2 ** -23;
 
 /** @throws UserError for settings outside their range */
 export function checkSampling({ temperature, topP }: Sampling): void {
-  if (!(temperature >= 0 && temperature <= 100)) throw new UserError(`the temperature must be from 0 (greedy) to 100, not ${temperature}`, 'give a temperature, for example 0.7');
-  if (!(topP > 0 && topP <= 1)) throw new UserError(`top-p must be above 0 and at most 1, not ${topP}`, 'give a top-p, for example 0.9');
+  if (!(temperature >= 0 && temperature <= 100))
+    throw new UserError(
+      `the temperature must be from 0 (greedy) to 100, not ${temperature}`,
+      'give a temperature, for example 0.7',
+    );
+  if (!(topP > 0 && topP <= 1))
+    throw new UserError(`top-p must be above 0 and at most 1, not ${topP}`, 'give a top-p, for example 0.9');
 }
 
 /** The token with the largest logit, the lowest of equals. */
@@ -29,19 +35,21 @@ function greedy(logits: ArrayLike<number>): number {
 }
 
 /**
- * The next token: greedy, or drawn from the nucleus, whose tokens are gone through in the order of their numbers. Tokens as
- * likely as the least likely one of the nucleus belong to it.
+ * The next token: greedy, or drawn from the nucleus, whose tokens are gone through in the order of their numbers.
+ * Tokens as likely as the least likely one of the nucleus belong to it.
  * @param logits one a token of the vocabulary; −Infinity rules a token out
  * @param draw   number of tokens sampled before from this stream
  * @param stream tells sequences of a batch apart
- * @throws UserError for settings outside their range, and for logits that hold NaN or +Infinity, or rule out every token
+ * @throws UserError for settings outside their range, and for logits that hold NaN or +Infinity, or rule out every
+ * token
  */
 export function sample(logits: ArrayLike<number>, sampling: Sampling, draw: number, stream = 0): number {
   checkSampling(sampling);
   let possible = 0;
   for (let i = 0; i < logits.length; i++) {
     const x = logits[i] as number;
-    if (Number.isNaN(x) || x === Infinity) throw new UserError(`the logit of token ${i} is ${x}`, 'check the weights for NaN and overflow');
+    if (Number.isNaN(x) || x === Infinity)
+      throw new UserError(`the logit of token ${i} is ${x}`, 'check the weights for NaN and overflow');
     if (x !== -Infinity) possible++;
   }
   if (possible === 0) throw new UserError('no token can be sampled: there is no finite logit', 'check the weights');
@@ -70,7 +78,10 @@ function leastOfNucleus(weights: Float64Array, topP: number): number {
   const total = weights.reduce((a, b) => a + b, 0);
   // All tokens lighter than this sum to less than what the nucleus leaves out, so none is in it: few are left to sort.
   const lightest = ((1 - topP) * total) / weights.length;
-  const candidates = weights.filter((w) => w >= lightest).sort().reverse();
+  const candidates = weights
+    .filter((w) => w >= lightest)
+    .sort()
+    .reverse();
   let sum = 0;
   for (const weight of candidates) {
     sum += weight;

@@ -31,17 +31,25 @@ export const layerTensor = (index: number, part: string): string => `model.layer
 export const storedLayers = (g: Geometry): number => g.preludeLayers + g.layers + g.codaLayers;
 
 /**
- * Which of the query, key and value projections have a bias. A geometry counts extra parameters only; the two layouts that the
- * decoder knows are told by that count: query and key (Huginn), or all three (Qwen2).
- * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and for an MLP without a gate
+ * Which of the query, key and value projections have a bias. A geometry counts extra parameters only; the two layouts
+ * that the decoder knows are told by that count: query and key (Huginn), or all three (Qwen2).
+ * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and for an MLP without
+ * a gate
  */
 export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
-  if (g.mlp !== 'gated') throw new UserError(`${g.name} has an MLP without a gate, which the decoder does not run`, 'choose a model with SwiGLU');
+  if (g.mlp !== 'gated')
+    throw new UserError(
+      `${g.name} has an MLP without a gate, which the decoder does not run`,
+      'choose a model with SwiGLU',
+    );
   const extra = g.extraParametersPerLayer;
   if (extra === 0) return [];
   if (extra === (g.heads + g.kvHeads) * g.headDim) return ['q', 'k'];
   if (extra === (g.heads + 2 * g.kvHeads) * g.headDim) return ['q', 'k', 'v'];
-  throw new UserError(`${g.name} has ${extra} parameters a layer beside projections and norms, which the decoder cannot place`, 'choose a model whose only extras are biases of q and k, or of q, k and v');
+  throw new UserError(
+    `${g.name} has ${extra} parameters a layer beside projections and norms, which the decoder cannot place`,
+    'choose a model whose only extras are biases of q and k, or of q, k and v',
+  );
 }
 
 /**
@@ -55,9 +63,14 @@ export function modelTensors(g: Geometry): TensorSpec[] {
   const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, g.hidden], role: 'embedding' }];
   if (g.adapter) specs.push({ name: ADAPTER, shape: [g.hidden, 2 * g.hidden], role: 'matrix' });
   for (let layer = 0; layer < storedLayers(g); layer++) {
-    const add = (part: string, shape: readonly number[], role: TensorRole): void => void specs.push({ name: layerTensor(layer, part), shape, role });
+    const add = (part: string, shape: readonly number[], role: TensorRole): void =>
+      void specs.push({ name: layerTensor(layer, part), shape, role });
     add('input_layernorm.weight', [g.hidden], 'norm');
-    for (const [letter, rows] of [['q', queries], ['k', keys], ['v', keys]] as const) {
+    for (const [letter, rows] of [
+      ['q', queries],
+      ['k', keys],
+      ['v', keys],
+    ] as const) {
       add(`self_attn.${letter}_proj.weight`, [rows, g.hidden], 'matrix');
       if (biased.includes(letter)) add(`self_attn.${letter}_proj.bias`, [rows], 'bias');
     }
@@ -70,14 +83,18 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
   specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
-  if (g.exitGate) specs.push({ name: 'model.early_exit_gate.weight', shape: [1, g.hidden], role: 'matrix' }, { name: 'model.early_exit_gate.bias', shape: [1], role: 'bias' });
+  if (g.exitGate)
+    specs.push(
+      { name: 'model.early_exit_gate.weight', shape: [1, g.hidden], role: 'matrix' },
+      { name: 'model.early_exit_gate.bias', shape: [1], role: 'bias' },
+    );
   if (!g.tiedEmbeddings) specs.push({ name: HEAD, shape: [g.vocab, g.hidden], role: 'matrix' });
   return specs;
 }
 
 /**
- * Which (loop, KV head) vectors one latent stands for. The three learned codecs differ in this only: LLA stacks the loops of
- * a head, LLA-2D the loops and heads, mla-head the heads of a loop.
+ * Which (loop, KV head) vectors one latent stands for. The three learned codecs differ in this only: LLA stacks the
+ * loops of a head, LLA-2D the loops and heads, mla-head the heads of a loop.
  */
 export interface LatentGroups {
   /** Loops and KV heads stacked in one latent. */
@@ -99,14 +116,15 @@ export function latentGroups(g: Geometry, codec: Codec): LatentGroups {
 export type CodecAxis = 'key' | 'value';
 
 /** A codec tensor of core layer `layer`. */
-export const codecTensor = (layer: number, axis: CodecAxis, part: 'down' | 'up' | 'mean'): string => `codec.layers.${layer}.${axis}.${part}`;
+export const codecTensor = (layer: number, axis: CodecAxis, part: 'down' | 'up' | 'mean'): string =>
+  `codec.layers.${layer}.${axis}.${part}`;
 /** Projections of the absorbed path's rotary branch in core layer `layer`. */
 export const branchTensor = (layer: number, part: 'query' | 'key'): string => `codec.layers.${layer}.branch.${part}`;
 
 /**
- * Tensors of a learned codec (Eq. encode and decode), and of the rotary branch on the absorbed path. W_down, W_up and mu are
- * [group, stacked width, rank], [group, stacked width, rank] and [group, stacked width]; a stacked vector runs over loops,
- * then heads, then components. Branch projections are [heads × branch width, hidden].
+ * Tensors of a learned codec (Eq. encode and decode), and of the rotary branch on the absorbed path. W_down, W_up and
+ * mu are [group, stacked width, rank], [group, stacked width, rank] and [group, stacked width]; a stacked vector runs
+ * over loops, then heads, then components. Branch projections are [heads × branch width, hidden].
  * @returns none for codecs without parameters
  */
 export function codecTensors(g: Geometry, codec: Codec, path: Path, branch: Branch): TensorSpec[] {
@@ -114,7 +132,10 @@ export function codecTensors(g: Geometry, codec: Codec, path: Path, branch: Bran
   const { count, width } = latentGroups(g, codec);
   const specs: TensorSpec[] = [];
   for (let layer = 0; layer < g.layers; layer++) {
-    for (const [axis, rank] of [['key', codec.rankK], ['value', codec.rankV]] as const) {
+    for (const [axis, rank] of [
+      ['key', codec.rankK],
+      ['value', codec.rankV],
+    ] as const) {
       specs.push(
         { name: codecTensor(layer, axis, 'down'), shape: [count, width, rank], role: 'codec' },
         { name: codecTensor(layer, axis, 'up'), shape: [count, width, rank], role: 'codec' },
@@ -124,7 +145,11 @@ export function codecTensors(g: Geometry, codec: Codec, path: Path, branch: Bran
     if (path === 'absorbed') {
       specs.push(
         { name: branchTensor(layer, 'query'), shape: [g.heads * branch.width, g.hidden], role: 'matrix' },
-        { name: branchTensor(layer, 'key'), shape: [(branch.perHead ? g.kvHeads : 1) * branch.width, g.hidden], role: 'matrix' },
+        {
+          name: branchTensor(layer, 'key'),
+          shape: [(branch.perHead ? g.kvHeads : 1) * branch.width, g.hidden],
+          role: 'matrix',
+        },
       );
     }
   }
@@ -132,20 +157,32 @@ export function codecTensors(g: Geometry, codec: Codec, path: Path, branch: Bran
 }
 
 /** At most three names of a list, for one line. */
-const few = (names: readonly string[]): string => `${names.slice(0, 3).map(show).join(', ')}${names.length > 3 ? ` and ${names.length - 3} more` : ''}`;
+const few = (names: readonly string[]): string =>
+  `${names.slice(0, 3).map(show).join(', ')}${names.length > 3 ? ` and ${names.length - 3} more` : ''}`;
 
 /**
  * Checks that a source has the tensors that are needed.
  * @param where they come from, for the message
  * @throws UserError naming the tensors that are missing, or the first of another shape
  */
-export function requireTensors(specs: readonly TensorSpec[], shapes: ReadonlyMap<string, readonly number[]>, where: string): void {
+export function requireTensors(
+  specs: readonly TensorSpec[],
+  shapes: ReadonlyMap<string, readonly number[]>,
+  where: string,
+): void {
   const missing = specs.filter((spec) => !shapes.has(spec.name)).map((spec) => spec.name);
-  if (missing.length > 0) throw new UserError(`${where}: ${few(missing)} ${missing.length === 1 ? 'is' : 'are'} missing`, 'give the config.json of these weights, with the names of the Ouro or Llama classes');
+  if (missing.length > 0)
+    throw new UserError(
+      `${where}: ${few(missing)} ${missing.length === 1 ? 'is' : 'are'} missing`,
+      'give the config.json of these weights, with the names of the Ouro or Llama classes',
+    );
   for (const { name, shape } of specs) {
     const found = shapes.get(name) as readonly number[];
     if (found.length !== shape.length || found.some((n, i) => n !== shape[i])) {
-      throw new UserError(`${where}: ${name} has shape ${show(found)}, where ${show(shape)} is needed`, 'give the config.json of these weights');
+      throw new UserError(
+        `${where}: ${name} has shape ${show(found)}, where ${show(shape)} is needed`,
+        'give the config.json of these weights',
+      );
     }
   }
 }
@@ -154,8 +191,13 @@ export function requireTensors(specs: readonly TensorSpec[], shapes: ReadonlyMap
  * Checks that a source has no tensors beyond those known.
  * @throws UserError naming them
  */
-export function refuseOthers(specs: readonly TensorSpec[], shapes: ReadonlyMap<string, readonly number[]>, where: string): void {
+export function refuseOthers(
+  specs: readonly TensorSpec[],
+  shapes: ReadonlyMap<string, readonly number[]>,
+  where: string,
+): void {
   const known = new Set(specs.map((spec) => spec.name));
   const extra = [...shapes.keys()].filter((name) => !known.has(name));
-  if (extra.length > 0) throw new UserError(`${where} has ${few(extra)}, which the model has not`, 'give the config.json of these weights');
+  if (extra.length > 0)
+    throw new UserError(`${where} has ${few(extra)}, which the model has not`, 'give the config.json of these weights');
 }

@@ -1,4 +1,6 @@
-/** Text to tokens and back, from a Hugging Face tokenizer.json. The algorithms are those of `@huggingface/tokenizers`. */
+/**
+ * Text to tokens and back, from a Hugging Face tokenizer.json. The algorithms are those of `@huggingface/tokenizers`.
+ */
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
@@ -33,26 +35,43 @@ export function readTokenizer(path: string, vocab: number): Tokenizer {
   } catch {
     throw new UserError(`tokenizer file ${file} is not valid JSON`, 'give the tokenizer.json of the model');
   }
-  if (typeof json !== 'object' || json === null || Array.isArray(json)) throw new UserError(`tokenizer file ${file} must be a JSON object`, 'give the tokenizer.json of the model');
+  if (typeof json !== 'object' || json === null || Array.isArray(json))
+    throw new UserError(`tokenizer file ${file} must be a JSON object`, 'give the tokenizer.json of the model');
   /** The library reports what it cannot use by errors of any type. */
   const guarded = <T>(what: string, hint: string, call: () => T): T => {
     try {
       return call();
     } catch (error) {
       if (error instanceof UserError) throw error;
-      throw new UserError(`tokenizer file ${file} ${what}: ${error instanceof Error ? error.message : String(error)}`, hint);
+      throw new UserError(
+        `tokenizer file ${file} ${what}: ${error instanceof Error ? error.message : String(error)}`,
+        hint,
+      );
     }
   };
-  const library = guarded('cannot be used', 'give the tokenizer.json of the model', () => new (Library as unknown as new (tokenizer: object, config: object) => LibraryTokenizer)(json, {}));
+  const library = guarded(
+    'cannot be used',
+    'give the tokenizer.json of the model',
+    () => new (Library as unknown as new (tokenizer: object, config: object) => LibraryTokenizer)(json, {}),
+  );
   return {
     encode: (plain) =>
       guarded('cannot encode this text', 'give token numbers instead', () => {
         const { ids } = library.encode(plain);
         const stranger = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= vocab);
-        if (stranger !== undefined) throw new UserError(`tokenizer file ${file} makes token ${show(stranger)} of the text, and the model has ${vocab}`, 'give the tokenizer.json of the model');
+        if (stranger !== undefined)
+          throw new UserError(
+            `tokenizer file ${file} makes token ${show(stranger)} of the text, and the model has ${vocab}`,
+            'give the tokenizer.json of the model',
+          );
         return ids;
       }),
     // The library refuses an empty list.
-    decode: (tokens) => (tokens.length === 0 ? '' : guarded('cannot decode these tokens', 'print token numbers instead', () => library.decode([...tokens], { skip_special_tokens: true, clean_up_tokenization_spaces: false }))),
+    decode: (tokens) =>
+      tokens.length === 0
+        ? ''
+        : guarded('cannot decode these tokens', 'print token numbers instead', () =>
+            library.decode([...tokens], { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
+          ),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Weights as named arrays. They come from a file (safetensors.ts) or are fabricated from a seed, at any size and element by
- * element, so that a GPU kernel can fill the same values in place and nothing is ever uploaded.
+ * Weights as named arrays. They come from a file (safetensors.ts) or are fabricated from a seed, at any size and
+ * element by element, so that a GPU kernel can fill the same values in place and nothing is ever uploaded.
  */
 import { UserError } from '../errors.js';
 import { mix } from '../hash.js';
@@ -27,11 +27,13 @@ export function tensorSeed(seed: number, name: string): readonly [number, number
 }
 
 /** Word `index` of a tensor. Two rounds: with one, two tensors would be the same words in another order. */
-export const counterHash = ([first, second]: readonly [number, number], index: number): number => mix(mix(index ^ first) + second);
+export const counterHash = ([first, second]: readonly [number, number], index: number): number =>
+  mix(mix(index ^ first) + second);
 
 /**
- * The values that a fabricated tensor can take: base + step · (2k + 1 − count) for k = 0 … count − 1, all equally likely.
- * `step` is a power of two and `count` at most 2048, so every value is a half: nothing is rounded, on any device.
+ * The values that a fabricated tensor can take: base + step · (2k + 1 − count) for k = 0 … count − 1, all equally
+ * likely. `step` is a power of two and `count` at most 2048, so every value is a half: nothing is rounded, on any
+ * device.
  */
 export interface Levels {
   readonly base: number;
@@ -44,7 +46,8 @@ const MOST_LEVELS = 2048;
 /** Levels around 0 with this standard deviation: step² (count² − 1) / 3 is the variance. */
 function levelsWithDeviation(deviation: number): Levels {
   const exponent = Math.ceil(Math.log2((Math.sqrt(3) * deviation) / MOST_LEVELS));
-  if (exponent < -24) throw new RangeError(`a standard deviation of ${deviation} is below what half precision resolves`);
+  if (exponent < -24)
+    throw new RangeError(`a standard deviation of ${deviation} is below what half precision resolves`);
   const step = 2 ** exponent;
   return { base: 0, step, count: Math.min(MOST_LEVELS, Math.round(Math.sqrt(3 * (deviation / step) ** 2 + 1))) };
 }
@@ -55,8 +58,9 @@ const BIAS_DEVIATION = 0.1;
 const NORM_LEVELS: Levels = { base: 1, step: 2 ** -10, count: 256 };
 
 /**
- * The levels of a tensor. Matrices keep the size of what they multiply (variance 1 / inputs); columns of codec matrices have
- * length 1, as the singular vectors of the paper's initialisation; a tied embedding is scaled for its use as the output head.
+ * The levels of a tensor. Matrices keep the size of what they multiply (variance 1 / inputs); columns of codec matrices
+ * have length 1, as the singular vectors of the paper's initialisation; a tied embedding is scaled for its use as the
+ * output head.
  */
 export function levelsOf(spec: TensorSpec, tiedEmbeddings: boolean): Levels {
   switch (spec.role) {
@@ -74,7 +78,11 @@ export function levelsOf(spec: TensorSpec, tiedEmbeddings: boolean): Levels {
 }
 
 /** Element `index` of a fabricated tensor: integer arithmetic in 32 bits up to the last product. */
-export function fabricatedValue(words: readonly [number, number], { base, step, count }: Levels, index: number): number {
+export function fabricatedValue(
+  words: readonly [number, number],
+  { base, step, count }: Levels,
+  index: number,
+): number {
   const level = ((counterHash(words, index) >>> 16) * count) >>> 16;
   return base + step * (2 * level + 1 - count);
 }
@@ -83,8 +91,8 @@ export interface FabricationOptions {
   readonly seed: number;
   readonly tiedEmbeddings: boolean;
   /**
-   * `random` codec matrices lose what their rank cannot hold; `identity` ones copy the first `rank` components of the stacked
-   * vector, so that full ranks reproduce the uncompressed cache.
+   * `random` codec matrices lose what their rank cannot hold; `identity` ones copy the first `rank` components of the
+   * stacked vector, so that full ranks reproduce the uncompressed cache.
    */
   readonly codec: 'random' | 'identity';
 }
@@ -103,7 +111,9 @@ export function fabricate(specs: readonly TensorSpec[], options: FabricationOpti
       const length = checkedLength(name, elementsOf(spec.shape), from, count);
       if (spec.role === 'codec' && options.codec === 'identity') {
         const [, width, rank] = spec.shape as [number, number, number];
-        return Float32Array.from({ length }, (_, i) => (Math.floor((from + i) / rank) % width === (from + i) % rank ? 1 : 0));
+        return Float32Array.from({ length }, (_, i) =>
+          Math.floor((from + i) / rank) % width === (from + i) % rank ? 1 : 0,
+        );
       }
       const words = tensorSeed(options.seed, valueName(name));
       const levels = levelsOf(spec, options.tiedEmbeddings);
@@ -138,7 +148,11 @@ export function storedAs(source: TensorSource, storage: WeightStorage): TensorSo
       for (let i = 0; i < values.length; i++) {
         const value = values[i] as number;
         values[i] = halfValue(halfBits(value));
-        if (!Number.isFinite(values[i])) throw new UserError(`tensor ${name} holds ${value} at element ${from + i}, beyond the range of f16`, 'store the weights as f32');
+        if (!Number.isFinite(values[i]))
+          throw new UserError(
+            `tensor ${name} holds ${value} at element ${from + i}, beyond the range of f16`,
+            'store the weights as f32',
+          );
       }
       return values;
     },

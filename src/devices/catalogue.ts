@@ -30,7 +30,10 @@ export interface Interconnect {
   readonly name: string;
   /** Over all its links together. */
   readonly bytesPerSecondPerDirection: number;
-  /** Rate of the link to one neighbour where every neighbour has a link of its own: two GPUs can use one of them. Null: a switch gives all of it to any peer. */
+  /**
+   * Rate of the link to one neighbour where every neighbour has a link of its own: two GPUs can use one of them. Null:
+   * a switch gives all of it to any peer.
+   */
   readonly perPeerBytesPerSecond: number | null;
   /** Most GPUs that it joins; null where a server's are all joined. */
   readonly mostGpus: number | null;
@@ -43,17 +46,23 @@ const MIB = 2 ** 20;
 const TERA = 1e12;
 
 /**
- * An NVIDIA part: they differ in numbers only. `f32` and `matrix` in TFLOP/s, `memory` and `link` in GB/s. A bridge joins so
- * many `gpus`; more are joined by `pcie` (GB/s, one direction).
+ * An NVIDIA part: they differ in numbers only. `f32` and `matrix` in TFLOP/s, `memory` and `link` in GB/s. A bridge
+ * joins so many `gpus`; more are joined by `pcie` (GB/s, one direction).
  */
 function nvidia(
-  id: string, name: string, adapterPattern: string,
+  id: string,
+  name: string,
+  adapterPattern: string,
   n: { vramGb: number; driverMib: number | null; memory: number; f32: number; matrix: number },
   link: readonly [name: string, gbPerSecondPerDirection: number, bridge?: { gpus: number; pcie: number }],
   source: string,
 ): DeviceSpec {
   return {
-    id, name: `NVIDIA ${name}`, vendor: 'nvidia', adapterPattern, source,
+    id,
+    name: `NVIDIA ${name}`,
+    vendor: 'nvidia',
+    adapterPattern,
+    source,
     vramBytes: n.vramGb * GB,
     driverBytes: n.driverMib === null ? null : n.driverMib * MIB,
     unifiedMemory: false,
@@ -61,16 +70,26 @@ function nvidia(
     f32FlopsPerSecond: n.f32 * TERA,
     matrixFlopsPerSecond: n.matrix * TERA,
     interconnect: {
-      name: link[0], bytesPerSecondPerDirection: link[1] * GB, perPeerBytesPerSecond: null,
-      mostGpus: link[2]?.gpus ?? null, beyondBytesPerSecond: link[2] ? link[2].pcie * GB : null,
+      name: link[0],
+      bytesPerSecondPerDirection: link[1] * GB,
+      perPeerBytesPerSecond: null,
+      mostGpus: link[2]?.gpus ?? null,
+      beyondBytesPerSecond: link[2] ? link[2].pcie * GB : null,
     },
   };
 }
 
-/** An Apple chip in its largest GPU and memory: the GPU has no matrix unit of its own, so both rates are the vector rate. */
+/**
+ * An Apple chip in its largest GPU and memory: the GPU has no matrix unit of its own, so both rates are the vector
+ * rate.
+ */
 function apple(id: string, name: string, gb: number, gbPerSecond: number, f32: number, source: string): DeviceSpec {
   return {
-    id, name: `Apple ${name}`, vendor: 'apple', adapterPattern: `apple ${name}`, source,
+    id,
+    name: `Apple ${name}`,
+    vendor: 'apple',
+    adapterPattern: `apple ${name}`,
+    source,
     vramBytes: gb * GB,
     driverBytes: null,
     unifiedMemory: true,
@@ -82,69 +101,229 @@ function apple(id: string, name: string, gb: number, gbPerSecond: number, f32: n
 }
 
 /**
- * An AMD accelerator. Infinity Fabric joins each pair by a link of its own (`perPeer`, GB/s in one direction): `peers` of
- * them on a device, and beyond that many neighbours PCI Express.
+ * An AMD accelerator. Infinity Fabric joins each pair by a link of its own (`perPeer`, GB/s in one direction): `peers`
+ * of them on a device, and beyond that many neighbours PCI Express.
  */
 function amd(
-  id: string, name: string, adapterPattern: string,
-  n: { vramGb: number; driverBytes: number | null; memory: number; f32: number; matrix: number; perPeer: number; peers: number; pcie: number },
+  id: string,
+  name: string,
+  adapterPattern: string,
+  n: {
+    vramGb: number;
+    driverBytes: number | null;
+    memory: number;
+    f32: number;
+    matrix: number;
+    perPeer: number;
+    peers: number;
+    pcie: number;
+  },
   source: string,
 ): DeviceSpec {
   return {
-    id, name: `AMD ${name}`, vendor: 'amd', adapterPattern, source,
+    id,
+    name: `AMD ${name}`,
+    vendor: 'amd',
+    adapterPattern,
+    source,
     vramBytes: n.vramGb * GB,
     driverBytes: n.driverBytes,
     unifiedMemory: false,
     memoryBytesPerSecond: n.memory * GB,
     f32FlopsPerSecond: n.f32 * TERA,
     matrixFlopsPerSecond: n.matrix * TERA,
-    interconnect: { name: 'Infinity Fabric', bytesPerSecondPerDirection: n.perPeer * n.peers * GB, perPeerBytesPerSecond: n.perPeer * GB, mostGpus: n.peers + 1, beyondBytesPerSecond: n.pcie * GB },
+    interconnect: {
+      name: 'Infinity Fabric',
+      bytesPerSecondPerDirection: n.perPeer * n.peers * GB,
+      perPeerBytesPerSecond: n.perPeer * GB,
+      mostGpus: n.peers + 1,
+      beyondBytesPerSecond: n.pcie * GB,
+    },
   };
 }
 
 /** Every accelerator that the planner knows by name. */
 export const DEVICES: readonly DeviceSpec[] = [
-  nvidia('h200', 'H200 SXM', 'h200(?! nvl)',
-    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989 }, ['NVLink 4', 450], 'NVIDIA H200 datasheet (SXM); nvidia-smi'),
-  nvidia('h200-nvl', 'H200 NVL', 'h200 nvl',
-    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835 }, ['NVLink bridge', 450, { gpus: 4, pcie: 64 }], 'NVIDIA H200 datasheet (NVL)'),
-  nvidia('h100', 'H100 SXM 80GB', 'h100(?! (nvl|pcie))',
-    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989 }, ['NVLink 4', 450], 'NVIDIA H100 datasheet (SXM); nvidia-smi'),
-  nvidia('h100-pcie', 'H100 PCIe 80GB', 'h100 pcie',
-    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756 }, ['NVLink bridge', 300, { gpus: 2, pcie: 64 }], 'NVIDIA H100 datasheet (PCIe, 2022 edition); nvidia-smi'),
-  nvidia('h100-nvl', 'H100 NVL 94GB', 'h100 nvl',
-    { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835 }, ['NVLink bridge', 300, { gpus: 2, pcie: 64 }], 'NVIDIA H100 datasheet (NVL, one card); nvidia-smi'),
-  nvidia('a100-40', 'A100 40GB (SXM or PCIe)', 'a100.*40 ?gb',
-    { vramGb: 40, driverMib: 40_960, memory: 1555, f32: 19.5, matrix: 312 }, ['NVLink 3', 300], 'NVIDIA A100 datasheet (40GB); nvidia-smi'),
-  nvidia('a100-80', 'A100 SXM 80GB', 'a100-sxm4?-80 ?gb',
-    { vramGb: 80, driverMib: 81_920, memory: 2039, f32: 19.5, matrix: 312 }, ['NVLink 3', 300], 'NVIDIA A100 datasheet (80GB SXM); nvidia-smi'),
-  nvidia('a100-80-pcie', 'A100 PCIe 80GB', 'a100[ -](80 ?gb )?pcie(-80 ?gb)?$',
-    { vramGb: 80, driverMib: 81_920, memory: 1935, f32: 19.5, matrix: 312 }, ['NVLink bridge', 300, { gpus: 2, pcie: 32 }], 'NVIDIA A100 datasheet (80GB PCIe); nvidia-smi'),
-  nvidia('b200', 'B200 SXM', '(?<!g)b200',
-    { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250 }, ['NVLink 5', 900],
-    'NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W), DGX B200 datasheet (1,440 GB over 8; the chip carries 192 GB); nvidia-smi'),
-  nvidia('b300', 'B300 SXM', '(?<!g)b300',
-    { vramGb: 288, driverMib: 275_040, memory: 8000, f32: 75, matrix: 2250 }, ['NVLink 5', 900],
-    'NVIDIA HGX B300 and DGX B300 specifications (Blackwell Ultra, 2.3 TB over 8); nvidia-smi'),
-  nvidia('l40s', 'L40S', 'l40s',
-    { vramGb: 48, driverMib: 46_068, memory: 864, f32: 91.6, matrix: 362 }, ['PCIe 4.0 x16', 32], 'NVIDIA L40S datasheet; nvidia-smi (ECC on)'),
-  nvidia('l4', 'L4', '\\bl4\\b',
-    { vramGb: 24, driverMib: 23_034, memory: 300, f32: 30.3, matrix: 121 }, ['PCIe 4.0 x16', 32], 'NVIDIA L4 datasheet; nvidia-smi (ECC on)'),
-  nvidia('rtx-5090', 'GeForce RTX 5090', 'rtx 5090(?! (laptop|d\\b))',
-    { vramGb: 32, driverMib: 32_607, memory: 1792, f32: 104.8, matrix: 209.5 }, ['PCIe 5.0 x16', 64], 'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi'),
-  nvidia('rtx-4090', 'GeForce RTX 4090', 'rtx 4090(?! (laptop|d\\b))',
-    { vramGb: 24, driverMib: 24_564, memory: 1008, f32: 82.6, matrix: 165.2 }, ['PCIe 4.0 x16', 32], 'NVIDIA Ada GPU architecture whitepaper; nvidia-smi'),
-  nvidia('rtx-3090', 'GeForce RTX 3090', 'rtx 3090(?! ti)',
-    { vramGb: 24, driverMib: 24_576, memory: 936, f32: 35.6, matrix: 71 }, ['NVLink 3 bridge', 56, { gpus: 2, pcie: 32 }], 'NVIDIA Ampere GA102 whitepaper; nvidia-smi'),
-  nvidia('rtx-6000-ada', 'RTX 6000 Ada Generation', 'rtx 6000 ada',
-    { vramGb: 48, driverMib: 49_140, memory: 960, f32: 91.1, matrix: 364 }, ['PCIe 4.0 x16', 32], 'NVIDIA RTX 6000 Ada datasheet (1,457 sparse FP8); nvidia-smi (ECC off)'),
-  amd('mi300x', 'Instinct MI300X', 'mi300x',
-    { vramGb: 192, driverBytes: 206_141_652_992, memory: 5300, f32: 163.4, matrix: 1307.4, perPeer: 64, peers: 7, pcie: 64 }, 'AMD Instinct MI300X data sheet; rocm-smi'),
-  amd('mi325x', 'Instinct MI325X', 'mi325x',
-    { vramGb: 256, driverBytes: null, memory: 6000, f32: 163.4, matrix: 1307.4, perPeer: 64, peers: 7, pcie: 64 }, 'AMD Instinct MI325X data sheet'),
-  amd('mi210', 'Instinct MI210', 'mi210',
-    { vramGb: 64, driverBytes: null, memory: 1600, f32: 22.6, matrix: 181, perPeer: 50, peers: 3, pcie: 32 }, 'AMD Instinct MI210 data sheet'),
-  apple('m2-ultra', 'M2 Ultra', 192, 800, 27.2, 'Apple M2 Ultra announcement (memory, bandwidth); arithmetic: 76 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure'),
-  apple('m3-max', 'M3 Max', 128, 400, 14.3, 'Apple M3 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure'),
-  apple('m4-max', 'M4 Max', 128, 546, 17.2, 'Apple M4 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.678 GHz, not an Apple figure'),
+  nvidia(
+    'h200',
+    'H200 SXM',
+    'h200(?! nvl)',
+    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989 },
+    ['NVLink 4', 450],
+    'NVIDIA H200 datasheet (SXM); nvidia-smi',
+  ),
+  nvidia(
+    'h200-nvl',
+    'H200 NVL',
+    'h200 nvl',
+    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835 },
+    ['NVLink bridge', 450, { gpus: 4, pcie: 64 }],
+    'NVIDIA H200 datasheet (NVL)',
+  ),
+  nvidia(
+    'h100',
+    'H100 SXM 80GB',
+    'h100(?! (nvl|pcie))',
+    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989 },
+    ['NVLink 4', 450],
+    'NVIDIA H100 datasheet (SXM); nvidia-smi',
+  ),
+  nvidia(
+    'h100-pcie',
+    'H100 PCIe 80GB',
+    'h100 pcie',
+    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756 },
+    ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
+    'NVIDIA H100 datasheet (PCIe, 2022 edition); nvidia-smi',
+  ),
+  nvidia(
+    'h100-nvl',
+    'H100 NVL 94GB',
+    'h100 nvl',
+    { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835 },
+    ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
+    'NVIDIA H100 datasheet (NVL, one card); nvidia-smi',
+  ),
+  nvidia(
+    'a100-40',
+    'A100 40GB (SXM or PCIe)',
+    'a100.*40 ?gb',
+    { vramGb: 40, driverMib: 40_960, memory: 1555, f32: 19.5, matrix: 312 },
+    ['NVLink 3', 300],
+    'NVIDIA A100 datasheet (40GB); nvidia-smi',
+  ),
+  nvidia(
+    'a100-80',
+    'A100 SXM 80GB',
+    'a100-sxm4?-80 ?gb',
+    { vramGb: 80, driverMib: 81_920, memory: 2039, f32: 19.5, matrix: 312 },
+    ['NVLink 3', 300],
+    'NVIDIA A100 datasheet (80GB SXM); nvidia-smi',
+  ),
+  nvidia(
+    'a100-80-pcie',
+    'A100 PCIe 80GB',
+    'a100[ -](80 ?gb )?pcie(-80 ?gb)?$',
+    { vramGb: 80, driverMib: 81_920, memory: 1935, f32: 19.5, matrix: 312 },
+    ['NVLink bridge', 300, { gpus: 2, pcie: 32 }],
+    'NVIDIA A100 datasheet (80GB PCIe); nvidia-smi',
+  ),
+  nvidia(
+    'b200',
+    'B200 SXM',
+    '(?<!g)b200',
+    { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250 },
+    ['NVLink 5', 900],
+    'NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W), DGX B200 datasheet (1,440 GB over 8; the chip carries 192 GB); nvidia-smi',
+  ),
+  nvidia(
+    'b300',
+    'B300 SXM',
+    '(?<!g)b300',
+    { vramGb: 288, driverMib: 275_040, memory: 8000, f32: 75, matrix: 2250 },
+    ['NVLink 5', 900],
+    'NVIDIA HGX B300 and DGX B300 specifications (Blackwell Ultra, 2.3 TB over 8); nvidia-smi',
+  ),
+  nvidia(
+    'l40s',
+    'L40S',
+    'l40s',
+    { vramGb: 48, driverMib: 46_068, memory: 864, f32: 91.6, matrix: 362 },
+    ['PCIe 4.0 x16', 32],
+    'NVIDIA L40S datasheet; nvidia-smi (ECC on)',
+  ),
+  nvidia(
+    'l4',
+    'L4',
+    '\\bl4\\b',
+    { vramGb: 24, driverMib: 23_034, memory: 300, f32: 30.3, matrix: 121 },
+    ['PCIe 4.0 x16', 32],
+    'NVIDIA L4 datasheet; nvidia-smi (ECC on)',
+  ),
+  nvidia(
+    'rtx-5090',
+    'GeForce RTX 5090',
+    'rtx 5090(?! (laptop|d\\b))',
+    { vramGb: 32, driverMib: 32_607, memory: 1792, f32: 104.8, matrix: 209.5 },
+    ['PCIe 5.0 x16', 64],
+    'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi',
+  ),
+  nvidia(
+    'rtx-4090',
+    'GeForce RTX 4090',
+    'rtx 4090(?! (laptop|d\\b))',
+    { vramGb: 24, driverMib: 24_564, memory: 1008, f32: 82.6, matrix: 165.2 },
+    ['PCIe 4.0 x16', 32],
+    'NVIDIA Ada GPU architecture whitepaper; nvidia-smi',
+  ),
+  nvidia(
+    'rtx-3090',
+    'GeForce RTX 3090',
+    'rtx 3090(?! ti)',
+    { vramGb: 24, driverMib: 24_576, memory: 936, f32: 35.6, matrix: 71 },
+    ['NVLink 3 bridge', 56, { gpus: 2, pcie: 32 }],
+    'NVIDIA Ampere GA102 whitepaper; nvidia-smi',
+  ),
+  nvidia(
+    'rtx-6000-ada',
+    'RTX 6000 Ada Generation',
+    'rtx 6000 ada',
+    { vramGb: 48, driverMib: 49_140, memory: 960, f32: 91.1, matrix: 364 },
+    ['PCIe 4.0 x16', 32],
+    'NVIDIA RTX 6000 Ada datasheet (1,457 sparse FP8); nvidia-smi (ECC off)',
+  ),
+  amd(
+    'mi300x',
+    'Instinct MI300X',
+    'mi300x',
+    {
+      vramGb: 192,
+      driverBytes: 206_141_652_992,
+      memory: 5300,
+      f32: 163.4,
+      matrix: 1307.4,
+      perPeer: 64,
+      peers: 7,
+      pcie: 64,
+    },
+    'AMD Instinct MI300X data sheet; rocm-smi',
+  ),
+  amd(
+    'mi325x',
+    'Instinct MI325X',
+    'mi325x',
+    { vramGb: 256, driverBytes: null, memory: 6000, f32: 163.4, matrix: 1307.4, perPeer: 64, peers: 7, pcie: 64 },
+    'AMD Instinct MI325X data sheet',
+  ),
+  amd(
+    'mi210',
+    'Instinct MI210',
+    'mi210',
+    { vramGb: 64, driverBytes: null, memory: 1600, f32: 22.6, matrix: 181, perPeer: 50, peers: 3, pcie: 32 },
+    'AMD Instinct MI210 data sheet',
+  ),
+  apple(
+    'm2-ultra',
+    'M2 Ultra',
+    192,
+    800,
+    27.2,
+    'Apple M2 Ultra announcement (memory, bandwidth); arithmetic: 76 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure',
+  ),
+  apple(
+    'm3-max',
+    'M3 Max',
+    128,
+    400,
+    14.3,
+    'Apple M3 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure',
+  ),
+  apple(
+    'm4-max',
+    'M4 Max',
+    128,
+    546,
+    17.2,
+    'Apple M4 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.678 GHz, not an Apple figure',
+  ),
 ];

@@ -6,11 +6,19 @@ import { nearestName } from '../nearest.js';
 /** Two figures for the same memory (marketing, driver, a user's rounding) differ by less than this share. */
 const VRAM_TOLERANCE = 0.02;
 
-const PATTERNS = new Map(DEVICES.map((d) => [d.id, new RegExp(`(?<![a-z0-9])(?:${d.adapterPattern})(?![a-z0-9])`, 'i')]));
+const PATTERNS = new Map(
+  DEVICES.map((d) => [d.id, new RegExp(`(?<![a-z0-9])(?:${d.adapterPattern})(?![a-z0-9])`, 'i')]),
+);
 
-/** A name reduced to what distinguishes devices: letters and digits, without the maker and the words it puts before everything. */
+/**
+ * A name reduced to what distinguishes devices: letters and digits, without the maker and the words it puts before
+ * everything.
+ */
 function plain(name: string): string {
-  return name.toLowerCase().replace(/\b(nvidia|amd|apple|geforce|instinct|tesla)\b/g, '').replace(/[^a-z0-9]/g, '');
+  return name
+    .toLowerCase()
+    .replace(/\b(nvidia|amd|apple|geforce|instinct|tesla)\b/g, '')
+    .replace(/[^a-z0-9]/g, '');
 }
 
 /**
@@ -23,7 +31,10 @@ export function findDevice(idOrName: string): DeviceSpec {
   const wanted = plain(asked);
   const named = DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ?? deviceOfAdapter(asked);
   if (named) return named;
-  const guess = nearestName(wanted, DEVICES.map((d) => d.id));
+  const guess = nearestName(
+    wanted,
+    DEVICES.map((d) => d.id),
+  );
   throw new UserError(
     `unknown device ${show(idOrName)}; known devices: ${DEVICES.map((d) => d.id).join(', ')}`,
     `${guess === undefined ? '' : `did you mean ${guess}? `}name one of them, or state its memory with --vram`,
@@ -42,7 +53,9 @@ export function devicesByVram(bytes: number): DeviceSpec[] {
   );
 }
 
-/** The catalogue's entry for a WebGPU adapter description, or undefined: a part of another edition has other numbers. */
+/**
+ * The catalogue's entry for a WebGPU adapter description, or undefined: a part of another edition has other numbers.
+ */
 export function deviceOfAdapter(description: string): DeviceSpec | undefined {
   return DEVICES.find((d) => PATTERNS.get(d.id)?.test(description.trim()) === true);
 }

@@ -10,12 +10,26 @@ import { type Geometry, parameterCount } from './geometry.js';
 /** A config.json is a few KiB; more is some other file. */
 const MAX_CONFIG_BYTES = 2 ** 20;
 /** Sanity limits: beyond them a typing error is likelier than a model. */
-const LIMITS = { layers: 1000, loops: 1024, heads: 1024, headDim: 1024, hidden: 2 ** 17, mlp: 2 ** 20, vocab: 2 ** 24, positions: 2 ** 30 } as const;
+const LIMITS = {
+  layers: 1000,
+  loops: 1024,
+  heads: 1024,
+  headDim: 1024,
+  hidden: 2 ** 17,
+  mlp: 2 ** 20,
+  vocab: 2 ** 24,
+  positions: 2 ** 30,
+} as const;
 const MAX_PARAMETERS = 1e13;
 
 /** Text of arbitrary origin as a display name of at most 64 plain characters. */
 export function displayName(text: string): string {
-  const clean = text.slice(0, 512).replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[-.]+/, '').slice(0, 64).replace(/[-.]+$/, '');
+  const clean = text
+    .slice(0, 512)
+    .replace(/[^A-Za-z0-9._-]+/g, '-')
+    .replace(/^[-.]+/, '')
+    .slice(0, 64)
+    .replace(/[-.]+$/, '');
   return clean === '' ? 'model' : clean;
 }
 
@@ -49,7 +63,10 @@ class Config {
     const key = all.find((k) => this.get(k) !== undefined) ?? (all[0] as string);
     const value = this.get(key) ?? fallback;
     if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value;
-    return this.refuse(`${key} must be a whole number from ${min} to ${max}, ${received(value)}`, `correct ${key}, or name one of the built-in models`);
+    return this.refuse(
+      `${key} must be a whole number from ${min} to ${max}, ${received(value)}`,
+      `correct ${key}, or name one of the built-in models`,
+    );
   }
 
   boolean(key: string, fallback: boolean): boolean {
@@ -71,17 +88,51 @@ const UNSUPPORTED: readonly (readonly [what: string, keys: readonly string[]])[]
   ['multi-head latent attention', ['kv_lora_rank', 'q_lora_rank']],
   [
     'a hybrid or state-space model',
-    ['ssm_cfg', 'mamba_d_state', 'mamba_d_ssm', 'state_size', 'layers_block_type', 'hybrid_override_pattern', 'attn_layer_period', 'linear_num_value_heads', 'block_types'],
+    [
+      'ssm_cfg',
+      'mamba_d_state',
+      'mamba_d_ssm',
+      'state_size',
+      'layers_block_type',
+      'hybrid_override_pattern',
+      'attn_layer_period',
+      'linear_num_value_heads',
+      'block_types',
+    ],
   ],
-  ['layers that share their cache', ['num_kv_shared_layers', 'cla_share_factor', 'cross_attention_layers', 'loop_share_kv']],
+  [
+    'layers that share their cache',
+    ['num_kv_shared_layers', 'cla_share_factor', 'cross_attention_layers', 'loop_share_kv'],
+  ],
   ['a multimodal model', ['vision_config', 'audio_config', 'text_config', 'thinker_config']],
-  ['a quantised checkpoint, whose weights are not of its dtype', ['quantization_config', 'quantization', 'compression_config']],
+  [
+    'a quantised checkpoint, whose weights are not of its dtype',
+    ['quantization_config', 'quantization', 'compression_config'],
+  ],
   ['a loop that keeps a sliding window', ['loop_window_size']],
 ];
-const EXPERTS = ['num_experts', 'num_local_experts', 'n_routed_experts', 'moe_num_experts', 'num_experts_per_tok', 'n_shared_experts'];
-/** Keys by which models say that they loop. One that the family does not read means that the family is not what it says. */
-const LOOP_KEYS = ['total_ut_steps', 'num_loops', 'loop_num', 'n_loops', 'mean_recurrence', 'num_recurrent_steps', 'num_recurrences'];
-const CONVENTIONAL = 'give the config.json of a model with conventional dense attention, or name one of the built-in models';
+const EXPERTS = [
+  'num_experts',
+  'num_local_experts',
+  'n_routed_experts',
+  'moe_num_experts',
+  'num_experts_per_tok',
+  'n_shared_experts',
+];
+/**
+ * Keys by which models say that they loop. One that the family does not read means that the family is not what it says.
+ */
+const LOOP_KEYS = [
+  'total_ut_steps',
+  'num_loops',
+  'loop_num',
+  'n_loops',
+  'mean_recurrence',
+  'num_recurrent_steps',
+  'num_recurrences',
+];
+const CONVENTIONAL =
+  'give the config.json of a model with conventional dense attention, or name one of the built-in models';
 
 function refuseUnsupported(c: Config, loopKey: string | undefined): void {
   for (const [what, keys] of UNSUPPORTED) {
@@ -89,30 +140,54 @@ function refuseUnsupported(c: Config, loopKey: string | undefined): void {
     if (key !== undefined) c.refuse(`${key} is set, which means ${what}; that is not modelled`, CONVENTIONAL);
   }
   for (const key of EXPERTS) {
-    if (c.on(key) && c.get(key) !== 1) c.refuse(`${key} is set, which means a mixture of experts; that is not modelled`, CONVENTIONAL);
+    if (c.on(key) && c.get(key) !== 1)
+      c.refuse(`${key} is set, which means a mixture of experts; that is not modelled`, CONVENTIONAL);
   }
   for (const key of LOOP_KEYS) {
     if (key !== loopKey && c.on(key) && c.get(key) !== 1 && c.get(key) !== (loopKey && c.get(loopKey))) {
-      c.refuse(`${key} says that the model loops, but its model_type is not known to`, 'set model_type to "ouro", "huginn_raven" or "nanbeige" if it has that layout');
+      c.refuse(
+        `${key} says that the model loops, but its model_type is not known to`,
+        'set model_type to "ouro", "huginn_raven" or "nanbeige" if it has that layout',
+      );
     }
   }
   const types = c.get('layer_types');
   if (types !== undefined && !(Array.isArray(types) && types.every((t) => t === 'full_attention'))) {
-    c.refuse('layer_types must be "full_attention" throughout; sliding-window, linear and other layers keep another cache, which is not modelled', CONVENTIONAL);
+    c.refuse(
+      'layer_types must be "full_attention" throughout; sliding-window, linear and other layers keep another cache, which is not modelled',
+      CONVENTIONAL,
+    );
   }
   if (c.get('partial_rotary_factor') !== undefined && c.get('partial_rotary_factor') !== 1) {
-    c.refuse(`partial_rotary_factor must be 1, ${received(c.get('partial_rotary_factor'))}; partly rotated heads are not modelled`, CONVENTIONAL);
+    c.refuse(
+      `partial_rotary_factor must be 1, ${received(c.get('partial_rotary_factor'))}; partly rotated heads are not modelled`,
+      CONVENTIONAL,
+    );
   }
 }
 
-/** Mistral's window is in force whenever set (and its class sets one when the key is absent); elsewhere a switch decides. */
+/**
+ * Mistral's window is in force whenever set (and its class sets one when the key is absent); elsewhere a switch
+ * decides.
+ */
 function refuseSlidingWindow(c: Config, windowIsDefault: boolean, keyPresent: boolean): void {
   const hint = CONVENTIONAL;
   if (windowIsDefault) {
-    if (!keyPresent) c.refuse('sliding_window must be stated (null for full attention), missing; the class default is 4096', 'add "sliding_window": null if the model attends to everything');
-    if (c.get('sliding_window') !== undefined) c.refuse(`sliding_window must be null, ${received(c.get('sliding_window'))}; sliding-window layers keep another cache, which is not modelled`, hint);
+    if (!keyPresent)
+      c.refuse(
+        'sliding_window must be stated (null for full attention), missing; the class default is 4096',
+        'add "sliding_window": null if the model attends to everything',
+      );
+    if (c.get('sliding_window') !== undefined)
+      c.refuse(
+        `sliding_window must be null, ${received(c.get('sliding_window'))}; sliding-window layers keep another cache, which is not modelled`,
+        hint,
+      );
   } else if (c.boolean('use_sliding_window', false)) {
-    c.refuse('use_sliding_window must be false, not true; sliding-window layers keep another cache, which is not modelled', hint);
+    c.refuse(
+      'use_sliding_window must be false, not true; sliding-window layers keep another cache, which is not modelled',
+      hint,
+    );
   }
 }
 
@@ -122,12 +197,20 @@ function weightType(c: Config): { type: Geometry['weightType']; note: string } {
   const types: Readonly<Record<string, Geometry['weightType']>> = { bfloat16: 'bf16', float16: 'f16', float32: 'f32' };
   const plain = typeof value === 'string' ? value.replace(/^torch\./, '') : '';
   const type = Object.hasOwn(types, plain) ? types[plain] : undefined;
-  return type ? { type, note: '' } : c.refuse(`torch_dtype must be bfloat16, float16 or float32, ${received(value)}`, 'give the config.json of the unquantised model');
+  return type
+    ? { type, note: '' }
+    : c.refuse(
+        `torch_dtype must be bfloat16, float16 or float32, ${received(value)}`,
+        'give the config.json of the unquantised model',
+      );
 }
 
 function ropeTheta(c: Config, keys: readonly string[]): number {
   const parameters = c.get('rope_parameters');
-  const nested = typeof parameters === 'object' && parameters !== null ? new Config(parameters, c.name).get('rope_theta') : undefined;
+  const nested =
+    typeof parameters === 'object' && parameters !== null
+      ? new Config(parameters, c.name).get('rope_theta')
+      : undefined;
   const value = keys.map((k) => c.get(k)).find((v) => v !== undefined) ?? nested ?? 10_000;
   if (typeof value === 'number' && value >= 1 && value <= 1e12) return value;
   return c.refuse(`${keys[0]} must be a number from 1 to 1e12, ${received(value)}`, `correct ${keys[0]}`);
@@ -156,29 +239,61 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   llama: { architecture: /^llama/i, normsPerLayer: 2, attentionBias: true, mlpBias: true },
   mistral: { architecture: /^mistral/i, normsPerLayer: 2, kvHeadsRequired: true, windowIsDefault: true },
   qwen2: { architecture: /^qwen2/i, normsPerLayer: 2, qkvBias: true, kvHeadsRequired: true },
-  qwen3: { architecture: /^qwen3/i, normsPerLayer: 2, attentionBias: true, qkNorm: true, headDim: 128, kvHeadsRequired: true },
+  qwen3: {
+    architecture: /^qwen3/i,
+    normsPerLayer: 2,
+    attentionBias: true,
+    qkNorm: true,
+    headDim: 128,
+    kvHeadsRequired: true,
+  },
   ouro: { architecture: /^ouro/i, normsPerLayer: 4, loops: 'total_ut_steps', exitGate: true },
   nanbeige: { architecture: /^nanbeige/i, normsPerLayer: 2, loops: 'num_loops', attentionBias: true, mlpBias: true },
 };
 
 /** Options of the Nanbeige class that change its layers or its cache; the published model has none of them. */
 const NANBEIGE_OFF = [
-  'qk_layernorm', 'emb_neighbor_num', 'emb_split_num', 'ngram_vocab_size_ratio', 'insert_ngram_layer_idx', 'ngram_insert_all_layers', 'enable_double_loop_split',
-  'loop_middle_layers', 'enable_hyper_connection', 'enable_mhc', 'enable_depth_attention', 'loop_loss_weights',
+  'qk_layernorm',
+  'emb_neighbor_num',
+  'emb_split_num',
+  'ngram_vocab_size_ratio',
+  'insert_ngram_layer_idx',
+  'ngram_insert_all_layers',
+  'enable_double_loop_split',
+  'loop_middle_layers',
+  'enable_hyper_connection',
+  'enable_mhc',
+  'enable_depth_attention',
+  'loop_loss_weights',
 ];
 
 /** Heads, KV heads and head width, with the divisions that attention needs. */
 function attentionShape(
-  c: Config, hidden: number, kvHeadsRequired = false, headDimDefault?: number, headDimKeys: readonly string[] = ['head_dim'],
+  c: Config,
+  hidden: number,
+  kvHeadsRequired = false,
+  headDimDefault?: number,
+  headDimKeys: readonly string[] = ['head_dim'],
 ): Pick<Geometry, 'heads' | 'kvHeads' | 'headDim'> {
   const heads = c.integer(['num_attention_heads', 'n_heads'], LIMITS.heads);
   const kvHeads = c.integer('num_key_value_heads', LIMITS.heads, kvHeadsRequired ? undefined : heads);
-  if (heads % kvHeads !== 0) c.refuse(`num_attention_heads (${heads}) must be a multiple of num_key_value_heads (${kvHeads})`, 'correct one of the two');
+  if (heads % kvHeads !== 0)
+    c.refuse(
+      `num_attention_heads (${heads}) must be a multiple of num_key_value_heads (${kvHeads})`,
+      'correct one of the two',
+    );
   if (headDimDefault === undefined && headDimKeys.every((k) => c.get(k) === undefined) && hidden % heads !== 0) {
-    c.refuse(`the hidden width (${hidden}) must be a multiple of the heads (${heads}) when head_dim is absent`, 'add head_dim');
+    c.refuse(
+      `the hidden width (${hidden}) must be a multiple of the heads (${heads}) when head_dim is absent`,
+      'add head_dim',
+    );
   }
   const headDim = c.integer(headDimKeys, LIMITS.headDim, headDimDefault ?? hidden / heads, 2);
-  if (headDim % 2 !== 0) c.refuse(`head_dim must be even, because rotary position embedding turns pairs, not ${headDim}`, 'correct head_dim');
+  if (headDim % 2 !== 0)
+    c.refuse(
+      `head_dim must be even, because rotary position embedding turns pairs, not ${headDim}`,
+      'correct head_dim',
+    );
   return { heads, kvHeads, headDim };
 }
 
@@ -186,16 +301,34 @@ function llamaShaped(c: Config, family: Family, modelType: string, hasWindowKey:
   refuseSlidingWindow(c, family.windowIsDefault ?? false, hasWindowKey);
   if (modelType === 'nanbeige') {
     const key = NANBEIGE_OFF.find((k) => c.on(k));
-    if (key !== undefined) c.refuse(`${key} is set, which changes the layers or the loops; only the layout of Nanbeige4.2-3B is modelled`, CONVENTIONAL);
+    if (key !== undefined)
+      c.refuse(
+        `${key} is set, which changes the layers or the loops; only the layout of Nanbeige4.2-3B is modelled`,
+        CONVENTIONAL,
+      );
   }
   const hidden = c.integer('hidden_size', LIMITS.hidden);
   const mlpHidden = c.integer('intermediate_size', LIMITS.mlp);
-  const shape = attentionShape(c, hidden, family.kvHeadsRequired, family.headDim, modelType === 'nanbeige' ? ['head_dim', 'kv_channels'] : undefined);
+  const shape = attentionShape(
+    c,
+    hidden,
+    family.kvHeadsRequired,
+    family.headDim,
+    modelType === 'nanbeige' ? ['head_dim', 'kv_channels'] : undefined,
+  );
   const qkv = (shape.heads + 2 * shape.kvHeads) * shape.headDim;
   const attentionBias = family.attentionBias === true && c.boolean('attention_bias', false);
   const mlpBias = family.mlpBias === true && c.boolean('mlp_bias', false);
-  if (!family.attentionBias && c.on('attention_bias')) c.refuse('attention_bias is set, but the class of this model_type has no such option', 'correct attention_bias or model_type');
-  const extra = (family.qkvBias ? qkv : 0) + (attentionBias ? qkv + hidden : 0) + (mlpBias ? 2 * mlpHidden + hidden : 0) + (family.qkNorm ? 2 * shape.headDim : 0);
+  if (!family.attentionBias && c.on('attention_bias'))
+    c.refuse(
+      'attention_bias is set, but the class of this model_type has no such option',
+      'correct attention_bias or model_type',
+    );
+  const extra =
+    (family.qkvBias ? qkv : 0) +
+    (attentionBias ? qkv + hidden : 0) +
+    (mlpBias ? 2 * mlpHidden + hidden : 0) +
+    (family.qkNorm ? 2 * shape.headDim : 0);
   const { type, note } = weightType(c);
   return {
     name: c.name,
@@ -221,16 +354,27 @@ function llamaShaped(c: Config, family: Family, modelType: string, hasWindowKey:
   };
 }
 
-/** Huginn's prelude, looped core and coda. Retrofitted models share its model_type with other blocks, so those are refused. */
+/**
+ * Huginn's prelude, looped core and coda. Retrofitted models share its model_type with other blocks, so those are
+ * refused.
+ */
 function huginnShaped(c: Config): Geometry {
   const fixed: readonly (readonly [string, unknown])[] = [
-    ['block_class_name', 'SandwichBlock'], ['mlp_class_name', 'GatedMLP'], ['norm_class_name', 'RMSNorm_llama'], ['injection_type', 'linear'], ['qk_bias', true], ['bias', false],
+    ['block_class_name', 'SandwichBlock'],
+    ['mlp_class_name', 'GatedMLP'],
+    ['norm_class_name', 'RMSNorm_llama'],
+    ['injection_type', 'linear'],
+    ['qk_bias', true],
+    ['bias', false],
   ];
   for (const [key, expected] of fixed) {
     const value = c.get(key) ?? expected;
     if (value !== expected) {
       const why = 'retrofitted Raven models have other blocks, which their config does not describe';
-      c.refuse(`${key} must be ${show(expected)} as in huginn-0125, ${received(value)}; ${why}`, 'name the preset recurrent-llama-3.2-1b if it is that model');
+      c.refuse(
+        `${key} must be ${show(expected)} as in huginn-0125, ${received(value)}; ${why}`,
+        'name the preset recurrent-llama-3.2-1b if it is that model',
+      );
     }
   }
   const hidden = c.integer(['n_embd', 'hidden_size'], LIMITS.hidden);
@@ -240,7 +384,10 @@ function huginnShaped(c: Config): Geometry {
   const codaLayers = c.integer('n_layers_in_coda', LIMITS.layers, undefined, 0);
   const total = c.get('n_layers');
   if (total !== undefined && total !== preludeLayers + layers + codaLayers) {
-    c.refuse(`n_layers must be the sum of prelude, recurrent block and coda (${preludeLayers + layers + codaLayers}), ${received(total)}`, 'correct n_layers');
+    c.refuse(
+      `n_layers must be the sum of prelude, recurrent block and coda (${preludeLayers + layers + codaLayers}), ${received(total)}`,
+      'correct n_layers',
+    );
   }
   const { type, note } = weightType(c);
   return {
@@ -271,12 +418,16 @@ function huginnShaped(c: Config): Geometry {
  * The shape that a parsed `config.json` describes.
  * @param json what `JSON.parse` gave
  * @param name of the model, for messages and reports; sanitised here
- * @throws UserError (exit code 2) for every field that is missing, ill-typed or absurd, and for every architecture not modelled
+ * @throws UserError (exit code 2) for every field that is missing, ill-typed or absurd, and for every architecture not
+ * modelled
  */
 export function geometryFromConfig(json: unknown, name: string): Geometry {
   const shown = displayName(name);
   if (typeof json !== 'object' || json === null || Array.isArray(json)) {
-    throw new UserError(`config.json of ${shown} must be a JSON object, ${received(json)}`, 'give the config.json of a Hugging Face model');
+    throw new UserError(
+      `config.json of ${shown} must be a JSON object, ${received(json)}`,
+      'give the config.json of a Hugging Face model',
+    );
   }
   const c = new Config(json, shown);
   const modelType = c.get('model_type');
@@ -285,18 +436,27 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   const family = typeof modelType === 'string' && Object.hasOwn(FAMILIES, modelType) ? FAMILIES[modelType] : undefined;
   if (!huginn && !family) {
     const hint = 'if the model is built exactly like one of these, copy its config.json and set model_type to that';
-    c.refuse(`model_type must be one of ${known}, ${received(modelType)}; the layout of others is not known here`, hint);
+    c.refuse(
+      `model_type must be one of ${known}, ${received(modelType)}; the layout of others is not known here`,
+      hint,
+    );
   }
   const architectures = c.get('architectures');
   const expected = huginn ? /^raven/i : (family as Family).architecture;
   const list: unknown[] = Array.isArray(architectures) ? architectures : [architectures];
   const stranger = list.find((a) => typeof a !== 'string' || !expected.test(a) || !a.endsWith('ForCausalLM'));
   if (architectures !== undefined && stranger !== undefined) {
-    c.refuse(`architectures must name the causal language model of model_type ${show(modelType)}, ${received(stranger)}`, CONVENTIONAL);
+    c.refuse(
+      `architectures must name the causal language model of model_type ${show(modelType)}, ${received(stranger)}`,
+      CONVENTIONAL,
+    );
   }
   refuseUnsupported(c, huginn ? 'mean_recurrence' : family?.loops);
-  const geometry = huginn ? huginnShaped(c) : llamaShaped(c, family as Family, modelType as string, Object.hasOwn(json, 'sliding_window'));
-  if (parameterCount(geometry) > MAX_PARAMETERS) c.refuse('its fields together make more than 10^13 parameters', 'check the sizes for a typing error');
+  const geometry = huginn
+    ? huginnShaped(c)
+    : llamaShaped(c, family as Family, modelType as string, Object.hasOwn(json, 'sliding_window'));
+  if (parameterCount(geometry) > MAX_PARAMETERS)
+    c.refuse('its fields together make more than 10^13 parameters', 'check the sizes for a typing error');
   return geometry;
 }
 
@@ -304,7 +464,10 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
 function fileError(path: string, error: unknown): UserError {
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
   const what = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`;
-  return new UserError(`model file ${show(path)} ${what}`, 'give the path of a config.json or of the folder that holds it');
+  return new UserError(
+    `model file ${show(path)} ${what}`,
+    'give the path of a config.json or of the folder that holds it',
+  );
 }
 
 /**
@@ -313,15 +476,18 @@ function fileError(path: string, error: unknown): UserError {
  * @throws UserError when the path is no such file, is larger than 1 MiB or is not JSON, and as `geometryFromConfig`
  */
 export function readModelFile(path: string): Geometry {
-  if (path === '-' || path === '') throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
+  if (path === '-' || path === '')
+    throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
   let file = path;
   let text: string;
   try {
     if (statSync(path).isDirectory()) file = join(path, 'config.json');
-    if (!statSync(file).isFile()) throw new UserError(`model file ${show(file)} is not a regular file`, 'give the path of a config.json');
+    if (!statSync(file).isFile())
+      throw new UserError(`model file ${show(file)} is not a regular file`, 'give the path of a config.json');
     const fd = openSync(file, 'r');
     try {
-      if (fstatSync(fd).size > MAX_CONFIG_BYTES) throw new UserError(`model file ${show(file)} is larger than 1 MiB`, 'give the config.json, not the weights');
+      if (fstatSync(fd).size > MAX_CONFIG_BYTES)
+        throw new UserError(`model file ${show(file)} is larger than 1 MiB`, 'give the config.json, not the weights');
       const buffer = Buffer.alloc(MAX_CONFIG_BYTES);
       text = buffer.toString('utf8', 0, readSync(fd, buffer, 0, MAX_CONFIG_BYTES, 0)).replace(/^\ufeff/, '');
     } finally {
@@ -336,7 +502,10 @@ export function readModelFile(path: string): Geometry {
   } catch {
     throw new UserError(`model file ${show(file)} is not valid JSON`, 'give the config.json of a Hugging Face model');
   }
-  const said: unknown = typeof json === 'object' && json !== null && Object.hasOwn(json, '_name_or_path') ? (json as Record<string, unknown>)['_name_or_path'] : undefined;
+  const said: unknown =
+    typeof json === 'object' && json !== null && Object.hasOwn(json, '_name_or_path')
+      ? (json as Record<string, unknown>)['_name_or_path']
+      : undefined;
   const last = typeof said === 'string' ? basename(said) : '';
   return geometryFromConfig(json, last !== '' ? last : basename(dirname(resolve(file))));
 }

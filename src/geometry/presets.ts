@@ -32,13 +32,15 @@ export const PRESETS: readonly Geometry[] = [
     ...OURO,
     name: 'ouro-1.4b',
     layers: 24,
-    source: 'huggingface.co/ByteDance/Ouro-1.4B config.json and modeling_ouro.py; 1,434,652,673 parameters in its safetensors',
+    source:
+      'huggingface.co/ByteDance/Ouro-1.4B config.json and modeling_ouro.py; 1,434,652,673 parameters in its safetensors',
   },
   {
     ...OURO,
     name: 'ouro-2.6b',
     layers: 48,
-    source: 'huggingface.co/ByteDance/Ouro-2.6B(-Thinking) config.json and modeling_ouro.py; 2,667,974,657 parameters in its safetensors',
+    source:
+      'huggingface.co/ByteDance/Ouro-2.6B(-Thinking) config.json and modeling_ouro.py; 2,667,974,657 parameters in its safetensors',
   },
   {
     name: 'huginn-3.5b',
@@ -63,7 +65,8 @@ export const PRESETS: readonly Geometry[] = [
     maxPositions: 4096,
     // config.json declares bfloat16 and the model is served so; the published shards hold float32.
     weightType: 'bf16',
-    source: 'huggingface.co/tomg-group-umd/huginn-0125 config.json and raven_modeling_minimal.py; 3,564,976,800 parameters with the tied head counted once',
+    source:
+      'huggingface.co/tomg-group-umd/huginn-0125 config.json and raven_modeling_minimal.py; 3,564,976,800 parameters with the tied head counted once',
   },
   {
     name: 'nanbeige4.2-3b',
@@ -87,7 +90,8 @@ export const PRESETS: readonly Geometry[] = [
     rope: { theta: 70_000_000, pairing: 'half-split' },
     maxPositions: 262_144,
     weightType: 'bf16',
-    source: 'huggingface.co/Nanbeige/Nanbeige4.2-3B config.json (num_loops 2); 4,169,800,704 parameters in its safetensors',
+    source:
+      'huggingface.co/Nanbeige/Nanbeige4.2-3B config.json (num_loops 2); 4,169,800,704 parameters in its safetensors',
   },
   {
     name: 'recurrent-llama-3.2-1b',
@@ -112,7 +116,8 @@ export const PRESETS: readonly Geometry[] = [
     maxPositions: 131_072,
     // Trained at a mean of 32 steps; smcleish/… holds float32, irafm-llm/Recurrent-Llama-3.2-1B bfloat16.
     weightType: 'bf16',
-    source: 'huggingface.co/smcleish/Recurrent-Llama-3.2-train-recurrence-32 (arXiv:2511.07384); 1,385,228,288 parameters in its safetensors',
+    source:
+      'huggingface.co/smcleish/Recurrent-Llama-3.2-train-recurrence-32 (arXiv:2511.07384); 1,385,228,288 parameters in its safetensors',
   },
 ];
 
@@ -120,14 +125,16 @@ export const PRESETS: readonly Geometry[] = [
 const ALIASES: Readonly<Record<string, string>> = {
   'ouro-1.4b-thinking': 'ouro-1.4b',
   'ouro-2.6b-thinking': 'ouro-2.6b',
-  'huginn': 'huginn-3.5b',
+  huginn: 'huginn-3.5b',
   'huginn-0125': 'huginn-3.5b',
   'nanbeige4.2': 'nanbeige4.2-3b',
   'recurrent-llama-3.2': 'recurrent-llama-3.2-1b',
   'recurrent-llama-3.2-train-recurrence-32': 'recurrent-llama-3.2-1b',
 };
 
-/** Hugging Face owners that publish these models; `owner/name` means `name`, while any other `folder/name` is a path. */
+/**
+ * Hugging Face owners that publish these models; `owner/name` means `name`, while any other `folder/name` is a path.
+ */
 const OWNER = /^(bytedance|tomg-group-umd|nanbeige|smcleish|irafm-llm)\//;
 
 /**
@@ -142,5 +149,8 @@ export function findPreset(name: string): Geometry {
   const names = PRESETS.map((p) => p.name);
   const guess = nearestName(wanted, [...names, ...Object.keys(ALIASES)]);
   const did = guess === undefined ? '' : `did you mean ${guess}? `;
-  throw new UserError(`unknown model ${show(name)}; known models: ${names.join(', ')}`, `${did}name one of them or give the path of a config.json`);
+  throw new UserError(
+    `unknown model ${show(name)}; known models: ${names.join(', ')}`,
+    `${did}name one of them or give the path of a config.json`,
+  );
 }

@@ -11,7 +11,10 @@ import { EXIT, UserError } from '../errors.js';
  * - vulkan_enable_f16_on_nvidia: shader-f16 on NVIDIA drivers before 615
  * - allow_unsafe_apis: subgroup matrices where the driver has them
  */
-const DAWN_FLAGS = ['disable-dawn-features=timestamp_quantization', 'enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis'];
+const DAWN_FLAGS = [
+  'disable-dawn-features=timestamp_quantization',
+  'enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis',
+];
 
 const SOFTWARE = /llvmpipe|lavapipe|swiftshader|softpipe|basic render/i;
 
@@ -58,7 +61,9 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
   const adapter = await request(gpu);
   if (!adapter) {
     throw new UserError(
-      options.adapter === undefined ? 'no usable GPU: Dawn found no adapter' : `no usable GPU: Dawn found no adapter whose name contains "${options.adapter}"`,
+      options.adapter === undefined
+        ? 'no usable GPU: Dawn found no adapter'
+        : `no usable GPU: Dawn found no adapter whose name contains "${options.adapter}"`,
       'install a Vulkan 1.3 driver for the GPU, or a software one with `npm run setup:gpu` (scripts/setup-software-gpu.sh)',
       EXIT.noGpu,
     );

@@ -1,10 +1,11 @@
 /**
- * Where every bit of a cached scalar lies. A cache is an array of 32-bit words; tokens come in tiles of 32, so that any bit
- * count and any width fill whole words. The same addresses in WGSL: kernels/cache_layout.wgsl (reading) and
+ * Where every bit of a cached scalar lies. A cache is an array of 32-bit words; tokens come in tiles of 32, so that any
+ * bit count and any width fill whole words. The same addresses in WGSL: kernels/cache_layout.wgsl (reading) and
  * kernels/cache_store.wgsl (writing).
  *
- * A *unit* is the smallest run of components of one token that fills whole words; its words are its *planes*. What is left of a
- * row beyond whole units is its *tail*: there the 32 tokens of a tile share words instead. A tile's words, in this order:
+ * A *unit* is the smallest run of components of one token that fills whole words; its words are its *planes*. What is
+ * left of a row beyond whole units is its *tail*: there the 32 tokens of a tile share words instead. A tile's words, in
+ * this order:
  *
  *   main     [token][quad], whole quads of four of a token's words, so that 16 bytes are read at once
  *   rest     [word][token], what words are left of a token: four tokens fill 16 bytes
@@ -64,7 +65,10 @@ export function rowLayout(storage: Storage, width: number, groupSize: number = G
   const bits = STORAGE_BITS[storage];
   const quantised = isQuantised(storage);
   if (quantised && (groupSize < 32 || groupSize % 32 !== 0)) {
-    throw new UserError(`group size ${groupSize} is not a multiple of 32`, 'components that share 32-bit words of the cache must share a scale: take 32, 64, 96, ...');
+    throw new UserError(
+      `group size ${groupSize} is not a multiple of 32`,
+      'components that share 32-bit words of the cache must share a scale: take 32, 64, 96, ...',
+    );
   }
   const { components, planes } = UNITS[storage];
   const units = Math.floor(width / components);
@@ -72,19 +76,35 @@ export function rowLayout(storage: Storage, width: number, groupSize: number = G
   const groups = quantised ? Math.ceil(width / groupSize) : 0;
   const tailsAt = units * planes * TILE_TOKENS;
   const scalesAt = tailsAt + tail * bits;
-  return { storage, bits, width, groupSize, unitComponents: components, planes, units, quadWords: Math.floor((units * planes) / 4) * 4, tail, groups, tailsAt, scalesAt, tileWords: scalesAt + groups * SCALE_WORDS };
+  return {
+    storage,
+    bits,
+    width,
+    groupSize,
+    unitComponents: components,
+    planes,
+    units,
+    quadWords: Math.floor((units * planes) / 4) * 4,
+    tail,
+    groups,
+    tailsAt,
+    scalesAt,
+    tileWords: scalesAt + groups * SCALE_WORDS,
+  };
 }
 
 /** Words of one row (a sequence's head) that holds `capacity` tokens, and bytes of `rows` of them. */
 export const rowWords = (layout: RowLayout, capacity: number): number => (capacity / TILE_TOKENS) * layout.tileWords;
-export const cacheBytes = (layout: RowLayout, capacity: number, rows: number): number => 4 * rows * rowWords(layout, capacity);
+export const cacheBytes = (layout: RowLayout, capacity: number, rows: number): number =>
+  4 * rows * rowWords(layout, capacity);
 
 /** First word of the tile that holds `token` of `row`. */
 export const tileWord = (layout: RowLayout, capacity: number, row: number, token: number): number =>
   (row * (capacity / TILE_TOKENS) + Math.floor(token / TILE_TOKENS)) * layout.tileWords;
 
 /** Word `word` of the units of a tile's token `t`, from the tile's first word. */
-const mainWord = ({ quadWords }: RowLayout, t: number, word: number): number => (word < quadWords ? t * quadWords + word : TILE_TOKENS * word + t);
+const mainWord = ({ quadWords }: RowLayout, t: number, word: number): number =>
+  word < quadWords ? t * quadWords + word : TILE_TOKENS * word + t;
 
 /** Bits of a word, from bit `shift` up. */
 export interface Field {
@@ -97,7 +117,11 @@ export interface Field {
 function fieldsInUnit(storage: Storage, i: number): Field[] {
   const bits = STORAGE_BITS[storage];
   // Three bits: the low two lie as those of q2, the high ones in a word of their own.
-  if (storage === 'q3') return [{ word: Math.floor(i / 16), shift: 2 * (i % 16), bits: 2 }, { word: 2, shift: i, bits: 1 }];
+  if (storage === 'q3')
+    return [
+      { word: Math.floor(i / 16), shift: 2 * (i % 16), bits: 2 },
+      { word: 2, shift: i, bits: 1 },
+    ];
   const each = 32 / bits;
   return [{ word: Math.floor(i / each), shift: bits * (i % each), bits }];
 }
@@ -125,7 +149,11 @@ export function fieldsOf(layout: RowLayout, capacity: number, row: number, token
 /** Where the f16 scale of a token's group lies. */
 export function scaleField(layout: RowLayout, capacity: number, row: number, token: number, group: number): Field {
   const t = token % TILE_TOKENS;
-  return { word: tileWord(layout, capacity, row, token) + layout.scalesAt + group * SCALE_WORDS + (t >> 1), shift: 16 * (t & 1), bits: 16 };
+  return {
+    word: tileWord(layout, capacity, row, token) + layout.scalesAt + group * SCALE_WORDS + (t >> 1),
+    shift: 16 * (t & 1),
+    bits: 16,
+  };
 }
 
 /** Reads word `index` of a buffer. */
@@ -160,11 +188,18 @@ const singleBits = (value: number): number => {
 export const codeValue = (code: number, scale: number, bits: number): number => scale * (code - (2 ** bits - 1) / 2);
 
 /**
- * A component of a cache as it is stored, decoded exactly in float64. References call this for every component of every token, one
- * token after the other: a token is decoded as a whole when its first component is asked for, each word read once.
+ * A component of a cache as it is stored, decoded exactly in float64. References call this for every component of every
+ * token, one token after the other: a token is decoded as a whole when its first component is asked for, each word read
+ * once.
  * @param words reads word `index` of the buffer, whose contents must not change
  */
-export function cacheRow(words: Words, storage: Storage, width: number, groupSize: number, capacity: number): (row: number, token: number, component: number) => number {
+export function cacheRow(
+  words: Words,
+  storage: Storage,
+  width: number,
+  groupSize: number,
+  capacity: number,
+): (row: number, token: number, component: number) => number {
   const decode = tokenDecoder(words, rowLayout(storage, width, groupSize), capacity);
   const values = new Float64Array(width);
   let [knownRow, knownToken] = [-1, -1];
@@ -178,7 +213,11 @@ export function cacheRow(words: Words, storage: Storage, width: number, groupSiz
 }
 
 /** Decodes all components of a row's token into a list of them. */
-function tokenDecoder(words: Words, layout: RowLayout, capacity: number): (row: number, token: number, out: Float64Array) => void {
+function tokenDecoder(
+  words: Words,
+  layout: RowLayout,
+  capacity: number,
+): (row: number, token: number, out: Float64Array) => void {
   const { storage, bits, unitComponents, planes, units, tail, tailsAt, scalesAt, groupSize, groups } = layout;
   const whole = units * unitComponents;
   const each = Math.floor(32 / bits);
@@ -186,7 +225,9 @@ function tokenDecoder(words: Words, layout: RowLayout, capacity: number): (row: 
   const stored = storage === 'f32' ? singleValue : storage === 'f16' ? halfValue : (code: number): number => code;
   /** Entry `i` of a run of words that is packed as a unit. */
   const entry = (at: number, i: number): number =>
-    storage === 'q3' ? ((words(at + (i >> 4)) >>> (2 * (i & 15))) & 3) + 4 * ((words(at + 2) >>> i) & 1) : (words(at + Math.floor(i / each)) >>> (bits * (i % each))) & mask;
+    storage === 'q3'
+      ? ((words(at + (i >> 4)) >>> (2 * (i & 15))) & 3) + 4 * ((words(at + 2) >>> i) & 1)
+      : (words(at + Math.floor(i / each)) >>> (bits * (i % each))) & mask;
   return (row, token, out) => {
     const tile = tileWord(layout, capacity, row, token);
     const t = token % TILE_TOKENS;
@@ -198,8 +239,13 @@ function tokenDecoder(words: Words, layout: RowLayout, capacity: number): (row: 
         else for (let i = 0; i < unitComponents; i++, word >>>= bits) out[from + i] = stored(word & mask);
         continue;
       }
-      const [low, next, high] = [0, 1, 2].map((n) => words(tile + mainWord(layout, t, unit * planes + n))) as [number, number, number];
-      for (let i = 0; i < unitComponents; i++) out[from + i] = (((i < 16 ? low : next) >>> (2 * (i & 15))) & 3) + 4 * ((high >>> i) & 1);
+      const [low, next, high] = [0, 1, 2].map((n) => words(tile + mainWord(layout, t, unit * planes + n))) as [
+        number,
+        number,
+        number,
+      ];
+      for (let i = 0; i < unitComponents; i++)
+        out[from + i] = (((i < 16 ? low : next) >>> (2 * (i & 15))) & 3) + 4 * ((high >>> i) & 1);
     }
     // The tail's components share words with the tile's other tokens.
     for (let i = 0; i < tail; i++) out[whole + i] = stored(entry(tile + tailsAt + i * bits, t));
@@ -223,12 +269,28 @@ function putBits(words: Uint32Array, fields: readonly Field[], bits: number): vo
 }
 
 /** Writes a component of an f32 or f16 cache, rounded, or the code of a quantised one. Neighbours keep their bits. */
-export function putComponent(words: Uint32Array, layout: RowLayout, capacity: number, row: number, token: number, component: number, value: number): void {
+export function putComponent(
+  words: Uint32Array,
+  layout: RowLayout,
+  capacity: number,
+  row: number,
+  token: number,
+  component: number,
+  value: number,
+): void {
   const bits = layout.storage === 'f32' ? singleBits(value) : layout.storage === 'f16' ? halfBits(value) : value;
   putBits(words, fieldsOf(layout, capacity, row, token, component), bits);
 }
 
 /** Writes a scale, rounded to f16. */
-export function putScale(words: Uint32Array, layout: RowLayout, capacity: number, row: number, token: number, group: number, scale: number): void {
+export function putScale(
+  words: Uint32Array,
+  layout: RowLayout,
+  capacity: number,
+  row: number,
+  token: number,
+  group: number,
+  scale: number,
+): void {
   putBits(words, [scaleField(layout, capacity, row, token, group)], halfBits(scale));
 }

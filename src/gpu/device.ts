@@ -1,6 +1,7 @@
 /**
- * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission stands in
- * an error scope, and an error that Dawn reports outside of one makes the next call fail: nothing goes wrong silently.
+ * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission stands
+ * in an error scope, and an error that Dawn reports outside of one makes the next call fail: nothing goes wrong
+ * silently.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
@@ -21,10 +22,11 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupsPerDimension',
 ] as const;
 /**
- * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to twice as slow.
- * Between turns the thread therefore sleeps for a share of the time waited so far, which bounds the error of a wall clock; not at
- * first, as a sleep is too coarse there, and never long, as signals wait as well. Where a software adapter keeps the time itself the
- * share is larger: at 3 % a hundred turns took a fifth of a product of 10 ms.
+ * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to
+ * twice as slow. Between turns the thread therefore sleeps for a share of the time waited so far, which bounds the
+ * error of a wall clock; not at first, as a sleep is too coarse there, and never long, as signals wait as well. Where a
+ * software adapter keeps the time itself the share is larger: at 3 % a hundred turns took a fifth of a product of 10
+ * ms.
  */
 const SLEPT = { share: 0.03, shareOfTimed: 0.25, afterSeconds: 0.0007, mostSeconds: 0.01 };
 /** Feature of Dawn that the standard's types do not name. */
@@ -51,7 +53,8 @@ export interface Buffer {
 }
 
 /** Part of a buffer, for binding: from a multiple of the device's minStorageBufferOffsetAlignment on. */
-export const partOf = (buffer: Buffer, offset: number, bytes: number): Buffer => (offset === 0 && bytes === buffer.bytes ? buffer : { label: buffer.label, raw: buffer.raw, bytes, offset });
+export const partOf = (buffer: Buffer, offset: number, bytes: number): Buffer =>
+  offset === 0 && bytes === buffer.bytes ? buffer : { label: buffer.label, raw: buffer.raw, bytes, offset };
 
 /** One step with its pipeline and its buffers bound: ready to be dispatched any number of times. */
 export interface BoundStep {
@@ -80,7 +83,11 @@ interface Queries {
 const MOST_QUERIES = 4096;
 
 /** Steps in order, in one pass. */
-function encodePass(encoder: GPUCommandEncoder, steps: readonly BoundStep[], descriptor: GPUComputePassDescriptor): void {
+function encodePass(
+  encoder: GPUCommandEncoder,
+  steps: readonly BoundStep[],
+  descriptor: GPUComputePassDescriptor,
+): void {
   const pass = encoder.beginComputePass(descriptor);
   let current: GPUComputePipeline | undefined;
   for (const step of steps) {
@@ -92,7 +99,9 @@ function encodePass(encoder: GPUCommandEncoder, steps: readonly BoundStep[], des
 }
 
 /** The pass from this timestamp to the next. */
-const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor => ({ timestampWrites: { querySet: set, beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 } });
+const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor => ({
+  timestampWrites: { querySet: set, beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 },
+});
 
 export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
   const { gpu, adapter, description } = await openAdapter(options);
@@ -100,11 +109,23 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
   const requiredLimits: Record<string, number> = {};
   for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
   const raw = await adapter.requestDevice({ requiredFeatures: features, requiredLimits });
-  const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as Record<(typeof WANTED_LIMITS)[number], number>;
+  const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as Record<
+    (typeof WANTED_LIMITS)[number],
+    number
+  >;
   const info = adapter.info as GPUAdapterInfo & { readonly subgroupMatrixConfigs?: readonly MatrixConfig[] };
   // Copied out: what Dawn hands over is not plain data.
-  const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map(({ componentType, resultComponentType, M, N, K }) => ({ componentType, resultComponentType, M, N, K }));
-  return new Device(gpu, raw, description, [...adapter.features].sort(), limits, { matrixConfigs, subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0] });
+  const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map(({ componentType, resultComponentType, M, N, K }) => ({
+    componentType,
+    resultComponentType,
+    M,
+    N,
+    K,
+  }));
+  return new Device(gpu, raw, description, [...adapter.features].sort(), limits, {
+    matrixConfigs,
+    subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0],
+  });
 }
 
 export class Device {
@@ -124,7 +145,10 @@ export class Device {
     readonly features: readonly string[],
     readonly limits: Readonly<Record<(typeof WANTED_LIMITS)[number], number>>,
     /** Shapes of the matrix units, none where there are no such units; least and most threads of a subgroup. */
-    readonly units: { readonly matrixConfigs: readonly MatrixConfig[]; readonly subgroupSizes: readonly [number, number] },
+    readonly units: {
+      readonly matrixConfigs: readonly MatrixConfig[];
+      readonly subgroupSizes: readonly [number, number];
+    },
   ) {
     raw.addEventListener('uncapturederror', (event) => {
       event.preventDefault();
@@ -174,13 +198,23 @@ export class Device {
   /** A storage buffer that can be written, copied and read back. Sizes are rounded up to whole words. */
   async buffer(label: string, bytes: number): Promise<Buffer> {
     const size = Math.max(16, Math.ceil(bytes / 4) * 4);
-    if (size > this.limits.maxBufferSize) throw new GpuError('out-of-memory', `buffer ${label}: ${size} bytes exceed the device's limit of ${this.limits.maxBufferSize}`);
+    if (size > this.limits.maxBufferSize)
+      throw new GpuError(
+        'out-of-memory',
+        `buffer ${label}: ${size} bytes exceed the device's limit of ${this.limits.maxBufferSize}`,
+      );
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
-    return { label, bytes: size, raw: await this.scoped(`buffer ${label}`, () => this.raw.createBuffer({ label, size, usage })) };
+    return {
+      label,
+      bytes: size,
+      raw: await this.scoped(`buffer ${label}`, () => this.raw.createBuffer({ label, size, usage })),
+    };
   }
 
   private async uniformBuffer(label: string, data: ArrayBuffer): Promise<Buffer> {
-    const raw = await this.scoped(label, () => this.raw.createBuffer({ label, size: data.byteLength, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST }));
+    const raw = await this.scoped(label, () =>
+      this.raw.createBuffer({ label, size: data.byteLength, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST }),
+    );
     const buffer = { label, bytes: data.byteLength, raw };
     await this.write(buffer, data);
     return buffer;
@@ -188,25 +222,39 @@ export class Device {
 
   /** Uploads in chunks; waits after each so that staging memory does not pile up. */
   async write(buffer: Buffer, data: ArrayBuffer | ArrayBufferView<ArrayBuffer>, offset = 0): Promise<void> {
-    const bytes = ArrayBuffer.isView(data) ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : new Uint8Array(data);
-    if (offset + bytes.byteLength > buffer.bytes) throw new RangeError(`buffer ${buffer.label}: ${bytes.byteLength} bytes at ${offset} do not fit ${buffer.bytes}`);
+    const bytes = ArrayBuffer.isView(data)
+      ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+      : new Uint8Array(data);
+    if (offset + bytes.byteLength > buffer.bytes)
+      throw new RangeError(`buffer ${buffer.label}: ${bytes.byteLength} bytes at ${offset} do not fit ${buffer.bytes}`);
     for (let at = 0; at < bytes.byteLength; at += UPLOAD_CHUNK_BYTES) {
       const size = Math.min(UPLOAD_CHUNK_BYTES, bytes.byteLength - at);
-      await this.scoped(`upload to ${buffer.label}`, () => this.raw.queue.writeBuffer(buffer.raw, offset + at, bytes, at, size));
+      await this.scoped(`upload to ${buffer.label}`, () =>
+        this.raw.queue.writeBuffer(buffer.raw, offset + at, bytes, at, size),
+      );
       if (bytes.byteLength > UPLOAD_CHUNK_BYTES) await this.raw.queue.onSubmittedWorkDone();
     }
   }
 
-  /** Copies on the device, from the start of a buffer to `offset` of the other; returns the seconds that it took, submission included. */
+  /**
+   * Copies on the device, from the start of a buffer to `offset` of the other; returns the seconds that it took,
+   * submission included.
+   */
   async copy(from: Buffer, to: Buffer, bytes: number, offset = 0): Promise<number> {
-    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes));
+    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) =>
+      encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes),
+    );
   }
 
   /** Downloads `bytes` from `offset`. */
   async read(buffer: Buffer, bytes = buffer.bytes, offset = 0): Promise<ArrayBuffer> {
-    const staging = await this.scoped('read-back buffer', () => this.raw.createBuffer({ size: bytes, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ }));
+    const staging = await this.scoped('read-back buffer', () =>
+      this.raw.createBuffer({ size: bytes, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ }),
+    );
     try {
-      await this.submit(`read ${buffer.label}`, (encoder) => encoder.copyBufferToBuffer(buffer.raw, offset, staging, 0, bytes));
+      await this.submit(`read ${buffer.label}`, (encoder) =>
+        encoder.copyBufferToBuffer(buffer.raw, offset, staging, 0, bytes),
+      );
       await staging.mapAsync(GPUMapMode.READ);
       // The range dies with the mapping, so it is copied out.
       const copy = staging.getMappedRange().slice(0);
@@ -228,8 +276,16 @@ export class Device {
     const key = step.buffers.map((b) => (b.access === 'read' ? 'r' : 'w')).join('');
     let layout = this.layouts.get(key);
     if (!layout) {
-      const entries: GPUBindGroupLayoutEntry[] = [{ binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: 'uniform' } }];
-      step.buffers.forEach((b, i) => entries.push({ binding: i + 1, visibility: GPUShaderStage.COMPUTE, buffer: { type: b.access === 'read' ? 'read-only-storage' : 'storage' } }));
+      const entries: GPUBindGroupLayoutEntry[] = [
+        { binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: 'uniform' } },
+      ];
+      step.buffers.forEach((b, i) =>
+        entries.push({
+          binding: i + 1,
+          visibility: GPUShaderStage.COMPUTE,
+          buffer: { type: b.access === 'read' ? 'read-only-storage' : 'storage' },
+        }),
+      );
       layout = this.raw.createBindGroupLayout({ label: key, entries });
       this.layouts.set(key, layout);
     }
@@ -239,7 +295,13 @@ export class Device {
   /** Compiles a step's pipeline, or returns the one compiled before for the same source, constants and bindings. */
   async pipeline(step: Step, sources: SourceSet = OWN_SOURCES): Promise<GPUComputePipeline> {
     const { key: layoutKey, layout } = this.layoutOf(step);
-    const key = JSON.stringify([sources.id, step.source, step.element, layoutKey, Object.entries(step.constants).sort()]);
+    const key = JSON.stringify([
+      sources.id,
+      step.source,
+      step.element,
+      layoutKey,
+      Object.entries(step.constants).sort(),
+    ]);
     const known = this.pipelines.get(key);
     if (known) return known;
     const compiled = this.compile(step, layout, sources);
@@ -262,7 +324,11 @@ export class Device {
   /** Binds a step to buffers by name. `sources`: another version's kernels, for comparing (bench/regression). */
   async bind(step: Step, buffers: ReadonlyMap<string, Buffer>, sources: SourceSet = OWN_SOURCES): Promise<BoundStep> {
     const limit = this.limits.maxComputeWorkgroupsPerDimension;
-    if (step.workgroups.some((n) => n < 1 || n > limit)) throw new GpuError('unsupported', `${step.source}: ${step.workgroups.join(' x ')} workgroups are outside 1 to ${limit}`);
+    if (step.workgroups.some((n) => n < 1 || n > limit))
+      throw new GpuError(
+        'unsupported',
+        `${step.source}: ${step.workgroups.join(' x ')} workgroups are outside 1 to ${limit}`,
+      );
     const pipeline = await this.pipeline(step, sources);
     const uniforms = await this.uniformBuffer(`${step.source} uniforms`, packUniforms(step.uniforms));
     const entries: GPUBindGroupEntry[] = [{ binding: 0, resource: { buffer: uniforms.raw } }];
@@ -270,16 +336,31 @@ export class Device {
       const buffer = buffers.get(use.name);
       if (!buffer) throw new Error(`${step.source}: no buffer ${use.name} given`);
       if (buffer.bytes > this.limits.maxStorageBufferBindingSize) {
-        throw new GpuError('unsupported', `${step.source}: buffer ${use.name} of ${buffer.bytes} bytes exceeds the binding limit of ${this.limits.maxStorageBufferBindingSize}`);
+        throw new GpuError(
+          'unsupported',
+          `${step.source}: buffer ${use.name} of ${buffer.bytes} bytes exceeds the binding limit of ${this.limits.maxStorageBufferBindingSize}`,
+        );
       }
-      entries.push({ binding: i + 1, resource: { buffer: buffer.raw, ...(buffer.offset === undefined ? {} : { offset: buffer.offset, size: buffer.bytes }) } });
+      entries.push({
+        binding: i + 1,
+        resource: {
+          buffer: buffer.raw,
+          ...(buffer.offset === undefined ? {} : { offset: buffer.offset, size: buffer.bytes }),
+        },
+      });
     });
-    const group = await this.scoped(`${step.source} bind group`, () => this.raw.createBindGroup({ layout: this.layoutOf(step).layout, entries }));
+    const group = await this.scoped(`${step.source} bind group`, () =>
+      this.raw.createBindGroup({ layout: this.layoutOf(step).layout, entries }),
+    );
     return { pipeline, group, workgroups: step.workgroups, uniforms };
   }
 
   /** Binds all steps of a plan. */
-  async bindAll(plan: OperationPlan, buffers: ReadonlyMap<string, Buffer>, sources: SourceSet = OWN_SOURCES): Promise<BoundStep[]> {
+  async bindAll(
+    plan: OperationPlan,
+    buffers: ReadonlyMap<string, Buffer>,
+    sources: SourceSet = OWN_SOURCES,
+  ): Promise<BoundStep[]> {
     const bound: BoundStep[] = [];
     for (const step of plan.steps) bound.push(await this.bind(step, buffers, sources));
     return bound;
@@ -297,18 +378,23 @@ export class Device {
     };
     const known = this.ahead.get(steps);
     this.ahead.delete(steps);
-    const wallSeconds = await this.submit('run', known ?? encode, again ? () => this.ahead.set(steps, this.encoded(encode)) : undefined);
+    const wallSeconds = await this.submit(
+      'run',
+      known ?? encode,
+      again ? () => this.ahead.set(steps, this.encoded(encode)) : undefined,
+    );
     return { wallSeconds, gpuSeconds: timed ? ((await this.elapsed(timed))[0] as number) : null };
   }
 
   /**
-   * Runs parts of a program in order, a pass each with timestamps of its own, in one submission as far as those reach. What a part
-   * takes there is its share of the whole; alone in a submission it would find caches and cores that wait.
+   * Runs parts of a program in order, a pass each with timestamps of its own, in one submission as far as those reach.
+   * What a part takes there is its share of the whole; alone in a submission it would find caches and cores that wait.
    * @returns seconds of each part
    * @throws GpuError `unsupported` without timestamps
    */
   async runEach(parts: readonly (readonly BoundStep[])[]): Promise<number[]> {
-    if (!this.hasTimestamps) throw new GpuError('unsupported', 'the device has no timestamps: run the parts one by one');
+    if (!this.hasTimestamps)
+      throw new GpuError('unsupported', 'the device has no timestamps: run the parts one by one');
     const seconds: number[] = [];
     for (let from = 0; from < parts.length; from += MOST_QUERIES / 2) {
       const some = parts.slice(from, from + MOST_QUERIES / 2);
@@ -344,7 +430,11 @@ export class Device {
   private queries(count: number): Queries {
     return {
       set: this.raw.createQuerySet({ type: 'timestamp', count }),
-      resolve: this.raw.createBuffer({ label: 'timestamps', size: 8 * count, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
+      resolve: this.raw.createBuffer({
+        label: 'timestamps',
+        size: 8 * count,
+        usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC,
+      }),
       count,
     };
   }
@@ -352,14 +442,21 @@ export class Device {
   /** Seconds between each pair of timestamps. */
   private async elapsed({ resolve, count }: Queries): Promise<number[]> {
     const stamps = new BigUint64Array(await this.read({ label: 'timestamps', bytes: 8 * count, raw: resolve }));
-    return Array.from({ length: count / 2 }, (_, i) => Number((stamps[2 * i + 1] as bigint) - (stamps[2 * i] as bigint)) * 1e-9);
+    return Array.from(
+      { length: count / 2 },
+      (_, i) => Number((stamps[2 * i + 1] as bigint) - (stamps[2 * i] as bigint)) * 1e-9,
+    );
   }
 
   /**
    * Encodes, unless that is done, submits and waits; returns the seconds from submission until the queue was done.
    * @param meanwhile what the host does while the device is at work
    */
-  private async submit(subject: string, encode: GPUCommandBuffer | ((encoder: GPUCommandEncoder) => void), meanwhile?: () => void): Promise<number> {
+  private async submit(
+    subject: string,
+    encode: GPUCommandBuffer | ((encoder: GPUCommandEncoder) => void),
+    meanwhile?: () => void,
+  ): Promise<number> {
     const started = await this.scoped(subject, () => {
       const commands = typeof encode === 'function' ? this.encoded(encode) : encode;
       const now = process.hrtime.bigint();

@@ -1,4 +1,6 @@
-/** What adapters Dawn offers on this machine, for people: names, features, limits, and what is missing with its remedy. */
+/**
+ * What adapters Dawn offers on this machine, for people: names, features, limits, and what is missing with its remedy.
+ */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { describeAdapter } from './adapter.js';
@@ -23,7 +25,14 @@ export interface Diagnosis {
   readonly loadError: string | null;
 }
 
-const LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize', 'maxComputeWorkgroupStorageSize', 'maxComputeInvocationsPerWorkgroup', 'subgroupMinSize', 'subgroupMaxSize'] as const;
+const LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'subgroupMinSize',
+  'subgroupMaxSize',
+] as const;
 
 /** Features that matter, and what goes without them. */
 const WANTED: readonly (readonly [feature: string, consequence: string])[] = [
@@ -40,12 +49,20 @@ export async function diagnose(): Promise<Diagnosis> {
   try {
     dawn = await import('webgpu');
   } catch (error) {
-    return { adapters: [], remedies: ['reinstall the package webgpu for this platform: npm ci'], loadError: (error as Error).message.split('\n')[0] as string };
+    return {
+      adapters: [],
+      remedies: ['reinstall the package webgpu for this platform: npm ci'],
+      loadError: (error as Error).message.split('\n')[0] as string,
+    };
   }
   Object.assign(globalThis, dawn.globals);
   const found = new Map<string, AdapterReport>();
   const gpu = dawn.create(['enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis']);
-  for (const options of [{ powerPreference: 'high-performance' }, { powerPreference: 'low-power' }, { forceFallbackAdapter: true }] as GPURequestAdapterOptions[]) {
+  for (const options of [
+    { powerPreference: 'high-performance' },
+    { powerPreference: 'low-power' },
+    { forceFallbackAdapter: true },
+  ] as GPURequestAdapterOptions[]) {
     const adapter = await gpu.requestAdapter(options).catch(() => null);
     if (!adapter) continue;
     const report = reportOf(adapter);
@@ -59,17 +76,33 @@ function reportOf(adapter: GPUAdapter): AdapterReport {
   const d = describeAdapter(adapter);
   const limits: Record<string, number> = {};
   for (const name of LIMITS) {
-    const value = (adapter.limits as unknown as Record<string, number>)[name] ?? (adapter.info as unknown as Record<string, number>)[name];
+    const value =
+      (adapter.limits as unknown as Record<string, number>)[name] ??
+      (adapter.info as unknown as Record<string, number>)[name];
     if (typeof value === 'number') limits[name] = value;
   }
   const features = [...adapter.features].sort();
   return {
-    description: d.description, vendor: d.vendor, architecture: d.architecture, backend: d.backend, software: d.software, features, limits,
-    missing: WANTED.filter(([feature]) => !features.includes(feature)).map(([what, consequence]) => ({ what, consequence })),
+    description: d.description,
+    vendor: d.vendor,
+    architecture: d.architecture,
+    backend: d.backend,
+    software: d.software,
+    features,
+    limits,
+    missing: WANTED.filter(([feature]) => !features.includes(feature)).map(([what, consequence]) => ({
+      what,
+      consequence,
+    })),
   };
 }
 
-const NVIDIA_ICD = ['/usr/share/vulkan/icd.d', '/etc/vulkan/icd.d', '/usr/local/share/vulkan/icd.d', '/usr/local/nvidia/share/vulkan/icd.d'];
+const NVIDIA_ICD = [
+  '/usr/share/vulkan/icd.d',
+  '/etc/vulkan/icd.d',
+  '/usr/local/share/vulkan/icd.d',
+  '/usr/local/nvidia/share/vulkan/icd.d',
+];
 
 /** Next steps: a GPU whose driver Dawn does not see, or a software driver where there is none at all. */
 function remediesFor(adapters: readonly AdapterReport[]): string[] {
@@ -77,20 +110,44 @@ function remediesFor(adapters: readonly AdapterReport[]): string[] {
   if (adapters.some((a) => !a.software)) return remedies;
   if (process.platform === 'linux') {
     const nvidia = existsSync('/dev/nvidia0') || existsSync('/proc/driver/nvidia/version');
-    const loader = ['/usr/lib/x86_64-linux-gnu/libvulkan.so.1', '/usr/lib/aarch64-linux-gnu/libvulkan.so.1', '/usr/lib64/libvulkan.so.1', '/lib/x86_64-linux-gnu/libvulkan.so.1'].some((f) => existsSync(f));
-    if (!loader) remedies.push(`install the Vulkan loader: ${isDebian() ? 'sudo apt-get install libvulkan1' : 'the package that holds libvulkan.so.1'}`);
+    const loader = [
+      '/usr/lib/x86_64-linux-gnu/libvulkan.so.1',
+      '/usr/lib/aarch64-linux-gnu/libvulkan.so.1',
+      '/usr/lib64/libvulkan.so.1',
+      '/lib/x86_64-linux-gnu/libvulkan.so.1',
+    ].some((f) => existsSync(f));
+    if (!loader)
+      remedies.push(
+        `install the Vulkan loader: ${isDebian() ? 'sudo apt-get install libvulkan1' : 'the package that holds libvulkan.so.1'}`,
+      );
     if (nvidia) {
-      const icd = NVIDIA_ICD.flatMap((d) => (existsSync(d) ? readdirSync(d).filter((f) => f.includes('nvidia')).map((f) => `${d}/${f}`) : []))[0];
-      remedies.push(icd ? `point the loader at NVIDIA's driver: export VK_DRIVER_FILES=${icd}` : "install NVIDIA's Vulkan driver (libnvidia-gl; in a container: NVIDIA_DRIVER_CAPABILITIES=all)");
+      const icd = NVIDIA_ICD.flatMap((d) =>
+        existsSync(d)
+          ? readdirSync(d)
+              .filter((f) => f.includes('nvidia'))
+              .map((f) => `${d}/${f}`)
+          : [],
+      )[0];
+      remedies.push(
+        icd
+          ? `point the loader at NVIDIA's driver: export VK_DRIVER_FILES=${icd}`
+          : "install NVIDIA's Vulkan driver (libnvidia-gl; in a container: NVIDIA_DRIVER_CAPABILITIES=all)",
+      );
     } else if (existsSync('/dev/dri')) {
-      remedies.push('a GPU is there (/dev/dri) without a Vulkan driver that Dawn accepts: install Mesa 24 or later (mesa-vulkan-drivers), and give this user access to /dev/dri (group render)');
+      remedies.push(
+        'a GPU is there (/dev/dri) without a Vulkan driver that Dawn accepts: install Mesa 24 or later (mesa-vulkan-drivers), and give this user access to /dev/dri (group render)',
+      );
     }
   } else if (process.platform === 'darwin') {
-    if (adapters.length === 0) remedies.push('Dawn uses Metal: macOS 13 or later on a Mac with a Metal 2 GPU is needed');
+    if (adapters.length === 0)
+      remedies.push('Dawn uses Metal: macOS 13 or later on a Mac with a Metal 2 GPU is needed');
   } else if (process.platform === 'win32') {
     if (adapters.length === 0) remedies.push("install the GPU maker's current driver (Direct3D 12 or Vulkan)");
   }
-  if (adapters.length === 0 && process.platform === 'linux') remedies.push(`without a GPU: ${isDebian() ? 'npm run setup:gpu installs a software driver' : 'install Mesa 24 or later with lavapipe'} (correct results, no GPU speed)`);
+  if (adapters.length === 0 && process.platform === 'linux')
+    remedies.push(
+      `without a GPU: ${isDebian() ? 'npm run setup:gpu installs a software driver' : 'install Mesa 24 or later with lavapipe'} (correct results, no GPU speed)`,
+    );
   return remedies;
 }
 

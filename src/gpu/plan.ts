@@ -9,8 +9,9 @@ import type { Element } from '../schedule/kernel-source.js';
 
 /**
  * What a buffer is to the operation. `stream`: read once a call and larger than a cache in real use (cache rows,
- * weights), so a benchmark rotates copies of it. `input`: small operands. `table`: precomputed contents that come with the
- * plan. `scratch`: written by one step and read by the next. `state`: read and written in place. `output`: written only.
+ * weights), so a benchmark rotates copies of it. `input`: small operands. `table`: precomputed contents that come with
+ * the plan. `scratch`: written by one step and read by the next. `state`: read and written in place. `output`: written
+ * only.
  */
 export type Role = 'stream' | 'input' | 'table' | 'scratch' | 'state' | 'output';
 

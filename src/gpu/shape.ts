@@ -7,25 +7,43 @@ export function dimensions<K extends string>(call: KernelCall, ...names: readonl
   const out = {} as Record<K, number>;
   for (const name of names) {
     const value: number | undefined = (call.shape as Shape)[name];
-    requireShape(value !== undefined && Number.isSafeInteger(value) && value >= 0, `${call.kernel}: ${name} must be a whole number, not ${String(value)}`);
+    requireShape(
+      value !== undefined && Number.isSafeInteger(value) && value >= 0,
+      `${call.kernel}: ${name} must be a whole number, not ${String(value)}`,
+    );
     out[name] = value;
   }
   return out;
 }
 
-export function requirePositive(call: KernelCall, dims: Readonly<Record<string, number>>, ...except: readonly string[]): void {
+export function requirePositive(
+  call: KernelCall,
+  dims: Readonly<Record<string, number>>,
+  ...except: readonly string[]
+): void {
   for (const [name, value] of Object.entries(dims)) {
     if (!except.includes(name)) requireShape(value > 0, `${call.kernel}: ${name} must be at least 1`);
   }
 }
 
-export function requireEven(call: KernelCall, dims: Readonly<Record<string, number>>, ...names: readonly string[]): void {
-  for (const name of names) requireShape((dims[name] as number) % 2 === 0, `${call.kernel}: ${name} must be even, not ${String(dims[name])} (scalars are stored in pairs)`);
+export function requireEven(
+  call: KernelCall,
+  dims: Readonly<Record<string, number>>,
+  ...names: readonly string[]
+): void {
+  for (const name of names)
+    requireShape(
+      (dims[name] as number) % 2 === 0,
+      `${call.kernel}: ${name} must be even, not ${String(dims[name])} (scalars are stored in pairs)`,
+    );
 }
 
 /** The element type of weights of a variant named after it. */
 export function elementOf(call: KernelCall): 'f16' | 'f32' {
-  requireShape(call.variant === 'f16' || call.variant === 'f32', `${call.kernel}: weights are f16 or f32, not ${call.variant}`);
+  requireShape(
+    call.variant === 'f16' || call.variant === 'f32',
+    `${call.kernel}: weights are f16 or f32, not ${call.variant}`,
+  );
   return call.variant;
 }
 

@@ -7,7 +7,10 @@ import type { PaperModel } from './model.js';
 import { flopText, microseconds, percent, rateText, ratioText, timeText } from './text.js';
 import type { Answer, Decoding, Subject } from './types.js';
 
-export type TimeSubject = Extract<Subject, { of: 'step-seconds' | 'step-ratio' | 'throughput' | 'layer-seconds' | 'layer-ratio' }>;
+export type TimeSubject = Extract<
+  Subject,
+  { of: 'step-seconds' | 'step-ratio' | 'throughput' | 'layer-seconds' | 'layer-ratio' }
+>;
 
 /**
  * Most that an eager framework can plausibly add to each operation of the schedule: one of ours is five to ten of its
@@ -36,12 +39,20 @@ export function timeAnswer(m: PaperModel, s: TimeSubject): Answer {
   }
 }
 
-const interval = (i: Interval, text: string, reason: string, explain: NonNullable<Answer['explain']>): Answer => ({ value: i.estimate, low: i.low, high: i.high, text, reason, explain });
+const interval = (i: Interval, text: string, reason: string, explain: NonNullable<Answer['explain']>): Answer => ({
+  value: i.estimate,
+  low: i.low,
+  high: i.high,
+  text,
+  reason,
+  explain,
+});
 
 /** Three decimals: the paper's 1.16× is 74.1 / 63.6 = 1.165. */
 const ratioText3 = (ratio: number): string => `${ratio.toFixed(3)}×`;
 
-const source = (m: PaperModel): string => (m.device.choice.calibration ? 'priced from the calibration' : 'roofline bracket from the datasheet');
+const source = (m: PaperModel): string =>
+  m.device.choice.calibration ? 'priced from the calibration' : 'roofline bracket from the datasheet';
 
 function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds' }>): Answer {
   const step = m.step(s.model, s.decoding, s.batch, s.contextTokens);
@@ -53,7 +64,10 @@ function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds'
   });
 }
 
-/** True when a published ratio is that of two published times, up to their rounding: reasons for the times then hold for it. */
+/**
+ * True when a published ratio is that of two published times, up to their rounding: reasons for the times then hold for
+ * it.
+ */
 const isQuotient = (ratio: number, a: number, b: number): boolean => Math.abs((ratio * b) / a - 1) < 0.01;
 
 /** Ratio of two intervals that share one unknown efficiency: end by end. */
@@ -65,8 +79,13 @@ function quotient(a: Interval, b: Interval): Interval {
 const quotientText = (q: Interval): string => `${ratioText(q.estimate)} (${ratioText(q.low)}–${ratioText(q.high)})`;
 
 function stepRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'step-ratio' }>): Answer {
-  const q = quotient(m.step(s.model, s.decoding, s.batch, s.contextTokens), m.step(s.model, FULL, s.batch, s.contextTokens));
-  const more = m.count(s.model, s.decoding, s.batch, s.contextTokens).operations - m.count(s.model, FULL, s.batch, s.contextTokens).operations;
+  const q = quotient(
+    m.step(s.model, s.decoding, s.batch, s.contextTokens),
+    m.step(s.model, FULL, s.batch, s.contextTokens),
+  );
+  const more =
+    m.count(s.model, s.decoding, s.batch, s.contextTokens).operations -
+    m.count(s.model, FULL, s.batch, s.contextTokens).operations;
   const extra = s.published.seconds - s.published.fullSeconds;
   return interval(q, quotientText(q), 'both ends of the bracket are compared with their like', (published) => {
     if (!isQuotient(published, s.published.seconds, s.published.fullSeconds)) return null;
@@ -76,8 +95,8 @@ function stepRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'step-ratio' }>)
 }
 
 /**
- * Throughput at the largest batch of the grid. The paper does not state the batch of its peak; throughput grows with the
- * batch until memory ends.
+ * Throughput at the largest batch of the grid. The paper does not state the batch of its peak; throughput grows with
+ * the batch until memory ends.
  */
 function throughput(m: PaperModel, s: Extract<TimeSubject, { of: 'throughput' }>): Answer {
   const batch = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens }).maxBatch.onGrid;
@@ -102,12 +121,21 @@ function layerSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-second
   const scope = `one layer × ${loops} loops, one sequence: ${formatDecimalBytes(counted.bytes)} moved${full ? '' : `, ${flopText(counted.flops)}`}`;
   const answer = interval(seconds, timeText(seconds), scope, (published) => {
     const each = (published - seconds.estimate) / counted.operations;
-    return published > seconds.high && each <= EAGER_SECONDS_AN_OPERATION ? `${scope}; framework floor: ${microseconds(each)} for each of ${counted.operations} operations` : null;
+    return published > seconds.high && each <= EAGER_SECONDS_AN_OPERATION
+      ? `${scope}; framework floor: ${microseconds(each)} for each of ${counted.operations} operations`
+      : null;
   });
   // The table does not say what its times are of; the whole model's cache could not even be read in them.
   const whole = m.plan(s.model, FULL, { contextTokens: s.contextTokens }).memory.kvBytesPerSequence;
-  const reading = (published: number): string => (full && whole / bandwidth > published ? `; the whole model’s ${formatBytes(whole)} take ${formatMilliseconds(whole / bandwidth)} ms to read` : '');
-  return { ...answer, remark: (published) => `the paper reaches ${percent(counted.bytes / published / bandwidth)} of the bandwidth${reading(published)}` };
+  const reading = (published: number): string =>
+    full && whole / bandwidth > published
+      ? `; the whole model’s ${formatBytes(whole)} take ${formatMilliseconds(whole / bandwidth)} ms to read`
+      : '';
+  return {
+    ...answer,
+    remark: (published) =>
+      `the paper reaches ${percent(counted.bytes / published / bandwidth)} of the bandwidth${reading(published)}`,
+  };
 }
 
 function layerRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-ratio' }>): Answer {
@@ -118,9 +146,12 @@ function layerRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-ratio' }
   const reason = `reads are T/ρ of the full cache’s: parity at ρ = T is structural (${formatNumber(1 / reads)}× with the rotary branch)`;
   return interval(q, quotientText(q), reason, (published) => {
     if (!isQuotient(published, s.published.fullSeconds, s.published.seconds)) return null;
-    if (Math.abs(published * reads - 1) <= KERNEL_DIFFERENCE) return `${reason}; the rest is the efficiency of two kernels`;
+    if (Math.abs(published * reads - 1) <= KERNEL_DIFFERENCE)
+      return `${reason}; the rest is the efficiency of two kernels`;
     const each = (s.published.seconds - own.seconds.estimate) / own.counted.operations;
-    return published < q.low && each > 0 && each <= EAGER_SECONDS_AN_OPERATION ? `framework floor: ${own.counted.operations} operations of the absorbed path at ${microseconds(each)} each, which a short context does not hide` : null;
+    return published < q.low && each > 0 && each <= EAGER_SECONDS_AN_OPERATION
+      ? `framework floor: ${own.counted.operations} operations of the absorbed path at ${microseconds(each)} each, which a short context does not hide`
+      : null;
   });
 }
 

@@ -12,7 +12,14 @@ import { countText, percent, ratioText } from './text.js';
 import type { Answer, Subject } from './types.js';
 
 /** An answer without an interval. */
-const point = (value: number | null, text: string, reason: string, explain?: Answer['explain']): Answer => ({ value, low: value, high: value, text, reason, ...(explain ? { explain } : {}) });
+const point = (value: number | null, text: string, reason: string, explain?: Answer['explain']): Answer => ({
+  value,
+  low: value,
+  high: value,
+  text,
+  reason,
+  ...(explain ? { explain } : {}),
+});
 
 /** Answers a question, or null where nothing can be predicted. */
 export function answer(m: PaperModel, s: Subject): Answer | null {
@@ -21,7 +28,11 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
       return null;
     case 'cache-slots': {
       const g = m.geometry(s.model);
-      return point(cacheSlots(g), String(cacheSlots(g)), `${g.layers} layers × ${g.loops} loops, each with a K and a V cache of its own`);
+      return point(
+        cacheSlots(g),
+        String(cacheSlots(g)),
+        `${g.layers} layers × ${g.loops} loops, each with a K and a V cache of its own`,
+      );
     }
     case 'ratio': {
       const ratio = coreRatio(m.geometry(s.model), s.codec);
@@ -29,15 +40,34 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
     }
     case 'ranks': {
       const { rankK, rankV } = m.codec(s.model, 'lla', s.ratio);
-      return point(null, `${rankK}/${rankV}`, m.geometry(s.model).loops >= 16 ? 'r_k + r_v = 2·T·d / ρ, split 1:2 as on Huginn' : 'r_k + r_v = 2·T·d / ρ, split 3:5 as on Ouro');
+      return point(
+        null,
+        `${rankK}/${rankV}`,
+        m.geometry(s.model).loops >= 16
+          ? 'r_k + r_v = 2·T·d / ρ, split 1:2 as on Huginn'
+          : 'r_k + r_v = 2·T·d / ρ, split 3:5 as on Ouro',
+      );
     }
     case 'reached-ratio':
       return reachedRatio(m, s);
     case 'stored-ratio':
       return storedRatio(m, s);
     case 'scalar-ratio': {
-      const scalars = (codec: Codec): number => scalarsPerToken(layoutOf(m.geometry(s.model), codec, 'reconstruct', { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }));
-      return point(scalars(s.codec) / scalars(s.over), ratioText(scalars(s.codec) / scalars(s.over)), 'cached scalars of one over those of the other, whole model');
+      const scalars = (codec: Codec): number =>
+        scalarsPerToken(
+          layoutOf(
+            m.geometry(s.model),
+            codec,
+            'reconstruct',
+            { storage: 'f16', groupSize: GROUP_SIZE },
+            { width: 0, perHead: false },
+          ),
+        );
+      return point(
+        scalars(s.codec) / scalars(s.over),
+        ratioText(scalars(s.codec) / scalars(s.over)),
+        'cached scalars of one over those of the other, whole model',
+      );
     }
     case 'codec-parameters': {
       const n = codecParameters(m.geometry(s.model), s.codec, 'full', { width: 0, perHead: false });
@@ -46,11 +76,19 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
     case 'codec-feasible': {
       const g = m.geometry(s.model);
       const n = codecParameters(g, s.codec, 'reconstruct', { width: 0, perHead: false });
-      return point(null, n > parameterCount(g) ? 'infeasible' : 'feasible', `${countText(n)} codec parameters at ranks ${s.codec.rankK}/${s.codec.rankV} against the model’s ${countText(parameterCount(g))}`);
+      return point(
+        null,
+        n > parameterCount(g) ? 'infeasible' : 'feasible',
+        `${countText(n)} codec parameters at ranks ${s.codec.rankK}/${s.codec.rankV} against the model’s ${countText(parameterCount(g))}`,
+      );
     }
     case 'kv-per-token': {
       const bytes = m.plan(s.model, latentOrFull(s.codec)).memory.kvBytesPerToken;
-      return point(bytes, `${formatNumber(bytes / 1024)} KiB`, 'scalars of 2 bytes: 2·T·H_kv·d·D of the full cache, (r_k + r_v)·H_kv·D of latents');
+      return point(
+        bytes,
+        `${formatNumber(bytes / 1024)} KiB`,
+        'scalars of 2 bytes: 2·T·H_kv·d·D of the full cache, (r_k + r_v)·H_kv·D of latents',
+      );
     }
     case 'kv-at-1m': {
       const bytes = m.plan(s.model, latentOrFull(s.codec), { eviction: s.eviction }).memory.kvBytesAt1M;
@@ -61,7 +99,13 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
     case 'evicted-share': {
       const share = (tokens: number): number => 1 - keptTokens(s.eviction, tokens) / tokens;
       const [low, high] = [share(s.fewest), share(s.most)];
-      return { value: low, low, high, text: `${percent(low)} to ${percent(high)}`, reason: `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which` };
+      return {
+        value: low,
+        low,
+        high,
+        text: `${percent(low)} to ${percent(high)}`,
+        reason: `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which`,
+      };
     }
     case 'max-batch':
       return maxBatch(m, s);
@@ -74,16 +118,26 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
   }
 }
 
-const latentOrFull = (codec: Codec) => ({ codec, path: codec.kind === 'full' ? ('full' as const) : ('reconstruct' as const) });
+const latentOrFull = (codec: Codec) => ({
+  codec,
+  path: codec.kind === 'full' ? ('full' as const) : ('reconstruct' as const),
+});
 
 function reachedRatio(m: PaperModel, s: Extract<Subject, { of: 'reached-ratio' }>): Answer {
   const codec = m.codec(s.model, s.kind, s.ratio);
   const ratio = coreRatio(m.geometry(s.model), codec);
   const { rankK, rankV } = codec;
   if (rankK === undefined || rankV === undefined) {
-    return point(ratio, ratioText(ratio), s.kind === 'cla' ? 's adjacent layers share a cache' : `one loop’s K and V of ${m.geometry(s.model).loops}`);
+    return point(
+      ratio,
+      ratioText(ratio),
+      s.kind === 'cla' ? 's adjacent layers share a cache' : `one loop’s K and V of ${m.geometry(s.model).loops}`,
+    );
   }
-  const split = rankK * 5 === rankV * 3 ? 'whole ranks, split 3:5' : `a sum of ${rankK + rankV} has no whole 3:5 split; these are the nearest ranks`;
+  const split =
+    rankK * 5 === rankV * 3
+      ? 'whole ranks, split 3:5'
+      : `a sum of ${rankK + rankV} has no whole 3:5 split; these are the nearest ranks`;
   return point(ratio, `${ratioText(ratio)} (${rankK}/${rankV})`, split);
 }
 
@@ -92,7 +146,10 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
   const g = m.geometry(s.model);
   const stored = m.plan(s.model, s).codec.storedRatio;
   const nominal = coreRatio(g, s.codec);
-  const explained = (reason: string) => (published: number): string | null => (Math.abs(published - nominal) <= 0.006 * nominal ? reason : null);
+  const explained =
+    (reason: string) =>
+    (published: number): string | null =>
+      Math.abs(published - nominal) <= 0.006 * nominal ? reason : null;
   if (s.codec.kind === 'kv-quant') {
     const reason = `${s.codec.bits} bits alone are ${ratioText(nominal)}; an f16 scale for each ${GROUP_SIZE} scalars is stored too (our layout: the paper states none)`;
     return point(stored, ratioText(stored), reason, explained(reason));
@@ -106,7 +163,11 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
   }
   // The ratio holds once the layers around the loop, whose cache no codec of the loop axis touches, are left out.
   const core = { ...g, preludeLayers: 0, codaLayers: 0 };
-  const alone = cacheSlots(core) * 2 * core.kvHeads * core.headDim / scalarsPerToken(layoutOf(core, s.codec, s.path, { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }));
+  const alone =
+    (cacheSlots(core) * 2 * core.kvHeads * core.headDim) /
+    scalarsPerToken(
+      layoutOf(core, s.codec, s.path, { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }),
+    );
   const reason = `ρ counts the looped core; ${g.preludeLayers} + ${g.codaLayers} layers around it keep ordinary caches (${cacheSlots(g) - cacheSlots(core)} of ${cacheSlots(g)} slots)`;
   return point(stored, ratioText(stored), reason, (published) => (Math.abs(alone - published) < 1e-9 ? reason : null));
 }
@@ -114,7 +175,11 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
 function maxBatch(m: PaperModel, s: Extract<Subject, { of: 'max-batch' }>): Answer {
   const plan = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens });
   const { exact, onGrid } = plan.maxBatch;
-  return point(onGrid, `${onGrid} (${exact} fit)`, 'capacity tests climb the grid 2^k, 3·2^(k−1); in brackets what memory holds');
+  return point(
+    onGrid,
+    `${onGrid} (${exact} fit)`,
+    'capacity tests climb the grid 2^k, 3·2^(k−1); in brackets what memory holds',
+  );
 }
 
 function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): Answer {
@@ -130,7 +195,11 @@ function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): An
 const B200_BYTES = 183e9;
 
 function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>): Answer {
-  const plan = m.plan(s.model, { codec: s.codec, path: 'reconstruct' }, { contextTokens: s.contextTokens, prefill: s.kind });
+  const plan = m.plan(
+    s.model,
+    { codec: s.codec, path: 'reconstruct' },
+    { contextTokens: s.contextTokens, prefill: s.kind },
+  );
   const { weightsBytes, codecBytes, kvBytesPerSequence } = plan.memory;
   const beside = weightsBytes + codecBytes + kvBytesPerSequence;
   const total = beside + plan.prefill.peakBytes;
@@ -139,7 +208,8 @@ function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>)
   const reason = `${detail}, on ${formatDecimalBytes(m.device.choice.vramBytes)}`;
   const explain = (): string | null => {
     // The second pass of the paper's other decoder keeps full-width K and V as well.
-    const wide = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).memory.kvBytesPerSequence;
+    const wide = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).memory
+      .kvBytesPerSequence;
     if (!fits || total + wide <= B200_BYTES) return null;
     return `as described it takes ${formatDecimalBytes(total)} and fits; a second pass that also keeps full-width K/V (${formatDecimalBytes(wide)} at ${formatTokens(s.contextTokens)}) does not, even on a B200`;
   };

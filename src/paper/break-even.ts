@@ -22,10 +22,14 @@ function secondsPerToken(m: PaperModel, model: string, decoding: Decoding): Reco
 }
 
 /**
- * The smallest ratio from which a path of LLA is no slower for each cached token than the full cache, at each end of the
- * interval; null where no ranks of at least 3/5 are enough. Time grows with the rank sum, so sums are bisected.
+ * The smallest ratio from which a path of LLA is no slower for each cached token than the full cache, at each end of
+ * the interval; null where no ranks of at least 3/5 are enough. Time grows with the rank sum, so sums are bisected.
  */
-export function breakEvenRatio(m: PaperModel, model: string, path: Omit<Decoding, 'codec'>): Record<End, number | null> {
+export function breakEvenRatio(
+  m: PaperModel,
+  model: string,
+  path: Omit<Decoding, 'codec'>,
+): Record<End, number | null> {
   const g = m.geometry(model);
   const whole = 2 * g.loops * g.headDim;
   const full = secondsPerToken(m, model, FULL);
@@ -53,7 +57,12 @@ export function breakEvenRatio(m: PaperModel, model: string, path: Omit<Decoding
  * The shortest context from which a decoding is no slower than the full cache at the same batch and context, at each
  * end of the interval; null where it is slower up to 1M tokens. Contexts are doubled until it is faster, then bisected.
  */
-export function breakEvenContext(m: PaperModel, model: string, decoding: Decoding, batch: number): Record<End, number | null> {
+export function breakEvenContext(
+  m: PaperModel,
+  model: string,
+  decoding: Decoding,
+  batch: number,
+): Record<End, number | null> {
   const prices = new Map<number, readonly [own: StepPrice, full: StepPrice]>();
   const at = (context: number): readonly [StepPrice, StepPrice] => {
     const known = prices.get(context) ?? [m.step(model, decoding, batch, context), m.step(model, FULL, batch, context)];

@@ -1,6 +1,6 @@
 /**
- * The figures of the paper's systems part as data: each with its place, what is printed, and the question that the planner
- * is asked. Nothing here is the model's.
+ * The figures of the paper's systems part as data: each with its place, what is printed, and the question that the
+ * planner is asked. Nothing here is the model's.
  */
 import type { Codec, CodecKind } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
@@ -32,39 +32,114 @@ interface Where {
   readonly source: string;
 }
 
-function figure(where: Where, id: string, quantity: string, text: string, unit: Unit, expect: Expectation, subject: Subject, scale: number | null = 1): PaperFigure {
+function figure(
+  where: Where,
+  id: string,
+  quantity: string,
+  text: string,
+  unit: Unit,
+  expect: Expectation,
+  subject: Subject,
+  scale: number | null = 1,
+): PaperFigure {
   const number = scale === null ? null : printed(text, unit);
-  return { ...where, id, quantity, text, unit, expect, subject, value: number && number.value * (scale as number), precision: number ? number.precision * (scale as number) : 0 };
+  return {
+    ...where,
+    id,
+    quantity,
+    text,
+    unit,
+    expect,
+    subject,
+    value: number && number.value * (scale as number),
+    precision: number ? number.precision * (scale as number) : 0,
+  };
 }
 /** A claim in words. */
-const claim = (where: Where, id: string, quantity: string, text: string, subject: Subject, expect: Expectation = 'exact'): PaperFigure => figure(where, id, quantity, text, 'text', expect, subject, null);
+const claim = (
+  where: Where,
+  id: string,
+  quantity: string,
+  text: string,
+  subject: Subject,
+  expect: Expectation = 'exact',
+): PaperFigure => figure(where, id, quantity, text, 'text', expect, subject, null);
 
-const CODEC_NAMES: Readonly<Record<CodecKind, string>> = { full: 'teacher', lla: 'LLA', 'lla-2d': 'LLA-2D', 'mla-head': 'mla_head', cla: 'cla', 'kv-quant': 'kv_quant', 'final-loop': 'final-loop reuse' };
+const CODEC_NAMES: Readonly<Record<CodecKind, string>> = {
+  full: 'teacher',
+  lla: 'LLA',
+  'lla-2d': 'LLA-2D',
+  'mla-head': 'mla_head',
+  cla: 'cla',
+  'kv-quant': 'kv_quant',
+  'final-loop': 'final-loop reuse',
+};
 const MODEL_NAMES: Readonly<Record<QualityModel, string>> = { [OURO]: '1.4B', [OURO_26]: '2.6B', [HUGINN]: 'Huginn' };
 const quantBits = (ratio: number): Codec => ({ kind: 'kv-quant', bits: Math.round(16 / ratio) as 2 | 3 | 4 | 8 });
 
 /** Table tier4 and Table huginn print ranks beside ratios; Table ablations two splits of one budget. */
 function ranks(): PaperFigure[] {
   const rows: readonly (readonly [QualityModel, string, string, number, number])[] = [
-    [OURO, 'tier4', '4.00', 96, 160], [OURO, 'tier4', '3.20', 120, 200], [OURO, 'tier4', '2.67', 144, 240], [OURO, 'tier4', '2.00', 192, 320], [OURO, 'tier4', '1.60', 240, 400], [OURO, 'tier4', '1.33', 288, 480],
-    [HUGINN, 'huginn', '16', 128, 256], [HUGINN, 'huginn', '32', 64, 128], [HUGINN, 'huginn', '64', 32, 64], [HUGINN, 'huginn', '128', 16, 32],
+    [OURO, 'tier4', '4.00', 96, 160],
+    [OURO, 'tier4', '3.20', 120, 200],
+    [OURO, 'tier4', '2.67', 144, 240],
+    [OURO, 'tier4', '2.00', 192, 320],
+    [OURO, 'tier4', '1.60', 240, 400],
+    [OURO, 'tier4', '1.33', 288, 480],
+    [HUGINN, 'huginn', '16', 128, 256],
+    [HUGINN, 'huginn', '32', 64, 128],
+    [HUGINN, 'huginn', '64', 32, 64],
+    [HUGINN, 'huginn', '128', 16, 32],
   ];
-  const where = (table: string): Where => ({ section: table === 'huginn' ? 'Huginn' : 'Ranks and ratios', source: `Table ${table}` });
+  const where = (table: string): Where => ({
+    section: table === 'huginn' ? 'Huginn' : 'Ranks and ratios',
+    source: `Table ${table}`,
+  });
   const core = (model: QualityModel): string => (model === HUGINN ? ', looped core' : '');
   return [
-    ...rows.map(([model, table, ratio, rankK, rankV]) => figure(where(table), `${table}/${ratio}x/ratio`, `ρ of ranks ${rankK}/${rankV}${core(model)}`, `${ratio}×`, 'ratio', 'exact', { of: 'ratio', model, codec: lla(rankK, rankV) })),
-    ...rows.map(([model, table, ratio, rankK, rankV]) => claim(where(table), `${table}/${ratio}x/ranks`, `ranks of ${ratio}×${core(model)}`, `${rankK}/${rankV}`, { of: 'ranks', model, ratio: Number(ratio) })),
+    ...rows.map(([model, table, ratio, rankK, rankV]) =>
+      figure(
+        where(table),
+        `${table}/${ratio}x/ratio`,
+        `ρ of ranks ${rankK}/${rankV}${core(model)}`,
+        `${ratio}×`,
+        'ratio',
+        'exact',
+        { of: 'ratio', model, codec: lla(rankK, rankV) },
+      ),
+    ),
+    ...rows.map(([model, table, ratio, rankK, rankV]) =>
+      claim(where(table), `${table}/${ratio}x/ranks`, `ranks of ${ratio}×${core(model)}`, `${rankK}/${rankV}`, {
+        of: 'ranks',
+        model,
+        ratio: Number(ratio),
+      }),
+    ),
     ...rows
       .filter(([model]) => model === HUGINN)
-      .map(([model, table, ratio, rankK, rankV]) => figure(where(table), `${table}/${ratio}x/whole`, `${ratio}× on the whole cache`, `${ratio}×`, 'ratio', 'explained', { of: 'stored-ratio', model, codec: lla(rankK, rankV), path: 'reconstruct' })),
+      .map(([model, table, ratio, rankK, rankV]) =>
+        figure(
+          where(table),
+          `${table}/${ratio}x/whole`,
+          `${ratio}× on the whole cache`,
+          `${ratio}×`,
+          'ratio',
+          'explained',
+          { of: 'stored-ratio', model, codec: lla(rankK, rankV), path: 'reconstruct' },
+        ),
+      ),
   ];
 }
 
 const SOURCES = [...new Set(FIGURES.map((f) => f.source))];
 /** By the table that has the ratio first, then by codec. */
-const order = ([f]: readonly QualityFigure[]): number => (f ? SOURCES.indexOf(f.source) * 100 + Object.keys(CODEC_NAMES).indexOf(f.codec) : 0);
+const order = ([f]: readonly QualityFigure[]): number =>
+  f ? SOURCES.indexOf(f.source) * 100 + Object.keys(CODEC_NAMES).indexOf(f.codec) : 0;
 
-/** Ratios under which codecs are compared, from the quality tables themselves: one figure for each model, codec and ratio. */
+/**
+ * Ratios under which codecs are compared, from the quality tables themselves: one figure for each model, codec and
+ * ratio.
+ */
 function comparedRatios(): PaperFigure[] {
   const groups = new Map<string, QualityFigure[]>();
   for (const f of FIGURES) {
@@ -73,35 +148,100 @@ function comparedRatios(): PaperFigure[] {
     const key = `${f.model}/${f.codec}-${Number(f.ratioLabel)}x`;
     groups.set(key, [...(groups.get(key) ?? []), f]);
   }
-  return [...groups].sort(([, a], [, b]) => order(a) - order(b)).map(([key, list]) => {
-    const { model, codec, ratioLabel, ratio } = list[0] as QualityFigure;
-    const where = { section: 'Ratios under comparison', source: (list[0] as QualityFigure).source };
-    const quantity = `${CODEC_NAMES[codec]} on ${MODEL_NAMES[model]}`;
-    const text = `${Number(ratioLabel)}×`;
-    if (codec === 'kv-quant') return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'explained', { of: 'stored-ratio', model, codec: quantBits(ratio), path: 'full' });
-    return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'exact', { of: 'reached-ratio', model, kind: codec, ratio });
-  });
+  return [...groups]
+    .sort(([, a], [, b]) => order(a) - order(b))
+    .map(([key, list]) => {
+      const { model, codec, ratioLabel, ratio } = list[0] as QualityFigure;
+      const where = { section: 'Ratios under comparison', source: (list[0] as QualityFigure).source };
+      const quantity = `${CODEC_NAMES[codec]} on ${MODEL_NAMES[model]}`;
+      const text = `${Number(ratioLabel)}×`;
+      if (codec === 'kv-quant')
+        return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'explained', {
+          of: 'stored-ratio',
+          model,
+          codec: quantBits(ratio),
+          path: 'full',
+        });
+      return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'exact', {
+        of: 'reached-ratio',
+        model,
+        kind: codec,
+        ratio,
+      });
+    });
 }
 
 function otherRatios(): PaperFigure[] {
   const appendix = { section: 'Ratios under comparison', source: 'text, Section expdetails' };
   const passkey = { section: 'Ratios under comparison', source: 'text, Section onpolicy' };
   return [
-    figure(passkey, 'ratios/ouro-1.4b/lla-15.5x', 'LLA on 1.4B', '15.5×', 'ratio', 'exact', { of: 'reached-ratio', model: OURO, kind: 'lla', ratio: 15.5 }),
-    ...[4, 6, 12, 24].map((s) => figure(appendix, `expdetails/cla-${s}`, `cla over s = ${s} layers`, `${s}×`, 'ratio', 'exact', { of: 'reached-ratio', model: OURO, kind: 'cla', ratio: s })),
-    figure(appendix, 'expdetails/kv-quant-limit', 'most that kv_quant reaches (2 bits)', '~8×', 'ratio', 'explained', { of: 'stored-ratio', model: OURO, codec: quantBits(8), path: 'full' }),
-    figure({ section: 'Ranks and ratios', source: 'Table ablations' }, 'ablations/matched-scalars', 'scalars of 96/160 over 128/128', '1 (matched)', 'ratio', 'exact', { of: 'scalar-ratio', model: OURO, codec: LLA_4X, over: lla(128, 128) }),
+    figure(passkey, 'ratios/ouro-1.4b/lla-15.5x', 'LLA on 1.4B', '15.5×', 'ratio', 'exact', {
+      of: 'reached-ratio',
+      model: OURO,
+      kind: 'lla',
+      ratio: 15.5,
+    }),
+    ...[4, 6, 12, 24].map((s) =>
+      figure(appendix, `expdetails/cla-${s}`, `cla over s = ${s} layers`, `${s}×`, 'ratio', 'exact', {
+        of: 'reached-ratio',
+        model: OURO,
+        kind: 'cla',
+        ratio: s,
+      }),
+    ),
+    figure(appendix, 'expdetails/kv-quant-limit', 'most that kv_quant reaches (2 bits)', '~8×', 'ratio', 'explained', {
+      of: 'stored-ratio',
+      model: OURO,
+      codec: quantBits(8),
+      path: 'full',
+    }),
+    figure(
+      { section: 'Ranks and ratios', source: 'Table ablations' },
+      'ablations/matched-scalars',
+      'scalars of 96/160 over 128/128',
+      '1 (matched)',
+      'ratio',
+      'exact',
+      { of: 'scalar-ratio', model: OURO, codec: LLA_4X, over: lla(128, 128) },
+    ),
   ];
 }
 
 function codecSizes(): PaperFigure[] {
   const at = (source: string): Where => ({ section: 'Codec sizes', source });
   return [
-    figure(at('text, Section intro'), 'intro/cache-slots', 'cached layers of Ouro-1.4B', '96-layer', 'count', 'exact', { of: 'cache-slots', model: OURO }),
-    figure(at('text, Section serving_details'), 'serving/factor-h', 'LLA over LLA-2D at equal ranks (H)', '16×', 'ratio', 'exact', { of: 'scalar-ratio', model: OURO, codec: LLA_4X, over: { kind: 'lla-2d', rankK: 96, rankV: 160 } }),
-    figure(at('text, Section experiments'), 'experiments/final-loop-parameters', 'parameters of final-loop reuse', '0', 'count', 'exact', { of: 'codec-parameters', model: OURO, codec: { kind: 'final-loop' } }),
-    claim(at('text, Section experiments'), 'experiments/huginn-lla-2d', 'LLA-2D on Huginn at 16×', 'infeasible', { of: 'codec-feasible', model: HUGINN, codec: { kind: 'lla-2d', rankK: 7040, rankV: 14_080 } }),
-    claim(at('text, Section experiments'), 'experiments/huginn-lla', 'LLA on Huginn at 16×', 'feasible', { of: 'codec-feasible', model: HUGINN, codec: lla(128, 256) }),
+    figure(at('text, Section intro'), 'intro/cache-slots', 'cached layers of Ouro-1.4B', '96-layer', 'count', 'exact', {
+      of: 'cache-slots',
+      model: OURO,
+    }),
+    figure(
+      at('text, Section serving_details'),
+      'serving/factor-h',
+      'LLA over LLA-2D at equal ranks (H)',
+      '16×',
+      'ratio',
+      'exact',
+      { of: 'scalar-ratio', model: OURO, codec: LLA_4X, over: { kind: 'lla-2d', rankK: 96, rankV: 160 } },
+    ),
+    figure(
+      at('text, Section experiments'),
+      'experiments/final-loop-parameters',
+      'parameters of final-loop reuse',
+      '0',
+      'count',
+      'exact',
+      { of: 'codec-parameters', model: OURO, codec: { kind: 'final-loop' } },
+    ),
+    claim(at('text, Section experiments'), 'experiments/huginn-lla-2d', 'LLA-2D on Huginn at 16×', 'infeasible', {
+      of: 'codec-feasible',
+      model: HUGINN,
+      codec: { kind: 'lla-2d', rankK: 7040, rankV: 14_080 },
+    }),
+    claim(at('text, Section experiments'), 'experiments/huginn-lla', 'LLA on Huginn at 16×', 'feasible', {
+      of: 'codec-feasible',
+      model: HUGINN,
+      codec: lla(128, 256),
+    }),
   ];
 }
 
@@ -115,9 +255,41 @@ function memory(): PaperFigure[] {
   const budget: Eviction = { policy: 'budget', budgetTokens: 1024 };
   return [
     ...([OURO, OURO_26] as const).flatMap((model, i) =>
-      columns.map(([name, codec, perToken]) => figure(at('Cache memory'), `memory/kv-per-token/${model}/${name}`, `KV/token, ${MODEL_NAMES[model]}, ${name}`, perToken[i] as string, 'bytes', 'exact', { of: 'kv-per-token', model, codec }, KIB))),
-    ...columns.map(([name, codec, , text]) => figure(at('Cache memory'), `memory/kv-at-1m/${name}`, `KV at 1M tokens, 1.4B, ${name}`, text, 'bytes', 'exact', { of: 'kv-at-1m', model: OURO, codec, eviction: null }, GIB)),
-    figure(at('Cache memory'), 'memory/kv-at-1m/evicted', 'the same, 21.3× and 1024 tokens kept', '36 MiB', 'bytes', 'exact', { of: 'kv-at-1m', model: OURO, codec: LLA_21X, eviction: budget }, MIB),
+      columns.map(([name, codec, perToken]) =>
+        figure(
+          at('Cache memory'),
+          `memory/kv-per-token/${model}/${name}`,
+          `KV/token, ${MODEL_NAMES[model]}, ${name}`,
+          perToken[i] as string,
+          'bytes',
+          'exact',
+          { of: 'kv-per-token', model, codec },
+          KIB,
+        ),
+      ),
+    ),
+    ...columns.map(([name, codec, , text]) =>
+      figure(
+        at('Cache memory'),
+        `memory/kv-at-1m/${name}`,
+        `KV at 1M tokens, 1.4B, ${name}`,
+        text,
+        'bytes',
+        'exact',
+        { of: 'kv-at-1m', model: OURO, codec, eviction: null },
+        GIB,
+      ),
+    ),
+    figure(
+      at('Cache memory'),
+      'memory/kv-at-1m/evicted',
+      'the same, 21.3× and 1024 tokens kept',
+      '36 MiB',
+      'bytes',
+      'exact',
+      { of: 'kv-at-1m', model: OURO, codec: LLA_21X, eviction: budget },
+      MIB,
+    ),
   ];
 }
 
@@ -134,8 +306,31 @@ function capacity(): PaperFigure[] {
   ];
   return [
     ...rows.map(([model, name, decoding, text]) =>
-      figure(where, `memory/max-batch/${model}/${name}`, `max batch at 4k, ${MODEL_NAMES[model]}, ${name}`, text, 'count', 'exact', { of: 'max-batch', model, decoding, contextTokens: DECODE_CONTEXT })),
-    figure({ ...where, source: 'Table memory, Figure capacity' }, 'memory/batch-gain', 'batch gain of 21.3× (768 / 32)', '24×', 'ratio', 'explained', { of: 'batch-gain', model: OURO, decoding: { codec: LLA_21X, path: 'reconstruct' }, contextTokens: DECODE_CONTEXT, grid: 24 }),
+      figure(
+        where,
+        `memory/max-batch/${model}/${name}`,
+        `max batch at 4k, ${MODEL_NAMES[model]}, ${name}`,
+        text,
+        'count',
+        'exact',
+        { of: 'max-batch', model, decoding, contextTokens: DECODE_CONTEXT },
+      ),
+    ),
+    figure(
+      { ...where, source: 'Table memory, Figure capacity' },
+      'memory/batch-gain',
+      'batch gain of 21.3× (768 / 32)',
+      '24×',
+      'ratio',
+      'explained',
+      {
+        of: 'batch-gain',
+        model: OURO,
+        decoding: { codec: LLA_21X, path: 'reconstruct' },
+        contextTokens: DECODE_CONTEXT,
+        grid: 24,
+      },
+    ),
   ];
 }
 
@@ -146,11 +341,55 @@ function latency(): PaperFigure[] {
   const at = { model: OURO, contextTokens: DECODE_CONTEXT } as const;
   const fast: Decoding = { codec: LLA_4X, path: 'fast' };
   return [
-    figure(where, 'memory/latency/teacher', 'decode latency, teacher', '63.6 ms', 'seconds', 'interval', { of: 'step-seconds', ...at, decoding: FULL_PATH, batch: 1 }, 1e-3),
-    figure(where, 'memory/latency/fast', 'decode latency, fast path 4×', '74.1 ms', 'seconds', 'interval', { of: 'step-seconds', ...at, decoding: fast, batch: 1 }, 1e-3),
-    figure({ ...where, source: 'text, Section systems' }, 'systems/fast-ratio', 'fast path over teacher', '1.16×', 'ratio', 'interval', { of: 'step-ratio', ...at, decoding: fast, batch: 1, published: { seconds: FAST_SECONDS, fullSeconds: TEACHER_SECONDS } }),
-    figure(where, 'memory/throughput/teacher', 'peak throughput, teacher', '748 tok/s', 'tokens/s', 'interval', { of: 'throughput', ...at, decoding: FULL_PATH }),
-    figure(where, 'memory/throughput/lla-21.33x', 'peak throughput, capacity path 21.3×', '108 tok/s', 'tokens/s', 'interval', { of: 'throughput', ...at, decoding: { codec: LLA_21X, path: 'reconstruct', materialised: true } }),
+    figure(
+      where,
+      'memory/latency/teacher',
+      'decode latency, teacher',
+      '63.6 ms',
+      'seconds',
+      'interval',
+      { of: 'step-seconds', ...at, decoding: FULL_PATH, batch: 1 },
+      1e-3,
+    ),
+    figure(
+      where,
+      'memory/latency/fast',
+      'decode latency, fast path 4×',
+      '74.1 ms',
+      'seconds',
+      'interval',
+      { of: 'step-seconds', ...at, decoding: fast, batch: 1 },
+      1e-3,
+    ),
+    figure(
+      { ...where, source: 'text, Section systems' },
+      'systems/fast-ratio',
+      'fast path over teacher',
+      '1.16×',
+      'ratio',
+      'interval',
+      {
+        of: 'step-ratio',
+        ...at,
+        decoding: fast,
+        batch: 1,
+        published: { seconds: FAST_SECONDS, fullSeconds: TEACHER_SECONDS },
+      },
+    ),
+    figure(where, 'memory/throughput/teacher', 'peak throughput, teacher', '748 tok/s', 'tokens/s', 'interval', {
+      of: 'throughput',
+      ...at,
+      decoding: FULL_PATH,
+    }),
+    figure(
+      where,
+      'memory/throughput/lla-21.33x',
+      'peak throughput, capacity path 21.3×',
+      '108 tok/s',
+      'tokens/s',
+      'interval',
+      { of: 'throughput', ...at, decoding: { codec: LLA_21X, path: 'reconstruct', materialised: true } },
+    ),
   ];
 }
 
@@ -173,13 +412,64 @@ function absorbed(): PaperFigure[] {
       const rebuiltMs = Number(overRebuilt) * Number(own);
       const precision = (0.005 / Number(overRebuilt) + 0.005 / Number(own)) * rebuiltMs * 1e-3;
       return [
-        figure(where, `absorbed/${contextTokens}/teacher`, `teacher at ${label}`, `${teacher} ms`, 'seconds', 'interval', { of: 'layer-seconds', ...at, decoding: FULL_PATH }, 1e-3),
-        figure(where, `absorbed/${contextTokens}/absorbed`, `absorbed at ${label}`, `${own} ms`, 'seconds', 'interval', { of: 'layer-seconds', ...at, decoding: branch }, 1e-3),
-        { ...figure(where, `absorbed/${contextTokens}/reconstruct`, `reconstruct-then-attend at ${label}`, `${overRebuilt}× = ${rebuiltMs.toFixed(2)} ms`, 'seconds', 'interval', { of: 'layer-seconds', ...at, decoding: rebuilt }), value: rebuiltMs * 1e-3, precision },
-        figure(where, `absorbed/${contextTokens}/over-teacher`, `teacher over absorbed at ${label}`, `${overTeacher}×`, 'ratio', 'interval', { of: 'layer-ratio', ...at, decoding: branch, published: { seconds: Number(own) * 1e-3, fullSeconds: Number(teacher) * 1e-3 } }),
+        figure(
+          where,
+          `absorbed/${contextTokens}/teacher`,
+          `teacher at ${label}`,
+          `${teacher} ms`,
+          'seconds',
+          'interval',
+          { of: 'layer-seconds', ...at, decoding: FULL_PATH },
+          1e-3,
+        ),
+        figure(
+          where,
+          `absorbed/${contextTokens}/absorbed`,
+          `absorbed at ${label}`,
+          `${own} ms`,
+          'seconds',
+          'interval',
+          { of: 'layer-seconds', ...at, decoding: branch },
+          1e-3,
+        ),
+        {
+          ...figure(
+            where,
+            `absorbed/${contextTokens}/reconstruct`,
+            `reconstruct-then-attend at ${label}`,
+            `${overRebuilt}× = ${rebuiltMs.toFixed(2)} ms`,
+            'seconds',
+            'interval',
+            { of: 'layer-seconds', ...at, decoding: rebuilt },
+          ),
+          value: rebuiltMs * 1e-3,
+          precision,
+        },
+        figure(
+          where,
+          `absorbed/${contextTokens}/over-teacher`,
+          `teacher over absorbed at ${label}`,
+          `${overTeacher}×`,
+          'ratio',
+          'interval',
+          {
+            of: 'layer-ratio',
+            ...at,
+            decoding: branch,
+            published: { seconds: Number(own) * 1e-3, fullSeconds: Number(teacher) * 1e-3 },
+          },
+        ),
       ];
     }),
-    figure({ section: 'Absorbed attention', source: 'text, Section serving_details' }, 'absorbed/less-cache', 'less cache than the teacher', '4×', 'ratio', 'explained', { of: 'stored-ratio', model: OURO, codec: LLA_4X, path: 'absorbed' }),
+    figure(
+      { section: 'Absorbed attention', source: 'text, Section serving_details' },
+      'absorbed/less-cache',
+      'less cache than the teacher',
+      '4×',
+      'ratio',
+      'explained',
+      { of: 'stored-ratio', model: OURO, codec: LLA_4X, path: 'absorbed' },
+    ),
   ];
 }
 
@@ -187,8 +477,20 @@ function eviction(): PaperFigure[] {
   const where = { section: 'Eviction', source: 'Table evict' };
   const policy: Eviction = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 };
   return [
-    figure(where, 'evict/budget', 'tokens kept: sink 4 + window 256', '260', 'tokens', 'exact', { of: 'budget', eviction: policy }),
-    figure(where, 'evict/share', 'evicted of a ~1k-token prompt', '~74 %', 'share', 'interval', { of: 'evicted-share', eviction: policy, fewest: 1000, most: 1024 }, 0.01),
+    figure(where, 'evict/budget', 'tokens kept: sink 4 + window 256', '260', 'tokens', 'exact', {
+      of: 'budget',
+      eviction: policy,
+    }),
+    figure(
+      where,
+      'evict/share',
+      'evicted of a ~1k-token prompt',
+      '~74 %',
+      'share',
+      'interval',
+      { of: 'evicted-share', eviction: policy, fewest: 1000, most: 1024 },
+      0.01,
+    ),
     ...accuracies(['Table evict'], 'Eviction'),
   ];
 }
@@ -196,28 +498,55 @@ function eviction(): PaperFigure[] {
 /** Accuracies that stand among the systems figures. */
 function accuracies(sources: readonly string[], section: string): PaperFigure[] {
   return FIGURES.filter((f) => sources.includes(f.source)).map((f, i) => {
-    const path = f.pathClass === 'absorbed' ? `decoupled, ${f.variant ?? ''}` : f.metric === 'gsm8k' ? 'evicting' : 'full RoPE';
+    const path =
+      f.pathClass === 'absorbed' ? `decoupled, ${f.variant ?? ''}` : f.metric === 'gsm8k' ? 'evicting' : 'full RoPE';
     const name = f.codec === 'kv-quant' ? `kv_quant-${16 / f.ratio}` : `LLA ${Number(f.ratioLabel)}×`;
-    return figure({ section, source: f.source }, `accuracy/${f.source.replace(/^.*Table /, '')}/${i}`, `${f.metric}: ${name}, ${path}`, f.value.toFixed(Math.max(2, String(f.value).length - 2)), f.unit === 'fraction' ? 'share' : 'count', 'not-predictable', { of: 'accuracy' });
+    return figure(
+      { section, source: f.source },
+      `accuracy/${f.source.replace(/^.*Table /, '')}/${i}`,
+      `${f.metric}: ${name}, ${path}`,
+      f.value.toFixed(Math.max(2, String(f.value).length - 2)),
+      f.unit === 'fraction' ? 'share' : 'count',
+      'not-predictable',
+      { of: 'accuracy' },
+    );
   });
 }
 
 function prefill(): PaperFigure[] {
   const where = { section: 'Prefill', source: 'text, Section serving_details' };
   const passkey = { section: 'Prefill', source: 'text, Section onpolicy' };
-  const at = (kind: 'one-shot' | 'by-layer', contextTokens: number, model: QualityModel = OURO, codec: Codec = LLA_4X): Subject => ({ of: 'prefill-fits', model, codec, kind, contextTokens });
+  const at = (
+    kind: 'one-shot' | 'by-layer',
+    contextTokens: number,
+    model: QualityModel = OURO,
+    codec: Codec = LLA_4X,
+  ): Subject => ({ of: 'prefill-fits', model, codec, kind, contextTokens });
   return [
     claim(where, 'prefill/one-shot/32k', 'one-shot prefill of 32k, 1.4B', 'fits', at('one-shot', 32_768)),
     claim(where, 'prefill/one-shot/64k', 'one-shot prefill of 64k, 1.4B', 'does not fit', at('one-shot', 65_536)),
     claim(where, 'prefill/by-layer/64k', 'layer-by-layer prefill of 64k, 1.4B', 'fits', at('by-layer', 65_536)),
-    claim(passkey, 'prefill/by-layer/64k/2.6b', 'the same, 2.6B at 10.67×', 'does not fit', at('by-layer', 65_536, OURO_26, lla(36, 60)), 'explained'),
+    claim(
+      passkey,
+      'prefill/by-layer/64k/2.6b',
+      'the same, 2.6B at 10.67×',
+      'does not fit',
+      at('by-layer', 65_536, OURO_26, lla(36, 60)),
+      'explained',
+    ),
   ];
 }
 
 /** Every figure, in the order of the sections. */
 export const PAPER_FIGURES: readonly PaperFigure[] = [
-  ...memory(), ...capacity(), ...latency(), ...absorbed(), ...accuracies(['Table decoupled_char', 'caption, Table decoupled_char'], 'Decoupled RoPE'),
-  ...eviction(), ...prefill(), ...sorted([...ranks(), ...otherRatios(), ...comparedRatios(), ...codecSizes()]),
+  ...memory(),
+  ...capacity(),
+  ...latency(),
+  ...absorbed(),
+  ...accuracies(['Table decoupled_char', 'caption, Table decoupled_char'], 'Decoupled RoPE'),
+  ...eviction(),
+  ...prefill(),
+  ...sorted([...ranks(), ...otherRatios(), ...comparedRatios(), ...codecSizes()]),
 ];
 
 /** Figures of one section side by side, sections in order of first appearance. */

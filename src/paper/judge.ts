@@ -7,7 +7,15 @@ import type { Answer, Comparison, PaperFigure, Verdict } from './types.js';
  */
 export function judge(figure: PaperFigure, answer: Answer | null): Comparison {
   const { id, section, source, quantity, unit } = figure;
-  const common = { id, section, source, quantity, unit, published: { text: figure.text, value: figure.value }, mustBeExact: figure.expect === 'exact' };
+  const common = {
+    id,
+    section,
+    source,
+    quantity,
+    unit,
+    published: { text: figure.text, value: figure.value },
+    mustBeExact: figure.expect === 'exact',
+  };
   if (answer === null) return { ...common, model: null, verdict: 'not-predictable', reason: NOT_PREDICTABLE };
   const { text, value, low, high } = answer;
   return { ...common, model: { text, value, low, high }, ...verdictOf(figure, answer) };
@@ -15,7 +23,11 @@ export function judge(figure: PaperFigure, answer: Answer | null): Comparison {
 
 function verdictOf(figure: PaperFigure, answer: Answer): { verdict: Verdict; reason: string } {
   if (figure.expect === 'exact') return { verdict: equal(figure, answer) ? 'exact' : 'wrong', reason: answer.reason };
-  if (figure.expect === 'interval' && within(figure, answer)) return { verdict: 'inside', reason: answer.reason + (answer.remark ? `; ${answer.remark(figure.value as number)}` : '') };
+  if (figure.expect === 'interval' && within(figure, answer))
+    return {
+      verdict: 'inside',
+      reason: answer.reason + (answer.remark ? `; ${answer.remark(figure.value as number)}` : ''),
+    };
   if (figure.expect === 'explained' && equal(figure, answer)) return { verdict: 'exact', reason: answer.reason };
   const reason = answer.explain?.(figure.value ?? NaN) ?? null;
   return reason === null ? { verdict: 'unexplained', reason: answer.reason } : { verdict: 'explained', reason };
@@ -29,6 +41,11 @@ function equal(f: PaperFigure, a: Answer): boolean {
   return a.value !== null && Math.abs(a.value - f.value) <= f.precision + NOISE * Math.abs(f.value);
 }
 
-const within = (f: PaperFigure, a: Answer): boolean => f.value !== null && a.low !== null && a.high !== null && f.value + f.precision >= a.low && f.value - f.precision <= a.high;
+const within = (f: PaperFigure, a: Answer): boolean =>
+  f.value !== null &&
+  a.low !== null &&
+  a.high !== null &&
+  f.value + f.precision >= a.low &&
+  f.value - f.precision <= a.high;
 
 const NOT_PREDICTABLE = 'accuracy needs the model’s weights: carried as published, never predicted';

@@ -29,13 +29,31 @@ export interface PaperDevice {
 
 /** A device by its datasheet alone. */
 export function datasheetDevice(spec: DeviceSpec): PaperDevice {
-  const rates: Rates = { bytesPerSecond: spec.memoryBytesPerSecond, f32FlopsPerSecond: spec.f32FlopsPerSecond, matrixFlopsPerSecond: spec.matrixFlopsPerSecond };
+  const rates: Rates = {
+    bytesPerSecond: spec.memoryBytesPerSecond,
+    f32FlopsPerSecond: spec.f32FlopsPerSecond,
+    matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
+  };
   const link: Link | null = spec.interconnect;
-  return { choice: { id: spec.id, name: spec.name, vramBytes: spec.vramBytes, calibration: null }, spec, pricer: datasheetPricer(rates, link), bindingBytes: Infinity, notes: [] };
+  return {
+    choice: { id: spec.id, name: spec.name, vramBytes: spec.vramBytes, calibration: null },
+    spec,
+    pricer: datasheetPricer(rates, link),
+    bindingBytes: Infinity,
+    notes: [],
+  };
 }
 
 /** Operations of attention over the cache, beside the kernels whose name says so. */
-const ATTENTION_LABELS = ['query-absorb', 'value-up', 'merge', 'rebuild-k', 'rebuild-v', 'block-vectors', 'block-basis'];
+const ATTENTION_LABELS = [
+  'query-absorb',
+  'value-up',
+  'merge',
+  'rebuild-k',
+  'rebuild-v',
+  'block-vectors',
+  'block-basis',
+];
 const isAttention = (o: Op): boolean => o.kernel.startsWith('attend') || ATTENTION_LABELS.includes(o.label);
 
 /** What one step does, counted from its schedule. */
@@ -60,20 +78,46 @@ export class PaperModel {
     const g = this.geometry(model);
     const codec = CODECS[kind].fromRatio(g, ratio);
     const refusal = typeof codec === 'string' ? codec : CODECS[kind].refuse(g, codec);
-    if (typeof codec === 'string' || refusal !== undefined) throw new Error(`${kind} at ${ratio}× on ${model}: ${refusal}`);
+    if (typeof codec === 'string' || refusal !== undefined)
+      throw new Error(`${kind} at ${ratio}× on ${model}: ${refusal}`);
     return codec;
   }
 
-  private request(model: string, contextTokens: number, prefill: PrefillKind, geometry = this.geometry(model)): PlanRequest {
+  private request(
+    model: string,
+    contextTokens: number,
+    prefill: PrefillKind,
+    geometry = this.geometry(model),
+  ): PlanRequest {
     const { filter: _filter, ...question } = readQuestion({ context: contextTokens, prefill }, geometry);
     const { choice, pricer, bindingBytes } = this.device;
-    return { ...question, bindingBytes, scenario: { name: null, description: null }, geometry, publishedAs: null, device: choice, pricer, imported: false, candidates: [], notes: [] };
+    return {
+      ...question,
+      bindingBytes,
+      scenario: { name: null, description: null },
+      geometry,
+      publishedAs: null,
+      device: choice,
+      pricer,
+      imported: false,
+      candidates: [],
+      notes: [],
+    };
   }
 
   /** The planner's own evaluation. */
-  plan(model: string, decoding: Decoding, options: { contextTokens?: number; eviction?: Eviction | null; prefill?: PrefillKind } = {}): Plan {
+  plan(
+    model: string,
+    decoding: Decoding,
+    options: { contextTokens?: number; eviction?: Eviction | null; prefill?: PrefillKind } = {},
+  ): Plan {
     const { contextTokens = 4096, eviction = NO_EVICTION, prefill = 'accumulated' } = options;
-    return evaluate(this.request(model, contextTokens, prefill), { codec: decoding.codec, path: decoding.path, materialised: decoding.materialised ?? false, eviction });
+    return evaluate(this.request(model, contextTokens, prefill), {
+      codec: decoding.codec,
+      path: decoding.path,
+      materialised: decoding.materialised ?? false,
+      eviction,
+    });
   }
 
   /**
@@ -85,7 +129,12 @@ export class PaperModel {
     const whole = this.geometry(model);
     const geometry = options.layers === undefined ? whole : { ...whole, layers: options.layers };
     const request = this.request(model, 4096, 'accumulated', geometry);
-    const c = configurationOf(request, { codec: decoding.codec, path: decoding.path, materialised: decoding.materialised ?? false, eviction: NO_EVICTION });
+    const c = configurationOf(request, {
+      codec: decoding.codec,
+      path: decoding.path,
+      materialised: decoding.materialised ?? false,
+      eviction: NO_EVICTION,
+    });
     return options.branch === undefined ? c : { ...c, branch: options.branch };
   }
 
@@ -100,8 +149,9 @@ export class PaperModel {
   }
 
   /**
-   * Attention of one core layer in all loops for one sequence: seconds, and what it does. Ends of the operations' intervals
-   * are summed, as for kernels that share one unknown efficiency: with a calibration that is on the wide side.
+   * Attention of one core layer in all loops for one sequence: seconds, and what it does. Ends of the operations'
+   * intervals are summed, as for kernels that share one unknown efficiency: with a calibration that is on the wide
+   * side.
    */
   layer(model: string, decoding: Decoding, contextTokens: number): { seconds: Interval; counted: Counted } {
     const c = this.configuration(model, decoding, { layers: 1 });

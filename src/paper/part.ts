@@ -7,7 +7,9 @@ import { paperHtml } from './print-html.js';
 import { paperMarkdown } from './print-markdown.js';
 import { paperReport } from './report.js';
 
-/** @param sources what the report rests on: its calibration prices the paper's latencies, too, where it is of an H200 */
+/**
+ * @param sources what the report rests on: its calibration prices the paper's latencies, too, where it is of an H200
+ */
 export function paperPart(sources: Sources): PaperPart {
   const report = paperReport(new PaperModel(paperDeviceOf(sources)));
   return { html: paperHtml(report), markdown: paperMarkdown(report, 2) };

@@ -30,18 +30,29 @@ export async function paperDevice(calibrationFile: string | null): Promise<Paper
 
 /** The paper's device as a report prices it: from the report's own calibration where that is of such a device. */
 export function paperDeviceOf({ calibration }: Sources): PaperDevice {
-  return calibration && ofPaperDevice(calibration.content.device) ? measuredDevice(calibration) : datasheetDevice(findDevice(PAPER_DEVICE));
+  return calibration && ofPaperDevice(calibration.content.device)
+    ? measuredDevice(calibration)
+    : datasheetDevice(findDevice(PAPER_DEVICE));
 }
 
-const ofPaperDevice = (measured: { readonly description: string; readonly software: boolean }): boolean => !measured.software && deviceOfAdapter(measured.description)?.id === PAPER_DEVICE;
+const ofPaperDevice = (measured: { readonly description: string; readonly software: boolean }): boolean =>
+  !measured.software && deviceOfAdapter(measured.description)?.id === PAPER_DEVICE;
 
 function measuredDevice({ file, content, stale }: NonNullable<Sources['calibration']>): PaperDevice {
   const datasheet = datasheetDevice(findDevice(PAPER_DEVICE));
   return {
     ...datasheet,
-    choice: { ...datasheet.choice, calibration: { file, adapter: content.device.description, software: content.device.software } },
+    choice: {
+      ...datasheet.choice,
+      calibration: { file, adapter: content.device.description, software: content.device.software },
+    },
     pricer: calibrationPricer(content, { stale: new Set(stale), link: datasheet.spec.interconnect, source: file }),
     bindingBytes: content.device.limits['maxStorageBufferBindingSize'] ?? Infinity,
-    notes: stale.length > 0 ? [`${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`] : [],
+    notes:
+      stale.length > 0
+        ? [
+            `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
+          ]
+        : [],
   };
 }

@@ -1,55 +1,166 @@
-/** The comparison as a part of a report's page: folded tables that open without a program, so that the page stays short. */
+/**
+ * The comparison as a part of a report's page: folded tables that open without a program, so that the page stays short.
+ */
 import { html, type Html } from '../report/html/html.js';
-import { BEYOND_TITLE, CONTRADICTIONS_TITLE, countsOf, deviceLine, LEGEND, QUALITY_TEXT, QUALITY_TITLE, sectionsOf, tally, VERDICT_WORDS } from './print-table.js';
+import {
+  BEYOND_TITLE,
+  CONTRADICTIONS_TITLE,
+  countsOf,
+  deviceLine,
+  LEGEND,
+  QUALITY_TEXT,
+  QUALITY_TITLE,
+  sectionsOf,
+  tally,
+  VERDICT_WORDS,
+} from './print-table.js';
 import { qualityTables, type QualityTable } from './quality-tables.js';
 import { cellText } from './text.js';
 import type { Beyond, Comparison, PaperReport, Verdict } from './types.js';
 
 export function paperHtml(r: PaperReport): Html {
   const { figures, contradictions } = r.quality;
-  return html`<p><em>${r.paper}</em>. ${deviceLine(r)}. Whatever this report asks, these are the paper's own models and settings.</p>
-<p><strong>${tally(r)}.</strong></p>
-<p>${LEGEND}</p>
-${sectionsOf(r).map((section) => comparisonsOf(section, r.comparisons.filter((c) => c.section === section)))}
-<h3>${BEYOND_TITLE}</h3>
-${r.beyond.map(beyondOf)}
-<h3>${QUALITY_TITLE}</h3>
-<p>${QUALITY_TEXT}</p>
-${qualityTables(figures, contradictions).map(qualityOf)}
-${folded(CONTRADICTIONS_TITLE, String(contradictions.length), html`<ul>${contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${c.explanation}</li>
-`)}</ul>`)}
-${r.notes.length === 0 ? '' : html`<ul>${r.notes.map((n) => html`<li>${n}</li>`)}</ul>`}`;
+  return html`<p>
+      <em>${r.paper}</em>. ${deviceLine(r)}. Whatever this report asks, these are the paper's own models and settings.
+    </p>
+    <p><strong>${tally(r)}.</strong></p>
+    <p>${LEGEND}</p>
+    ${sectionsOf(r).map((section) =>
+      comparisonsOf(
+        section,
+        r.comparisons.filter((c) => c.section === section),
+      ),
+    )}
+    <h3>${BEYOND_TITLE}</h3>
+    ${r.beyond.map(beyondOf)}
+    <h3>${QUALITY_TITLE}</h3>
+    <p>${QUALITY_TEXT}</p>
+    ${qualityTables(figures, contradictions).map(qualityOf)}
+    ${folded(
+      CONTRADICTIONS_TITLE,
+      String(contradictions.length),
+      html`<ul>
+        ${contradictions.map(
+          (c) =>
+            html`<li>
+              <strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join('; ')}.
+              ${c.explanation}
+            </li> `,
+        )}
+      </ul>`,
+    )}
+    ${
+      r.notes.length === 0
+        ? ''
+        : html`<ul>
+            ${r.notes.map((n) => html`<li>${n}</li>`)}
+          </ul>`
+    }`;
 }
 
 /** A part that opens by itself, without a program. */
-const folded = (title: string, remark: string, content: Html): Html => html`<details><summary>${title}${remark === '' ? '' : html` <small>${remark}</small>`}</summary>
-${content}</details>
-`;
+const folded = (title: string, remark: string, content: Html): Html =>
+  html`<details>
+    <summary>${title}${remark === '' ? '' : html` <small>${remark}</small>`}</summary>
+    ${content}
+  </details> `;
 
 /** A table that scrolls by itself where the screen is narrow. */
-const scrolled = (name: string, table: Html): Html => html`<div class="scroll" role="region" aria-label="${name}" tabindex="0"><table>${table}</table></div>
-`;
+const scrolled = (name: string, table: Html): Html =>
+  html`<div class="scroll" role="region" aria-label="${name}" tabindex="0">
+    <table>
+      ${table}
+    </table>
+  </div> `;
 
-const heads = (titles: readonly string[], numeric: (i: number) => boolean): Html => html`<thead><tr>${titles.map((t, i) => html`<th scope="col"${numeric(i) ? html` class="number"` : ''}>${t}</th>`)}</tr></thead>`;
+const heads = (titles: readonly string[], numeric: (i: number) => boolean): Html =>
+  html`<thead>
+    <tr>
+      ${titles.map((t, i) => html`<th scope="col" ${numeric(i) ? html` class="number"` : ''}>${t}</th>`)}
+    </tr>
+  </thead>`;
 
 /** The look of a verdict is that of the evidence which it is like: solid, dashed, or a warning. */
-const LOOKS: Readonly<Record<Verdict, string>> = { 'exact': 'exact', 'inside': 'inside', 'explained': 'roofline', 'not-predictable': '', 'unexplained': 'wrong', 'wrong': 'wrong' };
+const LOOKS: Readonly<Record<Verdict, string>> = {
+  exact: 'exact',
+  inside: 'inside',
+  explained: 'roofline',
+  'not-predictable': '',
+  unexplained: 'wrong',
+  wrong: 'wrong',
+};
 
 function comparisonsOf(section: string, list: readonly Comparison[]): Html {
   const head = heads(['quantity', 'paper', 'model', 'verdict', 'why', 'source'], (i) => i === 1 || i === 2);
-  return folded(section, countsOf(list), scrolled(section, html`${head}<tbody>${list.map((c) => html`<tr><th scope="row">${c.quantity}</th><td class="number">${c.published.text}</td><td class="number">${c.model?.text ?? '–'}</td><td><span class="evidence ${LOOKS[c.verdict]}">${VERDICT_WORDS[c.verdict]}</span></td><td class="why">${c.reason}</td><td>${c.source}</td></tr>
-`)}</tbody>`));
+  return folded(
+    section,
+    countsOf(list),
+    scrolled(
+      section,
+      html`${head}
+        <tbody>
+          ${list.map(
+            (c) =>
+              html`<tr>
+                <th scope="row">${c.quantity}</th>
+                <td class="number">${c.published.text}</td>
+                <td class="number">${c.model?.text ?? '–'}</td>
+                <td><span class="evidence ${LOOKS[c.verdict]}">${VERDICT_WORDS[c.verdict]}</span></td>
+                <td class="why">${c.reason}</td>
+                <td>${c.source}</td>
+              </tr> `,
+          )}
+        </tbody>`,
+    ),
+  );
 }
 
 function beyondOf(b: Beyond): Html {
   const numeric = (i: number): boolean => b.columns[i]?.unit !== 'text';
-  return folded(b.title, '', html`<p>${b.text}</p>${scrolled(b.title, html`${heads(b.columns.map((c) => c.title), numeric)}<tbody>${b.rows.map((row) => html`<tr>${row.map((cell, i) => html`<td${numeric(i) ? html` class="number"` : ''}>${cellText(cell, b.columns[i]?.unit ?? 'text')}</td>`)}</tr>
-`)}</tbody>`)}`);
+  return folded(
+    b.title,
+    '',
+    html`<p>${b.text}</p>
+      ${scrolled(
+        b.title,
+        html`${heads(
+            b.columns.map((c) => c.title),
+            numeric,
+          )}
+          <tbody>
+            ${b.rows.map(
+              (row) =>
+                html`<tr>
+                  ${row.map((cell, i) => html`<td${numeric(i) ? html` class="number"` : ''}>${cellText(cell, b.columns[i]?.unit ?? 'text')}</td>`)}
+                </tr> `,
+            )}
+          </tbody>`,
+      )}`,
+  );
 }
 
 function qualityOf(t: QualityTable): Html {
   const name = `${t.source}, ${t.model}`;
-  const table = html`${heads(['', ...t.columns], (i) => i > 0)}<tbody>${t.rows.map((r) => html`<tr><th scope="row">${r.label}</th>${r.cells.map((c) => html`<td class="number">${c}</td>`)}</tr>
-`)}</tbody>`;
-  return folded(name, t.contradictions.length === 0 ? '' : 'contradicted', html`${scrolled(name, table)}${t.contradictions.length === 0 ? '' : html`<p>Contradicted on:</p><ul>${t.contradictions.map((c) => html`<li>${c.subject}</li>`)}</ul>`}`);
+  const table = html`${heads(['', ...t.columns], (i) => i > 0)}
+    <tbody>
+      ${t.rows.map(
+        (r) =>
+          html`<tr>
+            <th scope="row">${r.label}</th>
+            ${r.cells.map((c) => html`<td class="number">${c}</td>`)}
+          </tr> `,
+      )}
+    </tbody>`;
+  return folded(
+    name,
+    t.contradictions.length === 0 ? '' : 'contradicted',
+    html`${scrolled(name, table)}${
+      t.contradictions.length === 0
+        ? ''
+        : html`<p>Contradicted on:</p>
+            <ul>
+              ${t.contradictions.map((c) => html`<li>${c.subject}</li>`)}
+            </ul>`
+    }`,
+  );
 }

@@ -8,12 +8,12 @@ import { cellText } from './text.js';
 import { VERDICTS, type Beyond, type Comparison, type PaperReport, type Verdict } from './types.js';
 
 export const VERDICT_WORDS: Readonly<Record<Verdict, string>> = {
-  'exact': 'exact',
-  'inside': 'inside',
-  'explained': 'explained',
+  exact: 'exact',
+  inside: 'inside',
+  explained: 'explained',
   'not-predictable': 'not predictable',
-  'unexplained': 'UNEXPLAINED',
-  'wrong': 'WRONG',
+  unexplained: 'UNEXPLAINED',
+  wrong: 'WRONG',
 };
 
 /** `79 exact, 11 inside the interval, 19 explained, 10 not predictable` */
@@ -21,8 +21,15 @@ export const tally = (r: PaperReport): string => `${r.comparisons.length} figure
 
 /** How many of some figures have which verdict. */
 export function countsOf(comparisons: readonly Comparison[]): string {
-  const words: Record<Verdict, string> = { ...VERDICT_WORDS, inside: 'inside the interval', explained: 'explained differences' };
-  return VERDICTS.map((v) => ({ v, n: comparisons.filter((c) => c.verdict === v).length })).filter(({ n }) => n > 0).map(({ v, n }) => `${n} ${n === 1 && v === 'explained' ? 'explained difference' : words[v]}`).join(', ');
+  const words: Record<Verdict, string> = {
+    ...VERDICT_WORDS,
+    inside: 'inside the interval',
+    explained: 'explained differences',
+  };
+  return VERDICTS.map((v) => ({ v, n: comparisons.filter((c) => c.verdict === v).length }))
+    .filter(({ n }) => n > 0)
+    .map(({ v, n }) => `${n} ${n === 1 && v === 'explained' ? 'explained difference' : words[v]}`)
+    .join(', ');
 }
 
 /** What each verdict means, in the words of the report. */
@@ -40,8 +47,21 @@ export const deviceLine = (r: PaperReport): string =>
 
 export function paperTable(r: PaperReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
-  const paint = (verdict: Verdict) => (verdict === 'wrong' || verdict === 'unexplained' ? c.red : verdict === 'explained' ? c.yellow : verdict === 'not-predictable' ? c.dim : c.green);
-  const lines = [...wrap(`The paper held against the model: ${r.paper}`, WIDTH).map(c.bold), ...wrap(deviceLine(r), WIDTH), ...wrap(tally(r), WIDTH), '', ...wrap(LEGEND, WIDTH).map((l) => c.dim(l))];
+  const paint = (verdict: Verdict) =>
+    verdict === 'wrong' || verdict === 'unexplained'
+      ? c.red
+      : verdict === 'explained'
+        ? c.yellow
+        : verdict === 'not-predictable'
+          ? c.dim
+          : c.green;
+  const lines = [
+    ...wrap(`The paper held against the model: ${r.paper}`, WIDTH).map(c.bold),
+    ...wrap(deviceLine(r), WIDTH),
+    ...wrap(tally(r), WIDTH),
+    '',
+    ...wrap(LEGEND, WIDTH).map((l) => c.dim(l)),
+  ];
   for (const section of sectionsOf(r)) {
     const list = r.comparisons.filter((x) => x.section === section);
     const [head, ...body] = columns(COMPARISON_COLUMNS, list) as [string, ...string[]];
@@ -49,16 +69,36 @@ export function paperTable(r: PaperReport, options: { colour: boolean }): string
     list.forEach((x, i) => {
       lines.push(paint(x.verdict)(body[i] as string));
       const next = list[i + 1];
-      if (!next || next.reason !== x.reason || next.source !== x.source) lines.push(...wrap(`  ${x.source}: ${x.reason}`.trimStart(), WIDTH - 2, '').map((l) => c.dim(`  ${l}`)));
+      if (!next || next.reason !== x.reason || next.source !== x.source)
+        lines.push(...wrap(`  ${x.source}: ${x.reason}`.trimStart(), WIDTH - 2, '').map((l) => c.dim(`  ${l}`)));
     });
   }
   lines.push('', c.bold(BEYOND_TITLE));
   for (const b of r.beyond) lines.push('', c.bold(b.title), ...wrap(b.text, WIDTH), ...beyondLines(b));
-  lines.push('', c.bold(QUALITY_TITLE), ...wrap(`${QUALITY_TEXT} Numbers after a table name what contradicts it; the list follows.`, WIDTH));
+  lines.push(
+    '',
+    c.bold(QUALITY_TITLE),
+    ...wrap(`${QUALITY_TEXT} Numbers after a table name what contradicts it; the list follows.`, WIDTH),
+  );
   const { figures, contradictions } = r.quality;
-  for (const t of qualityTables(figures, contradictions)) lines.push('', ...qualityLines(t, contradictions.map((x) => x.id)));
+  for (const t of qualityTables(figures, contradictions))
+    lines.push(
+      '',
+      ...qualityLines(
+        t,
+        contradictions.map((x) => x.id),
+      ),
+    );
   lines.push('', c.bold(CONTRADICTIONS_TITLE));
-  contradictions.forEach((x, i) => lines.push(...wrap(`${i + 1}. ${x.subject}: ${x.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${x.explanation}`, WIDTH, '   ')));
+  contradictions.forEach((x, i) =>
+    lines.push(
+      ...wrap(
+        `${i + 1}. ${x.subject}: ${x.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${x.explanation}`,
+        WIDTH,
+        '   ',
+      ),
+    ),
+  );
   if (r.notes.length > 0) lines.push('', ...r.notes.flatMap((n) => wrap(`- ${n}`, WIDTH, '  ')).map((l) => c.dim(l)));
   return `${lines.join('\n')}\n`;
 }
@@ -73,7 +113,11 @@ const COMPARISON_COLUMNS: readonly Column<Comparison>[] = [
 ];
 
 function beyondLines(b: Beyond): string[] {
-  const spec = b.columns.map((column, i): Column<Beyond['rows'][number]> => ({ title: column.title, align: column.unit === 'text' ? 'left' : 'right', cell: (row) => cellText(row[i] ?? null, column.unit) }));
+  const spec = b.columns.map((column, i): Column<Beyond['rows'][number]> => ({
+    title: column.title,
+    align: column.unit === 'text' ? 'left' : 'right',
+    cell: (row) => cellText(row[i] ?? null, column.unit),
+  }));
   return columns(spec, b.rows);
 }
 
@@ -93,5 +137,20 @@ function qualityLines(t: QualityTable, ids: readonly string[]): string[] {
     width += needed;
     (parts.at(-1) as number[]).push(i);
   });
-  return [...wrap(heading, WIDTH), ...parts.flatMap((part) => columns([{ title: '', align: 'left', cell: (r) => r.label }, ...part.map((i): Column<QualityTable['rows'][number]> => ({ title: t.columns[i] as string, align: 'right', cell: (r) => r.cells[i] as string }))], t.rows))];
+  return [
+    ...wrap(heading, WIDTH),
+    ...parts.flatMap((part) =>
+      columns(
+        [
+          { title: '', align: 'left', cell: (r) => r.label },
+          ...part.map((i): Column<QualityTable['rows'][number]> => ({
+            title: t.columns[i] as string,
+            align: 'right',
+            cell: (r) => r.cells[i] as string,
+          })),
+        ],
+        t.rows,
+      ),
+    ),
+  ];
 }

@@ -20,7 +20,8 @@ function rowLabel(f: QualityFigure): string {
   return parts.join(', ');
 }
 
-const columnLabel = (f: QualityFigure): string => (f.contextTokens === null ? f.metric : `${f.metric} ${formatTokens(f.contextTokens)}`);
+const columnLabel = (f: QualityFigure): string =>
+  f.contextTokens === null ? f.metric : `${f.metric} ${formatTokens(f.contextTokens)}`;
 
 const decimals = (value: number): number => (String(value).split('.')[1] ?? '').length;
 
@@ -28,11 +29,16 @@ function cellOf(figures: readonly QualityFigure[], digits: number): string {
   return figures.map((f) => (f.unit === 'tokens' ? formatTokens(f.value) : f.value.toFixed(digits))).join(' / ');
 }
 
-/** True when a place (`caption, Table scale`) names a table, and not one whose name merely begins so (`Table scale_mc`). */
+/**
+ * True when a place (`caption, Table scale`) names a table, and not one whose name merely begins so (`Table scale_mc`).
+ */
 const names = (place: string, table: string): boolean => place === table || place.split(', ').includes(table);
 
 /** Every table (and passage) in the order of the figures, one a model. */
-export function qualityTables(figures: readonly QualityFigure[], contradictions: readonly Contradiction[] = CONTRADICTIONS): QualityTable[] {
+export function qualityTables(
+  figures: readonly QualityFigure[],
+  contradictions: readonly Contradiction[] = CONTRADICTIONS,
+): QualityTable[] {
   const bySource = new Map<string, QualityFigure[]>();
   for (const f of figures) {
     const key = `${f.source}|${f.model}`;
@@ -42,13 +48,26 @@ export function qualityTables(figures: readonly QualityFigure[], contradictions:
     const { source, model } = list[0] as QualityFigure;
     const columns = [...new Set(list.map(columnLabel))];
     const labels = [...new Set(list.map(rowLabel))];
-    const digits = columns.map((c) => Math.max(2, ...list.filter((f) => columnLabel(f) === c).map((f) => decimals(f.value))));
+    const digits = columns.map((c) =>
+      Math.max(2, ...list.filter((f) => columnLabel(f) === c).map((f) => decimals(f.value))),
+    );
     return {
       source,
       model,
       columns,
-      rows: labels.map((label) => ({ label, cells: columns.map((c, i) => cellOf(list.filter((f) => rowLabel(f) === label && columnLabel(f) === c), digits[i] as number) || '–') })),
-      contradictions: contradictions.filter((c) => c.models.some((m) => m === model) && c.figures.some((f) => names(f.source, source))),
+      rows: labels.map((label) => ({
+        label,
+        cells: columns.map(
+          (c, i) =>
+            cellOf(
+              list.filter((f) => rowLabel(f) === label && columnLabel(f) === c),
+              digits[i] as number,
+            ) || '–',
+        ),
+      })),
+      contradictions: contradictions.filter(
+        (c) => c.models.some((m) => m === model) && c.figures.some((f) => names(f.source, source)),
+      ),
     };
   });
 }

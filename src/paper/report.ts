@@ -14,7 +14,9 @@ export const PAPER = 'Looped Latent Attention: Cross-Loop KV Compression for Loo
 /** Holds every systems figure of the paper against the planner. */
 export function paperReport(m: PaperModel): PaperReport {
   const comparisons = PAPER_FIGURES.map((f) => judge(f, answer(m, f.subject)));
-  const verdicts = Object.fromEntries(VERDICTS.map((v) => [v, comparisons.filter((c) => c.verdict === v).length])) as Record<Verdict, number>;
+  const verdicts = Object.fromEntries(
+    VERDICTS.map((v) => [v, comparisons.filter((c) => c.verdict === v).length]),
+  ) as Record<Verdict, number>;
   const { choice, pricer, notes } = m.device;
   return {
     schema: 'lla-sim/paper',
@@ -25,7 +27,12 @@ export function paperReport(m: PaperModel): PaperReport {
     comparisons,
     beyond: beyondThePaper(m),
     quality: { figures: FIGURES, contradictions: CONTRADICTIONS },
-    notes: [...(choice.calibration ? [] : [`times are roofline only, ${ROOFLINE_NOTE}; --calibration FILE prices from measured kernels of an H200`]), ...notes],
+    notes: [
+      ...(choice.calibration
+        ? []
+        : [`times are roofline only, ${ROOFLINE_NOTE}; --calibration FILE prices from measured kernels of an H200`]),
+      ...notes,
+    ],
   };
 }
 

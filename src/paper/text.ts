@@ -7,9 +7,11 @@ import type { Unit } from './types.js';
 export const ratioText = (ratio: number): string => `${Number(ratio.toFixed(ratio >= 100 ? 0 : 2))}×`;
 
 /** `8.07 (2.78–31.7) ms` */
-export const timeText = (s: Interval): string => `${formatMilliseconds(s.estimate)} (${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}) ms`;
+export const timeText = (s: Interval): string =>
+  `${formatMilliseconds(s.estimate)} (${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}) ms`;
 
-export const rateText = (r: Interval): string => `${formatCount(r.estimate)} (${formatCount(r.low)}–${formatCount(r.high)}) tok/s`;
+export const rateText = (r: Interval): string =>
+  `${formatCount(r.estimate)} (${formatCount(r.low)}–${formatCount(r.high)}) tok/s`;
 
 /** `46.4 TFLOP` */
 export const flopText = (flops: number): string => `${formatCount(flops).replace(/([kMGT])$/, ' $1')}FLOP`;
@@ -19,7 +21,8 @@ export const microseconds = (seconds: number): string => `${formatNumber(seconds
 export const percent = (share: number): string => `${formatNumber(share * 100)} %`;
 
 /** `42`, `302 M`, `1.61 B` */
-export const countText = (n: number): string => (n >= 1e9 ? `${formatNumber(n / 1e9)} B` : n >= 1e6 ? `${formatNumber(n / 1e6)} M` : formatNumber(n));
+export const countText = (n: number): string =>
+  n >= 1e9 ? `${formatNumber(n / 1e9)} B` : n >= 1e6 ? `${formatNumber(n / 1e6)} M` : formatNumber(n);
 
 /** A cell of a table; `–` for what does not exist. */
 export function cellText(value: number | string | null, unit: Unit): string {

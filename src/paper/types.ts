@@ -52,20 +52,66 @@ export type Subject =
   /** Share of a prompt of `fewest` to `most` tokens that is evicted. */
   | { readonly of: 'evicted-share'; readonly eviction: Eviction; readonly fewest: number; readonly most: number }
   /** The largest batch that fits, on the grid 2^k and 3·2^(k−1). */
-  | { readonly of: 'max-batch'; readonly model: QualityModel; readonly decoding: Decoding; readonly contextTokens: number }
+  | {
+      readonly of: 'max-batch';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly contextTokens: number;
+    }
   /** Largest batch of `decoding` over that of the full cache. */
-  | { readonly of: 'batch-gain'; readonly model: QualityModel; readonly decoding: Decoding; readonly contextTokens: number; readonly grid: number }
-  | { readonly of: 'step-seconds'; readonly model: QualityModel; readonly decoding: Decoding; readonly batch: number; readonly contextTokens: number }
+  | {
+      readonly of: 'batch-gain';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly contextTokens: number;
+      readonly grid: number;
+    }
+  | {
+      readonly of: 'step-seconds';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly batch: number;
+      readonly contextTokens: number;
+    }
   /** Step time of `decoding` over that of the full cache. */
-  | { readonly of: 'step-ratio'; readonly model: QualityModel; readonly decoding: Decoding; readonly batch: number; readonly contextTokens: number; readonly published: { readonly seconds: number; readonly fullSeconds: number } }
+  | {
+      readonly of: 'step-ratio';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly batch: number;
+      readonly contextTokens: number;
+      readonly published: { readonly seconds: number; readonly fullSeconds: number };
+    }
   /** Tokens per second at the largest batch of the grid. */
-  | { readonly of: 'throughput'; readonly model: QualityModel; readonly decoding: Decoding; readonly contextTokens: number }
+  | {
+      readonly of: 'throughput';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly contextTokens: number;
+    }
   /** Attention of one layer in all loops, for one sequence. */
-  | { readonly of: 'layer-seconds'; readonly model: QualityModel; readonly decoding: Decoding; readonly contextTokens: number }
+  | {
+      readonly of: 'layer-seconds';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly contextTokens: number;
+    }
   /** The full cache's time over that of `decoding`, as above. */
-  | { readonly of: 'layer-ratio'; readonly model: QualityModel; readonly decoding: Decoding; readonly contextTokens: number; readonly published: { readonly seconds: number; readonly fullSeconds: number } }
+  | {
+      readonly of: 'layer-ratio';
+      readonly model: QualityModel;
+      readonly decoding: Decoding;
+      readonly contextTokens: number;
+      readonly published: { readonly seconds: number; readonly fullSeconds: number };
+    }
   /** Whether one prompt can be prefilled beside the weights and its own cache. */
-  | { readonly of: 'prefill-fits'; readonly model: QualityModel; readonly codec: Codec; readonly kind: PrefillKind; readonly contextTokens: number }
+  | {
+      readonly of: 'prefill-fits';
+      readonly model: QualityModel;
+      readonly codec: Codec;
+      readonly kind: PrefillKind;
+      readonly contextTokens: number;
+    }
   /** A number that needs the model's weights. */
   | { readonly of: 'accuracy' };
 
@@ -111,7 +157,12 @@ export interface Comparison {
   readonly unit: Unit;
   readonly published: { readonly text: string; readonly value: number | null };
   /** Null where nothing can be predicted. */
-  readonly model: { readonly text: string; readonly value: number | null; readonly low: number | null; readonly high: number | null } | null;
+  readonly model: {
+    readonly text: string;
+    readonly value: number | null;
+    readonly low: number | null;
+    readonly high: number | null;
+  } | null;
   readonly mustBeExact: boolean;
   readonly verdict: Verdict;
   readonly reason: string;

@@ -1,8 +1,16 @@
 /**
- * From what was read to a report: everything about planning that touches no file, so that a browser runs it, too. `Sources`
- * is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
+ * From what was read to a report: everything about planning that touches no file, so that a browser runs it, too.
+ * `Sources` is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
  */
-import { calibrationPricer, datasheetPricer, importedPricer, predictorKey, pricesOf, type PricedParts, type Predictors } from '../cost/pricers.js';
+import {
+  calibrationPricer,
+  datasheetPricer,
+  importedPricer,
+  predictorKey,
+  pricesOf,
+  type PricedParts,
+  type Predictors,
+} from '../cost/pricers.js';
 import type { Pricer } from '../cost/latency.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { printable, UserError, show } from '../errors.js';
@@ -18,12 +26,19 @@ import { readQuestion } from './request.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
 /** What planning reads of a calibration. */
-export type PricedCalibration = PricedParts & { readonly device: Pick<Calibration['device'], 'description' | 'software' | 'limits'> };
+export type PricedCalibration = PricedParts & {
+  readonly device: Pick<Calibration['device'], 'description' | 'software' | 'limits'>;
+};
 
 /** Kernel times measured elsewhere, fitted. */
 export interface ImportedTimes {
   readonly source: string;
-  readonly kernels: readonly { readonly kernel: KernelName; readonly variant: string; readonly samples: readonly Sample[]; readonly fitted: Predictor }[];
+  readonly kernels: readonly {
+    readonly kernel: KernelName;
+    readonly variant: string;
+    readonly samples: readonly Sample[];
+    readonly fitted: Predictor;
+  }[];
 }
 
 /** A model and the name under which figures are published for it; null when none are. */
@@ -38,7 +53,11 @@ export interface Sources {
   readonly device: DeviceChoice;
   /** The datasheet; null for a device that the catalogue does not know. */
   readonly spec: DeviceSpec | null;
-  readonly calibration: { readonly file: string; readonly content: PricedCalibration; /** Kernels whose source has changed since. */ readonly stale: readonly string[] } | null;
+  readonly calibration: {
+    readonly file: string;
+    readonly content: PricedCalibration;
+    /** Kernels whose source has changed since. */ readonly stale: readonly string[];
+  } | null;
   readonly imported: ImportedTimes | null;
   /** How the device and its measurements were chosen. */
   readonly notes: readonly string[];
@@ -56,7 +75,8 @@ const MIN_VRAM_BYTES = 2 ** 20;
 /** Bytes of a GPU's memory. @throws UserError when it is no amount, or less than any GPU has */
 export function readVram(text: string): number {
   const bytes = parseBytes(text, '--vram');
-  if (bytes < MIN_VRAM_BYTES) throw new UserError(`--vram ${show(text)} is ${bytes} bytes, less than any GPU has`, 'add the unit, such as 141GB');
+  if (bytes < MIN_VRAM_BYTES)
+    throw new UserError(`--vram ${show(text)} is ${bytes} bytes, less than any GPU has`, 'add the unit, such as 141GB');
   return bytes;
 }
 
@@ -81,21 +101,47 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const { geometry, publishedAs } = sources.model;
   const notes = [...sources.notes];
   const shared = spec?.unifiedMemory === true && scenario.utilization === undefined;
-  if (shared) notes.push(`${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`);
+  if (shared)
+    notes.push(
+      `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`,
+    );
   const question = readQuestion(shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario, geometry);
-  if (imported && !spec && !calibration) throw new UserError('--import needs a device whose datasheet prices the other kernels', 'name it with --device');
+  if (imported && !spec && !calibration)
+    throw new UserError('--import needs a device whose datasheet prices the other kernels', 'name it with --device');
   const pricer = choosePricer(sources, notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
   if (question.gpus > 1) notes.push(`memory, KV/token and KV at 1M are those of one of the ${question.gpus} GPUs`);
   const link = spec?.interconnect ?? null;
   if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus) {
-    notes.push(`at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`);
+    notes.push(
+      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
+    );
   }
-  if (geometry.preludeLayers + geometry.codaLayers > 0) notes.push(`ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`);
-  if (question.contextTokens > geometry.maxPositions) notes.push(`${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`);
+  if (geometry.preludeLayers + geometry.codaLayers > 0)
+    notes.push(
+      `ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`,
+    );
+  if (question.contextTokens > geometry.maxPositions)
+    notes.push(
+      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`,
+    );
   const bindingBytes = calibration?.content.device.limits['maxStorageBufferBindingSize'] ?? Infinity;
-  return { request: { ...settings, bindingBytes, scenario: readWords(scenario), geometry, publishedAs, device, pricer, imported: imported !== null, candidates, notes }, refused };
+  return {
+    request: {
+      ...settings,
+      bindingBytes,
+      scenario: readWords(scenario),
+      geometry,
+      publishedAs,
+      device,
+      pricer,
+      imported: imported !== null,
+      candidates,
+      notes,
+    },
+    refused,
+  };
 }
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
@@ -104,19 +150,38 @@ const readWords = (s: Scenario): PlanReport['scenario'] => ({
   description: s.description === undefined ? null : printable(s.description.replace(/\s+/g, ' ').trim()),
 });
 
-const predictorsOfImport = (imported: ImportedTimes): Predictors => new Map(imported.kernels.map((k) => [predictorKey(k.kernel, k.variant), pricesOf(k.kernel, k.variant, k.samples, k.fitted)]));
+const predictorsOfImport = (imported: ImportedTimes): Predictors =>
+  new Map(
+    imported.kernels.map((k) => [
+      predictorKey(k.kernel, k.variant),
+      pricesOf(k.kernel, k.variant, k.samples, k.fitted),
+    ]),
+  );
 
 function choosePricer({ spec, calibration, imported }: Sources, notes: string[]): Pricer | null {
   const link = spec?.interconnect ?? null;
   const times = imported && predictorsOfImport(imported);
   if (calibration) {
     const { file, content, stale } = calibration;
-    if (stale.length > 0) notes.push(`${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`);
-    if (content.device.software) notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);
-    return calibrationPricer(content, { stale: new Set(stale), link, source: file, ...(times ? { imported: times } : {}) });
+    if (stale.length > 0)
+      notes.push(
+        `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
+      );
+    if (content.device.software)
+      notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);
+    return calibrationPricer(content, {
+      stale: new Set(stale),
+      link,
+      source: file,
+      ...(times ? { imported: times } : {}),
+    });
   }
   if (!spec) return null;
-  const rates = { bytesPerSecond: spec.memoryBytesPerSecond, f32FlopsPerSecond: spec.f32FlopsPerSecond, matrixFlopsPerSecond: spec.matrixFlopsPerSecond };
+  const rates = {
+    bytesPerSecond: spec.memoryBytesPerSecond,
+    f32FlopsPerSecond: spec.f32FlopsPerSecond,
+    matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
+  };
   if (imported && times) return importedPricer(times, rates, link, imported.source);
   return datasheetPricer(rates, link);
 }

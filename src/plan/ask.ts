@@ -1,4 +1,6 @@
-/** From a scenario to a report: reads the model, the device and the measurements that it names, then plans (answer.ts). */
+/**
+ * From a scenario to a report: reads the model, the device and the measurements that it names, then plans (answer.ts).
+ */
 import { UserError, show } from '../errors.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
@@ -14,12 +16,16 @@ export async function ask(scenario: Scenario): Promise<PlanReport> {
   return answer(scenario, await readSources(scenario));
 }
 
-/** Reads what a scenario names: its model, its device, what was measured there. @throws UserError for what cannot be read */
+/**
+ * Reads what a scenario names: its model, its device, what was measured there. @throws UserError for what cannot be
+ * read
+ */
 export async function readSources(scenario: Scenario): Promise<Sources> {
   const notes: string[] = [];
   const model = await readModel(scenario.model ?? 'ouro-1.4b');
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
-  const imported = scenario.import === undefined ? null : (await import('./import-csv.js')).readKernelTimes(scenario.import);
+  const imported =
+    scenario.import === undefined ? null : (await import('./import-csv.js')).readKernelTimes(scenario.import);
   const calibration = loaded && { file: loaded.file, content: loaded.calibration, stale: await staleKernels(loaded) };
   return { model, device, spec, calibration, imported, notes };
 }
@@ -42,36 +48,73 @@ interface Chosen {
 async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
   const vram = s.vram === undefined ? null : readVram(String(s.vram));
   if (s.calibration !== undefined) return measuredDevice(s, vram, await loadCalibration(s.calibration));
-  if (s.device === undefined && vram === null) throw new UserError('the memory of the GPU is not given', 'add --vram 141GB, or --device h200 (lla-sim models --devices lists them)');
+  if (s.device === undefined && vram === null)
+    throw new UserError(
+      'the memory of the GPU is not given',
+      'add --vram 141GB, or --device h200 (lla-sim models --devices lists them)',
+    );
   const spec = s.device === undefined ? byMemory(vram as number, notes) : findDevice(s.device);
   const vramBytes = vram ?? (spec as DeviceSpec).vramBytes;
-  if (!spec) return { device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null }, spec, loaded: null };
+  if (!spec)
+    return {
+      device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null },
+      spec,
+      loaded: null,
+    };
   const loaded = await findCalibration((description) => deviceOfAdapter(description)?.id === spec.id, notes);
-  return { device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
+  return {
+    device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) },
+    spec,
+    loaded,
+  };
 }
 
 const describeCalibration = (loaded: LoadedCalibration | null): DeviceChoice['calibration'] =>
-  loaded && { file: loaded.file, adapter: loaded.calibration.device.description, software: loaded.calibration.device.software };
+  loaded && {
+    file: loaded.file,
+    adapter: loaded.calibration.device.description,
+    software: loaded.calibration.device.software,
+  };
 
 function measuredDevice(s: Scenario, vram: number | null, loaded: LoadedCalibration): Chosen {
   const measured = loaded.calibration.device;
   const named = s.device === undefined ? null : findDevice(s.device);
   const spec = measured.software ? null : (deviceOfAdapter(measured.description) ?? null);
   if (named && measured.software) {
-    throw new UserError(`${show(loaded.file)} was measured on a software adapter (${measured.description}) and cannot price ${named.name}`, 'leave --calibration out, or measure on that device with lla-sim calibrate');
+    throw new UserError(
+      `${show(loaded.file)} was measured on a software adapter (${measured.description}) and cannot price ${named.name}`,
+      'leave --calibration out, or measure on that device with lla-sim calibrate',
+    );
   }
-  if (named && named.id !== spec?.id) throw new UserError(`${show(loaded.file)} was measured on ${measured.description}, not on ${named.name}`, 'leave --device or --calibration out');
+  if (named && named.id !== spec?.id)
+    throw new UserError(
+      `${show(loaded.file)} was measured on ${measured.description}, not on ${named.name}`,
+      'leave --device or --calibration out',
+    );
   // A software adapter's memory is its host's.
-  const vramBytes = vram ?? spec?.vramBytes ?? measured.memoryBytes ?? (measured.software ? loaded.calibration.host.memoryBytes : null);
-  if (vramBytes === null) throw new UserError(`${show(loaded.file)} does not say how much memory ${measured.description} has`, 'add --vram');
-  return { device: { id: spec?.id ?? null, name: spec?.name ?? measured.description, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
+  const vramBytes =
+    vram ?? spec?.vramBytes ?? measured.memoryBytes ?? (measured.software ? loaded.calibration.host.memoryBytes : null);
+  if (vramBytes === null)
+    throw new UserError(`${show(loaded.file)} does not say how much memory ${measured.description} has`, 'add --vram');
+  return {
+    device: {
+      id: spec?.id ?? null,
+      name: spec?.name ?? measured.description,
+      vramBytes,
+      calibration: describeCalibration(loaded),
+    },
+    spec,
+    loaded,
+  };
 }
 
 /** The catalogue's device with this much memory; the first by the stated order where several match. */
 function byMemory(vram: number, notes: string[]): DeviceSpec | null {
   const [first, ...others] = devicesByVram(vram);
   if (!first) {
-    notes.push(`no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned, time is not; name a device with --device to add it`);
+    notes.push(
+      `no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned, time is not; name a device with --device to add it`,
+    );
     return null;
   }
   notes.push(
@@ -85,5 +128,11 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
 /** Kernels whose source has changed since the calibration was made: their times are not used. */
 export async function staleKernels({ calibration }: LoadedCalibration): Promise<string[]> {
   const { kernelHash } = await import('../schedule/kernel-source.js');
-  return calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)).map((k) => k.kernel);
+  return calibration.kernels
+    .filter(
+      (k) =>
+        k.sourceHash !== kernelHash(k.kernel as KernelName) ||
+        Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION),
+    )
+    .map((k) => k.kernel);
 }

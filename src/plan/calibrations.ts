@@ -33,10 +33,16 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    throw new UserError(`calibration ${show(path)} is not a lla-sim calibration of this version: ${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`, 'measure again with lla-sim calibrate');
+    throw new UserError(
+      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`,
+      'measure again with lla-sim calibrate',
+    );
   }
   // A bundled file is named by its place in the package, wherever that is installed.
-  return { file: path.startsWith(BUNDLED) ? join('calibrations', basename(path)) : displayPath(path), calibration: parsed.data };
+  return {
+    file: path.startsWith(BUNDLED) ? join('calibrations', basename(path)) : displayPath(path),
+    calibration: parsed.data,
+  };
 }
 
 /** Calibration files beside the user (./calibrations) and in the package; the user's come first. */
@@ -46,7 +52,9 @@ export function calibrationFiles(): string[] {
   for (const directory of [join(process.cwd(), 'calibrations'), BUNDLED]) {
     let names: string[];
     try {
-      names = readdirSync(directory).filter((n) => n.endsWith('.json')).sort();
+      names = readdirSync(directory)
+        .filter((n) => n.endsWith('.json'))
+        .sort();
     } catch {
       continue;
     }
@@ -66,7 +74,10 @@ const HEAD_BYTES = 4096;
  * The calibration of a hardware device whose adapter description matches, or null. Software adapters never match: their
  * times price no GPU. Files are only skimmed; the one that matches is read and checked.
  */
-export async function findCalibration(matches: (adapterDescription: string) => boolean, notes: string[]): Promise<LoadedCalibration | null> {
+export async function findCalibration(
+  matches: (adapterDescription: string) => boolean,
+  notes: string[],
+): Promise<LoadedCalibration | null> {
   for (const path of calibrationFiles()) {
     const description = hardwareOf(path);
     if (description === null || !matches(description)) continue;

@@ -10,7 +10,14 @@ import type { Candidate } from './types.js';
 
 /** A path as a user names it: `materialised` is the reconstruct path that writes K and V out. */
 export type PathChoice = Path | 'materialised';
-export const PATH_CHOICES: readonly PathChoice[] = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'];
+export const PATH_CHOICES: readonly PathChoice[] = [
+  'full',
+  'fast',
+  'reconstruct',
+  'materialised',
+  'absorbed',
+  'block-absorbed',
+];
 
 export interface CandidateFilter {
   readonly kinds: readonly CodecKind[] | null;
@@ -40,23 +47,39 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
   for (const codec of codecs) {
     const paths = pathsOf(codec, filter.paths);
     if (paths.length === 0) {
-      refused.push({ id: codecLabel(g, codec), reason: `it has no path ${filter.paths?.join(' or ')}, but ${pathChoices(codec).join(', ')}` });
+      refused.push({
+        id: codecLabel(g, codec),
+        reason: `it has no path ${filter.paths?.join(' or ')}, but ${pathChoices(codec).join(', ')}`,
+      });
       continue;
     }
     for (const choice of paths) {
       for (const eviction of evictions) {
         // Blocks are runs of consecutive positions: StreamingLLM re-indexes to such, other policies leave gaps.
         if (choice === 'block-absorbed' && eviction !== null && eviction.policy !== 'streaming') {
-          refused.push({ id: `${codecLabel(g, codec)}/block-absorbed/${evictionLabel(eviction)}`, reason: 'block-absorbed needs consecutive positions, and this policy leaves gaps' });
+          refused.push({
+            id: `${codecLabel(g, codec)}/block-absorbed/${evictionLabel(eviction)}`,
+            reason: 'block-absorbed needs consecutive positions, and this policy leaves gaps',
+          });
           continue;
         }
-        candidates.push({ codec, path: choice === 'materialised' ? 'reconstruct' : choice, materialised: choice === 'materialised', eviction });
+        candidates.push({
+          codec,
+          path: choice === 'materialised' ? 'reconstruct' : choice,
+          materialised: choice === 'materialised',
+          eviction,
+        });
       }
     }
   }
   if (candidates.length === 0) {
     const first = refused[0];
-    throw new UserError(first ? `none of the codecs, ratios and paths asked for can be: ${first.id}: ${first.reason}` : 'no combination of codec, ratio and path is left to plan', 'change --codec, --ratio, --ranks or --path');
+    throw new UserError(
+      first
+        ? `none of the codecs, ratios and paths asked for can be: ${first.id}: ${first.reason}`
+        : 'no combination of codec, ratio and path is left to plan',
+      'change --codec, --ratio, --ranks or --path',
+    );
   }
   return { candidates, refused };
 }
@@ -91,7 +114,8 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
 
 const describe = (c: Codec): string => (c.rankK === undefined ? c.kind : `${c.kind} ${c.rankK}/${c.rankV}`);
 
-const pathChoices = (codec: Codec): PathChoice[] => CODECS[codec.kind].paths.flatMap((p): PathChoice[] => (p === 'reconstruct' ? ['reconstruct', 'materialised'] : [p]));
+const pathChoices = (codec: Codec): PathChoice[] =>
+  CODECS[codec.kind].paths.flatMap((p): PathChoice[] => (p === 'reconstruct' ? ['reconstruct', 'materialised'] : [p]));
 
 function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice[] {
   const have = pathChoices(codec);
@@ -111,4 +135,5 @@ export function candidateId(g: Geometry, c: Candidate, cacheType: string): strin
   return parts.join('/');
 }
 
-const sameRanks = (a: Codec | string, b: Codec): boolean => typeof a !== 'string' && a.rankK === b.rankK && a.rankV === b.rankV;
+const sameRanks = (a: Codec | string, b: Codec): boolean =>
+  typeof a !== 'string' && a.rankK === b.rankK && a.rankV === b.rankV;

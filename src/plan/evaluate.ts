@@ -2,7 +2,16 @@
 import { bytesPerToken, scalarsPerToken } from '../codecs/layout.js';
 import { codecLabel, codecParameters, coreRatio, fullScalars, isLatent, layoutOf } from '../codecs/registry.js';
 import { priceStep, type StepPrice } from '../cost/latency.js';
-import { bytesPerSequence, maxBatch, memoryModel, onGrid, prefillPeaks, totalBytes, type MemoryModel, type PrefillKind } from '../cost/memory.js';
+import {
+  bytesPerSequence,
+  maxBatch,
+  memoryModel,
+  onGrid,
+  prefillPeaks,
+  totalBytes,
+  type MemoryModel,
+  type PrefillKind,
+} from '../cost/memory.js';
 import type { Interval } from '../cost/evidence.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import { pathClassOf, type QualityFigure } from '../quality/figure.js';
@@ -21,13 +30,22 @@ const MAX_TARGET_BATCH = 2 ** 20;
 
 export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
   return {
-    geometry: r.geometry, codec: c.codec, path: c.path, materialised: c.materialised, choice: r.choice, branch: r.branch,
-    eviction: c.eviction, gpus: r.gpus, targetWorkgroups: r.targetWorkgroups, bindingBytes: r.bindingBytes,
+    geometry: r.geometry,
+    codec: c.codec,
+    path: c.path,
+    materialised: c.materialised,
+    choice: r.choice,
+    branch: r.branch,
+    eviction: c.eviction,
+    gpus: r.gpus,
+    targetWorkgroups: r.targetWorkgroups,
+    bindingBytes: r.bindingBytes,
   };
 }
 
 /** Bytes that plans may use: utilisation of the memory, less the reserve. */
-export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number => Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
+export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number =>
+  Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
 
 /** Evaluates a candidate. `pareto` is false until all candidates are known. */
 export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICED): Plan {
@@ -60,7 +78,14 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
       ...(codec.bits === undefined ? {} : { bits: codec.bits }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
       ratio: coreRatio(g, codec),
-      modelRatio: fullScalars(g) / scalarsPerToken(layoutOf(g, codec, candidate.path === 'fast' ? 'reconstruct' : candidate.path, r.choice, { width: 0, perHead: false })),
+      modelRatio:
+        fullScalars(g) /
+        scalarsPerToken(
+          layoutOf(g, codec, candidate.path === 'fast' ? 'reconstruct' : candidate.path, r.choice, {
+            width: 0,
+            perHead: false,
+          }),
+        ),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
     cacheType: codec.kind === 'kv-quant' ? `int${codec.bits}` : r.cacheType,
@@ -95,7 +120,12 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
   return { ...plan, marks: marksOf(r, c, plan, m) };
 }
 
-function prefillFigures(r: PlanRequest, m: MemoryModel, peaks: Record<PrefillKind, number>, usable: number): Omit<Plan['prefill'], keyof PromptFigures> {
+function prefillFigures(
+  r: PlanRequest,
+  m: MemoryModel,
+  peaks: Record<PrefillKind, number>,
+  usable: number,
+): Omit<Plan['prefill'], keyof PromptFigures> {
   const peakBytes = peaks[r.prefill];
   const free = usable - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes - peakBytes;
   // The sequence that is being encoded has its cache beside its accumulators, as the decoder has.
@@ -115,7 +145,15 @@ function limitedBy(m: MemoryModel, usable: number, exact: number, prefillFits: b
   return parts.reduce((a, b) => (b[1] > a[1] ? b : a))[0];
 }
 
-const NO_DECODE = { secondsPerStep: null, tokensPerSecond: null, evidence: null, evidenceShare: null, octavesOutside: null, communicationPriced: true, usdPerMillionTokens: null };
+const NO_DECODE = {
+  secondsPerStep: null,
+  tokensPerSecond: null,
+  evidence: null,
+  evidenceShare: null,
+  octavesOutside: null,
+  communicationPriced: true,
+  usdPerMillionTokens: null,
+};
 
 function decodeFigures(r: PlanRequest, c: Configuration, batch: number): DecodeFigures {
   if (batch < 1 || !r.pricer) return { batch, ...NO_DECODE };
@@ -133,7 +171,14 @@ function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigure
     evidenceShare: step.evidenceShare,
     octavesOutside: step.octavesOutside,
     communicationPriced: step.communicationPriced,
-    usdPerMillionTokens: usd === null ? null : { estimate: usd / tokensPerSecond.estimate, low: usd / tokensPerSecond.high, high: usd / tokensPerSecond.low },
+    usdPerMillionTokens:
+      usd === null
+        ? null
+        : {
+            estimate: usd / tokensPerSecond.estimate,
+            low: usd / tokensPerSecond.high,
+            high: usd / tokensPerSecond.low,
+          },
   };
 }
 
@@ -174,7 +219,13 @@ export function largestBatch(passes: (batch: number) => boolean, most: number): 
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   if (r.publishedAs === null) return null;
   if (r.choice.storage.startsWith('q') && c.codec.kind !== 'kv-quant') return null;
-  return { model: r.publishedAs, codec: c.codec.kind, ratio: coreRatio(r.geometry, c.codec), pathClass: pathClassOf(c.codec.kind, c.path), eviction: c.eviction };
+  return {
+    model: r.publishedAs,
+    codec: c.codec.kind,
+    ratio: coreRatio(r.geometry, c.codec),
+    pathClass: pathClassOf(c.codec.kind, c.path),
+    eviction: c.eviction,
+  };
 }
 
 function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
@@ -182,20 +233,40 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
   const marks: Mark[] = [];
   const parameters = codecParameters(g, c.codec, c.path, c.branch);
   if (parameters > parameterCount(g)) {
-    marks.push({ code: 'codec-outweighs-model', message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}` });
+    marks.push({
+      code: 'codec-outweighs-model',
+      message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
+    });
   }
-  if (c.path === 'fast') marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
+  if (c.path === 'fast')
+    marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
   if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
-    marks.push({ code: 'prefill-does-not-fit', message: `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} beside the weights and does not fit; use another --prefill` });
+    marks.push({
+      code: 'prefill-does-not-fit',
+      message: `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} beside the weights and does not fit; use another --prefill`,
+    });
   }
   const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value < RUINED_GSM8K);
-  if (generation) marks.push({ code: 'destroys-generation', message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})` });
+  if (generation)
+    marks.push({
+      code: 'destroys-generation',
+      message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
+    });
   if (c.path === 'absorbed' && isLatent(c.codec)) {
-    marks.push({ code: 'unfaithful-post-hoc', message: 'absorbed needs a model trained or adapted for its rotary branch; on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059' });
+    marks.push({
+      code: 'unfaithful-post-hoc',
+      message:
+        'absorbed needs a model trained or adapted for its rotary branch; on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059',
+    });
   }
   const contradicted = contradictedMetrics(p.quality);
-  if (contradicted.length > 0) marks.push({ code: 'contradicted-quality', message: `published figures disagree for ${contradicted.join(', ')}` });
-  if (!p.decode.communicationPriced) marks.push({ code: 'communication-not-priced', message: 'communication between GPUs is not in the time: no figure for the link' });
+  if (contradicted.length > 0)
+    marks.push({ code: 'contradicted-quality', message: `published figures disagree for ${contradicted.join(', ')}` });
+  if (!p.decode.communicationPriced)
+    marks.push({
+      code: 'communication-not-priced',
+      message: 'communication between GPUs is not in the time: no figure for the link',
+    });
   return marks;
 }
 

@@ -30,21 +30,41 @@ export function readKernelTimes(path: string): ImportedTimes {
   rows.forEach((row, index) => {
     const at = `${displayPath(path)}, row ${index + 2}`;
     const kernel = row['kernel'] as KernelName;
-    if (!KERNEL_NAMES.includes(kernel)) throw new UserError(`${at}: kernel must be one of ${KERNEL_NAMES.join(', ')}, not ${show(row['kernel'] ?? '')}`, 'correct the kernel column');
+    if (!KERNEL_NAMES.includes(kernel))
+      throw new UserError(
+        `${at}: kernel must be one of ${KERNEL_NAMES.join(', ')}, not ${show(row['kernel'] ?? '')}`,
+        'correct the kernel column',
+      );
     const spec = KERNELS[kernel];
     const variant = row['variant'] || (spec.variants[0] as string);
-    if (!spec.variants.includes(variant)) throw new UserError(`${at}: ${kernel} has the variants ${spec.variants.join(', ')}, not ${show(variant)}`, 'correct the variant column');
+    if (!spec.variants.includes(variant))
+      throw new UserError(
+        `${at}: ${kernel} has the variants ${spec.variants.join(', ')}, not ${show(variant)}`,
+        'correct the variant column',
+      );
     const shape: Record<string, number> = {};
     for (const dim of spec.dims) {
-      if (row[dim] === undefined) throw new UserError(`${at}: the column ${dim} is missing`, `${kernel} takes the columns ${spec.dims.join(', ')}`);
-      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, { min: MAY_BE_ZERO.includes(dim) ? 0 : 1, max: MAX_SIZE, whole: dim !== 'group' });
+      if (row[dim] === undefined)
+        throw new UserError(
+          `${at}: the column ${dim} is missing`,
+          `${kernel} takes the columns ${spec.dims.join(', ')}`,
+        );
+      shape[dim] = readNumber(row[dim], `${at}: ${dim}`, {
+        min: MAY_BE_ZERO.includes(dim) ? 0 : 1,
+        max: MAX_SIZE,
+        whole: dim !== 'group',
+      });
     }
     const seconds = readNumber(row['seconds'] ?? '', `${at}: seconds`, { min: 1e-12, max: MAX_SECONDS });
     addSample(groups, kernel, variant, shape, seconds);
   });
   const kernels = [...groups.values()].map(({ kernel, variant, samples: byShape }) => {
     const samples = [...byShape.values()];
-    if (samples.length > MAX_POINTS) throw new UserError(`${displayPath(path)}: ${samples.length} shapes of ${kernel} ${variant}, more than ${MAX_POINTS}`, 'leave out shapes that lie close together');
+    if (samples.length > MAX_POINTS)
+      throw new UserError(
+        `${displayPath(path)}: ${samples.length} shapes of ${kernel} ${variant}, more than ${MAX_POINTS}`,
+        'leave out shapes that lie close together',
+      );
     return { kernel, variant, samples, fitted: fitPredictor(kernel, variant, samples) };
   });
   return { kernels, source: `imported ${displayPath(path)}` };
@@ -56,12 +76,24 @@ function readRows(path: string): Record<string, string>[] {
   try {
     rows = parse<Record<string, string>>(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
   } catch (error) {
-    throw new UserError(`kernel times ${show(path)} is not CSV: ${String((error as Error).message).split('\n')[0]}`, 'write a header line and one row a measurement');
+    throw new UserError(
+      `kernel times ${show(path)} is not CSV: ${String((error as Error).message).split('\n')[0]}`,
+      'write a header line and one row a measurement',
+    );
   }
-  if (rows.length === 0) throw new UserError(`kernel times ${show(path)} holds no rows`, 'write a header line and one row a measurement');
-  if (rows.length > MAX_ROWS) throw new UserError(`kernel times ${show(path)} holds ${rows.length} rows, more than ${MAX_ROWS}`, 'leave repetitions out');
+  if (rows.length === 0)
+    throw new UserError(`kernel times ${show(path)} holds no rows`, 'write a header line and one row a measurement');
+  if (rows.length > MAX_ROWS)
+    throw new UserError(
+      `kernel times ${show(path)} holds ${rows.length} rows, more than ${MAX_ROWS}`,
+      'leave repetitions out',
+    );
   for (const column of ['kernel', 'seconds']) {
-    if (!(column in (rows[0] as object))) throw new UserError(`kernel times ${show(path)} lacks the column ${column}`, 'name the columns kernel, variant, the shape fields and seconds');
+    if (!(column in (rows[0] as object)))
+      throw new UserError(
+        `kernel times ${show(path)} lacks the column ${column}`,
+        'name the columns kernel, variant, the shape fields and seconds',
+      );
   }
   return rows;
 }
@@ -71,7 +103,13 @@ function readNumber(text: string, subject: string, rule: { min: number; max: num
   return parseNumber(/^[0-9.eE+-]+$/.test(text) ? text : NaN, subject, rule, text);
 }
 
-function addSample(groups: Map<string, { kernel: KernelName; variant: string; samples: Map<string, Sample> }>, kernel: KernelName, variant: string, shape: Shape, seconds: number): void {
+function addSample(
+  groups: Map<string, { kernel: KernelName; variant: string; samples: Map<string, Sample> }>,
+  kernel: KernelName,
+  variant: string,
+  shape: Shape,
+  seconds: number,
+): void {
   const key = predictorKey(kernel, variant);
   const group = groups.get(key) ?? { kernel, variant, samples: new Map<string, Sample>() };
   groups.set(key, group);
@@ -82,5 +120,14 @@ function addSample(groups: Map<string, { kernel: KernelName; variant: string; sa
     return;
   }
   const work = workOf({ kernel, variant, shape });
-  group.samples.set(shapeKey, { variant, shape: { ...shape }, tuning: {}, readBytes: work.readBytes, writeBytes: work.writeBytes, flops: work.flops, seconds: [seconds], relativeError: 0 });
+  group.samples.set(shapeKey, {
+    variant,
+    shape: { ...shape },
+    tuning: {},
+    readBytes: work.readBytes,
+    writeBytes: work.writeBytes,
+    flops: work.flops,
+    seconds: [seconds],
+    relativeError: 0,
+  });
 }

@@ -16,15 +16,18 @@ const objectivesOf = (p: Plan): Objectives => ({
   quality: p.qualityKept?.share ?? 0,
 });
 
-const atLeast = (a: Objectives, b: Objectives): boolean => a.capacity >= b.capacity && a.speed >= b.speed && a.quality >= b.quality;
+const atLeast = (a: Objectives, b: Objectives): boolean =>
+  a.capacity >= b.capacity && a.speed >= b.speed && a.quality >= b.quality;
 
 /** Plans that hold nothing, cannot take their prompts in, or ruin generation are on no front. */
-const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit');
+const buyable = (p: Plan): boolean =>
+  p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit');
 
 /** Plans that no other beats in one objective without losing in another; of equals the first. */
 function frontOf(plans: readonly Plan[]): Plan[] {
   const values = plans.map(objectivesOf);
-  const dominated = (own: Objectives, i: number): boolean => values.some((other, j) => j !== i && atLeast(other, own) && (j < i || !atLeast(own, other)));
+  const dominated = (own: Objectives, i: number): boolean =>
+    values.some((other, j) => j !== i && atLeast(other, own) && (j < i || !atLeast(own, other)));
   return plans.filter((_, i) => !dominated(values[i] as Objectives, i));
 }
 

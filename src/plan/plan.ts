@@ -29,8 +29,16 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
     device: { ...r.device, pricing: r.pricer?.source ?? 'none' },
     contextTokens: r.contextTokens,
     settings: {
-      cacheType: r.cacheType, groupSize: r.choice.groupSize, utilization: r.utilization, reserveBytes: r.reserveBytes, pageTokens: r.pageTokens,
-      gpus: r.gpus, prefill: r.prefill, batch: r.batch, usdPerHour: r.usdPerHour, targets: r.targets,
+      cacheType: r.cacheType,
+      groupSize: r.choice.groupSize,
+      utilization: r.utilization,
+      reserveBytes: r.reserveBytes,
+      pageTokens: r.pageTokens,
+      gpus: r.gpus,
+      prefill: r.prefill,
+      batch: r.batch,
+      usdPerHour: r.usdPerHour,
+      targets: r.targets,
     },
     plans,
     recommendation: recommend(r, plans),
@@ -41,7 +49,12 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
   };
 }
 
-const hasTargets = (r: PlanRequest): boolean => r.batch !== null || r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null || r.targets.secondsPerToken !== null || r.targets.secondsToFirstToken !== null;
+const hasTargets = (r: PlanRequest): boolean =>
+  r.batch !== null ||
+  r.targets.minimums.length > 0 ||
+  r.targets.retrievalTokens !== null ||
+  r.targets.secondsPerToken !== null ||
+  r.targets.secondsToFirstToken !== null;
 
 /** True when the question has an answer: at least one plan that holds a sequence. */
 export const hasSolution = (report: PlanReport): boolean => report.plans.some((p: Plan) => p.maxBatch.exact >= 1);

@@ -5,16 +5,27 @@ import type { Configuration } from '../schedule/schedule.js';
 import type { EvidenceLabel, PlanRequest, PromptFigures } from './types.js';
 
 /** Evidence that rests on imported times says so. */
-export const evidenceLabel = (r: Pick<PlanRequest, 'imported'>, evidence: Evidence): EvidenceLabel => (r.imported && evidence !== 'roofline' ? `${evidence} (imported)` : evidence);
+export const evidenceLabel = (r: Pick<PlanRequest, 'imported'>, evidence: Evidence): EvidenceLabel =>
+  r.imported && evidence !== 'roofline' ? `${evidence} (imported)` : evidence;
 
 /** @param fits the prompt can be taken in beside the weights and its cache */
 export type PromptPricer = (c: Configuration, fits: boolean) => PromptFigures;
 
-const notPriced = (reason: string): PromptFigures => ({ secondsPerPrompt: null, tokensPerSecond: null, evidence: null, evidenceShare: null, octavesOutside: null, notPriced: reason });
+const notPriced = (reason: string): PromptFigures => ({
+  secondsPerPrompt: null,
+  tokensPerSecond: null,
+  evidence: null,
+  evidenceShare: null,
+  octavesOutside: null,
+  notPriced: reason,
+});
 
 export const UNPRICED: PromptPricer = () => notPriced('it was not asked for');
 
-/** Prices the prompts of one request, those that take the same calls once: paths that read the same latents are filled alike. */
+/**
+ * Prices the prompts of one request, those that take the same calls once: paths that read the same latents are filled
+ * alike.
+ */
 export function promptPricer(r: PlanRequest): PromptPricer {
   const known = new Map<string, PromptFigures>();
   return (c, fits) => {
@@ -29,10 +40,16 @@ export function promptPricer(r: PlanRequest): PromptPricer {
 function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
   const { pricer, prefill: method, contextTokens: promptTokens } = r;
   if (!pricer) return notPriced('nothing is known about the speed of this device');
-  const { estimate, low, high, evidence, evidenceShare, octavesOutside } = pricePrompt(c, pricer, { method, promptTokens });
+  const { estimate, low, high, evidence, evidenceShare, octavesOutside } = pricePrompt(c, pricer, {
+    method,
+    promptTokens,
+  });
   return {
     secondsPerPrompt: { estimate, low, high },
     tokensPerSecond: { estimate: promptTokens / estimate, low: promptTokens / high, high: promptTokens / low },
-    evidence: evidenceLabel(r, evidence), evidenceShare, octavesOutside, notPriced: null,
+    evidence: evidenceLabel(r, evidence),
+    evidenceShare,
+    octavesOutside,
+    notPriced: null,
   };
 }

@@ -2,28 +2,41 @@
 import { formatCount, formatNumber, formatTokens } from '../units.js';
 import type { DecodeFigures, Plan, PlanRequest, Recommendation } from './types.js';
 
-/** A plan keeps the model's quality when every published accuracy is at least this share of the uncompressed model's. */
+/**
+ * A plan keeps the model's quality when every published accuracy is at least this share of the uncompressed model's.
+ */
 export const KEEPS_QUALITY = 0.9;
 /** Below this share the larger alternative is not worth naming: something that the model could do is lost. */
 const WORTH_NAMING = 0.5;
-/** Generation or retrieval tasks that must be published before quality counts as known: one good figure proves little. */
+/**
+ * Generation or retrieval tasks that must be published before quality counts as known: one good figure proves little.
+ */
 const TASKS_WANTED = 2;
 
 const speed = (p: Plan): number => (p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 const figures = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
-const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | undefined => plans.reduce<Plan | undefined>((a, b) => (a && value(a) >= value(b) ? a : b), undefined);
+const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | undefined =>
+  plans.reduce<Plan | undefined>((a, b) => (a && value(a) >= value(b) ? a : b), undefined);
 
 /**
- * Recommends the plan with the most tokens per second (the most sequences, where nothing is known about speed) among those
- * whose quality is known to be kept, or, where the caller set quality targets, among all that meet them; and names the
- * plan with the most capacity beyond it. Beyond the positions that a model was trained for no published quality holds.
+ * Recommends the plan with the most tokens per second (the most sequences, where nothing is known about speed) among
+ * those whose quality is known to be kept, or, where the caller set quality targets, among all that meet them; and
+ * names the plan with the most capacity beyond it. Beyond the positions that a model was trained for no published
+ * quality holds.
  */
 export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendation | null {
-  const usable = plans.filter((p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit'));
+  const usable = plans.filter(
+    (p) =>
+      p.maxBatch.exact >= 1 &&
+      !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit'),
+  );
   const byTargets = r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null;
   if (!byTargets && r.contextTokens > r.geometry.maxPositions) return null;
   // Models for which less is published are judged by what there is.
-  const tasks = Math.min(TASKS_WANTED, Math.max(0, ...plans.filter((p) => p.codec.kind !== 'full').map((p) => p.qualityKept?.generationTasks ?? 0)));
+  const tasks = Math.min(
+    TASKS_WANTED,
+    Math.max(0, ...plans.filter((p) => p.codec.kind !== 'full').map((p) => p.qualityKept?.generationTasks ?? 0)),
+  );
   const known = (p: Plan): boolean => p.qualityKept !== null && p.qualityKept.generationTasks >= tasks;
   const faithful = byTargets ? usable : usable.filter((p) => known(p) && (p.qualityKept?.share ?? 0) >= KEEPS_QUALITY);
   const choice = best(faithful, speed);
@@ -31,17 +44,30 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
   const full = plans.find((p) => p.codec.kind === 'full' && p.eviction === null);
   // With a batch or a time target capacity is not the question, so no larger plan is named.
   const capacityAsked = !byTargets && r.batch === null && r.targets.secondsPerToken === null;
-  const larger = usable.filter((p) => p.maxBatch.exact > choice.maxBatch.exact && known(p) && (p.qualityKept?.share ?? 0) >= WORTH_NAMING && !p.marks.some((m) => m.code === 'unfaithful-post-hoc'));
+  const larger = usable.filter(
+    (p) =>
+      p.maxBatch.exact > choice.maxBatch.exact &&
+      known(p) &&
+      (p.qualityKept?.share ?? 0) >= WORTH_NAMING &&
+      !p.marks.some((m) => m.code === 'unfaithful-post-hoc'),
+  );
   const alternative = capacityAsked ? best(larger, (p) => p.maxBatch.onGrid * 1e9 + speed(p)) : undefined;
   return {
     planId: choice.id,
     text: `${describe(choice)}: ${capacity(choice, full)}${pace(choice)}; ${reason(choice, { byTargets, priced: r.pricer !== null, tasks })}.`,
-    alternative: alternative ? { planId: alternative.id, text: `${describe(alternative)} holds ${alternative.maxBatch.exact} sequences${pace(alternative)}, if this loss is acceptable: ${loss(alternative)}.` } : null,
+    alternative: alternative
+      ? {
+          planId: alternative.id,
+          text: `${describe(alternative)} holds ${alternative.maxBatch.exact} sequences${pace(alternative)}, if this loss is acceptable: ${loss(alternative)}.`,
+        }
+      : null,
   };
 }
 
 const describe = (p: Plan): string =>
-  p.codec.kind === 'full' ? `the full cache${p.eviction ? ' with eviction' : ''}` : `${p.codec.label} by ${p.path}${p.variant === 'materialised' ? ' (materialised)' : ''}${p.eviction ? ' with eviction' : ''}`;
+  p.codec.kind === 'full'
+    ? `the full cache${p.eviction ? ' with eviction' : ''}`
+    : `${p.codec.label} by ${p.path}${p.variant === 'materialised' ? ' (materialised)' : ''}${p.eviction ? ' with eviction' : ''}`;
 
 function capacity(p: Plan, full: Plan | undefined): string {
   const batch = figures(p).batch || p.maxBatch.exact;
@@ -63,7 +89,9 @@ function pace(p: Plan): string {
 }
 
 function reason(p: Plan, o: { byTargets: boolean; priced: boolean; tasks: number }): string {
-  const most = o.priced ? `the most tokens per second${figures(p).evidence === 'roofline' ? ' by the estimates, whose brackets overlap,' : ''}` : 'the most sequences';
+  const most = o.priced
+    ? `the most tokens per second${figures(p).evidence === 'roofline' ? ' by the estimates, whose brackets overlap,' : ''}`
+    : 'the most sequences';
   if (o.byTargets) return `${most} among the plans that meet the targets`;
   if (p.codec.kind === 'full') return `${most} among the plans whose published quality is kept`;
   const kept = `${most} among the plans whose every published accuracy keeps at least ${KEEPS_QUALITY * 100} % of the uncompressed model's (worst here: ${loss(p)})`;

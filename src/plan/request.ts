@@ -1,4 +1,6 @@
-/** Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here. */
+/**
+ * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
+ */
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
@@ -21,7 +23,22 @@ const DEFAULT_ROPE_DIM = 64;
 const STORAGE: Record<string, Storage> = { f16: 'f16', bf16: 'f16', f32: 'f32', int8: 'q8', int4: 'q4' };
 
 /** The part of a request that the scenario alone decides. */
-export type Question = Pick<PlanRequest, 'contextTokens' | 'cacheType' | 'choice' | 'branch' | 'utilization' | 'reserveBytes' | 'pageTokens' | 'prefill' | 'batch' | 'gpus' | 'targets' | 'usdPerHour' | 'targetWorkgroups'> & {
+export type Question = Pick<
+  PlanRequest,
+  | 'contextTokens'
+  | 'cacheType'
+  | 'choice'
+  | 'branch'
+  | 'utilization'
+  | 'reserveBytes'
+  | 'pageTokens'
+  | 'prefill'
+  | 'batch'
+  | 'gpus'
+  | 'targets'
+  | 'usdPerHour'
+  | 'targetWorkgroups'
+> & {
   readonly filter: CandidateFilter;
 };
 
@@ -38,7 +55,11 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
   const choices = (name: 'cacheType' | 'ropeBranch' | 'prefill', otherwise: string): string => {
     const value = s[name] ?? otherwise;
     const allowed: readonly string[] = SETTINGS[name].choices;
-    if (!allowed.includes(value)) throw new UserError(`${flag(name)} must be one of ${allowed.join(', ')}, not ${show(value)}`, `write for example ${flag(name)} ${allowed[0]}`);
+    if (!allowed.includes(value))
+      throw new UserError(
+        `${flag(name)} must be one of ${allowed.join(', ')}, not ${show(value)}`,
+        `write for example ${flag(name)} ${allowed[0]}`,
+      );
     return value;
   };
   const cacheType = choices('cacheType', 'f16');
@@ -46,9 +67,17 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
   const gpus = number('gpus', { min: 1, max: 1024, whole: true }, 1);
   checkGpus(g, gpus);
   const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, 32);
-  if (pageTokens % 32 !== 0) throw new UserError(`--page-tokens must be a multiple of 32 (a tile of the cache), not ${pageTokens}`, 'use 32, 64, 128 or 256');
+  if (pageTokens % 32 !== 0)
+    throw new UserError(
+      `--page-tokens must be a multiple of 32 (a tile of the cache), not ${pageTokens}`,
+      'use 32, 64, 128 or 256',
+    );
   const groupSize = number('groupSize', { min: 32, max: 4096, whole: true }, GROUP_SIZE);
-  if (groupSize % 32 !== 0) throw new UserError(`--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ${groupSize}`, 'use 32, 64 or 128');
+  if (groupSize % 32 !== 0)
+    throw new UserError(
+      `--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ${groupSize}`,
+      'use 32, 64 or 128',
+    );
   return {
     contextTokens: s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context')),
     cacheType,
@@ -73,28 +102,56 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
 }
 
 function readRopeDim(s: Scenario): number {
-  const width = s.ropeDim === undefined ? DEFAULT_ROPE_DIM : parseNumber(s.ropeDim, '--rope-dim', { min: 0, max: 1024, whole: true });
-  if (width === 0) throw new UserError('--rope-dim must not be 0: the absorbed path cannot tell positions apart without its rotary branch', 'give an even width such as 64, or leave the absorbed path out with --path');
+  const width =
+    s.ropeDim === undefined
+      ? DEFAULT_ROPE_DIM
+      : parseNumber(s.ropeDim, '--rope-dim', { min: 0, max: 1024, whole: true });
+  if (width === 0)
+    throw new UserError(
+      '--rope-dim must not be 0: the absorbed path cannot tell positions apart without its rotary branch',
+      'give an even width such as 64, or leave the absorbed path out with --path',
+    );
   if (width % 2 === 1) throw new UserError(`--rope-dim must be even (rotary pairs), not ${width}`, 'use 64');
   return width;
 }
 
 /** Heads must divide over the GPUs; too few KV heads are replicated, which needs a whole number of copies. */
 function checkGpus(g: Geometry, gpus: number): void {
-  const divisors = Array.from({ length: g.heads }, (_, i) => i + 1).filter((n) => g.heads % n === 0 && (g.kvHeads % n === 0 || n % g.kvHeads === 0));
+  const divisors = Array.from({ length: g.heads }, (_, i) => i + 1).filter(
+    (n) => g.heads % n === 0 && (g.kvHeads % n === 0 || n % g.kvHeads === 0),
+  );
   if (!divisors.includes(gpus)) {
-    throw new UserError(`--gpus must divide the ${g.heads} query heads and fit the ${g.kvHeads} KV heads of ${g.name}, not ${gpus}`, `use ${divisors.join(', ')}`);
+    throw new UserError(
+      `--gpus must divide the ${g.heads} query heads and fit the ${g.kvHeads} KV heads of ${g.name}, not ${gpus}`,
+      `use ${divisors.join(', ')}`,
+    );
   }
 }
 
 function readMinimum([key, value]: [string, number]): MinimumTarget {
   const [metric = '', table, ...rest] = key.split('@');
-  if (rest.length > 0 || table === '') throw new UserError(`--min must be METRIC=VALUE or METRIC@TABLE=VALUE, not ${show(key)}`, 'write for example --min gsm8k@isocache=0.75');
-  if (!Object.hasOwn(METRICS, metric)) throw new UserError(`--min names an unknown metric ${show(metric)}`, `use one of ${Object.keys(METRICS).join(', ')}`);
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || value > 100) throw new UserError(`--min ${metric} must be a number from 0 to 100, not ${show(value)}`, `write for example --min ${metric}=0.75`);
+  if (rest.length > 0 || table === '')
+    throw new UserError(
+      `--min must be METRIC=VALUE or METRIC@TABLE=VALUE, not ${show(key)}`,
+      'write for example --min gsm8k@isocache=0.75',
+    );
+  if (!Object.hasOwn(METRICS, metric))
+    throw new UserError(
+      `--min names an unknown metric ${show(metric)}`,
+      `use one of ${Object.keys(METRICS).join(', ')}`,
+    );
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || value > 100)
+    throw new UserError(
+      `--min ${metric} must be a number from 0 to 100, not ${show(value)}`,
+      `write for example --min ${metric}=0.75`,
+    );
   if (table === undefined) return { metric, value };
   const tables = tablesOf(metric as Metric);
-  if (!tables.some((t) => isTable(t, table))) throw new UserError(`--min ${metric} names an unknown table ${show(table)}`, tables.length > 0 ? `${metric} is in ${tables.join(', ')}` : `no table has ${metric}`);
+  if (!tables.some((t) => isTable(t, table)))
+    throw new UserError(
+      `--min ${metric} names an unknown table ${show(table)}`,
+      tables.length > 0 ? `${metric} is in ${tables.join(', ')}` : `no table has ${metric}`,
+    );
   return { metric, value, table };
 }
 
@@ -103,21 +160,40 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
     const value = s[name];
     if (value === undefined) return null;
     const words = value.map((v) => text(v).trim());
-    if (words.length === 0 || words.some((w) => w === '')) throw new UserError(`${flag(name)} must name at least one value`, `write for example ${flag(name)} ${EXAMPLES[name]}`);
-    if (words.length > 64) throw new UserError(`${flag(name)} takes at most 64 values, not ${words.length}`, 'split the question');
+    if (words.length === 0 || words.some((w) => w === ''))
+      throw new UserError(
+        `${flag(name)} must name at least one value`,
+        `write for example ${flag(name)} ${EXAMPLES[name]}`,
+      );
+    if (words.length > 64)
+      throw new UserError(`${flag(name)} takes at most 64 values, not ${words.length}`, 'split the question');
     return words;
   };
   const oneOf = <T extends string>(name: 'codec' | 'path', known: readonly T[]): T[] | null =>
     list(name)?.map((w) => {
-      if (!(known as readonly string[]).includes(w)) throw new UserError(`${flag(name)} must be one of ${known.join(', ')}, not ${show(w)}`, `write for example ${flag(name)} ${EXAMPLES[name]}`);
+      if (!(known as readonly string[]).includes(w))
+        throw new UserError(
+          `${flag(name)} must be one of ${known.join(', ')}, not ${show(w)}`,
+          `write for example ${flag(name)} ${EXAMPLES[name]}`,
+        );
       return w as T;
     }) ?? null;
   const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);
-  if (storage.startsWith('q') && kinds?.includes('kv-quant')) throw new UserError('--cache-type int8 or int4 does not stack on the kv-quant codec, which has its own bits', 'leave --cache-type or kv-quant out');
-  const evictions = list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);
-  if (s.budget !== undefined) evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
+  if (storage.startsWith('q') && kinds?.includes('kv-quant'))
+    throw new UserError(
+      '--cache-type int8 or int4 does not stack on the kv-quant codec, which has its own bits',
+      'leave --cache-type or kv-quant out',
+    );
+  const evictions =
+    list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);
+  if (s.budget !== undefined)
+    evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
   const ranks = list('ranks')?.map(readRanks) ?? null;
-  if (ranks && kinds && !kinds.some((k) => LATENT_KINDS.includes(k))) throw new UserError(`--ranks means nothing for ${kinds.join(', ')}`, `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`);
+  if (ranks && kinds && !kinds.some((k) => LATENT_KINDS.includes(k)))
+    throw new UserError(
+      `--ranks means nothing for ${kinds.join(', ')}`,
+      `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`,
+    );
   return {
     kinds: storage.startsWith('q') ? (kinds ?? CODEC_KINDS.filter((k) => k !== 'kv-quant')) : kinds,
     ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
@@ -127,12 +203,24 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
   };
 }
 
-const EXAMPLES = { codec: 'full,lla', ratio: '4,21.33', ranks: '96/160', path: 'reconstruct,block-absorbed', eviction: 'streaming:4+256' } as const;
+const EXAMPLES = {
+  codec: 'full,lla',
+  ratio: '4,21.33',
+  ranks: '96/160',
+  path: 'reconstruct,block-absorbed',
+  eviction: 'streaming:4+256',
+} as const;
 
 function readRanks(word: string): { rankK: number; rankV: number } {
   const match = /^([0-9]{1,7})\/([0-9]{1,7})$/.exec(word);
-  if (!match) throw new UserError(`--ranks must be K/V ranks such as 96/160, not ${show(word)}`, 'write two whole numbers with a slash');
+  if (!match)
+    throw new UserError(
+      `--ranks must be K/V ranks such as 96/160, not ${show(word)}`,
+      'write two whole numbers with a slash',
+    );
   const rule = { min: 1, max: 1e7, whole: true };
-  return { rankK: parseNumber(match[1] as string, '--ranks (K)', rule), rankV: parseNumber(match[2] as string, '--ranks (V)', rule) };
+  return {
+    rankK: parseNumber(match[1] as string, '--ranks (K)', rule),
+    rankV: parseNumber(match[2] as string, '--ranks (V)', rule),
+  };
 }
-

@@ -4,12 +4,20 @@ import type { QualityFigure } from '../quality/figure.js';
 import { isTable } from '../quality/quality.js';
 import type { MinimumTarget, Plan, PlanRequest, Removed } from './types.js';
 
-/** Splits plans into those that meet every target and the reasons why the others do not (all reasons, not just the first). */
+/**
+ * Splits plans into those that meet every target and the reasons why the others do not (all reasons, not just the
+ * first).
+ */
 export function applyTargets(r: PlanRequest, plans: readonly Plan[]): { kept: Plan[]; removed: Removed[] } {
   const kept: Plan[] = [];
   const removed: Removed[] = [];
   for (const plan of plans) {
-    const reasons = [...capacityReasons(r, plan), ...qualityReasons(r, plan), ...timeReasons(r, plan), ...promptReasons(r, plan)];
+    const reasons = [
+      ...capacityReasons(r, plan),
+      ...qualityReasons(r, plan),
+      ...timeReasons(r, plan),
+      ...promptReasons(r, plan),
+    ];
     if (reasons.length === 0) kept.push(plan);
     else removed.push(...reasons.map(([target, reason]) => ({ id: plan.id, target, reason })));
   }
@@ -20,7 +28,8 @@ type Reason = [target: string, reason: string];
 
 function capacityReasons(r: PlanRequest, p: Plan): Reason[] {
   if (p.maxBatch.exact < 1) return [['memory', `not one sequence fits (limited by ${p.limitedBy})`]];
-  if (r.batch !== null && p.maxBatch.exact < r.batch) return [[`--batch ${r.batch}`, `at most ${p.maxBatch.exact} sequences fit`]];
+  if (r.batch !== null && p.maxBatch.exact < r.batch)
+    return [[`--batch ${r.batch}`, `at most ${p.maxBatch.exact} sequences fit`]];
   return [];
 }
 
@@ -38,35 +47,58 @@ export const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.t
 function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   const reasons: Reason[] = [];
   for (const m of r.targets.minimums) {
-    const published = p.quality.filter((f) => f.metric === m.metric && (m.table === undefined || isTable(f.source, m.table)));
+    const published = p.quality.filter(
+      (f) => f.metric === m.metric && (m.table === undefined || isTable(f.source, m.table)),
+    );
     const figures = atContext(published, r.contextTokens);
     const label = targetLabel(m);
     if (figures.length === 0) {
-      reasons.push([label, published.length > 0 ? `unknown: nothing is published for ${formatTokens(r.contextTokens)} tokens` : 'unknown: no published figure for this combination']);
+      reasons.push([
+        label,
+        published.length > 0
+          ? `unknown: nothing is published for ${formatTokens(r.contextTokens)} tokens`
+          : 'unknown: no published figure for this combination',
+      ]);
       continue;
     }
     const missed = figures.filter((f) => (f.higherIsBetter ? f.value < m.value : f.value > m.value));
     if (missed.length === 0) continue;
     const list = missed.map((f) => `${f.value} (${f.source})`).join(', ');
-    reasons.push([label, missed.length < figures.length ? `contradicted: ${list} miss it, other tables meet it; choose one with ${m.metric}@TABLE` : `published ${list}`]);
+    reasons.push([
+      label,
+      missed.length < figures.length
+        ? `contradicted: ${list} miss it, other tables meet it; choose one with ${m.metric}@TABLE`
+        : `published ${list}`,
+    ]);
   }
   const retrieval = r.targets.retrievalTokens;
   if (retrieval !== null && (p.reliableRetrieval?.tokens ?? 0) < retrieval) {
     const label = `--retrieval ${formatTokens(retrieval)}`;
-    reasons.push([label, p.reliableRetrieval ? `published reliable retrieval ends at ${formatTokens(p.reliableRetrieval.tokens)}` : 'unknown: no published retrieval length']);
+    reasons.push([
+      label,
+      p.reliableRetrieval
+        ? `published reliable retrieval ends at ${formatTokens(p.reliableRetrieval.tokens)}`
+        : 'unknown: no published retrieval length',
+    ]);
   }
   return reasons;
 }
 
 /** `80ms`, `12s`. */
-const timeLabel = (seconds: number): string => (seconds >= 10 ? formatMilliseconds(seconds) : `${formatMilliseconds(seconds)}ms`);
+const timeLabel = (seconds: number): string =>
+  seconds >= 10 ? formatMilliseconds(seconds) : `${formatMilliseconds(seconds)}ms`;
 
 function timeReasons(r: PlanRequest, p: Plan): Reason[] {
   const target = r.targets.secondsPerToken;
   if (target === null || p.atTarget) return [];
   const label = `--tpot ${timeLabel(target)}`;
   if (!r.pricer) return [[label, 'unknown: nothing is known about the speed of this device']];
-  return [[label, `even ${r.batch === null ? 'one sequence' : `a batch of ${r.batch}`} may take longer (high end of the interval)`]];
+  return [
+    [
+      label,
+      `even ${r.batch === null ? 'one sequence' : `a batch of ${r.batch}`} may take longer (high end of the interval)`,
+    ],
+  ];
 }
 
 function promptReasons(r: PlanRequest, { prefill }: Plan): Reason[] {

@@ -76,7 +76,6 @@ export interface PlanRequest {
   readonly notes: readonly string[];
 }
 
-
 /** Decoding at one batch. Null times where the device's speed is unknown. */
 export interface DecodeFigures {
   readonly batch: number;
@@ -89,7 +88,9 @@ export interface DecodeFigures {
   readonly usdPerMillionTokens: Interval | null;
 }
 
-/** Prefill of one prompt of as many tokens as the context, up to its first token. Null times where `notPriced` says why. */
+/**
+ * Prefill of one prompt of as many tokens as the context, up to its first token. Null times where `notPriced` says why.
+ */
 export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
   /** Of the prompt. */
@@ -104,13 +105,31 @@ export type EvidenceLabel = Evidence | `${Evidence} (imported)`;
 
 /** Something that the buyer must know about a plan. */
 export interface Mark {
-  readonly code: 'codec-outweighs-model' | 'no-memory-saved' | 'no-saving' | 'prefill-does-not-fit' | 'contradicted-quality' | 'destroys-generation' | 'unfaithful-post-hoc' | 'communication-not-priced';
+  readonly code:
+    | 'codec-outweighs-model'
+    | 'no-memory-saved'
+    | 'no-saving'
+    | 'prefill-does-not-fit'
+    | 'contradicted-quality'
+    | 'destroys-generation'
+    | 'unfaithful-post-hoc'
+    | 'communication-not-priced';
   readonly message: string;
 }
 
 export interface Plan {
   readonly id: string;
-  readonly codec: { readonly kind: Codec['kind']; readonly label: string; readonly rankK?: number; readonly rankV?: number; readonly bits?: number; readonly shareLayers?: number; readonly ratio: number; readonly modelRatio: number; readonly storedRatio: number };
+  readonly codec: {
+    readonly kind: Codec['kind'];
+    readonly label: string;
+    readonly rankK?: number;
+    readonly rankV?: number;
+    readonly bits?: number;
+    readonly shareLayers?: number;
+    readonly ratio: number;
+    readonly modelRatio: number;
+    readonly storedRatio: number;
+  };
   readonly cacheType: string;
   readonly path: Path;
   readonly variant: 'fused' | 'materialised' | null;
@@ -133,14 +152,28 @@ export interface Plan {
   };
   readonly maxBatch: { readonly exact: number; readonly onGrid: number };
   readonly limitedBy: LimitedBy;
-  readonly prefill: { readonly kind: PrefillKind; readonly peakBytes: number; readonly fits: boolean; readonly batchBesidePrefill: number; readonly peakBytesByKind: Readonly<Record<PrefillKind, number>> } & PromptFigures;
+  readonly prefill: {
+    readonly kind: PrefillKind;
+    readonly peakBytes: number;
+    readonly fits: boolean;
+    readonly batchBesidePrefill: number;
+    readonly peakBytesByKind: Readonly<Record<PrefillKind, number>>;
+  } & PromptFigures;
   readonly decode: DecodeFigures;
   /** Decoding at the largest batch that meets --tpot; null without that target or when none does. */
   readonly atTarget: DecodeFigures | null;
   readonly quality: readonly QualityFigure[];
   readonly reliableRetrieval: ReliableRetrieval | null;
   /** Smallest published share of the uncompressed model's value over all accuracy metrics; null when unknown. */
-  readonly qualityKept: { readonly share: number; readonly metric: string; readonly value: number; readonly teacher: number; readonly source: string; /** Context at which the figure was measured, where it has one. */ readonly contextTokens: number | null; /** Distinct generation and retrieval tasks among the figures. */ readonly generationTasks: number } | null;
+  readonly qualityKept: {
+    readonly share: number;
+    readonly metric: string;
+    readonly value: number;
+    readonly teacher: number;
+    readonly source: string;
+    /** Context at which the figure was measured, where it has one. */ readonly contextTokens: number | null;
+    /** Distinct generation and retrieval tasks among the figures. */ readonly generationTasks: number;
+  } | null;
   readonly marks: readonly Mark[];
   readonly pareto: boolean;
 }
@@ -163,8 +196,15 @@ export interface PlanReport {
   readonly device: DeviceChoice & { readonly pricing: string };
   readonly contextTokens: number;
   readonly settings: {
-    readonly cacheType: string; readonly groupSize: number; readonly utilization: number; readonly reserveBytes: number; readonly pageTokens: number;
-    readonly gpus: number; readonly prefill: PrefillKind; readonly batch: number | null; readonly usdPerHour: number | null;
+    readonly cacheType: string;
+    readonly groupSize: number;
+    readonly utilization: number;
+    readonly reserveBytes: number;
+    readonly pageTokens: number;
+    readonly gpus: number;
+    readonly prefill: PrefillKind;
+    readonly batch: number | null;
+    readonly usdPerHour: number | null;
     readonly targets: Targets;
   };
   readonly plans: readonly Plan[];

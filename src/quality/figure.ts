@@ -20,23 +20,23 @@ export function pathClassOf(codec: CodecKind, path: Path): PathClass {
 
 /** What was measured, with its unit and whether more is better. */
 export const METRICS = {
-  'gsm8k': { unit: 'fraction', higherIsBetter: true },
-  'humaneval': { unit: 'fraction', higherIsBetter: true },
+  gsm8k: { unit: 'fraction', higherIsBetter: true },
+  humaneval: { unit: 'fraction', higherIsBetter: true },
   'humaneval-plus': { unit: 'fraction', higherIsBetter: true },
-  'mbpp': { unit: 'fraction', higherIsBetter: true },
+  mbpp: { unit: 'fraction', higherIsBetter: true },
   'mbpp-plus': { unit: 'fraction', higherIsBetter: true },
-  'math500': { unit: 'fraction', higherIsBetter: true },
+  math500: { unit: 'fraction', higherIsBetter: true },
   /** Share of MATH-500 generations without an extractable answer. */
   'math500-no-answer': { unit: 'fraction', higherIsBetter: false },
-  'bbh': { unit: 'fraction', higherIsBetter: true },
+  bbh: { unit: 'fraction', higherIsBetter: true },
   'mmlu-pro': { unit: 'fraction', higherIsBetter: true },
-  'mmlu': { unit: 'fraction', higherIsBetter: true },
+  mmlu: { unit: 'fraction', higherIsBetter: true },
   'arc-e': { unit: 'fraction', higherIsBetter: true },
   'arc-c': { unit: 'fraction', higherIsBetter: true },
-  'hellaswag': { unit: 'fraction', higherIsBetter: true },
-  'winogrande': { unit: 'fraction', higherIsBetter: true },
+  hellaswag: { unit: 'fraction', higherIsBetter: true },
+  winogrande: { unit: 'fraction', higherIsBetter: true },
   'commonsense-qa': { unit: 'fraction', higherIsBetter: true },
-  'piqa': { unit: 'fraction', higherIsBetter: true },
+  piqa: { unit: 'fraction', higherIsBetter: true },
   'openbook-qa': { unit: 'fraction', higherIsBetter: true },
   /** Mean over a suite of multiple-choice tasks. */
   'mc-avg': { unit: 'fraction', higherIsBetter: true },
@@ -53,7 +53,7 @@ export const METRICS = {
   /** Top-1 token agreement with the teacher, the better of SVD and distilled. */
   'top-1': { unit: 'fraction', higherIsBetter: true },
   /** Retrieval of a 5-digit key at `contextTokens`. */
-  'passkey': { unit: 'fraction', higherIsBetter: true },
+  passkey: { unit: 'fraction', higherIsBetter: true },
   /** Longest context with retrieval of at least 0.9, as a text states it. */
   'reliable-retrieval': { unit: 'tokens', higherIsBetter: true },
   /** Relative error of reconstructed keys and values. */
@@ -66,7 +66,9 @@ export type Metric = keyof typeof METRICS;
 export interface QualityFigure {
   readonly model: QualityModel;
   readonly codec: CodecKind;
-  /** Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal. */
+  /**
+   * Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal.
+   */
   readonly ratio: number;
   /** The ratio as printed, without the sign. */
   readonly ratioLabel: string;
@@ -89,7 +91,14 @@ export interface QualityFigure {
 }
 
 /** Exact ratios by printed label. 14.2× is ranks 27/45 of 2·512; 15.5× has no integer 3:5 split and is as printed. */
-const RATIOS: Readonly<Record<string, number>> = { '1.33': 4 / 3, '2.67': 8 / 3, '5.33': 16 / 3, '10.67': 32 / 3, '14.2': 1024 / 72, '21.33': 64 / 3 };
+const RATIOS: Readonly<Record<string, number>> = {
+  '1.33': 4 / 3,
+  '2.67': 8 / 3,
+  '5.33': 16 / 3,
+  '10.67': 32 / 3,
+  '14.2': 1024 / 72,
+  '21.33': 64 / 3,
+};
 
 /** The exact ratio behind a printed one. */
 export function exactRatio(label: string): number {
@@ -135,7 +144,8 @@ export function figure(common: Common, metric: Metric, value: number): QualityFi
 
 /** A row of a table: one value a metric, null where the table prints "n/a". */
 export function row(common: Common, metrics: readonly Metric[], values: readonly (number | null)[]): QualityFigure[] {
-  if (metrics.length !== values.length) throw new Error(`${common.source}: ${values.length} values for ${metrics.length} metrics`);
+  if (metrics.length !== values.length)
+    throw new Error(`${common.source}: ${values.length} values for ${metrics.length} metrics`);
   return metrics.flatMap((metric, i) => {
     const value = values[i];
     return value === null || value === undefined ? [] : [figure(common, metric, value)];

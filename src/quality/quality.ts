@@ -11,14 +11,24 @@ import { PASSKEY_FIGURES } from './tables/passkey.js';
 import { SUITE_FIGURES } from './tables/suite.js';
 
 /** Every figure, in the order of the tables. */
-export const FIGURES: readonly QualityFigure[] = [...GENERATION_FIGURES, ...AXES_FIGURES, ...SUITE_FIGURES, ...PASSKEY_FIGURES];
+export const FIGURES: readonly QualityFigure[] = [
+  ...GENERATION_FIGURES,
+  ...AXES_FIGURES,
+  ...SUITE_FIGURES,
+  ...PASSKEY_FIGURES,
+];
 
-/** Printed ratios are rounded (21.3, 21.33, 64/3): this much apart they are the same. Measured ratios differ by 9 % or more. */
+/**
+ * Printed ratios are rounded (21.3, 21.33, 64/3): this much apart they are the same. Measured ratios differ by 9 % or
+ * more.
+ */
 const RATIO_TOLERANCE = 0.01;
 /** The paper's own line for reliable retrieval. */
 export const RELIABLE_RETRIEVAL = 0.9;
 
-/** What is asked about. `model` is a preset's name or alias; `ratio` is that of the looped core, nominal for kv-quant. */
+/**
+ * What is asked about. `model` is a preset's name or alias; `ratio` is that of the looped core, nominal for kv-quant.
+ */
 export interface QualityQuery {
   readonly model: string;
   readonly codec: CodecKind;
@@ -43,7 +53,8 @@ function evictionKey(eviction: Eviction | null): string {
   return `budget:${eviction.budgetTokens}`;
 }
 
-const key = (model: string, q: Pick<QualityQuery, 'codec' | 'pathClass' | 'eviction'>): string => `${model}|${q.codec}|${q.pathClass}|${evictionKey(q.eviction)}`;
+const key = (model: string, q: Pick<QualityQuery, 'codec' | 'pathClass' | 'eviction'>): string =>
+  `${model}|${q.codec}|${q.pathClass}|${evictionKey(q.eviction)}`;
 
 const INDEX = new Map<string, QualityFigure[]>();
 for (const f of FIGURES) {
@@ -57,19 +68,37 @@ export function qualityOf(query: QualityQuery): QualityFigure[] {
   const name = query.model.toLowerCase();
   const model = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
   if (model === undefined) return [];
-  return (INDEX.get(key(model, query)) ?? []).filter((f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio);
+  return (INDEX.get(key(model, query)) ?? []).filter(
+    (f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio,
+  );
 }
 
 /** The uncompressed model's figure of the same table, metric and context, or null where the table has none. */
 export function teacherOf(figure: QualityFigure): QualityFigure | null {
-  return FIGURES.find((f) => f.isTeacher && f.source === figure.source && f.model === figure.model && f.metric === figure.metric && f.contextTokens === figure.contextTokens) ?? null;
+  return (
+    FIGURES.find(
+      (f) =>
+        f.isTeacher &&
+        f.source === figure.source &&
+        f.model === figure.model &&
+        f.metric === figure.metric &&
+        f.contextTokens === figure.contextTokens,
+    ) ?? null
+  );
 }
 
 /** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */
-export const isTable = (source: string, wanted: string): boolean => source.toLowerCase().replace(/^table /, '') === wanted.trim().toLowerCase().replace(/^table /, '');
+export const isTable = (source: string, wanted: string): boolean =>
+  source.toLowerCase().replace(/^table /, '') ===
+  wanted
+    .trim()
+    .toLowerCase()
+    .replace(/^table /, '');
 
 /** Sources that have a metric, in the order of the tables. */
-export const tablesOf = (metric: Metric): string[] => [...new Set(FIGURES.filter((f) => f.metric === metric).map((f) => f.source))];
+export const tablesOf = (metric: Metric): string[] => [
+  ...new Set(FIGURES.filter((f) => f.metric === metric).map((f) => f.source)),
+];
 
 /** How far back a key can be found. */
 export interface ReliableRetrieval {
@@ -89,14 +118,19 @@ const SHORT = (tokens: number): string => `${tokens / 1024}k`;
 export function reliableRetrieval(query: QualityQuery): ReliableRetrieval | null {
   const figures = qualityOf(query);
   const stated = figures.find((f) => f.metric === 'reliable-retrieval');
-  const of = (metric: Metric): QualityFigure[] => figures.filter((f) => f.metric === metric && f.source.startsWith('Table'));
+  const of = (metric: Metric): QualityFigure[] =>
+    figures.filter((f) => f.metric === metric && f.source.startsWith('Table'));
   const cells = of('passkey').sort((a, b) => (a.contextTokens ?? 0) - (b.contextTokens ?? 0));
-  if (cells.length === 0) return stated === undefined ? null : { tokens: stated.value, source: stated.source, note: stated.protocol };
+  if (cells.length === 0)
+    return stated === undefined ? null : { tokens: stated.value, source: stated.source, note: stated.protocol };
   const failing = cells.findIndex((f) => f.value < RELIABLE_RETRIEVAL);
   const last = cells[(failing === -1 ? cells.length : failing) - 1];
   const tokens = last?.contextTokens ?? 0;
   const limit = cells[failing];
-  const reason = limit === undefined ? 'no longer context was measured' : `${limit.value.toFixed(2)} at ${SHORT(limit.contextTokens ?? 0)}, below 0.9`;
+  const reason =
+    limit === undefined
+      ? 'no longer context was measured'
+      : `${limit.value.toFixed(2)} at ${SHORT(limit.contextTokens ?? 0)}, below 0.9`;
   const contradiction = stated !== undefined && stated.value !== tokens ? `; the text says ${SHORT(stated.value)}` : '';
   return { tokens, source: cells[0]?.source ?? 'Table passkey', note: `${reason}${contradiction}` };
 }

@@ -8,17 +8,22 @@ export interface Origin {
 }
 
 /** A word as a POSIX shell takes it. */
-export const shellWord = (text: string): string => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+export const shellWord = (text: string): string =>
+  /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
 
 function flagsOf(name: SettingName, value: unknown): string[] {
   const flag = `--${flagOf(name)}`;
   if (Array.isArray(value)) return [flag, value.join(',')];
-  if (typeof value === 'object' && value !== null) return Object.entries(value).flatMap(([metric, least]) => [flag, `${metric}=${String(least)}`]);
+  if (typeof value === 'object' && value !== null)
+    return Object.entries(value).flatMap(([metric, least]) => [flag, `${metric}=${String(least)}`]);
   return [flag, String(value)];
 }
 
 /** `lla-sim plan FILE --flags` for a scenario, with a flag for each field that the file does not have so. */
-export function commandLine(origin: Origin, scenario: Scenario): { command: string; /** Fields of the file that no flag can take away. */ without: string[] } {
+export function commandLine(
+  origin: Origin,
+  scenario: Scenario,
+): { command: string; /** Fields of the file that no flag can take away. */ without: string[] } {
   const words = ['lla-sim', 'plan', ...(origin.file === null ? [] : [origin.file])];
   const without: string[] = [];
   for (const name of Object.keys(SETTINGS) as SettingName[]) {

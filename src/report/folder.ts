@@ -17,7 +17,9 @@ import type { View } from './view.js';
 /** Draws a picture as PNG; null where this machine has no canvas. */
 export type Draw = ((picture: Picture) => Buffer) | null;
 
-/** The paper held against the model, which does not depend on the question, as parts of the page and of the Markdown. */
+/**
+ * The paper held against the model, which does not depend on the question, as parts of the page and of the Markdown.
+ */
 export interface PaperPart {
   readonly html: Html;
   /** Begins with a heading of the second level. */
@@ -25,16 +27,33 @@ export interface PaperPart {
 }
 
 /** Text of a scenario as a report may show it: one line each, nothing that a terminal would interpret. */
-const shownScenario = (s: Scenario): Scenario => ({ ...s, ...(s.name === undefined ? {} : { name: printable(s.name) }), ...(s.description === undefined ? {} : { description: printable(s.description) }) });
+const shownScenario = (s: Scenario): Scenario => ({
+  ...s,
+  ...(s.name === undefined ? {} : { name: printable(s.name) }),
+  ...(s.description === undefined ? {} : { description: printable(s.description) }),
+});
 
 /**
- * The files of a report by name: the same bytes for the same scenario, sources and version, whenever and wherever they are
- * made. The scenario's own words and the numbers are all they hold.
+ * The files of a report by name: the same bytes for the same scenario, sources and version, whenever and wherever they
+ * are made. The scenario's own words and the numbers are all they hold.
  */
-export function reportFiles(input: { view: View; scenario: Scenario; sources: Sources; origin: Origin; paper: PaperPart; script: string; draw: Draw }): Map<string, string | Buffer> {
+export function reportFiles(input: {
+  view: View;
+  scenario: Scenario;
+  sources: Sources;
+  origin: Origin;
+  paper: PaperPart;
+  script: string;
+  draw: Draw;
+}): Map<string, string | Buffer> {
   const { view, draw, paper } = input;
   const pictures = picturesOf(view);
-  const data = { scenario: shownScenario(input.scenario), sources: pageSources(input.sources), origin: { ...input.origin, fields: shownScenario(input.origin.fields) }, validation: view.validation };
+  const data = {
+    scenario: shownScenario(input.scenario),
+    sources: pageSources(input.sources),
+    origin: { ...input.origin, fields: shownScenario(input.origin.fields) },
+    validation: view.validation,
+  };
   const files = new Map<string, string | Buffer>([
     ['report.html', htmlDocument(view, pictures, data, paper.html, input.script)],
     ['report.md', `${reportMarkdown(view, pictures, draw !== null)}\n${paper.markdown}`],

@@ -23,7 +23,10 @@ export function pageSources(sources: Sources): Sources {
   const { calibration, imported } = sources;
   return {
     ...sources,
-    calibration: calibration && { ...calibration, content: slimCalibration(calibration.content, new Set(calibration.stale)) },
+    calibration: calibration && {
+      ...calibration,
+      content: slimCalibration(calibration.content, new Set(calibration.stale)),
+    },
     imported: imported && slimImport(imported),
   };
 }
@@ -31,17 +34,29 @@ export function pageSources(sources: Sources): Sources {
 function slimCalibration(c: PricedCalibration, stale: ReadonlySet<string>): PricedCalibration {
   const binding = c.device.limits['maxStorageBufferBindingSize'];
   return {
-    device: { description: c.device.description, software: c.device.software, limits: binding === undefined ? {} : { maxStorageBufferBindingSize: binding } },
+    device: {
+      description: c.device.description,
+      software: c.device.software,
+      limits: binding === undefined ? {} : { maxStorageBufferBindingSize: binding },
+    },
     overheads: c.overheads,
     ceilings: c.ceilings,
     kernels: c.kernels.map((k) => {
-      const readable = !stale.has(k.kernel) || Object.values(k.predictors).every((p) => p.modelVersion === TERMS_VERSION);
-      return { kernel: k.kernel, predictors: stale.has(k.kernel) ? {} : k.predictors, samples: readable ? medians(k.kernel as KernelName, k.samples) : k.samples };
+      const readable =
+        !stale.has(k.kernel) || Object.values(k.predictors).every((p) => p.modelVersion === TERMS_VERSION);
+      return {
+        kernel: k.kernel,
+        predictors: stale.has(k.kernel) ? {} : k.predictors,
+        samples: readable ? medians(k.kernel as KernelName, k.samples) : k.samples,
+      };
     }),
   };
 }
 
-const slimImport = (imported: ImportedTimes): ImportedTimes => ({ ...imported, kernels: imported.kernels.map((k) => ({ ...k, samples: medians(k.kernel, k.samples) })) });
+const slimImport = (imported: ImportedTimes): ImportedTimes => ({
+  ...imported,
+  kernels: imported.kernels.map((k) => ({ ...k, samples: medians(k.kernel, k.samples) })),
+});
 
 /** One sample a distinct shape and variant, holding the typical time. */
 function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
@@ -53,5 +68,12 @@ function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
   );
 }
 
-/** JSON that can stand inside a script element: nothing in it can end the element, start a comment or turn the direction of text. */
-export const scriptJson = (value: unknown): string => JSON.stringify(value).replace(/[<>&\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+/**
+ * JSON that can stand inside a script element: nothing in it can end the element, start a comment or turn the direction
+ * of text.
+ */
+export const scriptJson = (value: unknown): string =>
+  JSON.stringify(value).replace(
+    /[<>&\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );

@@ -2,7 +2,17 @@
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
-import { batchLabel, LIMIT_LABEL, contradictionsAbout, pathLabel, qualityLabel, rateLabel, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
+import {
+  batchLabel,
+  LIMIT_LABEL,
+  contradictionsAbout,
+  pathLabel,
+  qualityLabel,
+  rateLabel,
+  shownDecode,
+  shownMetric,
+  timeLabel,
+} from './plan-rows.js';
 
 type Cell = string | number | boolean | null | undefined;
 
@@ -64,33 +74,72 @@ export function planCsv(report: PlanReport): string {
 }
 
 /** Escapes what Markdown or HTML inside it would interpret. */
-export const markdownText = (text: string): string => text.replace(/[\\`*_{}[\]<>#|!&]/g, (ch) => (ch === '<' ? '&lt;' : ch === '>' ? '&gt;' : ch === '&' ? '&amp;' : `\\${ch}`)).replace(/\s+/g, ' ');
+export const markdownText = (text: string): string =>
+  text
+    .replace(/[\\`*_{}[\]<>#|!&]/g, (ch) =>
+      ch === '<' ? '&lt;' : ch === '>' ? '&gt;' : ch === '&' ? '&amp;' : `\\${ch}`,
+    )
+    .replace(/\s+/g, ' ');
 
 export function planMarkdown(report: PlanReport): string {
   const metric = shownMetric(report);
   const each = report.settings.gpus > 1 ? '/GPU' : '';
-  const head = ['', 'codec', 'path', 'eviction', `KV/token${each}`, `KV at 1M${each}`, 'max batch (grid)', 'ms/token (interval)', 'tok/s', 'first token ms (interval)', metric, 'limit', 'evidence'];
+  const head = [
+    '',
+    'codec',
+    'path',
+    'eviction',
+    `KV/token${each}`,
+    `KV at 1M${each}`,
+    'max batch (grid)',
+    'ms/token (interval)',
+    'tok/s',
+    'first token ms (interval)',
+    metric,
+    'limit',
+    'evidence',
+  ];
   const lines = [
     `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
     '',
-    ...(report.scenario.name === null ? [] : [`**${markdownText(report.scenario.name)}**${report.scenario.description === null ? '' : `: ${markdownText(report.scenario.description)}`}`, '']),
+    ...(report.scenario.name === null
+      ? []
+      : [
+          `**${markdownText(report.scenario.name)}**${report.scenario.description === null ? '' : `: ${markdownText(report.scenario.description)}`}`,
+          '',
+        ]),
     `| ${head.join(' | ')} |`,
     `|${head.map((_, i) => (i >= 4 && i <= 10 ? '--:' : '---')).join('|')}|`,
   ];
   for (const p of report.plans) {
     const d = shownDecode(p);
     const cells = [
-      p.id === report.recommendation?.planId ? '**>**' : p.pareto ? '\\*' : '', p.id.split('/')[0] as string, pathLabel(p), evictionLabel(p.eviction), formatBytes(p.memory.kvBytesPerToken), formatBytes(p.memory.kvBytesAt1M),
-      batchLabel(p), timeLabel(d.secondsPerStep), rateLabel(d), timeLabel(p.prefill.secondsPerPrompt), qualityLabel(p, metric, report.contextTokens), LIMIT_LABEL[p.limitedBy], d.evidence ?? '–',
+      p.id === report.recommendation?.planId ? '**>**' : p.pareto ? '\\*' : '',
+      p.id.split('/')[0] as string,
+      pathLabel(p),
+      evictionLabel(p.eviction),
+      formatBytes(p.memory.kvBytesPerToken),
+      formatBytes(p.memory.kvBytesAt1M),
+      batchLabel(p),
+      timeLabel(d.secondsPerStep),
+      rateLabel(d),
+      timeLabel(p.prefill.secondsPerPrompt),
+      qualityLabel(p, metric, report.contextTokens),
+      LIMIT_LABEL[p.limitedBy],
+      d.evidence ?? '–',
     ];
     lines.push(`| ${cells.join(' | ')} |`);
   }
   lines.push('', '**>** recommended, \\* Pareto-optimal.');
   if (report.recommendation) {
     lines.push('', `**Recommended:** ${markdownText(report.recommendation.text)}`);
-    if (report.recommendation.alternative) lines.push('', `**Larger:** ${markdownText(report.recommendation.alternative.text)}`);
+    if (report.recommendation.alternative)
+      lines.push('', `**Larger:** ${markdownText(report.recommendation.alternative.text)}`);
   }
-  const notes = [...report.notes, ...contradictionsAbout(report, metric).map((c) => `published figures disagree on ${c.subject}: ${c.explanation}`)];
+  const notes = [
+    ...report.notes,
+    ...contradictionsAbout(report, metric).map((c) => `published figures disagree on ${c.subject}: ${c.explanation}`),
+  ];
   if (notes.length > 0) lines.push('', ...notes.map((n) => `- ${markdownText(n)}`));
   return `${lines.join('\n')}\n`;
 }

@@ -9,30 +9,47 @@ export const noRecommendation = (r: PlanReport): string =>
   r.contextTokens > r.model.maxPositions
     ? `No recommendation: ${r.model.name} was trained for ${r.model.maxPositions} positions, and no published quality holds beyond them.`
     : r.plans.every((p) => p.maxBatch.exact < 1)
-    ? 'Nothing fits: not one sequence of this length beside the weights.'
-    : 'No recommendation: for no plan that fits is the published quality known to be kept. Set a target with --min, or choose from the table.';
+      ? 'Nothing fits: not one sequence of this length beside the weights.'
+      : 'No recommendation: for no plan that fits is the published quality known to be kept. Set a target with --min, or choose from the table.';
 
 /** What the reader must know before believing the table. */
 export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const notes = [...r.notes];
   const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
-  if (r.device.pricing === 'datasheet') notes.push(`times are roofline only, ${ROOFLINE_NOTE}; no kernel was measured on this device: run lla-sim calibrate on it`);
-  else if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
-  if (evidence.has('extrapolated')) notes.push(`extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`);
+  if (r.device.pricing === 'datasheet')
+    notes.push(
+      `times are roofline only, ${ROOFLINE_NOTE}; no kernel was measured on this device: run lla-sim calibrate on it`,
+    );
+  else if (evidence.size > 0)
+    notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
+  if (evidence.has('extrapolated'))
+    notes.push(
+      `extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`,
+    );
   const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
   if (full) notes.push(prefillNote(r, shown), ...firstTokenNote(r, shown));
   for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
   const metric = shownMetric(r);
-  const about = shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality')) ? contradictionsAbout(r, metric) : [];
-  for (const c of about) notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
-  if (r.contradictions.length > about.length) notes.push(`the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'} in all: --format json lists them`);
+  const about = shown.some((p) => p.marks.some((m) => m.code === 'contradicted-quality'))
+    ? contradictionsAbout(r, metric)
+    : [];
+  for (const c of about)
+    notes.push(`${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}`);
+  if (r.contradictions.length > about.length)
+    notes.push(
+      `the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'} in all: --format json lists them`,
+    );
   return notes;
 }
 
 /** What the recommended row's time (or the first's) rests on; a row's word is its weakest part. */
 function sharesNote(r: PlanReport, shown: readonly Plan[]): string {
-  const plan = shown.find((p) => p.id === r.recommendation?.planId && shownDecode(p).evidenceShare) ?? shown.find((p) => shownDecode(p).evidenceShare);
-  return plan ? ` (a row is called by the weakest part that matters; ${plan.id}: ${shareLabel(shownDecode(plan))} of the time)` : '';
+  const plan =
+    shown.find((p) => p.id === r.recommendation?.planId && shownDecode(p).evidenceShare) ??
+    shown.find((p) => shownDecode(p).evidenceShare);
+  return plan
+    ? ` (a row is called by the weakest part that matters; ${plan.id}: ${shareLabel(shownDecode(plan))} of the time)`
+    : '';
 }
 
 function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
@@ -40,7 +57,11 @@ function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
   if (peaks.length === 0) return `prefill (${r.settings.prefill}) is not considered: nothing fits`;
   const [low, high] = [Math.min(...peaks), Math.max(...peaks)];
   const range = low === high ? formatBytes(low) : `${formatBytes(low)} to ${formatBytes(high)}`;
-  const tightest = shown.filter((p) => p.maxBatch.exact >= 1).reduce((a, b) => (b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a));
+  const tightest = shown
+    .filter((p) => p.maxBatch.exact >= 1)
+    .reduce((a, b) =>
+      b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a,
+    );
   return `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs, and the batches above leave no room for it: beside one, ${tightest.id} holds ${tightest.prefill.batchBesidePrefill} of ${tightest.maxBatch.exact}`;
 }
 
@@ -51,7 +72,10 @@ function firstTokenNote(r: PlanReport, shown: readonly Plan[]): string[] {
   if (!plan) return [];
   const { secondsPerPrompt, evidence, notPriced } = plan.prefill;
   const subject = `the first token of a prompt of ${formatTokens(r.contextTokens)} tokens`;
-  if (secondsPerPrompt) return [`${subject} comes after ${timeWords(secondsPerPrompt)} by ${plan.id}, ${evidence} (a prompt at a time, nothing else running)`];
+  if (secondsPerPrompt)
+    return [
+      `${subject} comes after ${timeWords(secondsPerPrompt)} by ${plan.id}, ${evidence} (a prompt at a time, nothing else running)`,
+    ];
   return r.device.pricing === 'none' ? [] : [`${subject} has no predicted time by ${plan.id}: ${notPriced}`];
 }
 
@@ -66,5 +90,12 @@ function markNotes(shown: readonly Plan[]): [rows: string, message: string][] {
       byCode.set(m.code, entry);
     }
   }
-  return [...byCode.values()].map(({ message, rows }) => [rows.length <= 3 ? (rows.length === 1 ? '' : ` (also ${rows.slice(1).join(', ')})`) : ` (and ${rows.length - 1} more)`, `${rows[0]}: ${message}`]);
+  return [...byCode.values()].map(({ message, rows }) => [
+    rows.length <= 3
+      ? rows.length === 1
+        ? ''
+        : ` (also ${rows.slice(1).join(', ')})`
+      : ` (and ${rows.length - 1} more)`,
+    `${rows[0]}: ${message}`,
+  ]);
 }

@@ -8,22 +8,26 @@ export const shownDecode = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
 
 export const pathLabel = (p: Plan): string => (p.variant === 'materialised' ? 'materialised' : p.path);
 
-export const batchLabel = (p: Plan): string => (p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`);
+export const batchLabel = (p: Plan): string =>
+  p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
 
 /** `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds. */
 export function timeLabel(seconds: Interval | null): string {
   if (!seconds) return '–';
-  if (seconds.high >= 10) return `${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
+  if (seconds.high >= 10)
+    return `${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
   return `${formatMilliseconds(seconds.estimate)} (${rangeLabel(seconds)})`;
 }
 
 /** The same with its unit in either case: `35.1 (18–90) ms`. */
-export const timeWords = (seconds: Interval | null): string => (seconds && seconds.high < 10 ? `${timeLabel(seconds)} ms` : timeLabel(seconds));
+export const timeWords = (seconds: Interval | null): string =>
+  seconds && seconds.high < 10 ? `${timeLabel(seconds)} ms` : timeLabel(seconds);
 
 /** Ends of an interval in milliseconds, with as many digits as tell them apart. */
 const rangeLabel = (s: Interval): string => `${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}`;
 
-export const rateLabel = (d: DecodeFigures): string => (d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–');
+export const rateLabel = (d: DecodeFigures): string =>
+  d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–';
 
 /** The metric of the quality column: the one a target names, else GSM8K, else the first that is published. */
 export function shownMetric(report: PlanReport): string {
@@ -35,7 +39,8 @@ export function shownMetric(report: PlanReport): string {
 }
 
 /** Contradictions between published figures of the metric that a report shows. */
-export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] => report.contradictions.filter((c) => c.id.startsWith(metric));
+export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] =>
+  report.contradictions.filter((c) => c.id.startsWith(metric));
 
 /** `62 % measured, 38 % roofline`: what a step's estimate rests on. */
 export function shareLabel(d: DecodeFigures): string {
@@ -45,14 +50,23 @@ export function shareLabel(d: DecodeFigures): string {
 
 /** `0.800`, `0.590–0.800` where tables differ, `unknown` where nothing is published. */
 export function qualityLabel(p: Plan, metric: string, contextTokens = Infinity): string {
-  const values = p.quality.filter((q) => q.metric === metric && (q.contextTokens ?? 0) <= contextTokens).map((q) => q.value);
+  const values = p.quality
+    .filter((q) => q.metric === metric && (q.contextTokens ?? 0) <= contextTokens)
+    .map((q) => q.value);
   if (values.length === 0) return 'unknown';
   const low = Math.min(...values).toFixed(3);
   const high = Math.max(...values).toFixed(3);
   return low === high ? low : `${low.replace(/0$/, '')}–${high.replace(/0$/, '')}`;
 }
 
-export const LIMIT_LABEL: Record<LimitedBy, string> = { 'kv-cache': 'KV', workspace: 'work', 'in-flight': 'state', weights: 'weights', 'codec-parameters': 'codec', prefill: 'prefill' };
+export const LIMIT_LABEL: Record<LimitedBy, string> = {
+  'kv-cache': 'KV',
+  workspace: 'work',
+  'in-flight': 'state',
+  weights: 'weights',
+  'codec-parameters': 'codec',
+  prefill: 'prefill',
+};
 
 /**
  * The rows of a short table: of each codec setting and eviction, the fastest path that reads the cache faithfully (as

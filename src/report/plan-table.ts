@@ -4,7 +4,17 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { noRecommendation, trust } from './plan-notes.js';
-import { batchLabel, LIMIT_LABEL, pathLabel, qualityLabel, rateLabel, shortList, shownDecode, shownMetric, timeLabel } from './plan-rows.js';
+import {
+  batchLabel,
+  LIMIT_LABEL,
+  pathLabel,
+  qualityLabel,
+  rateLabel,
+  shortList,
+  shownDecode,
+  shownMetric,
+  timeLabel,
+} from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
 
 export const WIDTH = 100;
@@ -19,16 +29,25 @@ export function planTable(report: PlanReport, options: { all: boolean; colour: b
   body.forEach((line, i) => {
     const plan = shown[i - 1];
     if (!plan) lines.push(c.bold(line));
-    else lines.push(plan.id === report.recommendation?.planId ? c.green(line) : plan.maxBatch.exact < 1 ? c.dim(line) : line);
+    else
+      lines.push(
+        plan.id === report.recommendation?.planId ? c.green(line) : plan.maxBatch.exact < 1 ? c.dim(line) : line,
+      );
   });
   lines.push('', ...legend(report, shown).map((l) => c.dim(l)));
   if (report.recommendation) {
     lines.push('', ...wrap(`Recommended: ${report.recommendation.text}`, WIDTH, '  ').map((l) => c.green(l)));
-    if (report.recommendation.alternative) lines.push(...wrap(`Larger: ${report.recommendation.alternative.text}`, WIDTH, '  '));
+    if (report.recommendation.alternative)
+      lines.push(...wrap(`Larger: ${report.recommendation.alternative.text}`, WIDTH, '  '));
   } else {
     lines.push('', ...wrap(noRecommendation(report), WIDTH, '  '));
   }
-  lines.push('', ...trust(report, shown).flatMap((t) => wrap(`- ${t}`, WIDTH, '  ')).map((l) => c.dim(l)));
+  lines.push(
+    '',
+    ...trust(report, shown)
+      .flatMap((t) => wrap(`- ${t}`, WIDTH, '  '))
+      .map((l) => c.dim(l)),
+  );
   return `${lines.join('\n')}\n`;
 }
 
@@ -43,9 +62,15 @@ function header(r: PlanReport): string[] {
   const gpus = r.settings.gpus > 1 ? `${r.settings.gpus} × ` : '';
   const first = `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${formatTokens(r.contextTokens)} tokens a sequence`;
   const m = r.model;
-  const blocks = m.preludeLayers + m.codaLayers > 0 ? `${m.preludeLayers} + ${m.layers} × ${m.loops} + ${m.codaLayers}` : `${m.layers} × ${m.loops}`;
+  const blocks =
+    m.preludeLayers + m.codaLayers > 0
+      ? `${m.preludeLayers} + ${m.layers} × ${m.loops} + ${m.codaLayers}`
+      : `${m.layers} × ${m.loops}`;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
-  return [first, `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${gpus && ' a GPU'}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`];
+  return [
+    first,
+    `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${gpus && ' a GPU'}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`,
+  ];
 }
 
 /** How far a table is shortened to fit the width: names first, then columns that --format json carries. */
@@ -58,7 +83,13 @@ interface Squeeze {
 const SQUEEZES: readonly Squeeze[] = [
   { shortNames: false, exactBatchOnly: false, without: [] },
   { shortNames: true, exactBatchOnly: false, without: [] },
-  ...[['limit'], ['limit', 'KV at 1M'], ['limit', 'KV at 1M', 'KV/token'], ['limit', 'KV at 1M', 'KV/token', 'tok/s'], ['limit', 'KV at 1M', 'KV/token', 'tok/s', '$/Mtok']].map((without) => ({ shortNames: true, exactBatchOnly: without.length > 2, without })),
+  ...[
+    ['limit'],
+    ['limit', 'KV at 1M'],
+    ['limit', 'KV at 1M', 'KV/token'],
+    ['limit', 'KV at 1M', 'KV/token', 'tok/s'],
+    ['limit', 'KV at 1M', 'KV/token', 'tok/s', '$/Mtok'],
+  ].map((without) => ({ shortNames: true, exactBatchOnly: without.length > 2, without })),
 ];
 
 function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
@@ -70,7 +101,11 @@ function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
   return lines;
 }
 
-const SHORT_PATHS: Readonly<Record<string, string>> = { 'block-absorbed': 'block-abs', reconstruct: 'reconstr', materialised: 'material' };
+const SHORT_PATHS: Readonly<Record<string, string>> = {
+  'block-absorbed': 'block-abs',
+  reconstruct: 'reconstr',
+  materialised: 'material',
+};
 
 function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
   const metric = shownMetric(r);
@@ -79,14 +114,40 @@ function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
   const list: Column<Plan>[] = [
     { title: ' ', align: 'left', cell: (p) => (p.id === r.recommendation?.planId ? '>' : p.pareto ? '*' : ' ') },
     { title: 'codec', align: 'left', cell: (p) => p.id.split('/')[0] as string },
-    { title: 'path', align: 'left', cell: (p) => (squeeze.shortNames ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)) },
-    ...(evicting ? [{ title: 'eviction', align: 'left' as const, cell: (p: Plan) => (squeeze.shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)) }] : []),
+    {
+      title: 'path',
+      align: 'left',
+      cell: (p) => (squeeze.shortNames ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)),
+    },
+    ...(evicting
+      ? [
+          {
+            title: 'eviction',
+            align: 'left' as const,
+            cell: (p: Plan) =>
+              squeeze.shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction),
+          },
+        ]
+      : []),
     { title: `KV/token${each}`, align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
     { title: `KV at 1M${each}`, align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
-    { title: 'batch', align: 'right', cell: (p) => (p.atTarget ? `${p.atTarget.batch}/${p.maxBatch.exact}` : r.settings.batch !== null ? `${p.decode.batch}/${p.maxBatch.exact}` : squeeze.exactBatchOnly ? String(p.maxBatch.exact) : batchLabel(p)) },
+    {
+      title: 'batch',
+      align: 'right',
+      cell: (p) =>
+        p.atTarget
+          ? `${p.atTarget.batch}/${p.maxBatch.exact}`
+          : r.settings.batch !== null
+            ? `${p.decode.batch}/${p.maxBatch.exact}`
+            : squeeze.exactBatchOnly
+              ? String(p.maxBatch.exact)
+              : batchLabel(p),
+    },
     { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
     { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
-    ...(r.settings.usdPerHour === null ? [] : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),
+    ...(r.settings.usdPerHour === null
+      ? []
+      : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),
     { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric, r.contextTokens) },
     { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
   ];
@@ -100,10 +161,16 @@ const usdLabel = (p: Plan): string => {
 
 function legend(r: PlanReport, shown: readonly Plan[]): string[] {
   const batch =
-    r.settings.targets.secondsPerToken !== null ? 'batch: largest that meets --tpot / largest that fits.'
-    : r.settings.batch !== null ? 'batch: as asked / largest that fits.'
-    : 'batch: largest that fits (on the grid 2^k, 3·2^k that capacity tests climb).';
+    r.settings.targets.secondsPerToken !== null
+      ? 'batch: largest that meets --tpot / largest that fits.'
+      : r.settings.batch !== null
+        ? 'batch: as asked / largest that fits.'
+        : 'batch: largest that fits (on the grid 2^k, 3·2^k that capacity tests climb).';
   const hidden = r.plans.length - shown.length;
-  const rest = hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
-  return wrap(`> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its ${shown.every((p) => (shownDecode(p).evidence ?? 'roofline') === 'roofline') ? 'bracket' : '90 % interval'}.${rest}`, WIDTH);
+  const rest =
+    hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
+  return wrap(
+    `> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its ${shown.every((p) => (shownDecode(p).evidence ?? 'roofline') === 'roofline') ? 'bracket' : '90 % interval'}.${rest}`,
+    WIDTH,
+  );
 }

@@ -16,18 +16,50 @@ export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: 
   if (report.scenario.description !== null) lines.push(markdownText(report.scenario.description), '');
   lines.push('## Answer', '', ...answer(report), '');
   lines.push('## The plan and its memory', '', ...memory(view), '');
-  lines.push('## Pictures', '', 'Solid and filled: counted or measured. Dashed and hollow: a roofline estimate, not a measurement.', '');
+  lines.push(
+    '## Pictures',
+    '',
+    'Solid and filled: counted or measured. Dashed and hollow: a roofline estimate, not a measurement.',
+    '',
+  );
   for (const p of pictures) {
-    lines.push(`### ${markdownText(p.title)}`, '', ...(drawn ? [`![${markdownText(p.title)}](${p.id}.png)`, ''] : []), `${markdownText(p.summary)} *Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${markdownText(p.source)}.*`, '');
+    lines.push(
+      `### ${markdownText(p.title)}`,
+      '',
+      ...(drawn ? [`![${markdownText(p.title)}](${p.id}.png)`, ''] : []),
+      `${markdownText(p.summary)} *Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${markdownText(p.source)}.*`,
+      '',
+    );
   }
   // The table as plan --format markdown has it: its heading says model, device and context.
   const table = planMarkdown(report).split('\n\n');
-  lines.push(table[0] as string, '', table.find((block) => block.startsWith('|')) as string, '', '**>** recommended, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. In brackets: the batch on the grid that capacity tests climb, and the interval of the time.', '');
-  if (report.removed.length > 0) lines.push('## Removed by the targets', '', ...report.removed.map((r) => `- ${markdownText(r.id)}: ${markdownText(r.target)}: ${markdownText(r.reason)}`), '');
-  lines.push('## Before you believe it', '', ...trust(report, report.plans).map((note) => `- ${markdownText(note)}`), '');
+  lines.push(
+    table[0] as string,
+    '',
+    table.find((block) => block.startsWith('|')) as string,
+    '',
+    '**>** recommended, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. In brackets: the batch on the grid that capacity tests climb, and the interval of the time.',
+    '',
+  );
+  if (report.removed.length > 0)
+    lines.push(
+      '## Removed by the targets',
+      '',
+      ...report.removed.map((r) => `- ${markdownText(r.id)}: ${markdownText(r.target)}: ${markdownText(r.reason)}`),
+      '',
+    );
+  lines.push(
+    '## Before you believe it',
+    '',
+    ...trust(report, report.plans).map((note) => `- ${markdownText(note)}`),
+    '',
+  );
   if (report.contradictions.length > 0) {
     lines.push('## Where the published figures contradict each other', '');
-    for (const c of report.contradictions) lines.push(`- **${markdownText(c.subject)}**: ${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ${markdownText(c.explanation)}`);
+    for (const c of report.contradictions)
+      lines.push(
+        `- **${markdownText(c.subject)}**: ${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ${markdownText(c.explanation)}`,
+      );
     lines.push('');
   }
   return lines.join('\n');
@@ -35,11 +67,22 @@ export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: 
 
 function answer(report: PlanReport): string[] {
   const r = report.recommendation;
-  if (!r) return [report.plans.length === 0 ? 'No combination meets the targets; what removed each is listed below.' : markdownText(noRecommendation(report))];
-  return [`**Take** ${markdownText(r.text)}`, ...(r.alternative ? ['', `**For more capacity:** ${markdownText(r.alternative.text)}`] : [])];
+  if (!r)
+    return [
+      report.plans.length === 0
+        ? 'No combination meets the targets; what removed each is listed below.'
+        : markdownText(noRecommendation(report)),
+    ];
+  return [
+    `**Take** ${markdownText(r.text)}`,
+    ...(r.alternative ? ['', `**For more capacity:** ${markdownText(r.alternative.text)}`] : []),
+  ];
 }
 
-const firstToken = ({ prefill }: Plan): string => (prefill.secondsPerPrompt ? `; the first token of a prompt after ${timeWords(prefill.secondsPerPrompt)} (${prefill.evidence ?? 'not priced'})` : '');
+const firstToken = ({ prefill }: Plan): string =>
+  prefill.secondsPerPrompt
+    ? `; the first token of a prompt after ${timeWords(prefill.secondsPerPrompt)} (${prefill.evidence ?? 'not priced'})`
+    : '';
 
 function memory(view: View): string[] {
   const plan = shownPlan(view);
@@ -52,7 +95,10 @@ function memory(view: View): string[] {
     '',
     `| part, at batch ${batchOf(plan)} | bytes | size | share |`,
     '|---|--:|--:|--:|',
-    ...PARTS.map((part) => `| ${part} | ${parts[part]} | ${formatDecimalBytes(parts[part])} | ${((100 * parts[part]) / vram).toFixed(1)} % |`),
+    ...PARTS.map(
+      (part) =>
+        `| ${part} | ${parts[part]} | ${formatDecimalBytes(parts[part])} | ${((100 * parts[part]) / vram).toFixed(1)} % |`,
+    ),
     ...(plan.marks.length > 0 ? ['', ...plan.marks.map((m) => `- ${markdownText(m.message)}`)] : []),
   ];
 }

@@ -10,7 +10,12 @@ export interface Column<T> {
 export function columns<T>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
   const cells = [spec.map((c) => c.title), ...rows.map((row) => spec.map((c) => c.cell(row)))];
   const widths = spec.map((_, i) => Math.max(...cells.map((line) => (line[i] ?? '').length)));
-  return cells.map((line) => line.map((cell, i) => (spec[i]?.align === 'right' ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0))).join(' ').trimEnd());
+  return cells.map((line) =>
+    line
+      .map((cell, i) => (spec[i]?.align === 'right' ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0)))
+      .join(' ')
+      .trimEnd(),
+  );
 }
 
 /** Wraps a paragraph to `width` columns, continuation lines indented. */

@@ -43,19 +43,25 @@ export function viewOf(scenario: Scenario, sources: Sources, validation: Validat
 export function shownPlan({ report }: View): Plan | null {
   const chosen = report.plans.find((p) => p.id === report.recommendation?.planId);
   if (chosen) return chosen;
-  const fitting = report.plans.filter((p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation'));
+  const fitting = report.plans.filter(
+    (p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation'),
+  );
   return fitting.reduce<Plan | null>((a, b) => (a && a.maxBatch.exact >= b.maxBatch.exact ? a : b), null);
 }
 
 /** `measured on calibrations/x.json` or `datasheet of NVIDIA H200`: where times come from. */
 export function timeSource({ report, sources }: View): string {
-  if (sources.calibration) return `${sources.calibration.file}, measured on ${sources.calibration.content.device.description}`;
+  if (sources.calibration)
+    return `${sources.calibration.file}, measured on ${sources.calibration.content.device.description}`;
   if (sources.imported) return sources.imported.source;
-  return sources.spec ? `datasheet of ${report.device.name}, no kernel measured` : 'nothing is known about the speed of this device';
+  return sources.spec
+    ? `datasheet of ${report.device.name}, no kernel measured`
+    : 'nothing is known about the speed of this device';
 }
 
 /** True where no kernel of this device was measured, so that every time is a roofline estimate. */
 export const rooflineOnly = ({ report }: View): boolean => report.device.pricing === 'datasheet';
 
 /** A row's name without its path: codec and eviction. */
-export const representative = (p: Plan): string => `${p.codec.label}${p.eviction ? ` ${evictionLabel(p.eviction)}` : ''}`;
+export const representative = (p: Plan): string =>
+  `${p.codec.label}${p.eviction ? ` ${evictionLabel(p.eviction)}` : ''}`;

@@ -1,5 +1,17 @@
 /** The kernels around attention over a cache: what each reads, writes and computes, and the terms of its time. */
-import { evenRow, field, isQuantised, padded, storageOfVariant, STORAGES, storedBytes, UNPACK_FLOPS, type KernelSpec, type Shape, type Work } from './kernel-spec.js';
+import {
+  evenRow,
+  field,
+  isQuantised,
+  padded,
+  storageOfVariant,
+  STORAGES,
+  storedBytes,
+  UNPACK_FLOPS,
+  type KernelSpec,
+  type Shape,
+  type Work,
+} from './kernel-spec.js';
 
 /** Cached tokens × KV heads × sequences: how many rows an attention call walks over. */
 const rows = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'context');
@@ -12,19 +24,38 @@ const latentRows = (s: Shape) => field(s, 'sequences') * field(s, 'latentHeads')
 const queries = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'group');
 /** Bytes of the split partials that an attention call writes: an output row, its maximum and its sum, f32. */
 const partialBytes = (s: Shape, width: number) => queries(s) * field(s, 'splits') * (width + 2) * 4;
-/** Bytes of the scores that H2O's mass is made of: one f32 a query head and cached token, where the variant writes them. */
+/**
+ * Bytes of the scores that H2O's mass is made of: one f32 a query head and cached token, where the variant writes them.
+ */
 const scoreBytes = (s: Shape, v: string) => (v.endsWith('+scores') ? queries(s) * field(s, 'context') * 4 : 0);
 /** The longest serial walk of one workgroup, in tokens: what is left when every split runs at once. */
 const serialTokens = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'splits'));
 const stored = (s: Shape, v: string, width: number) => storedBytes(storageOfVariant(v), width, field(s, 'groupSize'));
 /** Each quantised scalar of `count` rows is extracted, converted and scaled once for all query heads that read it. */
-const unpacking = (count: number, v: string, width: number) => (isQuantised(storageOfVariant(v)) ? count * UNPACK_FLOPS * width : 0);
+const unpacking = (count: number, v: string, width: number) =>
+  isQuantised(storageOfVariant(v)) ? count * UNPACK_FLOPS * width : 0;
 
 /** Attention: launch, bytes read, operations, partials written, workgroups started, and the longest serial walk. */
-const attendTerms = (s: Shape, w: Work) => [1, w.readBytes, w.flops, w.writeBytes, queries(s) * field(s, 'splits'), serialTokens(s)];
-/** Attention over latents: the K side's multiply-adds, and what every cached token costs whatever its rank (rotation, softmax). */
+const attendTerms = (s: Shape, w: Work) => [
+  1,
+  w.readBytes,
+  w.flops,
+  w.writeBytes,
+  queries(s) * field(s, 'splits'),
+  serialTokens(s),
+];
+/**
+ * Attention over latents: the K side's multiply-adds, and what every cached token costs whatever its rank (rotation,
+ * softmax).
+ */
 const latentTerms = (s: Shape, w: Work, keyFlops: number) => [
-  1, w.readBytes, keyFlops, rows(s) * field(s, 'group'), w.writeBytes, queries(s) * field(s, 'splits'), serialTokens(s),
+  1,
+  w.readBytes,
+  keyFlops,
+  rows(s) * field(s, 'group'),
+  w.writeBytes,
+  queries(s) * field(s, 'splits'),
+  serialTokens(s),
 ];
 const elementTerms = (w: Work) => [1, w.readBytes + w.writeBytes];
 
@@ -36,7 +67,18 @@ const withScores = [...STORAGES, ...STORAGES.map((s) => `${s}+scores`)];
  * when `branchHeads` is 1. `group`: query heads that read the same cached row. `+scores` also writes every score.
  */
 const attend: KernelSpec = {
-  dims: ['sequences', 'kvHeads', 'group', 'context', 'keyWidth', 'valueWidth', 'branchWidth', 'branchHeads', 'groupSize', 'splits'],
+  dims: [
+    'sequences',
+    'kvHeads',
+    'group',
+    'context',
+    'keyWidth',
+    'valueWidth',
+    'branchWidth',
+    'branchHeads',
+    'groupSize',
+    'splits',
+  ],
   variants: withScores,
   work: (s, v) => {
     const branch = field(s, 'branchWidth');
@@ -45,7 +87,10 @@ const attend: KernelSpec = {
     const branchRows = field(s, 'sequences') * field(s, 'branchHeads') * field(s, 'context');
     const product = rows(s) * field(s, 'group') * 2 * (key + branch + value);
     return {
-      readBytes: rows(s) * (stored(s, v, key) + stored(s, v, value)) + (branch > 0 ? branchRows * stored(s, v, branch) : 0) + queries(s) * (key + branch) * 4,
+      readBytes:
+        rows(s) * (stored(s, v, key) + stored(s, v, value)) +
+        (branch > 0 ? branchRows * stored(s, v, branch) : 0) +
+        queries(s) * (key + branch) * 4,
       writeBytes: partialBytes(s, value) + scoreBytes(s, v),
       flops: product + unpacking(rows(s), v, key + branch + value),
       matrixFlops: product,
@@ -65,7 +110,10 @@ const attendRebuild: KernelSpec = {
     const [rk, rv, d, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'headDim'), field(s, 'group')];
     const product = rows(s) * 2 * d * rk;
     return {
-      readBytes: latentRows(s) * (stored(s, v, rk) + stored(s, v, rv)) + field(s, 'kvHeads') * d * (evenRow(rk) * 2 + 4) + queries(s) * d * 4,
+      readBytes:
+        latentRows(s) * (stored(s, v, rk) + stored(s, v, rv)) +
+        field(s, 'kvHeads') * d * (evenRow(rk) * 2 + 4) +
+        queries(s) * d * 4,
       writeBytes: partialBytes(s, rv) + scoreBytes(s, v),
       flops: product + rows(s) * (3 * d + group * 2 * (d + rv)) + unpacking(latentRows(s), v, rk + rv),
       matrixFlops: product,
@@ -79,12 +127,16 @@ const attendRebuild: KernelSpec = {
   },
 };
 
-/** Components of a block vector: the latent's, one for the mean of the keys, whose latent is 1, and padding to an even count. */
+/**
+ * Components of a block vector: the latent's, one for the mean of the keys, whose latent is 1, and padding to an even
+ * count.
+ */
 export const blockComponents = (rankK: number): number => evenRow(rankK + 1);
 
 /**
- * Set-up of block-absorbed attention: a_m = q_m w_m + q_{m+d/2} w_{m+d/2} and b_m = q_{m+d/2} w_m − q_m w_{m+d/2} of every
- * query head, from the rotated query and the key up-projection (f16) with its mean (f32). `heads`: sequences × query heads.
+ * Set-up of block-absorbed attention: a_m = q_m w_m + q_{m+d/2} w_{m+d/2} and b_m = q_{m+d/2} w_m − q_m w_{m+d/2} of
+ * every query head, from the rotated query and the key up-projection (f16) with its mean (f32). `heads`: sequences ×
+ * query heads.
  */
 const blockVectors: KernelSpec = {
   dims: ['heads', 'kvHeads', 'rankK', 'headDim'],
@@ -92,7 +144,12 @@ const blockVectors: KernelSpec = {
   work: (s) => {
     const [heads, rk, d] = [field(s, 'heads'), field(s, 'rankK'), field(s, 'headDim')];
     const vectors = heads * d * blockComponents(rk);
-    return { readBytes: field(s, 'kvHeads') * d * (evenRow(rk) * 2 + 4) + heads * d * 4, writeBytes: vectors * 4, flops: 3 * vectors, matrixFlops: 0 };
+    return {
+      readBytes: field(s, 'kvHeads') * d * (evenRow(rk) * 2 + 4) + heads * d * 4,
+      writeBytes: vectors * 4,
+      flops: 3 * vectors,
+      matrixFlops: 0,
+    };
   },
   terms: (s) => {
     const w = blockVectors.work(s, 'f16');
@@ -100,21 +157,33 @@ const blockVectors: KernelSpec = {
   },
 };
 
-/** Blocks of positions that a row's cached tokens touch; the threads of a partial block idle, so it costs like a whole one. */
+/**
+ * Blocks of positions that a row's cached tokens touch; the threads of a partial block idle, so it costs like a whole
+ * one.
+ */
 const blocks = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'blockTokens'));
 
 /**
- * f32 scalars of the basis of a query head: in every block of its tokens, `functions` vectors of all latent components, in whole quads,
- * and of the mean, in one of its own.
+ * f32 scalars of the basis of a query head: in every block of its tokens, `functions` vectors of all latent components,
+ * in whole quads, and of the mean, in one of its own.
  */
-export const blockBasisScalars = (tokens: number, rankK: number, { blockTokens, functions }: { blockTokens: number; functions: number }): number =>
-  Math.ceil(tokens / blockTokens) * (padded(rankK, 4) + 4) * functions;
+export const blockBasisScalars = (
+  tokens: number,
+  rankK: number,
+  { blockTokens, functions }: { blockTokens: number; functions: number },
+): number => Math.ceil(tokens / blockTokens) * (padded(rankK, 4) + 4) * functions;
 
-const basisBytes = (s: Shape): number => 4 * blockBasisScalars(field(s, 'context'), field(s, 'rankK'), { blockTokens: field(s, 'blockTokens'), functions: field(s, 'functions') });
+const basisBytes = (s: Shape): number =>
+  4 *
+  blockBasisScalars(field(s, 'context'), field(s, 'rankK'), {
+    blockTokens: field(s, 'blockTokens'),
+    functions: field(s, 'functions'),
+  });
 
 /**
- * The basis of every block of a query, from its vectors: phases moved to the block's centre, and combined into the block's functions
- * (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and latent component.
+ * The basis of every block of a query, from its vectors: phases moved to the block's centre, and combined into the
+ * block's functions (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a
+ * block and latent component.
  */
 const blockBasis: KernelSpec = {
   dims: ['sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank'],
@@ -122,7 +191,12 @@ const blockBasis: KernelSpec = {
   work: (s) => {
     const [heads, rk, d] = [field(s, 'sequences') * field(s, 'heads'), field(s, 'rankK'), field(s, 'headDim')];
     const flops = heads * blocks(s) * 2 * field(s, 'setupPerRank') * rk;
-    return { readBytes: heads * d * blockComponents(rk) * 4, writeBytes: heads * basisBytes(s), flops, matrixFlops: flops };
+    return {
+      readBytes: heads * d * blockComponents(rk) * 4,
+      writeBytes: heads * basisBytes(s),
+      flops,
+      matrixFlops: flops,
+    };
   },
   terms: (s) => {
     const w = blockBasis.work(s, 'f32');
@@ -131,7 +205,8 @@ const blockBasis: KernelSpec = {
 };
 
 /** Operations of the scores: every function at every offset of either sign, and the products with two latents. */
-const scoreFlops = (s: Shape) => queries(s) * blocks(s) * field(s, 'blockTokens') * (field(s, 'functions') + 4) * field(s, 'rankK');
+const scoreFlops = (s: Shape) =>
+  queries(s) * blocks(s) * field(s, 'blockTokens') * (field(s, 'functions') + 4) * field(s, 'rankK');
 
 /**
  * Split-KV decode attention with full RoPE straight on latents: block by block, the rotated key up-projection is
@@ -139,7 +214,20 @@ const scoreFlops = (s: Shape) => queries(s) * blocks(s) * field(s, 'blockTokens'
  * `functions`: functions of the offset in a block, with a basis vector each (schedule/block-absorbed.ts).
  */
 const attendBlockAbsorbed: KernelSpec = {
-  dims: ['sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'functions', 'groupSize', 'splits'],
+  dims: [
+    'sequences',
+    'kvHeads',
+    'latentHeads',
+    'group',
+    'context',
+    'rankK',
+    'rankV',
+    'headDim',
+    'blockTokens',
+    'functions',
+    'groupSize',
+    'splits',
+  ],
   variants: withScores,
   work: (s, v) => {
     const [rk, rv, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'group')];
@@ -156,8 +244,8 @@ const attendBlockAbsorbed: KernelSpec = {
 
 /**
  * Folds the split partials of a query into its output row, divided by the sum, and the row's maximum and sum. `current`
- * also folds in the exact key and value of the current token, which no cache holds yet. `rows`: sequences × query heads;
- * `keyWidth`: width of that key (0 for `f32`).
+ * also folds in the exact key and value of the current token, which no cache holds yet. `rows`: sequences × query
+ * heads; `keyWidth`: width of that key (0 for `f32`).
  */
 const attendMerge: KernelSpec = {
   dims: ['rows', 'splits', 'width', 'keyWidth'],
@@ -182,9 +270,9 @@ const attendMerge: KernelSpec = {
 
 /**
  * Latent paths, after the value up-projection: adds the mean of the values and folds in the exact key and value of the
- * current token, from its query, the merged row and the row's maximum and sum, which it writes anew. `absorbed` takes the
- * mean of the keys off the current key first: absorbed scores of cached tokens leave out q · μ_k, equal for all of them.
- * `rows`: sequences × query heads; `keyWidth`: content and rotary branch together where the path has one.
+ * current token, from its query, the merged row and the row's maximum and sum, which it writes anew. `absorbed` takes
+ * the mean of the keys off the current key first: absorbed scores of cached tokens leave out q · μ_k, equal for all of
+ * them. `rows`: sequences × query heads; `keyWidth`: content and rotary branch together where the path has one.
  */
 const attendCurrent: KernelSpec = {
   dims: ['rows', 'keyWidth', 'valueWidth'],
@@ -192,12 +280,20 @@ const attendCurrent: KernelSpec = {
   work: (s, v) => {
     const [n, key, value] = [field(s, 'rows'), field(s, 'keyWidth'), field(s, 'valueWidth')];
     const keys = v === 'absorbed' ? 3 * key : 2 * key;
-    return { readBytes: n * (keys + 3 * value + 2) * 4, writeBytes: n * (value + 2) * 4, flops: n * (keys + 5 * value + 8), matrixFlops: 0 };
+    return {
+      readBytes: n * (keys + 3 * value + 2) * 4,
+      writeBytes: n * (value + 2) * 4,
+      flops: n * (keys + 5 * value + 8),
+      matrixFlops: 0,
+    };
   },
   terms: (s, v) => [...elementTerms(attendCurrent.work(s, v)), field(s, 'rows')],
 };
 
-/** Rebuilds K (`+rope`: rotated) or V (`+plain`) of one layer and loop for the whole context into f16 rows, from latents in their storage. */
+/**
+ * Rebuilds K (`+rope`: rotated) or V (`+plain`) of one layer and loop for the whole context into f16 rows, from latents
+ * in their storage.
+ */
 const rebuild: KernelSpec = {
   dims: ['sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize'],
   variants: STORAGES.flatMap((s) => [`${s}+rope`, `${s}+plain`]),
@@ -218,19 +314,25 @@ const rebuild: KernelSpec = {
 };
 
 /**
- * Causal attention of a run of prompt tokens over K and V rows of the type named: `queries` new tokens a sequence, each over the
- * `context` tokens before the run and those of the run up to itself.
+ * Causal attention of a run of prompt tokens over K and V rows of the type named: `queries` new tokens a sequence, each
+ * over the `context` tokens before the run and those of the run up to itself.
  */
 const attendPrefill: KernelSpec = {
   dims: ['sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {
-    const [tokens, context, key, value] = [field(s, 'queries'), field(s, 'context'), field(s, 'keyWidth'), field(s, 'valueWidth')];
+    const [tokens, context, key, value] = [
+      field(s, 'queries'),
+      field(s, 'context'),
+      field(s, 'keyWidth'),
+      field(s, 'valueWidth'),
+    ];
     const heads = field(s, 'sequences') * field(s, 'kvHeads');
     const scores = tokens * context + (tokens * (tokens + 1)) / 2;
     const product = heads * field(s, 'group') * scores * 2 * (key + value);
     return {
-      readBytes: heads * ((context + tokens) * (key + value) * (v === 'f32' ? 4 : 2) + field(s, 'group') * tokens * key * 4),
+      readBytes:
+        heads * ((context + tokens) * (key + value) * (v === 'f32' ? 4 : 2) + field(s, 'group') * tokens * key * 4),
       writeBytes: heads * field(s, 'group') * tokens * value * 4,
       flops: product,
       matrixFlops: product,
@@ -243,15 +345,20 @@ const attendPrefill: KernelSpec = {
 };
 
 /**
- * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call to call. `+own`
- * is causal attention to the run itself. In the others every query attends to all `context` rows, of the storage named. The first
- * call, which has nothing to read of those before it, is usually `+own`.
+ * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call
+ * to call. `+own` is causal attention to the run itself. In the others every query attends to all `context` rows, of
+ * the storage named. The first call, which has nothing to read of those before it, is usually `+own`.
  */
 const attendCarried: KernelSpec = {
   dims: [...attendPrefill.dims, 'groupSize'],
   variants: [...STORAGES, ...attendPrefill.variants.map((v) => `${v}+own`)],
   work: (s, v) => {
-    const [tokens, context, key, value] = [field(s, 'queries'), field(s, 'context'), field(s, 'keyWidth'), field(s, 'valueWidth')];
+    const [tokens, context, key, value] = [
+      field(s, 'queries'),
+      field(s, 'context'),
+      field(s, 'keyWidth'),
+      field(s, 'valueWidth'),
+    ];
     const own = v.endsWith('+own');
     const rows = field(s, 'sequences') * field(s, 'kvHeads');
     const queries = rows * field(s, 'group') * tokens;

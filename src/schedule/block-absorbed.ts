@@ -3,8 +3,9 @@
  *
  * The score of a cached token at position n is u_n · c_n with u_n = Σ_m cos(θ_m n) a_m + sin(θ_m n) b_m over the d/2
  * rotary pairs m. Inside a block of B positions centred on n0, the slow pairs are combined from few functions of the
- * offset δ = n − n0, the same in every block; the `exactPairs` fastest are evaluated as they are. Functions come in even and
- * odd halves, so ±δ share their products (a butterfly). The kernel takes its functions from the same basis (block-basis.ts).
+ * offset δ = n − n0, the same in every block; the `exactPairs` fastest are evaluated as they are. Functions come in
+ * even and odd halves, so ±δ share their products (a butterfly). The kernel takes its functions from the same basis
+ * (block-basis.ts).
  */
 import { basesOf, basisWith, type BlockBasis } from './block-basis.js';
 
@@ -13,7 +14,10 @@ export interface BlockPlan {
   readonly blockTokens: number;
   /** Fast rotary pairs that are evaluated exactly. */
   readonly exactPairs: number;
-  /** Even and odd functions in all, those of the exact pairs (a cosine and a sine each) included: basis vectors of a block (F). */
+  /**
+   * Even and odd functions in all, those of the exact pairs (a cosine and a sine each) included: basis vectors of a
+   * block (F).
+   */
   readonly functions: number;
   /** Multiply-adds of a block's set-up per query head and latent component. */
   readonly setupPerRank: number;
@@ -26,26 +30,43 @@ export interface BlockPlan {
 export const BLOCK_SIZES = [32, 64, 128, 256, 512] as const;
 
 /**
- * Score error that a basis stands for, relative to ‖q‖·‖k‖ and for the worst query: a pair's cosine and sine may each be off by
- * this over √2, and the pairs' parts of q and k add up to no more than ‖q‖·‖k‖ (Cauchy–Schwarz).
+ * Score error that a basis stands for, relative to ‖q‖·‖k‖ and for the worst query: a pair's cosine and sine may each
+ * be off by this over √2, and the pairs' parts of q and k add up to no more than ‖q‖·‖k‖ (Cauchy–Schwarz).
  */
 const TOLERANCE = 1e-5;
 
-/** The cost falls and then rises with the number of exact pairs, but for steps of a function: so many dearer ones end the search. */
+/**
+ * The cost falls and then rises with the number of exact pairs, but for steps of a function: so many dearer ones end
+ * the search.
+ */
 const PAST_BEST = 3;
 
-/** What a plan's figures follow from: the block's size, its exact pairs, and the functions (even and odd) that the others have. */
+/**
+ * What a plan's figures follow from: the block's size, its exact pairs, and the functions (even and odd) that the
+ * others have.
+ */
 type Sizes = readonly [blockTokens: number, exactPairs: number, more: number];
 
-const sizesOf = ({ blockTokens, exactPairs, even, odd }: BlockBasis): Sizes => [blockTokens, exactPairs, even.directions.length + odd.directions.length];
+const sizesOf = ({ blockTokens, exactPairs, even, odd }: BlockBasis): Sizes => [
+  blockTokens,
+  exactPairs,
+  even.directions.length + odd.directions.length,
+];
 
-/** Per offset ±δ: every function once, then P ± Q and two products with latents. The basis is made when it is asked for: figures do without. */
+/**
+ * Per offset ±δ: every function once, then P ± Q and two products with latents. The basis is made when it is asked for:
+ * figures do without.
+ */
 function planOf([blockTokens, exactPairs, more]: Sizes, headDim: number, makeBasis: () => BlockBasis): BlockPlan {
   const functions = 2 * exactPairs + more;
   const setupPerRank = 2 * headDim + more * (headDim / 2 - exactPairs);
   let made: BlockBasis | undefined;
   return {
-    blockTokens, exactPairs, functions, setupPerRank, macsPerRank: functions / 2 + 2 + setupPerRank / blockTokens,
+    blockTokens,
+    exactPairs,
+    functions,
+    setupPerRank,
+    macsPerRank: functions / 2 + 2 + setupPerRank / blockTokens,
     get basis() {
       return (made ??= makeBasis());
     },
@@ -53,8 +74,8 @@ function planOf([blockTokens, exactPairs, more]: Sizes, headDim: number, makeBas
 }
 
 /**
- * What the search finds for the presets' rotary bases and head widths, by base/width: it takes tens of milliseconds, as long as the
- * rest of a plan. Tested to be what the search finds.
+ * What the search finds for the presets' rotary bases and head widths, by base/width: it takes tens of milliseconds, as
+ * long as the rest of a plan. Tested to be what the search finds.
  */
 export const SEARCHED: Readonly<Record<string, Sizes>> = {
   '1000000/128': [256, 11, 15],
@@ -72,20 +93,34 @@ const plans = new Map<string, BlockPlan>();
  * @param blockTokens one of BLOCK_SIZES, or the cheapest of them
  * @param tolerance largest score error relative to ‖q‖·‖k‖
  */
-export function blockPlan(theta: number, headDim: number, blockTokens?: number, tolerance: number = TOLERANCE): BlockPlan {
+export function blockPlan(
+  theta: number,
+  headDim: number,
+  blockTokens?: number,
+  tolerance: number = TOLERANCE,
+): BlockPlan {
   const key = `${theta}/${headDim}/${blockTokens ?? 'any'}/${tolerance}`;
   const known = plans.get(key);
   if (known) return known;
   const searched = blockTokens === undefined && tolerance === TOLERANCE ? SEARCHED[`${theta}/${headDim}`] : undefined;
   const best = searched
-    ? planOf(searched, headDim, () => basisWith(theta, headDim, searched[0], searched[1], tolerance / Math.SQRT2) as BlockBasis)
+    ? planOf(
+        searched,
+        headDim,
+        () => basisWith(theta, headDim, searched[0], searched[1], tolerance / Math.SQRT2) as BlockBasis,
+      )
     : searchPlan(theta, headDim, blockTokens === undefined ? BLOCK_SIZES : [blockTokens], tolerance);
   plans.set(key, best);
   return best;
 }
 
 /** The cheapest plan of any of the block sizes. */
-export function searchPlan(theta: number, headDim: number, sizes: readonly number[] = BLOCK_SIZES, tolerance: number = TOLERANCE): BlockPlan {
+export function searchPlan(
+  theta: number,
+  headDim: number,
+  sizes: readonly number[] = BLOCK_SIZES,
+  tolerance: number = TOLERANCE,
+): BlockPlan {
   let best: BlockPlan | undefined;
   for (const size of sizes) {
     let own: BlockPlan | undefined;

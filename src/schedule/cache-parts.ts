@@ -1,6 +1,7 @@
 /**
- * How the caches of a batch are divided where one call cannot bind all of it, or not count its rows: by groups of sequences, all rows
- * of a block alike, and with them what grows with the cache: rebuilt rows, block vectors and basis, scores, mass and positions.
+ * How the caches of a batch are divided where one call cannot bind all of it, or not count its rows: by groups of
+ * sequences, all rows of a block alike, and with them what grows with the cache: rebuilt rows, block vectors and basis,
+ * scores, mass and positions.
  */
 import { layoutOf } from '../codecs/registry.js';
 import { rowBytes } from '../codecs/layout.js';
@@ -20,20 +21,32 @@ const WORD_BYTES = 4;
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 const evictsByMass = (c: Configuration): boolean => c.eviction?.policy === 'h2o';
-const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean => readsLatents(c, block) && c.path === 'block-absorbed';
+const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
+  readsLatents(c, block) && c.path === 'block-absorbed';
 const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
 
-/** The most that a part binds for each of its sequences: rows of one layer and loop, or what is made of them. @param slots tokens of a row */
+/**
+ * The most that a part binds for each of its sequences: rows of one layer and loop, or what is made of them. @param
+ * slots tokens of a row
+ */
 export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number): number {
   const { headDim, kvHeads, rope } = c.geometry;
   const cached = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch)
     .filter((t) => t.block === block.name)
     .map((t) => headsPerGpu(t.heads, c.gpus) * rowBytes(t));
-  const rebuilt = readsLatents(c, block) && c.path === 'reconstruct' && c.materialised ? headsPerGpu(kvHeads, c.gpus) * headDim * 2 : 0;
+  const rebuilt =
+    readsLatents(c, block) && c.path === 'reconstruct' && c.materialised
+      ? headsPerGpu(kvHeads, c.gpus) * headDim * 2
+      : 0;
   // There are no more rows with a mass and positions of their own than heads with scores.
   const scores = evictsByMass(c) ? WORD_BYTES * headsOf(c) : 0;
   const { rankK = 0 } = c.codec;
-  const basis = absorbsBlocks(c, block) ? Math.max(blockBasisScalars(slots - pinnedSlots(c.eviction, slots), rankK, blockPlan(rope.theta, headDim)), headDim * blockComponents(rankK)) : 0;
+  const basis = absorbsBlocks(c, block)
+    ? Math.max(
+        blockBasisScalars(slots - pinnedSlots(c.eviction, slots), rankK, blockPlan(rope.theta, headDim)),
+        headDim * blockComponents(rankK),
+      )
+    : 0;
   return Math.max(slots * Math.max(rebuilt, scores, ...cached), WORD_BYTES * headsOf(c) * basis);
 }
 
@@ -41,8 +54,13 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
 function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
   const absorbed = readsLatents(c, block) && c.path === 'absorbed';
   const queries = headsOf(c) * (absorbed ? (c.codec.rankK as number) + branchWidth(c, block) : c.geometry.headDim);
-  // Under H2O also maximum and sum of each head, and its scores; StreamingLLM's positions of pinned tokens where keys are rotated as they are read.
-  const strides = [queries, ...(evictsByMass(c) ? [2 * headsOf(c), headsOf(c) * slots] : []), ...(c.eviction?.policy === 'streaming' && readsLatents(c, block) ? [slots] : [])];
+  // Under H2O also maximum and sum of each head, and its scores; StreamingLLM's positions of pinned tokens where keys
+  // are rotated as they are read.
+  const strides = [
+    queries,
+    ...(evictsByMass(c) ? [2 * headsOf(c), headsOf(c) * slots] : []),
+    ...(c.eviction?.policy === 'streaming' && readsLatents(c, block) ? [slots] : []),
+  ];
   // Powers of two: the largest is a multiple of all.
   return Math.max(...strides.map((words) => ALIGNMENT / gcd(ALIGNMENT, WORD_BYTES * words)));
 }
@@ -56,8 +74,16 @@ function workgroupRows(c: Configuration, block: LayerBlock): number {
  * Equal parts of `batch` sequences, the rest in one more.
  * @param slots tokens that each row has room for
  */
-export function cacheParts(c: Configuration, block: LayerBlock, batch: number, slots: number): { size: number; repeat: number }[] {
-  const most = Math.max(1, Math.floor(Math.min(c.bindingBytes / sequenceBytes(c, block, slots), MOST_WORKGROUPS / workgroupRows(c, block))));
+export function cacheParts(
+  c: Configuration,
+  block: LayerBlock,
+  batch: number,
+  slots: number,
+): { size: number; repeat: number }[] {
+  const most = Math.max(
+    1,
+    Math.floor(Math.min(c.bindingBytes / sequenceBytes(c, block, slots), MOST_WORKGROUPS / workgroupRows(c, block))),
+  );
   if (batch <= most) return [{ size: batch, repeat: 1 }];
   const apart = sequencesApart(c, block, slots);
   const aligned = Math.max(1, Math.floor(most / apart)) * apart;

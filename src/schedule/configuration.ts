@@ -20,7 +20,10 @@ export interface Configuration {
   readonly gpus: number;
   /** Workgroups that split-KV attention aims for; it splits the context until there are as many. */
   readonly targetWorkgroups: number;
-  /** Largest buffer that one call can bind, in bytes: weights and caches beyond it are taken in parts. Infinity: no limit. */
+  /**
+   * Largest buffer that one call can bind, in bytes: weights and caches beyond it are taken in parts. Infinity: no
+   * limit.
+   */
   readonly bindingBytes: number;
 }
 
@@ -43,11 +46,14 @@ export interface Op {
   readonly shape: Shape;
   readonly when: When;
   /**
-   * Times that it runs, on further parts of what one call cannot bind. Neighbours of equal `repeat` run part by part, so that
-   * split partials are those of one part: attention of the first sequences, their merge, then the next.
+   * Times that it runs, on further parts of what one call cannot bind. Neighbours of equal `repeat` run part by part,
+   * so that split partials are those of one part: attention of the first sequences, their merge, then the next.
    */
   readonly repeat: number;
-  /** Prefill: the first token of the chunk that it works on, by its number in the run, or by its position before the run; not given where it works on all. */
+  /**
+   * Prefill: the first token of the chunk that it works on, by its number in the run, or by its position before the
+   * run; not given where it works on all.
+   */
   readonly from?: number;
   /** Prefill: the loop whose rows it works on; not given where it is the one that it runs in. */
   readonly loop?: number;
@@ -68,9 +74,17 @@ export function splitCount(context: number, rows: number, targetWorkgroups: numb
 export const headsPerGpu = (heads: number, gpus: number): number => Math.max(1, Math.ceil(heads / gpus));
 
 /** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
-export const storageOf = (c: Configuration): Storage => (c.codec.kind === 'kv-quant' ? QUANT_STORAGE[c.codec.bits ?? 8] : c.choice.storage);
+export const storageOf = (c: Configuration): Storage =>
+  c.codec.kind === 'kv-quant' ? QUANT_STORAGE[c.codec.bits ?? 8] : c.choice.storage;
 
-export const op = (label: string, kernel: KernelName, variant: string, shape: Shape, when: When = 'always', repeat = 1): Op => ({ label, kernel, variant, shape, when, repeat });
+export const op = (
+  label: string,
+  kernel: KernelName,
+  variant: string,
+  shape: Shape,
+  when: When = 'always',
+  repeat = 1,
+): Op => ({ label, kernel, variant, shape, when, repeat });
 
 /** Splits `count` items of `bytesEach` into equal calls that each fit a binding, the rest in one more. */
 export function inParts(count: number, bytesEach: number, bindingBytes: number): { size: number; repeat: number }[] {
@@ -83,17 +97,25 @@ export function inParts(count: number, bytesEach: number, bindingBytes: number):
 
 /** A projection; weights that no binding holds are taken by columns, in pairs as they are stored. */
 export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
-  const product = (columns: number, repeat: number): Op => op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);
+  const product = (columns: number, repeat: number): Op =>
+    op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);
   const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
   if (n < 2 || (parts.length === 1 && parts[0]?.repeat === 1)) return [product(n, 1)];
   // An odd column joins the last part.
   const [first, rest] = parts as [(typeof parts)[number], (typeof parts)[number] | undefined];
   if (rest) return [product(2 * first.size, first.repeat), product(2 * rest.size + (n % 2), 1)];
-  return n % 2 === 0 ? [product(2 * first.size, first.repeat)] : [product(2 * first.size, first.repeat - 1), product(2 * first.size + 1, 1)];
+  return n % 2 === 0
+    ? [product(2 * first.size, first.repeat)]
+    : [product(2 * first.size, first.repeat - 1), product(2 * first.size + 1, 1)];
 }
 
-/** A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use it. */
-export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, when);
+/**
+ * A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use
+ * it.
+ */
+export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op =>
+  op(label, 'matmul', 'f16', { groups, m, k, n }, when);
 
 /** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
-export const spansLoops = (c: Configuration): boolean => isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
+export const spansLoops = (c: Configuration): boolean =>
+  isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;

@@ -1,4 +1,7 @@
-/** What eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring: nothing to do. */
+/**
+ * What eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring: nothing to
+ * do.
+ */
 import { isLatent, CODECS } from '../codecs/registry.js';
 import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
@@ -6,10 +9,12 @@ import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } fr
 import { groupOf } from './kernels.js';
 
 /** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
-export const readsLatents = (c: Configuration, block: LayerBlock): boolean => block.name === 'core' && isLatent(c.codec) && c.path !== 'fast';
+export const readsLatents = (c: Configuration, block: LayerBlock): boolean =>
+  block.name === 'core' && isLatent(c.codec) && c.path !== 'fast';
 
 /** Width of the rotary branch that the block caches, 0 without. */
-export const branchWidth = (c: Configuration, block: LayerBlock): number => (block.name === 'core' && c.path === 'absorbed' ? c.branch.width : 0);
+export const branchWidth = (c: Configuration, block: LayerBlock): number =>
+  block.name === 'core' && c.path === 'absorbed' ? c.branch.width : 0;
 
 /**
  * Rows of one layer, loop and sequence (on one GPU) that evict on their own: one a KV head, or 1 where all heads share
@@ -20,7 +25,9 @@ export function evictingRows(c: Configuration, block: LayerBlock): number {
   return headsPerGpu(c.geometry.kvHeads, c.gpus);
 }
 
-/** When a layer's cache of the step is complete and read for the last time: then it is appended to, and evicted from. */
+/**
+ * When a layer's cache of the step is complete and read for the last time: then it is appended to, and evicted from.
+ */
 export function closingTime(c: Configuration, block: LayerBlock): When {
   if (block.name !== 'core') return 'always';
   if (c.codec.kind === 'final-loop') return 'last-loop';
@@ -28,7 +35,10 @@ export function closingTime(c: Configuration, block: LayerBlock): When {
   return isLatent(c.codec) && CODECS[c.codec.kind].loopAxis ? 'last-loop' : 'always';
 }
 
-/** When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the first. */
+/**
+ * When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the
+ * first.
+ */
 export const branchKeyTime = (c: Configuration): When => (CODECS[c.codec.kind].loopAxis ? 'first-loop' : 'always');
 
 /** Sequences whose caches are bound together, and how often. */
@@ -47,10 +57,15 @@ export function evictedScalars(c: Configuration, block: LayerBlock): number {
   const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
   const { rankK = 0, rankV = 0, kind } = c.codec;
   const branch = branchWidth(c, block) * (c.branch.perHead ? kvHeads : 1);
-  return readsLatents(c, block) ? (rankK + rankV) * (kind === 'lla' ? kvHeads : 1) + branch : 2 * kvHeads * c.geometry.headDim;
+  return readsLatents(c, block)
+    ? (rankK + rankV) * (kind === 'lla' ? kvHeads : 1) + branch
+    : 2 * kvHeads * c.geometry.headDim;
 }
 
-/** Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is written again. */
+/**
+ * Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is
+ * written again.
+ */
 export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
   if (c.eviction?.policy !== 'h2o') return [];
   const rows = evictingRows(c, block);
@@ -59,6 +74,12 @@ export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, cont
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
   const loops = block.name === 'core' && c.path === 'fast' && when === 'last-loop' ? block.loops : 1;
   const pinned = Math.max(1, Math.min(c.eviction.heavyTokens, segmentsOf(c.eviction, context).pinned));
-  const each = { context: pinned, width: evictedScalars(c, block) / rows, groupSize: groupOf(storage, c.choice.groupSize) };
-  return parts.map(({ size, repeat }) => op('evict', 'evict', storage, { rows: size * rows * loops, ...each }, when, repeat));
+  const each = {
+    context: pinned,
+    width: evictedScalars(c, block) / rows,
+    groupSize: groupOf(storage, c.choice.groupSize),
+  };
+  return parts.map(({ size, repeat }) =>
+    op('evict', 'evict', storage, { rows: size * rows * loops, ...each }, when, repeat),
+  );
 }

@@ -38,7 +38,10 @@ export function loadSource(name: string, element: Element, read: ReadSource = re
   return source;
 }
 
-/** The kernel sources of one version of the program. `id` names the version: it enters the key of every compiled pipeline. */
+/**
+ * The kernel sources of one version of the program. `id` names the version: it enters the key of every compiled
+ * pipeline.
+ */
 export interface SourceSet {
   readonly id: string;
   /** The complete source of a kernel file (without .wgsl); throws where it does not exist or does not resolve. */
@@ -69,9 +72,11 @@ function resolve(file: string, element: Element, read: ReadSource, included: Set
   return read(file)
     .split('\n')
     .map((line) => {
-      if (line.trim() === '#element') return resolve(`element_${element}.wgsl`, element, read, included, [...chain, file]);
+      if (line.trim() === '#element')
+        return resolve(`element_${element}.wgsl`, element, read, included, [...chain, file]);
       if (line.trim() === '#pairs') return resolve(`pairs_${element}.wgsl`, element, read, included, [...chain, file]);
-      if (line.trim() === '#storage') return resolve(`storage_${element}.wgsl`, element, read, included, [...chain, file]);
+      if (line.trim() === '#storage')
+        return resolve(`storage_${element}.wgsl`, element, read, included, [...chain, file]);
       const include = /^\s*#include "([a-z0-9_]+\.wgsl)"\s*$/.exec(line);
       return include ? resolve(include[1] as string, element, read, included, [...chain, file]) : line;
     })
@@ -85,12 +90,24 @@ export function hashSources(sources: readonly { name: string; element: Element }
   return hash.digest('hex');
 }
 
-/** Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its name. */
-const SOURCES: Partial<Record<KernelName, readonly string[]>> = { matmul: ['matvec', 'matvec_quads', 'matmul', 'matmul_matrix'], rebuild: ['rebuild', 'rebuild_matrix'], rmsnorm: ['rmsnorm', 'add'], sample: ['sample', 'sample_top_p'], evict: ['evict', 'evict_copy'], evict_prefill: ['evict_prefill', 'evict_gather'], evict_chunk: ['evict_chunk', 'evict_gather'], attend_block_absorbed: ['attend_block_absorbed', 'attend_block_components'] };
+/**
+ * Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its
+ * name.
+ */
+const SOURCES: Partial<Record<KernelName, readonly string[]>> = {
+  matmul: ['matvec', 'matvec_quads', 'matmul', 'matmul_matrix'],
+  rebuild: ['rebuild', 'rebuild_matrix'],
+  rmsnorm: ['rmsnorm', 'add'],
+  sample: ['sample', 'sample_top_p'],
+  evict: ['evict', 'evict_copy'],
+  evict_prefill: ['evict_prefill', 'evict_gather'],
+  evict_chunk: ['evict_chunk', 'evict_gather'],
+  attend_block_absorbed: ['attend_block_absorbed', 'attend_block_components'],
+};
 
 /**
- * Counts up where the planner's own launch constants of a kernel have changed (workgroup size, tokens a thread, ...): times of the
- * old ones are another kernel's. test/bench/launches.test.ts tells when.
+ * Counts up where the planner's own launch constants of a kernel have changed (workgroup size, tokens a thread, ...):
+ * times of the old ones are another kernel's. test/bench/launches.test.ts tells when.
  */
 const LAUNCH_VERSIONS: Partial<Record<KernelName, number>> = {};
 
@@ -101,8 +118,8 @@ function elementsOf(name: string): readonly Element[] {
 }
 
 /**
- * SHA-256 over everything that a kernel's timing depends on: all its sources in every element type, resolved, and its launch.
- * Empty for a kernel without sources: nothing can have been measured of it.
+ * SHA-256 over everything that a kernel's timing depends on: all its sources in every element type, resolved, and its
+ * launch. Empty for a kernel without sources: nothing can have been measured of it.
  */
 export function kernelHash(kernel: KernelName): string {
   const names = SOURCES[kernel] ?? [kernel];

@@ -1,4 +1,7 @@
-/** What a kernel of the registry states of itself, and the bytes of stored rows. All sizes in elements, work in bytes and operations. */
+/**
+ * What a kernel of the registry states of itself, and the bytes of stored rows. All sizes in elements, work in bytes
+ * and operations.
+ */
 
 /** What one call moves and computes. `matrixFlops` is the part of `flops` that matrix units can do. */
 export interface Work {

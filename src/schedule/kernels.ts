@@ -7,9 +7,31 @@
  */
 import { ATTENTION_KERNELS } from './attention-kernels.js';
 import { EVICTION_KERNELS } from './eviction-kernels.js';
-import { field, padded, STORAGES, storageOfVariant, storedBytes, type KernelSpec, type Shape, type Work } from './kernel-spec.js';
+import {
+  field,
+  padded,
+  STORAGES,
+  storageOfVariant,
+  storedBytes,
+  type KernelSpec,
+  type Shape,
+  type Work,
+} from './kernel-spec.js';
 
-export { evenRow, GROUP_SIZE, STORAGES, groupOf, isQuantised, STORAGE_BITS, storageOfVariant, storedBytes, type KernelSpec, type Shape, type Storage, type Work } from './kernel-spec.js';
+export {
+  evenRow,
+  GROUP_SIZE,
+  STORAGES,
+  groupOf,
+  isQuantised,
+  STORAGE_BITS,
+  storageOfVariant,
+  storedBytes,
+  type KernelSpec,
+  type Shape,
+  type Storage,
+  type Work,
+} from './kernel-spec.js';
 export { blockBasisScalars, blockComponents } from './attention-kernels.js';
 
 export type KernelName =
@@ -32,19 +54,34 @@ export interface KernelCall {
   shape: Shape;
 }
 
-const elementwise = (scalarsRead: (s: Shape, v: string) => number, scalarsWritten: (s: Shape, v: string) => number, flopsPerWrite: number) => ({
+const elementwise = (
+  scalarsRead: (s: Shape, v: string) => number,
+  scalarsWritten: (s: Shape, v: string) => number,
+  flopsPerWrite: number,
+) => ({
   work: (s: Shape, v: string): Work => {
     const written = scalarsWritten(s, v);
-    return { readBytes: 4 * scalarsRead(s, v), writeBytes: 4 * written, flops: flopsPerWrite * written, matrixFlops: 0 };
+    return {
+      readBytes: 4 * scalarsRead(s, v),
+      writeBytes: 4 * written,
+      flops: flopsPerWrite * written,
+      matrixFlops: 0,
+    };
   },
   terms: (s: Shape, v: string) => [1, 4 * (scalarsRead(s, v) + scalarsWritten(s, v))],
 });
 
-/** Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. `passRows`: of the vector kernel at a time. */
+/**
+ * Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. `passRows`:
+ * of the vector kernel at a time.
+ */
 const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows: 8, passRows: 4 };
 const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
 
-/** Passes over the logits of nucleus sampling: maximum, sum, sixteen digits of the threshold, the sum again and the draw. */
+/**
+ * Passes over the logits of nucleus sampling: maximum, sum, sixteen digits of the threshold, the sum again and the
+ * draw.
+ */
 const NUCLEUS_PASSES = 20;
 
 export const KERNELS: Record<KernelName, KernelSpec> = {
@@ -78,7 +115,10 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
       3,
     ),
   },
-  /** The same of keys that were rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has other positions. */
+  /**
+   * The same of keys that were rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has
+   * other positions.
+   */
   rope_kept: {
     dims: ['rows', 'heads', 'headDim'],
     variants: ['half-split', 'adjacent'],
@@ -92,18 +132,27 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
   swiglu: {
     dims: ['rows', 'width'],
     variants: ['f32'],
-    ...elementwise((s) => 2 * field(s, 'rows') * field(s, 'width'), (s) => field(s, 'rows') * field(s, 'width'), 5),
+    ...elementwise(
+      (s) => 2 * field(s, 'rows') * field(s, 'width'),
+      (s) => field(s, 'rows') * field(s, 'width'),
+      5,
+    ),
   },
   /**
-   * Choice of a token from the logits: the likeliest, or drawn from the nucleus (`top-p`, arXiv 1904.09751), whose threshold
-   * is found digit by digit: the logits are read from memory once and passed over many times.
+   * Choice of a token from the logits: the likeliest, or drawn from the nucleus (`top-p`, arXiv 1904.09751), whose
+   * threshold is found digit by digit: the logits are read from memory once and passed over many times.
    */
   sample: {
     dims: ['rows', 'vocab'],
     variants: ['greedy', 'top-p'],
     work: (s, v) => {
       const n = field(s, 'rows') * field(s, 'vocab');
-      return { readBytes: 4 * n, writeBytes: 4 * field(s, 'rows'), flops: v === 'greedy' ? n : NUCLEUS_PASSES * 4 * n, matrixFlops: 0 };
+      return {
+        readBytes: 4 * n,
+        writeBytes: 4 * field(s, 'rows'),
+        flops: v === 'greedy' ? n : NUCLEUS_PASSES * 4 * n,
+        matrixFlops: 0,
+      };
     },
     // One workgroup a row: the last term is its serial walk.
     terms: (s) => [1, 4 * field(s, 'rows') * field(s, 'vocab'), field(s, 'vocab')],
@@ -118,7 +167,12 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
     work: (s, v) => {
       const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
       const flops = 2 * g * m * k * n;
-      return { readBytes: g * (k * n * (v === 'f32' ? 4 : 2) + m * k * 4), writeBytes: g * m * n * 4, flops, matrixFlops: flops };
+      return {
+        readBytes: g * (k * n * (v === 'f32' ? 4 : 2) + m * k * 4),
+        writeBytes: g * m * n * 4,
+        flops,
+        matrixFlops: flops,
+      };
     },
     terms: (s, v) => {
       const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
@@ -131,17 +185,35 @@ export const KERNELS: Record<KernelName, KernelSpec> = {
       // A software adapter takes any number of rows by the vector kernel, a few at a time, all passes alike.
       const passes = Math.ceil(m / t.passRows);
       const passFlops = 2 * g * passes * Math.ceil(m / passes) * k * padded(n, t.columns);
-      return [1, vector * weightBytes, vector * vectorFlops, (1 - vector) * weightBytes * Math.ceil(m / tileRows(m)), (1 - vector) * tiledFlops, g * m * (k + n) * 4, k, weightBytes * passes, passFlops];
+      return [
+        1,
+        vector * weightBytes,
+        vector * vectorFlops,
+        (1 - vector) * weightBytes * Math.ceil(m / tileRows(m)),
+        (1 - vector) * tiledFlops,
+        g * m * (k + n) * 4,
+        k,
+        weightBytes * passes,
+        passFlops,
+      ];
     },
   },
-  /** Writes one token's K, V or latent rows to the cache in its storage type: `heads` rows of `width` scalars for each of `rows` tokens. */
+  /**
+   * Writes one token's K, V or latent rows to the cache in its storage type: `heads` rows of `width` scalars for each
+   * of `rows` tokens.
+   */
   append: {
     dims: ['rows', 'heads', 'width', 'groupSize'],
     variants: STORAGES,
     work: (s, v) => {
       const written = field(s, 'rows') * field(s, 'heads');
       const n = written * field(s, 'width');
-      return { readBytes: 4 * n, writeBytes: written * storedBytes(storageOfVariant(v), field(s, 'width'), field(s, 'groupSize')), flops: n, matrixFlops: 0 };
+      return {
+        readBytes: 4 * n,
+        writeBytes: written * storedBytes(storageOfVariant(v), field(s, 'width'), field(s, 'groupSize')),
+        flops: n,
+        matrixFlops: 0,
+      };
     },
     terms: (s, v) => {
       const w = KERNELS.append.work(s, v);

@@ -1,8 +1,8 @@
 /**
  * The operations of one layer, in the order in which they run.
  *
- * The current token is never read from the cache: its exact key and value are folded in after the cached tokens, and its
- * rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
+ * The current token is never read from the cache: its exact key and value are folded in after the cached tokens, and
+ * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
 import { CODECS } from '../codecs/registry.js';
@@ -10,8 +10,26 @@ import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
-import { headsPerGpu, op, perHead, project, splitCount, storageOf, type Configuration, type Op, type When } from './configuration.js';
-import { branchKeyTime, branchWidth, closingTime, evictOps, massOps, readsLatents, type Parts } from './eviction-ops.js';
+import {
+  headsPerGpu,
+  op,
+  perHead,
+  project,
+  splitCount,
+  storageOf,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
+import {
+  branchKeyTime,
+  branchWidth,
+  closingTime,
+  evictOps,
+  massOps,
+  readsLatents,
+  type Parts,
+} from './eviction-ops.js';
 import { groupOf, type KernelName, type Shape, type Storage } from './kernels.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -37,12 +55,30 @@ interface Layer {
  * @param batch sequences decoded together (≥ 1)
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
  */
-export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number, slots = keptTokens(c.eviction, context)): Op[] {
+export function layerOps(
+  c: Configuration,
+  block: LayerBlock,
+  batch: number,
+  context: number,
+  slots = keptTokens(c.eviction, context),
+): Op[] {
   const g = c.geometry;
   const heads = headsPerGpu(g.heads, c.gpus);
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
   const latent = readsLatents(c, block);
-  const l: Layer = { c, block, batch, context, heads, kvHeads, group: heads / kvHeads, storage: storageOf(c), latent, absorbed: latent && c.path === 'absorbed', parts: cacheParts(c, block, batch, slots) };
+  const l: Layer = {
+    c,
+    block,
+    batch,
+    context,
+    heads,
+    kvHeads,
+    group: heads / kvHeads,
+    storage: storageOf(c),
+    latent,
+    absorbed: latent && c.path === 'absorbed',
+    parts: cacheParts(c, block, batch, slots),
+  };
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
   const norm = (label: string, variant: string) => op(label, 'rmsnorm', variant, { rows: batch, width: g.hidden });
   const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
@@ -67,17 +103,29 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
 
 const sharesLayers = (l: Layer): boolean => l.block.name === 'core' && l.c.codec.kind === 'cla';
 
-/** Layers that share a cache have queries of their own, and K and V only in the first of them. `qkv` holds the rotary branch's queries. */
+/**
+ * Layers that share a cache have queries of their own, and K and V only in the first of them. `qkv` holds the rotary
+ * branch's queries.
+ */
 function queryKeyValue(l: Layer): Op[] {
   const { c, batch, heads, kvHeads } = l;
   const { hidden, headDim: d } = c.geometry;
-  if (sharesLayers(l)) return [...project(c, 'q', batch, hidden, heads * d), ...project(c, 'kv', batch, hidden, 2 * kvHeads * d, 'owning-layer')];
+  if (sharesLayers(l))
+    return [
+      ...project(c, 'q', batch, hidden, heads * d),
+      ...project(c, 'kv', batch, hidden, 2 * kvHeads * d, 'owning-layer'),
+    ];
   const branch = branchWidth(c, l.block);
-  const branchKey = branch > 0 ? project(c, 'branch-key', batch, hidden, branch * (c.branch.perHead ? kvHeads : 1), branchKeyTime(c)) : [];
+  const branchKey =
+    branch > 0
+      ? project(c, 'branch-key', batch, hidden, branch * (c.branch.perHead ? kvHeads : 1), branchKeyTime(c))
+      : [];
   return [...project(c, 'qkv', batch, hidden, (heads + 2 * kvHeads) * d + branch * heads), ...branchKey];
 }
 
-/** Encoding of the new token, from its key before rotation. It is linear: the loops of a loop-axis latent accumulate. */
+/**
+ * Encoding of the new token, from its key before rotation. It is linear: the loops of a loop-axis latent accumulate.
+ */
 function encodeOps({ c, block, batch, kvHeads }: Layer): Op[] {
   const { kind, rankK, rankV } = c.codec;
   if (block.name !== 'core' || rankK === undefined || rankV === undefined) return [];
@@ -86,19 +134,25 @@ function encodeOps({ c, block, batch, kvHeads }: Layer): Op[] {
 }
 
 /**
- * Rotation of the query and the new key, in place; of the rotary branch alone on the absorbed path, whose content has no
- * position. Where keys are cached rotated, StreamingLLM's sinks are scored by a second query, rotated to the position
- * that makes distances those inside the cache; where keys are rotated as they are read, they take that position instead.
+ * Rotation of the query and the new key, in place; of the rotary branch alone on the absorbed path, whose content has
+ * no position. Where keys are cached rotated, StreamingLLM's sinks are scored by a second query, rotated to the
+ * position that makes distances those inside the cache; where keys are rotated as they are read, they take that
+ * position instead.
  */
 function rotateOps(l: Layer): Op[] {
   const { c, block, batch, heads, kvHeads } = l;
   const { rope, headDim: d } = c.geometry;
-  const rotate = (label: string, count: number, width: number, when: When = 'always') => op(label, 'rope', rope.pairing, { rows: batch, heads: count, headDim: width }, when);
+  const rotate = (label: string, count: number, width: number, when: When = 'always') =>
+    op(label, 'rope', rope.pairing, { rows: batch, heads: count, headDim: width }, when);
   const branch = branchWidth(c, block);
   const sinks = c.eviction?.policy === 'streaming';
   if (l.absorbed) {
     if (branch === 0) return [];
-    return [...(sinks ? [rotate('rope-sinks', heads, branch)] : []), rotate('rope-branch', heads, branch), rotate('rope-branch-key', c.branch.perHead ? kvHeads : 1, branch, branchKeyTime(c))];
+    return [
+      ...(sinks ? [rotate('rope-sinks', heads, branch)] : []),
+      rotate('rope-branch', heads, branch),
+      rotate('rope-branch-key', c.branch.perHead ? kvHeads : 1, branch, branchKeyTime(c)),
+    ];
   }
   const second = sinks && !l.latent ? [rotate('rope-sinks', heads, d)] : [];
   if (sharesLayers(l)) return [...second, rotate('rope', heads, d), rotate('rope-k', kvHeads, d, 'owning-layer')];
@@ -116,21 +170,54 @@ function attentionOps(l: Layer): Op[] {
   if (c.path === 'reconstruct' && c.materialised) {
     const rebuild = (label: string, flag: string, rank: number) =>
       l.parts.map(({ size, repeat }) =>
-        op(label, 'rebuild', `${storage}+${flag}`, { sequences: size, kvHeads, latentHeads, context: n, rank, headDim: d, groupSize: groupOf(storage, c.choice.groupSize) }, 'always', repeat));
+        op(
+          label,
+          'rebuild',
+          `${storage}+${flag}`,
+          {
+            sequences: size,
+            kvHeads,
+            latentHeads,
+            context: n,
+            rank,
+            headDim: d,
+            groupSize: groupOf(storage, c.choice.groupSize),
+          },
+          'always',
+          repeat,
+        ),
+      );
     return [...rebuild('rebuild-k', 'rope', rankK), ...rebuild('rebuild-v', 'plain', rankV), ...fullWidth(l, 'f16')];
   }
   const latent = { kvHeads, latentHeads, group, rankK, rankV, headDim: d };
   const branch = branchWidth(c, l.block);
   const after = [
     perHead('value-up', kvHeads, batch * group, rankV, d),
-    op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', { rows: batch * heads, keyWidth: d + branch, valueWidth: d }),
+    op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', {
+      rows: batch * heads,
+      keyWidth: d + branch,
+      valueWidth: d,
+    }),
   ];
-  const over = (segments: readonly Segment[], rowsEach: number, setUp?: SetUp) => attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(setUp ? { setUp } : {}) });
+  const over = (segments: readonly Segment[], rowsEach: number, setUp?: SetUp) =>
+    attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(setUp ? { setUp } : {}) });
   if (c.path === 'absorbed') {
-    const shape = { kvHeads: latentHeads, group: heads / latentHeads, keyWidth: rankK, valueWidth: rankV, branchWidth: branch, branchHeads: c.branch.perHead ? kvHeads : 1 };
-    return [perHead('query-absorb', kvHeads, batch * group, d, rankK), ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads), ...after];
+    const shape = {
+      kvHeads: latentHeads,
+      group: heads / latentHeads,
+      keyWidth: rankK,
+      valueWidth: rankV,
+      branchWidth: branch,
+      branchHeads: c.branch.perHead ? kvHeads : 1,
+    };
+    return [
+      perHead('query-absorb', kvHeads, batch * group, d, rankK),
+      ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads),
+      ...after,
+    ];
   }
-  if (c.path === 'reconstruct') return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: n, shape: latent }], kvHeads), ...after];
+  if (c.path === 'reconstruct')
+    return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: n, shape: latent }], kvHeads), ...after];
   // Blocks are runs of consecutive positions: the ring is one, the pinned tokens before it are not part of it.
   const { pinned, ring } = segmentsOf(c.eviction, l.context);
   const { blockTokens, functions, setupPerRank } = blockPlan(c.geometry.rope.theta, d);
@@ -139,10 +226,35 @@ function attentionOps(l: Layer): Op[] {
     { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: pinned, shape: latent },
   ];
   const setUp: SetUp = (sequences, repeat) => [
-    op('block-vectors', 'block_vectors', 'f16', { heads: sequences * heads, kvHeads, rankK, headDim: d }, 'always', repeat),
-    ...(ring > 0 ? [op('block-basis', 'block_basis', 'f32', { sequences, heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank }, 'always', repeat)] : []),
+    op(
+      'block-vectors',
+      'block_vectors',
+      'f16',
+      { heads: sequences * heads, kvHeads, rankK, headDim: d },
+      'always',
+      repeat,
+    ),
+    ...(ring > 0
+      ? [
+          op(
+            'block-basis',
+            'block_basis',
+            'f32',
+            { sequences, heads, context: ring, rankK, headDim: d, blockTokens, functions, setupPerRank },
+            'always',
+            repeat,
+          ),
+        ]
+      : []),
   ];
-  return [...over(segments.filter((s) => s.tokens > 0), kvHeads, setUp), ...after];
+  return [
+    ...over(
+      segments.filter((s) => s.tokens > 0),
+      kvHeads,
+      setUp,
+    ),
+    ...after,
+  ];
 }
 
 /** Tokens that one kernel attends to; segments of one row write splits of the same partials. */
@@ -161,15 +273,26 @@ function fullWidth(l: Layer, type: Storage): Op[] {
   const { c, kvHeads, group } = l;
   const d = c.geometry.headDim;
   const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
-  return attendAndMerge(l, type, [{ label: 'attend', kernel: 'attend', tokens: keptTokens(c.eviction, l.context), shape }], { rowsEach: kvHeads, width: d, currentKey: d });
+  return attendAndMerge(
+    l,
+    type,
+    [{ label: 'attend', kernel: 'attend', tokens: keptTokens(c.eviction, l.context), shape }],
+    { rowsEach: kvHeads, width: d, currentKey: d },
+  );
 }
 
 /**
  * Attention and its merge, part by part.
- * @param of `rowsEach` rows of a sequence are shared out to workgroups; `width` of the value rows; `setUp` before each part; `currentKey`
+ * @param of `rowsEach` rows of a sequence are shared out to workgroups; `width` of the value rows; `setUp` before each
+ * part; `currentKey`
  *   where the merge folds in the current token's exact key and value
  */
-function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: { rowsEach: number; width: number; currentKey?: number; setUp?: SetUp }): Op[] {
+function attendAndMerge(
+  l: Layer,
+  type: Storage,
+  segments: readonly Segment[],
+  of: { rowsEach: number; width: number; currentKey?: number; setUp?: SetUp },
+): Op[] {
   const { c, heads } = l;
   const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
   return l.parts.flatMap(({ size, repeat }) => {
@@ -177,10 +300,28 @@ function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], o
     const attends = segments.map(({ label, kernel, tokens, shape }) => {
       const own = splitCount(tokens, size * of.rowsEach, c.targetWorkgroups);
       splits += own;
-      return op(label, kernel, variant, { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own }, 'always', repeat);
+      return op(
+        label,
+        kernel,
+        variant,
+        { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own },
+        'always',
+        repeat,
+      );
     });
     const current = of.currentKey !== undefined;
-    return [...(of.setUp?.(size, repeat) ?? []), ...attends, op('merge', 'attend_merge', current ? 'current' : 'f32', { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 }, 'always', repeat)];
+    return [
+      ...(of.setUp?.(size, repeat) ?? []),
+      ...attends,
+      op(
+        'merge',
+        'attend_merge',
+        current ? 'current' : 'f32',
+        { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 },
+        'always',
+        repeat,
+      ),
+    ];
   });
 }
 
@@ -190,13 +331,19 @@ function appendOps(l: Layer): Op[] {
   const { headDim: d, rope } = c.geometry;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const when = closingTime(c, block);
-  const append = (label: string, heads: number, width: number) => op(label, 'append', storage, { rows: batch, heads, width, groupSize: groupOf(storage, c.choice.groupSize) }, when);
+  const append = (label: string, heads: number, width: number) =>
+    op(label, 'append', storage, { rows: batch, heads, width, groupSize: groupOf(storage, c.choice.groupSize) }, when);
   if (l.latent) {
     const rows = kind === 'lla' ? kvHeads : 1;
     const branch = branchWidth(c, block);
-    return [append('append-k', rows, rankK), append('append-v', rows, rankV), ...(branch > 0 ? [append('append-branch', c.branch.perHead ? kvHeads : 1, branch)] : [])];
+    return [
+      append('append-k', rows, rankK),
+      append('append-v', rows, rankV),
+      ...(branch > 0 ? [append('append-branch', c.branch.perHead ? kvHeads : 1, branch)] : []),
+    ];
   }
-  if (block.name !== 'core' || c.path !== 'fast') return [append('append-k', kvHeads, d), append('append-v', kvHeads, d)];
+  if (block.name !== 'core' || c.path !== 'fast')
+    return [append('append-k', kvHeads, d), append('append-v', kvHeads, d)];
   const loops = CODECS[kind].loopAxis ? block.loops : 1;
   const [groups, width] = kind === 'lla' ? [kvHeads, d] : [1, kvHeads * d];
   return [

@@ -1,55 +1,99 @@
 /**
- * What a chunk of a prompt attends to: rows of its own run, exact in pass 1 and as the cache has them in pass 2, then the tokens before
- * the run. These are read from the cache where rows of full width lie there; from latents they are rebuilt, at most a chunk of tokens at
- * a time, into the rows that attention of the run has read by then.
+ * What a chunk of a prompt attends to: rows of its own run, exact in pass 1 and as the cache has them in pass 2, then
+ * the tokens before the run. These are read from the cache where rows of full width lie there; from latents they are
+ * rebuilt, at most a chunk of tokens at a time, into the rows that attention of the run has read by then.
  */
 import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from './kernels.js';
-import { chunksOf, heldBefore, heldOf, keepsRows, keptRowType, prefillRowType, shiftOf, type Chunk, type Pass } from './prefill-pass.js';
+import {
+  chunksOf,
+  heldBefore,
+  heldOf,
+  keepsRows,
+  keptRowType,
+  prefillRowType,
+  shiftOf,
+  type Chunk,
+  type Pass,
+} from './prefill-pass.js';
 import { weighs } from './prefill-h2o.js';
 import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
 
 /**
- * Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls; where tokens are weighed, it says what it
- * divided by. @param pieces of latents before the run
+ * Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls; where tokens are
+ * weighed, it says what it divided by. @param pieces of latents before the run
  */
 export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piecesOf(p)): Op[] {
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
   // Under H2O rows before the run lie before its own.
-  if (c.eviction?.policy === 'h2o') return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, heldBefore(c, run) + chunk.from)];
+  if (c.eviction?.policy === 'h2o')
+    return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, heldBefore(c, run) + chunk.from)];
   if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
   if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
   if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
   const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
-  const turn = (label: string): Op => op(label, 'rope', c.geometry.rope.pairing, { rows: p.batch * chunk.tokens, heads: headsPerGpu(c.geometry.heads, c.gpus), headDim: c.geometry.headDim });
-  return [turn('rope-inside'), sinks as Op, turn('rope-onward'), itself, ...others.map((o) => ({ ...o, label: 'attend-cached' }))];
+  const turn = (label: string): Op =>
+    op(label, 'rope', c.geometry.rope.pairing, {
+      rows: p.batch * chunk.tokens,
+      heads: headsPerGpu(c.geometry.heads, c.gpus),
+      headDim: c.geometry.headDim,
+    });
+  return [
+    turn('rope-inside'),
+    sinks as Op,
+    turn('rope-onward'),
+    itself,
+    ...others.map((o) => ({ ...o, label: 'attend-cached' })),
+  ];
 }
 
 /**
- * StreamingLLM, once tokens were evicted: sinks are nearer than their positions say. Where their keys are cached rotated, queries are
- * rotated to their places in the cache first, meet the sinks, and are turned on to their positions for everything else.
+ * StreamingLLM, once tokens were evicted: sinks are nearer than their positions say. Where their keys are cached
+ * rotated, queries are rotated to their places in the cache first, meet the sinks, and are turned on to their positions
+ * for everything else.
  */
-export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean => shiftOf(c, run.from) > 0 && c.eviction?.policy === 'streaming' && c.eviction.sinkTokens > 0 && !readsLatents(c, block);
+export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean =>
+  shiftOf(c, run.from) > 0 &&
+  c.eviction?.policy === 'streaming' &&
+  c.eviction.sinkTokens > 0 &&
+  !readsLatents(c, block);
 
 /** @param variant of attend_carried where it differs from the rows' type */
 function attend({ c, block, batch }: Pass, label: string, variant: string, { tokens }: Chunk, context: number): Op {
   const { headDim, kvHeads, heads } = c.geometry;
   const rows = headsPerGpu(kvHeads, c.gpus);
-  const shape = { sequences: batch, kvHeads: rows, group: headsPerGpu(heads, c.gpus) / rows, queries: tokens, context, keyWidth: headDim + branchWidth(c, block), valueWidth: headDim };
+  const shape = {
+    sequences: batch,
+    kvHeads: rows,
+    group: headsPerGpu(heads, c.gpus) / rows,
+    queries: tokens,
+    context,
+    keyWidth: headDim + branchWidth(c, block),
+    valueWidth: headDim,
+  };
   const cached = label === 'attend-cached' || label === 'attend-sinks';
   const carried = label !== 'attend' || variant.endsWith('+own');
-  return carried ? op(label, 'attend_carried', variant, { ...shape, groupSize: cached ? groupOf(storageOf(c), c.choice.groupSize) : 0 }) : op(label, 'attend_prefill', variant, shape);
+  return carried
+    ? op(label, 'attend_carried', variant, {
+        ...shape,
+        groupSize: cached ? groupOf(storageOf(c), c.choice.groupSize) : 0,
+      })
+    : op(label, 'attend_prefill', variant, shape);
 }
 
 /** Rows of full width, where the cache has them. */
-const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] => heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, label, storageOf(p.c), chunk, tokens), from }));
+const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] =>
+  heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, label, storageOf(p.c), chunk, tokens), from }));
 
-/** Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other. */
-export const earlierOf = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): Chunk[] => (readsLatents(c, block) && c.eviction?.policy !== 'h2o' ? heldOf(c, run.from) : []);
+/**
+ * Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other.
+ */
+export const earlierOf = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): Chunk[] =>
+  readsLatents(c, block) && c.eviction?.policy !== 'h2o' ? heldOf(c, run.from) : [];
 
 const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(held, p.chunkTokens));
 
@@ -60,7 +104,9 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
   const rows = batch * tokens;
   return [
     ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
-    ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })]),
+    ...(branchWidth(c, block) > 0
+      ? turnedBranch(p, from, rows)
+      : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })]),
     keepOp(p, 'keep-k-earlier', rows),
     keepOp(p, 'keep-v-earlier', rows),
     attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
@@ -71,5 +117,11 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
 function turnedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
   const sink = c.eviction?.policy === 'streaming' && from < c.eviction.sinkTokens;
   if (!sink || shiftOf(c, run.from) === 0) return [];
-  return [op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, { rows, heads: branchHeadsOf(c), headDim: branchWidth(c, block) })];
+  return [
+    op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, {
+      rows,
+      heads: branchHeadsOf(c),
+      headDim: branchWidth(c, block),
+    }),
+  ];
 }

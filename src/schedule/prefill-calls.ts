@@ -1,7 +1,8 @@
 /**
- * The calls of a prompt's prefill, each distinct one with its number: what prices and measures them need not list every chunk. Chunks of a
- * run, and runs of a prompt, take the same calls but for those that depend on where they stand (`placedOps`). So one of each kind is
- * listed, and of the others only these; pieces of latents that a run rebuilds are listed once for all that are alike.
+ * The calls of a prompt's prefill, each distinct one with its number: what prices and measures them need not list every
+ * chunk. Chunks of a run, and runs of a prompt, take the same calls but for those that depend on where they stand
+ * (`placedOps`). So one of each kind is listed, and of the others only these; pieces of latents that a run rebuilds are
+ * listed once for all that are alike.
  */
 import { isLatent } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
@@ -9,7 +10,16 @@ import type { Configuration, Op } from './configuration.js';
 import { readsLatents } from './eviction-ops.js';
 import { KERNELS, type KernelCall } from './kernels.js';
 import { earlierOf, rebuiltOps } from './prefill-attend.js';
-import { capturesOf, heldBefore, PREFILL_CHUNK_TOKENS, runsOf, shiftOf, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import {
+  capturesOf,
+  heldBefore,
+  PREFILL_CHUNK_TOKENS,
+  runsOf,
+  shiftOf,
+  type Chunk,
+  type Pass,
+  type WholePrompt,
+} from './prefill-pass.js';
 import { placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
 import { forEachOp, layerCalls, type Collective, type Schedule } from './schedule.js';
 
@@ -20,8 +30,9 @@ export const OPERATIONS_OF_A_SUBMISSION = 256;
 const FEW_CHUNKS = 2;
 
 /**
- * Places of chunks that are told apart. In longer prompts as many neighbours as it takes count as the middle one: attention takes time in
- * proportion to what is before a chunk, so that half a chunk's worth in a thousand is what this misses.
+ * Places of chunks that are told apart. In longer prompts as many neighbours as it takes count as the middle one:
+ * attention takes time in proportion to what is before a chunk, so that half a chunk's worth in a thousand is what this
+ * misses.
  */
 const MOST_PLACES = 512;
 
@@ -43,23 +54,39 @@ export interface PrefillFrame {
 }
 
 /** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */
-export function forEachPrefillCall(c: Configuration, { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan, visit: (call: KernelCall, times: number) => void): PrefillFrame {
+export function forEachPrefillCall(
+  c: Configuration,
+  { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan,
+  visit: (call: KernelCall, times: number) => void,
+): PrefillFrame {
   const runs = runsOf(method, 0, promptTokens, chunkTokens);
   let operations = 0;
   const visited = (call: KernelCall, times: number): void => {
     operations += times;
     visit(call, times);
   };
-  const collectives = promptTokens <= FEW_CHUNKS * chunkTokens ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited) : visitKinds(c, runs, { chunkTokens, method }, visited);
+  const collectives =
+    promptTokens <= FEW_CHUNKS * chunkTokens
+      ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited)
+      : visitKinds(c, runs, { chunkTokens, method }, visited);
   return { collectives, submissions: Math.max(runs.length, Math.ceil(operations / OPERATIONS_OF_A_SUBMISSION)) };
 }
 
-function visitAll(c: Configuration, s: Schedule, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+function visitAll(
+  c: Configuration,
+  s: Schedule,
+  visit: (call: KernelCall, times: number) => void,
+): readonly Collective[] {
   forEachOp(c, s, visit);
   return s.collectives;
 }
 
-function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptions, 'chunkTokens' | 'method'>, visit: (call: KernelCall, times: number) => void): readonly Collective[] {
+function visitKinds(
+  c: Configuration,
+  runs: readonly Chunk[],
+  how: Pick<RunOptions, 'chunkTokens' | 'method'>,
+  visit: (call: KernelCall, times: number) => void,
+): readonly Collective[] {
   const { chunkTokens } = how;
   const tally = new Tally();
   const placed = new Placed(c, how, tally);
@@ -78,8 +105,13 @@ function visitKinds(c: Configuration, runs: readonly Chunk[], how: Pick<RunOptio
     else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: 1 });
     standings.push({ run, key: `${standing} ${run.tokens}` });
   }
-  const each = Math.ceil(standings.reduce((sum, { run }) => sum + Math.ceil(run.tokens / chunkTokens), 0) / MOST_PLACES);
-  for (const { first, count } of neighbours(standings.map(({ key }) => key), each)) {
+  const each = Math.ceil(
+    standings.reduce((sum, { run }) => sum + Math.ceil(run.tokens / chunkTokens), 0) / MOST_PLACES,
+  );
+  for (const { first, count } of neighbours(
+    standings.map(({ key }) => key),
+    each,
+  )) {
     const { run } = standings[middleOf(first, count)] as (typeof standings)[number];
     for (const { chunk, count: chunks } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
       for (let n = 0; n < chunks; n += each) {
@@ -111,11 +143,19 @@ function neighbours(keys: readonly string[], each: number): { first: number; cou
 }
 
 /** Adds everything in a run but what depends on where it and its chunks stand. */
-function addCommon(tally: Tally, placed: Placed, c: Configuration, run: Chunk, of: RunOptions, times: number): readonly Collective[] {
+function addCommon(
+  tally: Tally,
+  placed: Placed,
+  c: Configuration,
+  run: Chunk,
+  of: RunOptions,
+  times: number,
+): readonly Collective[] {
   const chunks = equalChunks({ from: 0, tokens: run.tokens }, of.chunkTokens);
   // What is done outside chunks is listed with each kind of chunk, and is done once.
   const surplus = chunks.reduce((sum, { count }) => sum + count, -1);
-  if (surplus > 0) forEachOp(c, runSchedule(c, run, { ...of, chunks: [] }), (op, calls) => tally.add(op, -surplus * times * calls));
+  if (surplus > 0)
+    forEachOp(c, runSchedule(c, run, { ...of, chunks: [] }), (op, calls) => tally.add(op, -surplus * times * calls));
   let collectives: readonly Collective[] = [];
   for (const { chunk, count } of chunks) {
     const listed = runSchedule(c, run, { ...of, chunks: [chunk] });
@@ -130,13 +170,19 @@ function addCommon(tally: Tally, placed: Placed, c: Configuration, run: Chunk, o
 function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; count: number }[] {
   const count = Math.floor(tokens / each);
   const rest = tokens - count * each;
-  return [...(count > 0 ? [{ chunk: { from, tokens: each }, count }] : []), ...(rest > 0 ? [{ chunk: { from: from + count * each, tokens: rest }, count: 1 }] : [])];
+  return [
+    ...(count > 0 ? [{ chunk: { from, tokens: each }, count }] : []),
+    ...(rest > 0 ? [{ chunk: { from: from + count * each, tokens: rest }, count: 1 }] : []),
+  ];
 }
 
 /** What chunks do because of where they stand. */
 class Placed {
   /** Lists that are alike, each with how often it runs. */
-  private readonly lists = new Map<string, { readonly block: LayerBlock; readonly ops: readonly Op[]; times: number }>();
+  private readonly lists = new Map<
+    string,
+    { readonly block: LayerBlock; readonly ops: readonly Op[]; times: number }
+  >();
 
   constructor(
     private readonly c: Configuration,
@@ -153,11 +199,21 @@ class Placed {
         const p: Pass = { c, block, run, batch: 1, again, chunkTokens: how.chunkTokens, captures };
         const kind = `${again} ${block.name} ${chunk.tokens}`;
         // What a chunk does itself depends on the run before it where it reads rows there, or evicts.
-        const standing = c.eviction?.policy === 'h2o' ? heldBefore(c, run) : c.eviction === null && readsLatents(c, block) ? run.from > 0 : run.from;
+        const standing =
+          c.eviction?.policy === 'h2o'
+            ? heldBefore(c, run)
+            : c.eviction === null && readsLatents(c, block)
+              ? run.from > 0
+              : run.from;
         this.list(`${kind} ${standing} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
         for (const [stretch, held] of earlierOf(p).entries()) {
           for (const { chunk: piece, count } of equalChunks(held, how.chunkTokens)) {
-            this.list(`${kind} ${stretch} ${shifted} piece ${piece.tokens}`, block, () => rebuiltOps(p, chunk, piece), times * count);
+            this.list(
+              `${kind} ${stretch} ${shifted} piece ${piece.tokens}`,
+              block,
+              () => rebuiltOps(p, chunk, piece),
+              times * count,
+            );
           }
         }
       }
@@ -166,7 +222,8 @@ class Placed {
 
   finish(): void {
     for (const { block, ops, times } of this.lists.values()) {
-      for (const op of times === 0 ? [] : ops) this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
+      for (const op of times === 0 ? [] : ops)
+        this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
     }
   }
 

@@ -1,30 +1,53 @@
 /**
  * The operations of the kinds of prefill that capture, for codecs with latents: pass 1 keeps the rows that its
- * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. What is captured of keys is what
- * attention reads, rotated; before encoding they are turned back, so that none is kept twice.
+ * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. What is captured
+ * of keys is what attention reads, rotated; before encoding they are turned back, so that none is kept twice.
  *
- * - `one-shot`: captures in 32 bits until the pass is over; then every latent is encoded and written, and read back as rows of full width
+ * - `one-shot`: captures in 32 bits until the pass is over; then every latent is encoded and written, and read back as
+ * rows of full width
  *   of every layer and loop, in 32 bits as well, which are what pass 2 attends to.
- * - `by-layer`: captures as the `accumulated` kind keeps rows. A layer's latents are encoded after its last loop, which frees its captures;
+ * - `by-layer`: captures as the `accumulated` kind keeps rows. A layer's latents are encoded after its last loop, which
+ * frees its captures;
  *   pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../geometry/geometry.js';
 import { op, spansLoops, type Configuration, type Op } from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { keptRowType, over, type Chunk, type Pass } from './prefill-pass.js';
-import { AXES, encodeOp, keepOp, kvHeadsOf, loadLatents, loadRows, reconstructOp, writeLatentOps, type Axis } from './prefill-rows.js';
+import {
+  AXES,
+  encodeOp,
+  keepOp,
+  kvHeadsOf,
+  loadLatents,
+  loadRows,
+  reconstructOp,
+  writeLatentOps,
+  type Axis,
+} from './prefill-rows.js';
 import type { Stage } from './schedule.js';
 
 /** by-layer: what a layer encodes between its attention and what follows it. */
 export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
-  p.captures === 'by-layer' && !p.again && p.block.name === 'core' ? over(chunks, (chunk) => encodeCaptures(p, chunk)) : [];
+  p.captures === 'by-layer' && !p.again && p.block.name === 'core'
+    ? over(chunks, (chunk) => encodeCaptures(p, chunk))
+    : [];
 
 /** one-shot: everything is encoded between the passes, and reconstructed. */
 export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] =>
   of.captures === 'one-shot'
     ? blocksOf(of.c.geometry)
         .filter((block) => block.name === 'core')
-        .map((block) => ({ kind: 'stack', block, loopStart: [], layer: over(chunks, (chunk) => [...encodeCaptures({ ...of, block }, chunk), ...reconstructAll({ ...of, block }, chunk)]), loopEnd: [] }))
+        .map((block) => ({
+          kind: 'stack',
+          block,
+          loopStart: [],
+          layer: over(chunks, (chunk) => [
+            ...encodeCaptures({ ...of, block }, chunk),
+            ...reconstructAll({ ...of, block }, chunk),
+          ]),
+          loopEnd: [],
+        }))
     : [];
 
 /** Operations for each loop that a latent spans; that of the place where a loop has latents of its own. */
@@ -44,8 +67,15 @@ function rotation({ c, block }: Pass, label: string, rows: number): Op[] {
 function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
   const { c, block, batch } = p;
   const rows = batch * chunk.tokens;
-  const captured = (axis: Axis): Op => op(`capture-${axis}`, 'load', keptRowType(c, p.captures), { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 });
-  const encoded = (axis: Axis): Op[] => everyLoop(c, [captured(axis), ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []), encodeOp(c, axis, rows)]);
+  const captured = (axis: Axis): Op =>
+    op(`capture-${axis}`, 'load', keptRowType(c, p.captures), {
+      rows,
+      heads: kvHeadsOf(c),
+      width: c.geometry.headDim,
+      groupSize: 0,
+    });
+  const encoded = (axis: Axis): Op[] =>
+    everyLoop(c, [captured(axis), ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []), encodeOp(c, axis, rows)]);
   const ops = AXES.flatMap((axis) => [...encoded(axis), ...writeLatentOps(p, axis, rows)]);
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }
@@ -59,6 +89,8 @@ function reconstructAll(p: Pass, chunk: Chunk): Op[] {
     loadLatents(c, axis, rows),
     ...everyLoop(c, [reconstructOp(c, axis, rows), ...(axis === 'k' ? rotation(p, 'rope-k', rows) : []), kept(axis)]),
   ];
-  const ops = AXES.flatMap((axis) => (readsLatents(c, block) ? rebuilt(axis) : everyLoop(c, [loadRows(c, axis, rows), kept(axis)])));
+  const ops = AXES.flatMap((axis) =>
+    readsLatents(c, block) ? rebuilt(axis) : everyLoop(c, [loadRows(c, axis, rows), kept(axis)]),
+  );
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }

@@ -1,6 +1,7 @@
 /**
- * H2O where prompts are taken in whole: a run's tokens attend to all of it, and the weights that each gets from later ones are its mass, of
- * the pass whose attention decoding continues. Rows that evict together share masses, and choose once the last of them has attended.
+ * H2O where prompts are taken in whole: a run's tokens attend to all of it, and the weights that each gets from later
+ * ones are its mass, of the pass whose attention decoding continues. Rows that evict together share masses, and choose
+ * once the last of them has attended.
  */
 import { isLatent } from '../codecs/registry.js';
 import { keptTokens } from '../eviction/policy.js';
@@ -12,26 +13,33 @@ import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './p
 import { kvHeadsOf } from './prefill-rows.js';
 
 /** True where attention of a pass is what tokens are chosen by. */
-export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean => c.eviction?.policy === 'h2o' && again === isLatent(c.codec);
+export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
+  c.eviction?.policy === 'h2o' && again === isLatent(c.codec);
 
 /** True where all loops of a layer evict together. */
-const poolsLoops = (c: Configuration, block: LayerBlock): boolean => block.loops > 1 && c.path !== 'fast' && closingTime(c, block) === 'last-loop';
+const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
+  block.loops > 1 && c.path !== 'fast' && closingTime(c, block) === 'last-loop';
 
 /** Which of the run's masses those of a layer are; where loops share them, they have to last for each layer. */
-export const massNumber = (c: Configuration, block: LayerBlock, layer: number): number => (poolsLoops(c, block) ? layer : 0);
+export const massNumber = (c: Configuration, block: LayerBlock, layer: number): number =>
+  poolsLoops(c, block) ? layer : 0;
 
 /** Rows of each of the run's masses. */
 export function massRows(c: Configuration): number[] {
   const rows: number[] = [];
   if (c.eviction?.policy !== 'h2o') return rows;
   for (const block of blocksOf(c.geometry)) {
-    for (let i = 0; i <= massNumber(c, block, block.layers - 1); i++) rows[i] = Math.max(rows[i] ?? 0, evictingRows(c, block));
+    for (let i = 0; i <= massNumber(c, block, block.layers - 1); i++)
+      rows[i] = Math.max(rows[i] ?? 0, evictingRows(c, block));
   }
   return rows;
 }
 
 /** True at the first place of those whose masses are pooled. */
-export function beginsMass(c: Configuration, { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number }): boolean {
+export function beginsMass(
+  c: Configuration,
+  { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
+): boolean {
   const shared = block.name === 'core' ? (c.codec.shareLayers ?? 1) : 1;
   return layer % shared === 0 && (loop === 0 || !poolsLoops(c, block));
 }
@@ -47,7 +55,15 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   if (!weighs(p)) return [];
   const { c, block, batch } = p;
   const kvHeads = kvHeadsOf(c);
-  const shape = { sequences: batch, kvHeads, rows: evictingRows(c, block), group: headsPerGpu(c.geometry.heads, c.gpus) / kvHeads, queries: chunk.tokens, context: heldBefore(c, p.run) + chunk.from, keyWidth: c.geometry.headDim + branchWidth(c, block) };
+  const shape = {
+    sequences: batch,
+    kvHeads,
+    rows: evictingRows(c, block),
+    group: headsPerGpu(c.geometry.heads, c.gpus) / kvHeads,
+    queries: chunk.tokens,
+    context: heldBefore(c, p.run) + chunk.from,
+    keyWidth: c.geometry.headDim + branchWidth(c, block),
+  };
   return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape)];
 }
 
@@ -57,7 +73,15 @@ export function promptEvictOps(p: Pass): Op[] {
   const { c, block, run, batch } = p;
   const rows = evictingRows(c, block);
   const held = heldBefore(c, run);
-  const shape = { rows: batch * rows, context: held + run.tokens, kept: keptTokens(c.eviction, run.from + run.tokens), width: evictedScalars(c, block) / rows, groupSize: groupOf(storageOf(c), c.choice.groupSize) };
+  const shape = {
+    rows: batch * rows,
+    context: held + run.tokens,
+    kept: keptTokens(c.eviction, run.from + run.tokens),
+    width: evictedScalars(c, block) / rows,
+    groupSize: groupOf(storageOf(c), c.choice.groupSize),
+  };
   const when = joiningTime(c, block);
-  return held > 0 ? [op('chunk-evict', 'evict_chunk', storageOf(c), { ...shape, held }, when)] : [op('prompt-evict', 'evict_prefill', storageOf(c), shape, when)];
+  return held > 0
+    ? [op('chunk-evict', 'evict_chunk', storageOf(c), { ...shape, held }, when)]
+    : [op('prompt-evict', 'evict_prefill', storageOf(c), shape, when)];
 }

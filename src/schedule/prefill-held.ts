@@ -1,7 +1,8 @@
 /**
- * H2O in chunks: the tokens that the cache holds come before a chunk's own among the rows of its run, so that both are attended to, weighed
- * and chosen from alike. Their rows are read from the cache as attention reads them, in every pass, and once as they are stored where the run's
- * are stored beside the cache; their masses once. Pieces are at most a chunk long.
+ * H2O in chunks: the tokens that the cache holds come before a chunk's own among the rows of its run, so that both are
+ * attended to, weighed and chosen from alike. Their rows are read from the cache as attention reads them, in every
+ * pass, and once as they are stored where the run's are stored beside the cache; their masses once. Pieces are at most
+ * a chunk long.
  */
 import { segmentsOf } from '../eviction/policy.js';
 import { op, storageOf, type Configuration, type Op, type When } from './configuration.js';
@@ -9,7 +10,18 @@ import { branchKeyTime, branchWidth, evictingRows, readsLatents } from './evicti
 import { groupOf } from './kernels.js';
 import { chunksOf, heldBefore, joiningTime, setsRowsAside, storesRun, type Chunk, type Pass } from './prefill-pass.js';
 import { massTime, weighs } from './prefill-h2o.js';
-import { appendOp, AXES, branchHeadsOf, keepOp, kvHeadsOf, latentsOf, loadLatents, loadRows, rankOf, reconstructOp } from './prefill-rows.js';
+import {
+  appendOp,
+  AXES,
+  branchHeadsOf,
+  keepOp,
+  kvHeadsOf,
+  latentsOf,
+  loadLatents,
+  loadRows,
+  rankOf,
+  reconstructOp,
+} from './prefill-rows.js';
 
 /** What a chunk's attention and mass want of the tokens before it, by their number among the rows of the run. */
 export function heldOps(p: Pass): Op[] {
@@ -17,8 +29,21 @@ export function heldOps(p: Pass): Op[] {
   const held = heldBefore(c, run);
   if (held === 0) return [];
   const { pinned, ring } = segmentsOf(c.eviction, run.from);
-  const pieces = [...chunksOf({ from: 0, tokens: pinned }, p.chunkTokens), ...chunksOf({ from: pinned, tokens: ring }, p.chunkTokens)];
-  const masses = weighs(p) ? [op('load-mass-held', 'load', 'f32', { rows: batch * held, heads: evictingRows(c, block), width: 1, groupSize: 0 }, massTime(c, block))] : [];
+  const pieces = [
+    ...chunksOf({ from: 0, tokens: pinned }, p.chunkTokens),
+    ...chunksOf({ from: pinned, tokens: ring }, p.chunkTokens),
+  ];
+  const masses = weighs(p)
+    ? [
+        op(
+          'load-mass-held',
+          'load',
+          'f32',
+          { rows: batch * held, heads: evictingRows(c, block), width: 1, groupSize: 0 },
+          massTime(c, block),
+        ),
+      ]
+    : [];
   return [...masses, ...pieces.flatMap((piece) => pieceOps(p, piece, piece.from < pinned))];
 }
 
@@ -29,14 +54,32 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
   const branch = branchWidth(c, block);
   const owning = owningTime(p);
   const store = (name: string, heads: number, width: number): Op[] =>
-    weighs(p) && (setsRowsAside(c) || storesRun(c)) ? [appendOp(c, `stash-${name}-held`, rows, heads, width, setsRowsAside(c) || owning === 'always' ? joiningTime(c, block) : owning)] : [];
+    weighs(p) && (setsRowsAside(c) || storesRun(c))
+      ? [
+          appendOp(
+            c,
+            `stash-${name}-held`,
+            rows,
+            heads,
+            width,
+            setsRowsAside(c) || owning === 'always' ? joiningTime(c, block) : owning,
+          ),
+        ]
+      : [];
   const { headDim, rope } = c.geometry;
-  const rotated = pinned ? op('rope-kept', 'rope_kept', rope.pairing, { rows, heads: kvHeadsOf(c), headDim }) : op('rope-k-held', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim });
+  const rotated = pinned
+    ? op('rope-kept', 'rope_kept', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })
+    : op('rope-k-held', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim });
   const ops = [
     ...AXES.flatMap((axis): Op[] =>
       latents
-        ? [named(loadLatents(c, axis, rows)), ...store(axis, latentsOf(c), rankOf(c, axis)), named(reconstructOp(c, axis, rows))]
-        : [{ ...named(loadRows(c, axis, rows)), when: owning }, ...store(axis, kvHeadsOf(c), headDim)]),
+        ? [
+            named(loadLatents(c, axis, rows)),
+            ...store(axis, latentsOf(c), rankOf(c, axis)),
+            named(reconstructOp(c, axis, rows)),
+          ]
+        : [{ ...named(loadRows(c, axis, rows)), when: owning }, ...store(axis, kvHeadsOf(c), headDim)],
+    ),
     ...(branch > 0 ? [loadBranch(c, rows, branch), ...store('branch', branchHeadsOf(c), branch)] : []),
     ...(latents && branch === 0 ? [rotated] : []),
     ...AXES.map((axis) => keepOp(p, `keep-${axis}-held`, rows, owning)),
@@ -45,9 +88,16 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
 }
 
 /** Layers that share rows read those of the layer that has them. */
-const owningTime = ({ c, block }: Pass): When => (block.name === 'core' && c.codec.kind === 'cla' ? 'owning-layer' : 'always');
+const owningTime = ({ c, block }: Pass): When =>
+  block.name === 'core' && c.codec.kind === 'cla' ? 'owning-layer' : 'always';
 
 const named = (o: Op): Op => ({ ...o, label: `${o.label}-held` });
 
 const loadBranch = (c: Configuration, rows: number, width: number): Op =>
-  op('load-branch-held', 'load', storageOf(c), { rows, heads: branchHeadsOf(c), width, groupSize: groupOf(storageOf(c), c.choice.groupSize) }, branchKeyTime(c));
+  op(
+    'load-branch-held',
+    'load',
+    storageOf(c),
+    { rows, heads: branchHeadsOf(c), width, groupSize: groupOf(storageOf(c), c.choice.groupSize) },
+    branchKeyTime(c),
+  );

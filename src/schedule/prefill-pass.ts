@@ -13,10 +13,12 @@ export const PREFILL_CHUNK_TOKENS = 2048;
 export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c) === 'f32' ? 'f32' : 'f16');
 
 /**
- * True where attention of a prompt reads exact rows of its own, kept for one (layer, loop): latents, quantised rows and rows of the last
- * loop alone are not what a prompt attends to, and a cache that is evicted from has not all of them. Elsewhere it reads the cache.
+ * True where attention of a prompt reads exact rows of its own, kept for one (layer, loop): latents, quantised rows and
+ * rows of the last loop alone are not what a prompt attends to, and a cache that is evicted from has not all of them.
+ * Elsewhere it reads the cache.
  */
-export const keepsRows = (c: Configuration): boolean => c.eviction !== null || isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
+export const keepsRows = (c: Configuration): boolean =>
+  c.eviction !== null || isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
 
 /** A stretch of tokens. */
 export interface Chunk {
@@ -25,19 +27,31 @@ export interface Chunk {
 }
 
 export const chunksOf = ({ from, tokens }: Chunk, each: number): Chunk[] =>
-  Array.from({ length: Math.ceil(tokens / each) }, (_, i) => ({ from: from + i * each, tokens: Math.min(each, tokens - i * each) }));
+  Array.from({ length: Math.ceil(tokens / each) }, (_, i) => ({
+    from: from + i * each,
+    tokens: Math.min(each, tokens - i * each),
+  }));
 
-/** Kinds that keep the rows of every layer and loop that pass 1 attends to, and encode latents from these; see prefill-captured.ts. */
+/**
+ * Kinds that keep the rows of every layer and loop that pass 1 attends to, and encode latents from these; see
+ * prefill-captured.ts.
+ */
 export const CAPTURING_KINDS = ['one-shot', 'by-layer'] as const;
 export type CapturingKind = (typeof CAPTURING_KINDS)[number];
 
-/** How whole prompts are taken in: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or encoded from captures. */
+/**
+ * How whole prompts are taken in: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or
+ * encoded from captures.
+ */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
 /** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
-export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined => (isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined);
+export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined =>
+  isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
-/** The runs of a prompt: positions of tokens that make both passes together. `before`: tokens that were there already. */
+/**
+ * The runs of a prompt: positions of tokens that make both passes together. `before`: tokens that were there already.
+ */
 export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
   chunksOf({ from: before, tokens: promptTokens }, method === 'chunked' ? chunkTokens : promptTokens);
 
@@ -55,43 +69,54 @@ export interface Pass {
 }
 
 /** Element type of the rows that attention reads: `one-shot` keeps everything in 32 bits. */
-export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' => (captures === 'one-shot' ? 'f32' : prefillRowType(c));
+export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' =>
+  captures === 'one-shot' ? 'f32' : prefillRowType(c);
 
 /** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */
-export const readsReconstructions = ({ block, again, captures }: Pass): boolean => again && captures === 'one-shot' && block.name === 'core';
+export const readsReconstructions = ({ block, again, captures }: Pass): boolean =>
+  again && captures === 'one-shot' && block.name === 'core';
 
 /** Operations of every chunk, one chunk after the other. */
-export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly Op[]): Op[] => chunks.flatMap((chunk) => list(chunk).map((o) => ({ from: chunk.from, ...o })));
+export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly Op[]): Op[] =>
+  chunks.flatMap((chunk) => list(chunk).map((o) => ({ from: chunk.from, ...o })));
 
 /** Positions of the tokens that a cache holds of the first `tokens`. */
 export function heldOf(c: Configuration, tokens: number): Chunk[] {
   const { pinned, ring } = segmentsOf(c.eviction, tokens);
-  return [{ from: 0, tokens: pinned }, { from: tokens - ring, tokens: ring }].filter((held) => held.tokens > 0);
+  return [
+    { from: 0, tokens: pinned },
+    { from: tokens - ring, tokens: ring },
+  ].filter((held) => held.tokens > 0);
 }
 
 /** H2O: tokens of the cache whose rows come before those of a run among what it attends to and chooses from. */
-export const heldBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number => (c.eviction?.policy === 'h2o' ? keptTokens(c.eviction, run.from) : 0);
+export const heldBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number =>
+  c.eviction?.policy === 'h2o' ? keptTokens(c.eviction, run.from) : 0;
 
 /** The most rows that one of the runs attends to, but those that it reads elsewhere. */
-export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number => runs.reduce((most, run) => Math.max(most, heldBefore(c, run) + run.tokens), 0);
+export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number =>
+  runs.reduce((most, run) => Math.max(most, heldBefore(c, run) + run.tokens), 0);
 
 /**
- * True where rows of a run lie in a cache of their own until it has made both passes: pass 2 attends to what storage makes of every
- * token, and to the tokens before the run, of which the cache then loses some.
+ * True where rows of a run lie in a cache of their own until it has made both passes: pass 2 attends to what storage
+ * makes of every token, and to the tokens before the run, of which the cache then loses some.
  */
 export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null && isLatent(c.codec);
 
 /**
- * True where a run's rows have to be stored before anything says which stay, and lie nowhere as they will be stored: those of one layer and
- * loop are then written beside the cache.
+ * True where a run's rows have to be stored before anything says which stay, and lie nowhere as they will be stored:
+ * those of one layer and loop are then written beside the cache.
  */
-export const storesRun = (c: Configuration): boolean => c.eviction?.policy === 'h2o' && !isLatent(c.codec) && isQuantised(storageOf(c));
+export const storesRun = (c: Configuration): boolean =>
+  c.eviction?.policy === 'h2o' && !isLatent(c.codec) && isQuantised(storageOf(c));
 
 /** When a run's rows of a layer join a cache that is evicted from. Rows of full width have one buffer a loop. */
-export const joiningTime = (c: Configuration, block: LayerBlock): When => (setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block));
+export const joiningTime = (c: Configuration, block: LayerBlock): When =>
+  setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block);
 
 /** StreamingLLM: by how much places in the cache of `tokens` are less than positions, behind the sinks. */
-export const shiftOf = (c: Configuration, tokens: number): number => (c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0);
+export const shiftOf = (c: Configuration, tokens: number): number =>
+  c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0;
 
 /** Tokens of a chunk that stay in the cache when its run has joined it, by their number in the run. */
 export function stayingOf({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {

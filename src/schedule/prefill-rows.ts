@@ -1,4 +1,7 @@
-/** The operations on rows that the kinds of prefill are made of: encoding, reconstructing, keeping, and what joins the cache or is read back. */
+/**
+ * The operations on rows that the kinds of prefill are made of: encoding, reconstructing, keeping, and what joins the
+ * cache or is read back.
+ */
 import { CODECS } from '../codecs/registry.js';
 import { headsPerGpu, op, perHead, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
@@ -15,11 +18,23 @@ export const latentsOf = (c: Configuration): number => (c.codec.kind === 'lla' ?
 export const branchHeadsOf = (c: Configuration): number => (c.branch.perHead ? kvHeadsOf(c) : 1);
 
 /** Matrices that a latent's product has, and the width of each: one a KV head, or one for all. */
-const encoders = (c: Configuration): [number, number] => (c.codec.kind === 'lla' ? [kvHeadsOf(c), c.geometry.headDim] : [1, kvHeadsOf(c) * c.geometry.headDim]);
+const encoders = (c: Configuration): [number, number] =>
+  c.codec.kind === 'lla' ? [kvHeadsOf(c), c.geometry.headDim] : [1, kvHeadsOf(c) * c.geometry.headDim];
 
 /** Rows of full width as attention reads them, in memory of their own. */
-export const keepOp = ({ c, captures }: Pick<Pass, 'c' | 'captures'>, label: string, rows: number, when: When = 'always'): Op =>
-  op(label, 'append', keptRowType(c, captures), { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 }, when);
+export const keepOp = (
+  { c, captures }: Pick<Pass, 'c' | 'captures'>,
+  label: string,
+  rows: number,
+  when: When = 'always',
+): Op =>
+  op(
+    label,
+    'append',
+    keptRowType(c, captures),
+    { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 },
+    when,
+  );
 
 /** Encoding of exact keys or values of one loop. */
 export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
@@ -27,12 +42,21 @@ export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
   return perHead(`encode-${axis}`, groups, rows, width, rankOf(c, axis));
 }
 
-const loadOp = (c: Configuration, label: string, rows: number, heads: number, width: number, when: When = 'always'): Op =>
+const loadOp = (
+  c: Configuration,
+  label: string,
+  rows: number,
+  heads: number,
+  width: number,
+  when: When = 'always',
+): Op =>
   op(label, 'load', storageOf(c), { rows, heads, width, groupSize: groupOf(storageOf(c), c.choice.groupSize) }, when);
 
 /** Reading rows of full width, or latents, back from the cache. */
-export const loadRows = (c: Configuration, axis: Axis, rows: number): Op => loadOp(c, `load-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim);
-export const loadLatents = (c: Configuration, axis: Axis, rows: number): Op => loadOp(c, `load-${axis}`, rows, latentsOf(c), rankOf(c, axis));
+export const loadRows = (c: Configuration, axis: Axis, rows: number): Op =>
+  loadOp(c, `load-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim);
+export const loadLatents = (c: Configuration, axis: Axis, rows: number): Op =>
+  loadOp(c, `load-${axis}`, rows, latentsOf(c), rankOf(c, axis));
 
 /** Rows of one loop from latents. */
 export function reconstructOp(c: Configuration, axis: Axis, rows: number): Op {
@@ -40,7 +64,10 @@ export function reconstructOp(c: Configuration, axis: Axis, rows: number): Op {
   return perHead(`reconstruct-${axis}`, groups, rows, rankOf(c, axis), width);
 }
 
-/** Rows of the cache as attention reads them: latents reconstructed in one loop, or rows of full width as they are. @param branchTime of keys of the rotary branch */
+/**
+ * Rows of the cache as attention reads them: latents reconstructed in one loop, or rows of full width as they are.
+ * @param branchTime of keys of the rotary branch
+ */
 export function readBackOps(p: Pass, rows: number, branchTime: When = branchKeyTime(p.c)): Op[] {
   const { c, block } = p;
   const branch = branchWidth(c, block);
@@ -62,7 +89,9 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
   const [groups, width] = encoders(c);
   return [
     perHead(`restore-${axis}`, groups, rows, rankOf(c, axis), loops * width, when),
-    ...(axis === 'k' ? [op('rope-write', 'rope', c.geometry.rope.pairing, { rows, heads: loops * kvHeadsOf(c), headDim: d }, when)] : []),
+    ...(axis === 'k'
+      ? [op('rope-write', 'rope', c.geometry.rope.pairing, { rows, heads: loops * kvHeadsOf(c), headDim: d }, when)]
+      : []),
     appendOp(c, `append-${axis}`, rows, loops * kvHeadsOf(c), d, when),
   ];
 }

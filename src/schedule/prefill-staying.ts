@@ -1,4 +1,7 @@
-/** Where tokens are evicted by their position: what of a run joins the cache, layer by layer, once nothing reads there any more what it replaces. */
+/**
+ * Where tokens are evicted by their position: what of a run joins the cache, layer by layer, once nothing reads there
+ * any more what it replaces.
+ */
 import { isLatent } from '../codecs/registry.js';
 import { op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
@@ -14,8 +17,8 @@ interface Cached {
 }
 
 /**
- * Rows that were set aside, and kept ones that layers share, are read back and written; others are written from their projection.
- * A run without latents has one pass, in which they stay there until attention is over.
+ * Rows that were set aside, and kept ones that layers share, are read back and written; others are written from their
+ * projection. A run without latents has one pass, in which they stay there until attention is over.
  */
 export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, again, batch } = p;
@@ -27,8 +30,15 @@ export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   return stayingOf(p, chunk).flatMap(({ from, tokens }) =>
     cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
       const shape = { rows: batch * tokens, heads, width };
-      const read = setsRowsAside(c) ? [op(`load-${name}-staying`, 'load', storage, { ...shape, groupSize }, when)] : shared ? [op(`load-${name}-staying`, 'load', prefillRowType(c), { ...shape, groupSize: 0 }, when)] : [];
-      return [...read, appendOp(c, `append-${name}-staying`, batch * tokens, heads, width, when)].map((o) => ({ ...o, from }));
+      const read = setsRowsAside(c)
+        ? [op(`load-${name}-staying`, 'load', storage, { ...shape, groupSize }, when)]
+        : shared
+          ? [op(`load-${name}-staying`, 'load', prefillRowType(c), { ...shape, groupSize: 0 }, when)]
+          : [];
+      return [...read, appendOp(c, `append-${name}-staying`, batch * tokens, heads, width, when)].map((o) => ({
+        ...o,
+        from,
+      }));
     }),
   );
 }
@@ -36,5 +46,8 @@ export function stayingOps(p: Pass, chunk: Chunk): Op[] {
 function cachedOf({ c, block }: Pass): Cached[] {
   if (!readsLatents(c, block)) return AXES.map((name) => ({ name, heads: kvHeadsOf(c), width: c.geometry.headDim }));
   const branch = branchWidth(c, block);
-  return [...AXES.map((name) => ({ name, heads: latentsOf(c), width: rankOf(c, name) })), ...(branch > 0 ? [{ name: 'branch', heads: branchHeadsOf(c), width: branch } as const] : [])];
+  return [
+    ...AXES.map((name) => ({ name, heads: latentsOf(c), width: rankOf(c, name) })),
+    ...(branch > 0 ? [{ name: 'branch', heads: branchHeadsOf(c), width: branch } as const] : []),
+  ];
 }

@@ -1,10 +1,11 @@
 /**
- * The operations of a prompt's prefill (cost/memory.ts, prefillPeaks): layer by layer over a run of its tokens, products and
- * attention in chunks, with the K and V of one (layer, loop) in 16 bits (32 where the cache has 32). Pass 1 is the exact
- * forward; it writes the cache, latents after their loops have accumulated. Pass 2 takes the run again on what the cache holds,
- * which is what decoding continues: latents are read back and reconstructed. Codecs without latents need no pass 2. `accumulated`
- * takes the whole prompt as one run. `chunked` has a run for each chunk, which attends to those before it in the cache. The kinds that
- * capture are one run as well, which encodes its latents otherwise (prefill-captured.ts).
+ * The operations of a prompt's prefill (cost/memory.ts, prefillPeaks): layer by layer over a run of its tokens,
+ * products and attention in chunks, with the K and V of one (layer, loop) in 16 bits (32 where the cache has 32). Pass
+ * 1 is the exact forward; it writes the cache, latents after their loops have accumulated. Pass 2 takes the run again
+ * on what the cache holds, which is what decoding continues: latents are read back and reconstructed. Codecs without
+ * latents need no pass 2. `accumulated` takes the whole prompt as one run. `chunked` has a run for each chunk, which
+ * attends to those before it in the cache. The kinds that capture are one run as well, which encodes its latents
+ * otherwise (prefill-captured.ts).
  */
 import { isLatent } from '../codecs/registry.js';
 import { blocksOf } from '../geometry/geometry.js';
@@ -12,24 +13,68 @@ import { headsPerGpu, op, project, type Configuration, type Op, type When } from
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { attendOps, turnsQueries } from './prefill-attend.js';
 import { encodingStages, layerEncoding } from './prefill-captured.js';
-import { capturesOf, chunksOf, heldBefore, keepsRows, over, PREFILL_CHUNK_TOKENS, readsReconstructions, runsOf, setsRowsAside, storesRun, type Chunk, type Pass, type WholePrompt } from './prefill-pass.js';
+import {
+  capturesOf,
+  chunksOf,
+  heldBefore,
+  keepsRows,
+  over,
+  PREFILL_CHUNK_TOKENS,
+  readsReconstructions,
+  runsOf,
+  setsRowsAside,
+  storesRun,
+  type Chunk,
+  type Pass,
+  type WholePrompt,
+} from './prefill-pass.js';
 import { heldOps } from './prefill-held.js';
 import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
-import { appendOp, AXES, branchHeadsOf, encodeOp, keepOp, kvHeadsOf, readBackOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
+import {
+  appendOp,
+  AXES,
+  branchHeadsOf,
+  encodeOp,
+  keepOp,
+  kvHeadsOf,
+  readBackOps,
+  writeBranchOps,
+  writeLatentOps,
+} from './prefill-rows.js';
 import { stayingOps } from './prefill-staying.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
 
 export { turnsQueries } from './prefill-attend.js';
 export { beginsMass, massNumber, massRows } from './prefill-h2o.js';
 export {
-  capturesOf, CAPTURING_KINDS, heldBefore, heldOf, keepsRows, keptRowType, PREFILL_CHUNK_TOKENS, rowsOfRuns, runsOf, setsRowsAside, shiftOf, storesRun, type CapturingKind, type Chunk, type WholePrompt,
+  capturesOf,
+  CAPTURING_KINDS,
+  heldBefore,
+  heldOf,
+  keepsRows,
+  keptRowType,
+  PREFILL_CHUNK_TOKENS,
+  rowsOfRuns,
+  runsOf,
+  setsRowsAside,
+  shiftOf,
+  storesRun,
+  type CapturingKind,
+  type Chunk,
+  type WholePrompt,
 } from './prefill-pass.js';
 
 /**
  * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are
  * evicted, a run's rows join the cache when all have attended to what it held before.
  */
-export function prefillSchedule(c: Configuration, promptTokens: number, batch: number, chunkTokens = PREFILL_CHUNK_TOKENS, method: WholePrompt = 'accumulated'): Schedule {
+export function prefillSchedule(
+  c: Configuration,
+  promptTokens: number,
+  batch: number,
+  chunkTokens = PREFILL_CHUNK_TOKENS,
+  method: WholePrompt = 'accumulated',
+): Schedule {
   const runs = runsOf(method, 0, promptTokens, chunkTokens);
   const parts = runs.map((run, i) => runSchedule(c, run, { batch, chunkTokens, method, ends: i === runs.length - 1 }));
   return { stages: parts.flatMap((part) => part.stages), collectives: parts.flatMap((part) => part.collectives) };
@@ -45,11 +90,16 @@ export interface RunOptions {
   readonly chunks?: readonly Chunk[];
 }
 
-/** Lists the operations of one run of tokens, whose positions begin behind those that the caches hold. A run behind others is a chunk. */
+/**
+ * Lists the operations of one run of tokens, whose positions begin behind those that the caches hold. A run behind
+ * others is a chunk.
+ */
 export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
   const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
   const first = { c, run, batch, again: false, chunkTokens, captures: capturesOf(c, method) };
-  const second = isLatent(c.codec) ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)] : [];
+  const second = isLatent(c.codec)
+    ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)]
+    : [];
   const rows = batch * run.tokens;
   const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: isLatent(c.codec) ? 2 : 1 });
   return {
@@ -58,12 +108,22 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
   };
 }
 
-/** Attention of a chunk, the mass that it gives, and what of it joins the cache: the operations that depend on where in its prompt a chunk stands. */
+/**
+ * Attention of a chunk, the mass that it gives, and what of it joins the cache: the operations that depend on where in
+ * its prompt a chunk stands.
+ */
 export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [
-  ...heldOps(p), ...attendOps(p, chunk, pieces), ...promptMassOps(p, chunk), ...stayingOps(p, chunk), ...(evictsBehind(p) ? promptEvictOps(p) : []),
+  ...heldOps(p),
+  ...attendOps(p, chunk, pieces),
+  ...promptMassOps(p, chunk),
+  ...stayingOps(p, chunk),
+  ...(evictsBehind(p) ? promptEvictOps(p) : []),
 ];
 
-/** True where what stays is chosen among cached tokens, too, so that it depends on where the run stands: such a run is a chunk. */
+/**
+ * True where what stays is chosen among cached tokens, too, so that it depends on where the run stands: such a run is a
+ * chunk.
+ */
 const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
 
 /** One pass of the network, without its head. */
@@ -74,9 +134,20 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
   const stages: Stage[] = [{ kind: 'once', ops: [op('embedding', 'embed', 'f16', { rows, width: g.hidden })] }];
   for (const block of blocksOf(g)) {
     const core = block.name === 'core';
-    const adapter = core && g.adapter ? over(chunks, (chunk) => project(c, 'adapter', batch * chunk.tokens, 2 * g.hidden, Math.ceil(g.hidden / c.gpus))) : [];
+    const adapter =
+      core && g.adapter
+        ? over(chunks, (chunk) =>
+            project(c, 'adapter', batch * chunk.tokens, 2 * g.hidden, Math.ceil(g.hidden / c.gpus)),
+          )
+        : [];
     const loopNorm = core && g.normAfterEachLoop ? [op('loop-norm', 'rmsnorm', 'norm', { rows, width: g.hidden })] : [];
-    stages.push({ kind: 'stack', block, loopStart: adapter, layer: layerOps({ ...of, block }, chunks), loopEnd: loopNorm });
+    stages.push({
+      kind: 'stack',
+      block,
+      loopStart: adapter,
+      layer: layerOps({ ...of, block }, chunks),
+      loopEnd: loopNorm,
+    });
   }
   return stages;
 }
@@ -98,7 +169,8 @@ function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   const { c, batch, run } = p;
   const g = c.geometry;
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
-  const norm = (label: string, variant: string) => op(label, 'rmsnorm', variant, { rows: batch * run.tokens, width: g.hidden });
+  const norm = (label: string, variant: string) =>
+    op(label, 'rmsnorm', variant, { rows: batch * run.tokens, width: g.hidden });
   const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
   return [
     norm('attention-norm', 'norm'),
@@ -108,7 +180,9 @@ function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
     norm('attention-residual', afterBranch),
     norm('mlp-norm', 'norm'),
     ...over(chunks, (chunk) => [
-      ...(g.mlp === 'gated' ? project(c, 'gate-up', batch * chunk.tokens, g.hidden, 2 * mlp) : project(c, 'up', batch * chunk.tokens, g.hidden, mlp)),
+      ...(g.mlp === 'gated'
+        ? project(c, 'gate-up', batch * chunk.tokens, g.hidden, 2 * mlp)
+        : project(c, 'up', batch * chunk.tokens, g.hidden, mlp)),
       op('swiglu', 'swiglu', 'f32', { rows: batch * chunk.tokens, width: mlp }),
       ...project(c, 'down', batch * chunk.tokens, mlp, g.hidden),
     ]),
@@ -128,16 +202,25 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const owning: When = shares ? 'owning-layer' : 'always';
   const branch = branchWidth(c, block);
   const branchHeads = branchHeadsOf(c);
-  const rotate = (label: string, count: number, width: number, when: When = 'always') => op(label, 'rope', g.rope.pairing, { rows, heads: count, headDim: width }, when);
+  const rotate = (label: string, count: number, width: number, when: When = 'always') =>
+    op(label, 'rope', g.rope.pairing, { rows, heads: count, headDim: width }, when);
   const there = readsReconstructions(p);
   const keyed = there || (again && !readsLatents(c, block)) ? 0 : kvHeads;
   const turned = turnsQueries(p);
   return [
-    ...(shares ? [...project(c, 'q', rows, g.hidden, heads * d), ...project(c, 'kv', rows, g.hidden, 2 * kvHeads * d, owning)] : project(c, 'qkv', rows, g.hidden, (heads + 2 * kvHeads) * d + branch * heads)),
+    ...(shares
+      ? [...project(c, 'q', rows, g.hidden, heads * d), ...project(c, 'kv', rows, g.hidden, 2 * kvHeads * d, owning)]
+      : project(c, 'qkv', rows, g.hidden, (heads + 2 * kvHeads) * d + branch * heads)),
     ...(branch > 0 && !again ? project(c, 'branch-key', rows, g.hidden, branch * branchHeads, branchKeyTime(c)) : []),
     ...(again ? readBackOps(p, rows) : encodeOps(p, rows)),
-    ...(branch > 0 ? [rotate('rope-branch', heads, branch), ...(again ? [] : [rotate('rope-branch-key', branchHeads, branch, branchKeyTime(c))])]
-      : shares || turned ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])] : [rotate('rope', heads + keyed, d)]),
+    ...(branch > 0
+      ? [
+          rotate('rope-branch', heads, branch),
+          ...(again ? [] : [rotate('rope-branch-key', branchHeads, branch, branchKeyTime(c))]),
+        ]
+      : shares || turned
+        ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])]
+        : [rotate('rope', heads + keyed, d)]),
     ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
     ...heldOps(p),
@@ -153,7 +236,8 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
 const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && isLatent(c.codec);
 
 /** Encoding of exact keys and values in one loop, unless they are captured. */
-const encodeOps = (p: Pass, rows: number): Op[] => (isCoreLatent(p) && !p.captures ? AXES.map((axis) => encodeOp(p.c, axis, rows)) : []);
+const encodeOps = (p: Pass, rows: number): Op[] =>
+  isCoreLatent(p) && !p.captures ? AXES.map((axis) => encodeOp(p.c, axis, rows)) : [];
 
 /** Writing of rows of full width, before attention may read them. */
 function appendOps(p: Pass, rows: number): Op[] {
@@ -165,4 +249,6 @@ function appendOps(p: Pass, rows: number): Op[] {
 
 /** What ends a chunk's attention: the latents that are complete, and their branch keys. */
 const closingOps = (p: Pass, rows: number): Op[] =>
-  isCoreLatent(p) ? [...(p.captures ? [] : AXES.flatMap((axis) => writeLatentOps(p, axis, rows))), ...writeBranchOps(p, rows)] : [];
+  isCoreLatent(p)
+    ? [...(p.captures ? [] : AXES.flatMap((axis) => writeLatentOps(p, axis, rows))), ...writeBranchOps(p, rows)]
+    : [];

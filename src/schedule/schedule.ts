@@ -9,12 +9,26 @@ import { op, project, type Configuration, type Op, type When } from './configura
 import { evictingRows } from './eviction-ops.js';
 import { layerOps } from './layer.js';
 
-export { headsPerGpu, MAX_SPLITS, MIN_SPLIT_TOKENS, splitCount, type Configuration, type Op, type When } from './configuration.js';
+export {
+  headsPerGpu,
+  MAX_SPLITS,
+  MIN_SPLIT_TOKENS,
+  splitCount,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
 
 /** `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. */
 export type Stage =
   | { readonly kind: 'once'; readonly ops: readonly Op[] }
-  | { readonly kind: 'stack'; readonly block: LayerBlock; readonly loopStart: readonly Op[]; readonly layer: readonly Op[]; readonly loopEnd: readonly Op[] };
+  | {
+      readonly kind: 'stack';
+      readonly block: LayerBlock;
+      readonly loopStart: readonly Op[];
+      readonly layer: readonly Op[];
+      readonly loopEnd: readonly Op[];
+    };
 
 /** How GPUs exchange: every one gets the sum of all, or the parts of all side by side. */
 export type CollectiveKind = 'all-reduce' | 'all-gather';
@@ -39,7 +53,12 @@ export interface Schedule {
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
  * @param slots tokens that each cached row has room for: as many as it keeps unless given
  */
-export function schedule(c: Configuration, batch: number, context: number, slots = keptTokens(c.eviction, context)): Schedule {
+export function schedule(
+  c: Configuration,
+  batch: number,
+  context: number,
+  slots = keptTokens(c.eviction, context),
+): Schedule {
   const g = c.geometry;
   const stages: Stage[] = [{ kind: 'once', ops: [op('embedding', 'embed', 'f16', { rows: batch, width: g.hidden })] }];
   for (const block of blocksOf(g)) {
@@ -52,10 +71,22 @@ export function schedule(c: Configuration, batch: number, context: number, slots
       loopEnd: core ? loopEnd(c, batch) : [],
     });
   }
-  const tail = [...project(c, 'lm-head', batch, g.hidden, Math.ceil(g.vocab / c.gpus)), op('sample', 'sample', 'greedy', { rows: batch, vocab: g.vocab })];
+  const tail = [
+    ...project(c, 'lm-head', batch, g.hidden, Math.ceil(g.vocab / c.gpus)),
+    op('sample', 'sample', 'greedy', { rows: batch, vocab: g.vocab }),
+  ];
   if (!g.normAfterEachLoop) tail.unshift(op('final-norm', 'rmsnorm', 'norm', { rows: batch, width: g.hidden }));
   stages.push({ kind: 'once', ops: tail });
-  return { stages, collectives: exchanges(c, { rows: batch, encoded: batch, logits: batch, mass: batch * keptTokens(c.eviction, context), passes: 1 }) };
+  return {
+    stages,
+    collectives: exchanges(c, {
+      rows: batch,
+      encoded: batch,
+      logits: batch,
+      mass: batch * keptTokens(c.eviction, context),
+      passes: 1,
+    }),
+  };
 }
 
 function loopEnd(c: Configuration, batch: number): Op[] {
@@ -66,7 +97,10 @@ function loopEnd(c: Configuration, batch: number): Op[] {
   return ops;
 }
 
-/** Rows of what GPUs exchange: `rows` of activations, `encoded` latents, `logits`, f32 `mass` of H2O; and how often all of it is. */
+/**
+ * Rows of what GPUs exchange: `rows` of activations, `encoded` latents, `logits`, f32 `mass` of H2O; and how often all
+ * of it is.
+ */
 export interface Exchanged {
   readonly rows: number;
   readonly encoded: number;
@@ -96,17 +130,20 @@ export function exchanges(c: Configuration, n: Exchanged): Collective[] {
   if (!isLatent(c.codec)) return list;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const calls = g.layers * (CODECS[kind].loopAxis ? 1 : g.loops);
-  if (kind !== 'lla') list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.encoded * (rankK + rankV) * 4 });
+  if (kind !== 'lla')
+    list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.encoded * (rankK + rankV) * 4 });
   const core = blocksOf(g).find((b) => b.name === 'core');
   const pooled = core !== undefined && c.path !== 'fast' && g.kvHeads > 1 && evictingRows(c, core) === 1;
-  if (n.mass > 0 && c.eviction?.policy === 'h2o' && pooled) list.push({ label: 'mass', kind: 'all-reduce', calls, bytesEach: n.mass * 4 });
+  if (n.mass > 0 && c.eviction?.policy === 'h2o' && pooled)
+    list.push({ label: 'mass', kind: 'all-reduce', calls, bytesEach: n.mass * 4 });
   return list;
 }
 
 /** How often an operation of a stage's `layer` list runs in a step. */
 export function layerCalls(c: Configuration, block: LayerBlock, when: When): number {
   if (when === 'first-loop' || when === 'last-loop') return block.layers;
-  if (when === 'owning-layer' || when === 'closing-layer') return (block.layers / (c.codec.shareLayers ?? 1)) * block.loops;
+  if (when === 'owning-layer' || when === 'closing-layer')
+    return (block.layers / (c.codec.shareLayers ?? 1)) * block.loops;
   return block.layers * block.loops;
 }
 

@@ -9,36 +9,45 @@ export const CALIBRATION_SCHEMA_VERSION = 1;
 
 const finite = z.number().refine(Number.isFinite, 'must be finite');
 const positive = finite.refine((x) => x > 0, 'must be positive');
-const within = (min: number, max: number) => finite.refine((x) => x >= min && x <= max, `must be from ${min} to ${max}`);
+const within = (min: number, max: number) =>
+  finite.refine((x) => x >= min && x <= max, `must be from ${min} to ${max}`);
 /** A kernel call, an overhead or a clock tick: a picosecond to a quarter of an hour. */
 const seconds = within(1e-12, 1e3);
 /** Bytes or operations per second of anything that computes. */
 const rate = within(1e3, 1e21);
 const memory = z.int().refine((x) => x >= 2 ** 20 && x <= 2 ** 50, 'must be from 1 MiB to 1024 TiB');
 /** Text that is shown to people: short, and without anything that a terminal would interpret. */
-const label = z.string().max(400).regex(/^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$/, 'must not hold control characters');
+const label = z
+  .string()
+  .max(400)
+  .regex(/^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$/, 'must not hold control characters');
 const shape = z.record(z.string(), within(0, 2 ** 50));
 
 const transfer = z.object({ seconds, bytesPerSecond: rate });
 
 /** One measured point: a kernel at a shape, with every repetition's time (seconds per call). */
-export const sampleSchema = z.object({
-  variant: z.string(),
-  shape,
-  /** Values of the kernel's tunable constants that were measured (workgroup size, tokens a tile, ...). */
-  tuning: z.record(z.string(), finite).default({}),
-  readBytes: finite,
-  writeBytes: finite,
-  flops: finite,
-  /** Seconds per call, one entry a repetition, in the order measured. */
-  seconds: z.array(seconds).min(1),
-  /** For each repetition the time of the probe kernel beside it, over the session's reference (schema/drift.ts); times stay raw. */
-  drift: z.array(within(1e-3, 1e3)).optional(),
-  /** Why this sample deserves less trust, where it does: the machine did not come to rest while it was measured. */
-  flag: label.optional(),
-  /** Relative RMS error against the float64 reference, measured before timing. */
-  relativeError: finite,
-}).refine((s) => s.drift === undefined || s.drift.length === s.seconds.length, 'must hold one drift a repetition');
+export const sampleSchema = z
+  .object({
+    variant: z.string(),
+    shape,
+    /** Values of the kernel's tunable constants that were measured (workgroup size, tokens a tile, ...). */
+    tuning: z.record(z.string(), finite).default({}),
+    readBytes: finite,
+    writeBytes: finite,
+    flops: finite,
+    /** Seconds per call, one entry a repetition, in the order measured. */
+    seconds: z.array(seconds).min(1),
+    /**
+     * For each repetition the time of the probe kernel beside it, over the session's reference (schema/drift.ts); times
+     * stay raw.
+     */
+    drift: z.array(within(1e-3, 1e3)).optional(),
+    /** Why this sample deserves less trust, where it does: the machine did not come to rest while it was measured. */
+    flag: label.optional(),
+    /** Relative RMS error against the float64 reference, measured before timing. */
+    relativeError: finite,
+  })
+  .refine((s) => s.drift === undefined || s.drift.length === s.seconds.length, 'must hold one drift a repetition');
 export type Sample = z.infer<typeof sampleSchema>;
 
 /** A point that was planned and could not be measured. */
@@ -106,7 +115,11 @@ function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Recor
     const sample = k.samples.find((s) => s.variant === variant);
     if (!sample) return `holds a predictor of ${k.kernel} without samples`;
     const termCount = spec.terms(sample.shape, variant).length;
-    const fits = p.theta.length === p.termIndices.length && p.lengthScales.length === p.axes.length && p.axes.every((a) => dims.includes(a)) && p.termIndices.every((t) => t < termCount);
+    const fits =
+      p.theta.length === p.termIndices.length &&
+      p.lengthScales.length === p.axes.length &&
+      p.axes.every((a) => dims.includes(a)) &&
+      p.termIndices.every((t) => t < termCount);
     if (!fits) return `holds a predictor of ${k.kernel} whose parts do not fit together`;
   }
   return null;
@@ -143,7 +156,9 @@ export const calibrationSchema = z.object({
     readback: transfer.optional(),
   }),
   /** The probe kernel that was run throughout: the time to which drift refers, and how far the machine drifted. */
-  probe: z.object({ referenceSeconds: seconds, runs: z.int().positive(), lowDrift: positive, highDrift: positive }).optional(),
+  probe: z
+    .object({ referenceSeconds: seconds, runs: z.int().positive(), lowDrift: positive, highDrift: positive })
+    .optional(),
   ceilings: z.object({
     copyBytesPerSecond: rate,
     readBytesPerSecond: rate,

@@ -4,8 +4,9 @@
 export const DRIFT_CORRECTED = 0.05;
 
 /**
- * A kernel slows down by some power of what the probe does, half of which is memory's time: by this one as long as its own times do not
- * tell. Measured over nine kernels on a shared machine (DESIGN.md): 0.4 for one that computes, 0.9 for one that streams weights.
+ * A kernel slows down by some power of what the probe does, half of which is memory's time: by this one as long as its
+ * own times do not tell. Measured over nine kernels on a shared machine (DESIGN.md): 0.4 for one that computes, 0.9 for
+ * one that streams weights.
  */
 const DRIFT_EXPONENT = 0.7;
 /** Squared log drift, summed over repetitions, that makes a kernel's own exponent weigh as much as that one. */
@@ -39,23 +40,26 @@ function centred(values: readonly number[]): number[] {
 }
 
 /**
- * Repetitions that drifted by less than this are taken alone where there are a few of them. Beyond, kernels slow down differently: one
- * workgroup hardly minds that the machine lost a core, which doubles the probe's time.
+ * Repetitions that drifted by less than this are taken alone where there are a few of them. Beyond, kernels slow down
+ * differently: one workgroup hardly minds that the machine lost a core, which doubles the probe's time.
  */
 const DRIFT_TRUSTED = 0.5;
 const FEW = 3;
 /** Share of the fastest and of the slowest repetitions that a typical time leaves out. */
 const TRIMMED_SHARE = 1 / 8;
 
-/** Raw times, seconds a call, and for each of them the probe's time over its reference, measured beside it; samples of older files have none. */
+/**
+ * Raw times, seconds a call, and for each of them the probe's time over its reference, measured beside it; samples of
+ * older files have none.
+ */
 export interface Drifted {
   readonly seconds: readonly number[];
   readonly drift?: readonly number[] | undefined;
 }
 
 /**
- * Times of a sample with the machine's drift taken off, seconds a call; without those that drifted far where there are others. Without drift
- * they are taken as they are.
+ * Times of a sample with the machine's drift taken off, seconds a call; without those that drifted far where there are
+ * others. Without drift they are taken as they are.
  * @param exponent of the kernel (driftExponentOf)
  */
 export function correctedSeconds(sample: Drifted, exponent = DRIFT_EXPONENT): number[] {
@@ -70,8 +74,8 @@ export function correctedSeconds(sample: Drifted, exponent = DRIFT_EXPONENT): nu
 }
 
 /**
- * The typical time among `seconds`, not empty: the geometric mean without the fastest and the slowest eighth. Of a few repetitions on a
- * noisy machine it is a fifth to a third closer to the mean of many than the median is.
+ * The typical time among `seconds`, not empty: the geometric mean without the fastest and the slowest eighth. Of a few
+ * repetitions on a noisy machine it is a fifth to a third closer to the mean of many than the median is.
  */
 export function typicalSeconds(seconds: readonly number[]): number {
   const trimmed = Math.floor(TRIMMED_SHARE * seconds.length);

@@ -14,16 +14,35 @@ const number = z.number();
 const received = (input: unknown): string => `not ${show(input)}`;
 
 const FIELD: Record<Setting['kind'], z.ZodType> = {
-  text: z.string({ error: (i) => `must be text, ${received(i.input)}` }).min(1).max(4096),
+  text: z
+    .string({ error: (i) => `must be text, ${received(i.input)}` })
+    .min(1)
+    .max(4096),
   amount: z.union([word, number], { error: (i) => `must be a number or text with a unit, ${received(i.input)}` }),
   number: z.union([number, word], { error: (i) => `must be a number, ${received(i.input)}` }),
-  list: z.union([z.array(z.union([word, number])).min(1).max(64), word, number], { error: (i) => `must be a list of words or numbers, ${received(i.input)}` }),
-  bounds: z.record(z.string().max(100), number, { error: (i) => `must be a map of metrics to numbers, ${received(i.input)}` }),
+  list: z.union(
+    [
+      z
+        .array(z.union([word, number]))
+        .min(1)
+        .max(64),
+      word,
+      number,
+    ],
+    { error: (i) => `must be a list of words or numbers, ${received(i.input)}` },
+  ),
+  bounds: z.record(z.string().max(100), number, {
+    error: (i) => `must be a map of metrics to numbers, ${received(i.input)}`,
+  }),
 };
 
 function fieldOf(name: SettingName): z.ZodType {
   const setting: Setting = SETTINGS[name];
-  const type = setting.choices ? z.enum(setting.choices as [string, ...string[]], { error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}` }) : FIELD[setting.kind];
+  const type = setting.choices
+    ? z.enum(setting.choices as [string, ...string[]], {
+        error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}`,
+      })
+    : FIELD[setting.kind];
   return type.describe(setting.help).optional();
 }
 
@@ -31,12 +50,19 @@ function fieldOf(name: SettingName): z.ZodType {
 export const scenarioSchema = z.strictObject({
   name: z.string().max(200).describe('shown in reports').optional(),
   description: z.string().max(4000).describe('what the scenario stands for').optional(),
-  ...(Object.fromEntries((Object.keys(SETTINGS) as SettingName[]).map((n) => [n, fieldOf(n)])) as Record<SettingName, z.ZodType>),
+  ...(Object.fromEntries((Object.keys(SETTINGS) as SettingName[]).map((n) => [n, fieldOf(n)])) as Record<
+    SettingName,
+    z.ZodType
+  >),
 });
 
 /** JSON Schema of a scenario file, for editors (`schemas/scenario.schema.json`). */
 export function scenarioJsonSchema(): unknown {
-  return { $id: 'lla-sim/scenario', title: 'lla-sim scenario', ...z.toJSONSchema(scenarioSchema, { target: 'draft-7' }) };
+  return {
+    $id: 'lla-sim/scenario',
+    title: 'lla-sim scenario',
+    ...z.toJSONSchema(scenarioSchema, { target: 'draft-7' }),
+  };
 }
 
 /**
@@ -58,17 +84,30 @@ const RESERVED = ['__proto__', 'constructor', 'prototype'];
 function parseYaml(text: string, subject: string): unknown {
   const document = parseDocument(text, { uniqueKeys: true, version: '1.2' });
   const problem = document.errors[0];
-  if (problem?.code === 'MULTIPLE_DOCS') throw new UserError(`${subject} holds several YAML documents`, 'write one scenario a file');
-  if (problem) throw new UserError(`${subject} is not YAML: ${(problem.message.split('\n')[0] as string).replace(/:$/, '')}`, 'correct that line');
+  if (problem?.code === 'MULTIPLE_DOCS')
+    throw new UserError(`${subject} holds several YAML documents`, 'write one scenario a file');
+  if (problem)
+    throw new UserError(
+      `${subject} is not YAML: ${(problem.message.split('\n')[0] as string).replace(/:$/, '')}`,
+      'correct that line',
+    );
   let content: unknown;
   try {
     content = document.toJS({ maxAliasCount: 20 });
   } catch (error) {
-    throw new UserError(`${subject} cannot be read: ${String((error as Error).message).split('\n')[0]}`, 'leave YAML aliases out');
+    throw new UserError(
+      `${subject} cannot be read: ${String((error as Error).message).split('\n')[0]}`,
+      'leave YAML aliases out',
+    );
   }
-  if (content === null || content === undefined) throw new UserError(`${subject} is empty`, 'write at least vram: 141GB');
-  if (typeof content !== 'object' || Array.isArray(content)) throw new UserError(`${subject} must be a map of fields, not ${show(content)}`, 'write for example vram: 141GB');
-  const keys = [...Object.keys(content), ...Object.values(content).flatMap((v: unknown) => (typeof v === 'object' && v !== null ? Object.keys(v) : []))];
+  if (content === null || content === undefined)
+    throw new UserError(`${subject} is empty`, 'write at least vram: 141GB');
+  if (typeof content !== 'object' || Array.isArray(content))
+    throw new UserError(`${subject} must be a map of fields, not ${show(content)}`, 'write for example vram: 141GB');
+  const keys = [
+    ...Object.keys(content),
+    ...Object.values(content).flatMap((v: unknown) => (typeof v === 'object' && v !== null ? Object.keys(v) : [])),
+  ];
   const reserved = keys.find((k) => RESERVED.includes(k));
   if (reserved !== undefined) throw new UserError(`${subject} has an unknown field ${show(reserved)}`, 'leave it out');
   return content;
@@ -80,7 +119,12 @@ function explain(issue: z.core.$ZodIssue | undefined, subject: string): UserErro
     const key = issue.keys[0] as string;
     const byFlag = (Object.keys(SETTINGS) as SettingName[]).find((n) => flagOf(n) === key);
     const guess = byFlag ?? nearestName(key, ['name', 'description', ...Object.keys(SETTINGS)]);
-    return new UserError(`${subject} has an unknown field ${show(key)}`, guess === undefined ? `known fields: name, description, ${Object.keys(SETTINGS).join(', ')}` : `did you mean ${guess}?`);
+    return new UserError(
+      `${subject} has an unknown field ${show(key)}`,
+      guess === undefined
+        ? `known fields: name, description, ${Object.keys(SETTINGS).join(', ')}`
+        : `did you mean ${guess}?`,
+    );
   }
   const where = issue && issue.path.length > 0 ? issue.path.map(String).join('.') : 'the file';
   return new UserError(`${subject}: ${where} ${issue?.message ?? 'is wrong'}`, 'correct the field');
@@ -96,4 +140,3 @@ function toScenario(data: Record<string, unknown>): Scenario {
   }
   return scenario;
 }
-

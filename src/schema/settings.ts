@@ -25,38 +25,91 @@ export interface Setting {
 }
 
 export const SETTINGS = {
-  model: { kind: 'text', group: 'Question', help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]' },
+  model: {
+    kind: 'text',
+    group: 'Question',
+    help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]',
+  },
   context: { kind: 'amount', group: 'Question', flag: 'ctx', help: 'tokens of each sequence: 4096, 4k, 1M [4096]' },
   vram: { kind: 'amount', group: 'Question', help: 'memory of one GPU, taken literally: 141GB, 80GiB' },
   device: { kind: 'text', group: 'Question', help: 'a device of the catalogue (lla-sim models --devices)' },
   gpus: { kind: 'number', group: 'Question', help: 'GPUs that share the model by tensor parallelism [1]' },
   batch: { kind: 'number', group: 'Question', help: 'sequences decoded together [as many as fit]' },
   usdPerHour: { kind: 'number', group: 'Question', help: 'price of one GPU-hour; adds $ per million tokens' },
-  codec: { kind: 'list', group: 'Candidates', help: 'codecs to plan: full, lla, lla-2d, mla-head, cla, kv-quant, final-loop [all]' },
+  codec: {
+    kind: 'list',
+    group: 'Candidates',
+    help: 'codecs to plan: full, lla, lla-2d, mla-head, cla, kv-quant, final-loop [all]',
+  },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
   ranks: { kind: 'list', group: 'Candidates', help: 'K/V ranks instead of ratios, such as 96/160' },
-  path: { kind: 'list', group: 'Candidates', help: 'decode paths: full, fast, reconstruct, materialised, absorbed, block-absorbed [all]' },
+  path: {
+    kind: 'list',
+    group: 'Candidates',
+    help: 'decode paths: full, fast, reconstruct, materialised, absorbed, block-absorbed [all]',
+  },
   eviction: { kind: 'list', group: 'Candidates', help: 'none, streaming:SINK+WINDOW, h2o:HEAVY+RECENT [none]' },
   budget: { kind: 'amount', group: 'Candidates', help: 'keep this many tokens by an unnamed eviction policy' },
-  cacheType: { kind: 'text', group: 'Candidates', help: 'element type of the cache: f16, bf16, f32, int8, int4 [f16]', choices: ['f16', 'bf16', 'f32', 'int8', 'int4'] },
+  cacheType: {
+    kind: 'text',
+    group: 'Candidates',
+    help: 'element type of the cache: f16, bf16, f32, int8, int4 [f16]',
+    choices: ['f16', 'bf16', 'f32', 'int8', 'int4'],
+  },
   groupSize: { kind: 'number', group: 'Candidates', help: 'scalars that share an f16 scale in a quantised cache [64]' },
   ropeDim: { kind: 'number', group: 'Candidates', help: 'width of the rotary branch of the absorbed path [64]' },
-  ropeBranch: { kind: 'text', group: 'Candidates', help: 'rotary branch shared by the heads or one per head [shared]', choices: ['shared', 'per-head'] },
+  ropeBranch: {
+    kind: 'text',
+    group: 'Candidates',
+    help: 'rotary branch shared by the heads or one per head [shared]',
+    choices: ['shared', 'per-head'],
+  },
   utilization: { kind: 'number', group: 'Memory', help: 'share of the memory that may be used, 0.1 to 1 [1]' },
   reserve: { kind: 'amount', group: 'Memory', help: 'memory kept for driver, context and allocator [512MiB]' },
   pageTokens: { kind: 'number', group: 'Memory', help: 'tokens in a page of the cache, a multiple of 32 [32]' },
-  prefill: { kind: 'text', group: 'Memory', help: 'how prompts are encoded: one-shot, by-layer, accumulated, chunked [accumulated]', choices: ['one-shot', 'by-layer', 'accumulated', 'chunked'] },
-  min: { kind: 'bounds', group: 'Targets', help: 'least published quality, such as gsm8k=0.75, or gsm8k@isocache=0.75 for one table' },
+  prefill: {
+    kind: 'text',
+    group: 'Memory',
+    help: 'how prompts are encoded: one-shot, by-layer, accumulated, chunked [accumulated]',
+    choices: ['one-shot', 'by-layer', 'accumulated', 'chunked'],
+  },
+  min: {
+    kind: 'bounds',
+    group: 'Targets',
+    help: 'least published quality, such as gsm8k=0.75, or gsm8k@isocache=0.75 for one table',
+  },
   retrieval: { kind: 'amount', group: 'Targets', help: 'least published reliable-retrieval length, such as 32k' },
-  tpot: { kind: 'amount', group: 'Targets', help: 'longest time per output token, such as 80ms (high end of the interval)' },
-  ttft: { kind: 'amount', group: 'Targets', help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s (high end of the interval)' },
-  calibration: { kind: 'text', group: 'Measurements', help: 'calibration file to price with [the one that fits the device]' },
-  import: { kind: 'text', group: 'Measurements', help: 'CSV of kernel times measured elsewhere: kernel, variant, shape fields, seconds' },
+  tpot: {
+    kind: 'amount',
+    group: 'Targets',
+    help: 'longest time per output token, such as 80ms (high end of the interval)',
+  },
+  ttft: {
+    kind: 'amount',
+    group: 'Targets',
+    help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s (high end of the interval)',
+  },
+  calibration: {
+    kind: 'text',
+    group: 'Measurements',
+    help: 'calibration file to price with [the one that fits the device]',
+  },
+  import: {
+    kind: 'text',
+    group: 'Measurements',
+    help: 'CSV of kernel times measured elsewhere: kernel, variant, shape fields, seconds',
+  },
 } as const satisfies Record<string, Setting>;
 
 export type SettingName = keyof typeof SETTINGS;
 
-type Value<K extends SettingKind> = K extends 'text' ? string : K extends 'amount' | 'number' ? string | number : K extends 'list' ? readonly (string | number)[] : Readonly<Record<string, number>>;
+type Value<K extends SettingKind> = K extends 'text'
+  ? string
+  : K extends 'amount' | 'number'
+    ? string | number
+    : K extends 'list'
+      ? readonly (string | number)[]
+      : Readonly<Record<string, number>>;
 
 /** What a user asks, before it is read: from flags, a scenario file or a caller of the library. */
 export type Scenario = { readonly [K in SettingName]?: Value<(typeof SETTINGS)[K]['kind']> } & {

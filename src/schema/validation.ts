@@ -1,4 +1,7 @@
-/** A validation file (`lla-sim validate --format json -o FILE`), as far as a report shows it: steps predicted and measured. */
+/**
+ * A validation file (`lla-sim validate --format json -o FILE`), as far as a report shows it: steps predicted and
+ * measured.
+ */
 import { z } from 'zod';
 import { printable, show, UserError } from '../errors.js';
 import { readTextFile } from '../files.js';
@@ -16,7 +19,18 @@ const validationSchema = z.object({
   latency: z
     .object({
       model: label,
-      steps: z.array(z.object({ id: label, batch: z.number(), contextTokens: z.number(), measuredSeconds: seconds, predicted: z.object({ estimate: seconds, low: seconds, high: seconds }), evidence: z.enum(['measured', 'interpolated', 'extrapolated', 'roofline']) })).max(5000),
+      steps: z
+        .array(
+          z.object({
+            id: label,
+            batch: z.number(),
+            contextTokens: z.number(),
+            measuredSeconds: seconds,
+            predicted: z.object({ estimate: seconds, low: seconds, high: seconds }),
+            evidence: z.enum(['measured', 'interpolated', 'extrapolated', 'roofline']),
+          }),
+        )
+        .max(5000),
     })
     .nullable(),
 });
@@ -34,13 +48,23 @@ export function readValidation(path: string): Validation {
     json = JSON.parse(readTextFile(path, 'validation', MAX_FILE_BYTES));
   } catch (error) {
     if (error instanceof UserError) throw error;
-    throw new UserError(`validation ${show(path)} is not JSON`, 'write one with lla-sim validate --format json -o FILE');
+    throw new UserError(
+      `validation ${show(path)} is not JSON`,
+      'write one with lla-sim validate --format json -o FILE',
+    );
   }
   const parsed = validationSchema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    throw new UserError(`validation ${show(path)} is not one of this version: ${issue?.path.join('.') || 'file'} ${issue?.message}`, 'write one with lla-sim validate --format json -o FILE');
+    throw new UserError(
+      `validation ${show(path)} is not one of this version: ${issue?.path.join('.') || 'file'} ${issue?.message}`,
+      'write one with lla-sim validate --format json -o FILE',
+    );
   }
-  if (!parsed.data.latency || parsed.data.latency.steps.length === 0) throw new UserError(`validation ${show(path)} holds no step times`, 'run lla-sim validate without --only, or with --only latency');
+  if (!parsed.data.latency || parsed.data.latency.steps.length === 0)
+    throw new UserError(
+      `validation ${show(path)} holds no step times`,
+      'run lla-sim validate without --only, or with --only latency',
+    );
   return { ...parsed.data, file: printable(path) };
 }

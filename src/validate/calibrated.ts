@@ -20,22 +20,42 @@ export interface Calibrated extends LoadedCalibration {
 }
 
 /** A call as text: equal for equal shapes. */
-export const shapeKey = (call: KernelCall): string => [call.kernel, call.variant, ...KERNELS[call.kernel].dims.map((dim) => call.shape[dim])].join(' ');
+export const shapeKey = (call: KernelCall): string =>
+  [call.kernel, call.variant, ...KERNELS[call.kernel].dims.map((dim) => call.shape[dim])].join(' ');
 
 /**
- * The calibration named, or the first that was measured on an adapter of the same description and driver; null where there is none.
+ * The calibration named, or the first that was measured on an adapter of the same description and driver; null where
+ * there is none.
  * @throws UserError for a file that was measured on another device
  */
-export async function calibratedFor(device: Pick<Device, 'description'>, file: string | null): Promise<Calibrated | null> {
+export async function calibratedFor(
+  device: Pick<Device, 'description'>,
+  file: string | null,
+): Promise<Calibrated | null> {
   const loaded = file === null ? await findFor(device) : await loadCalibration(file);
   if (!loaded) return null;
   const { calibration } = loaded;
   if (calibration.device.description !== device.description.description) {
-    throw new UserError(`${show(loaded.file)} was measured on ${calibration.device.description}, and this device is ${device.description.description}`, 'measure this device with lla-sim calibrate');
+    throw new UserError(
+      `${show(loaded.file)} was measured on ${calibration.device.description}, and this device is ${device.description.description}`,
+      'measure this device with lla-sim calibrate',
+    );
   }
   const stale = new Set(await staleKernels(loaded));
-  const measured = new Set(calibration.kernels.filter((k) => !stale.has(k.kernel)).flatMap((k) => k.samples.map((s) => shapeKey({ kernel: k.kernel as KernelName, variant: s.variant, shape: s.shape }))));
-  return { ...loaded, stale: [...stale], pricer: calibrationPricer(calibration, { stale, link: null, source: loaded.file }), driftExponent: driftExponents(calibration), isMeasured: (call) => measured.has(shapeKey(call)) };
+  const measured = new Set(
+    calibration.kernels
+      .filter((k) => !stale.has(k.kernel))
+      .flatMap((k) =>
+        k.samples.map((s) => shapeKey({ kernel: k.kernel as KernelName, variant: s.variant, shape: s.shape })),
+      ),
+  );
+  return {
+    ...loaded,
+    stale: [...stale],
+    pricer: calibrationPricer(calibration, { stale, link: null, source: loaded.file }),
+    driftExponent: driftExponents(calibration),
+    isMeasured: (call) => measured.has(shapeKey(call)),
+  };
 }
 
 /** Drift exponents of a calibration's kernels and variants. */
@@ -43,7 +63,9 @@ export function driftExponents({ kernels }: Pick<Calibration, 'kernels'>): Calib
   const known = new Map<string, number>();
   return ({ kernel, variant }) => {
     const key = `${kernel} ${variant}`;
-    const exponent = known.get(key) ?? driftExponentOf(kernels.find((k) => k.kernel === kernel)?.samples.filter((s) => s.variant === variant) ?? []);
+    const exponent =
+      known.get(key) ??
+      driftExponentOf(kernels.find((k) => k.kernel === kernel)?.samples.filter((s) => s.variant === variant) ?? []);
     known.set(key, exponent);
     return exponent;
   };

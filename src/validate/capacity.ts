@@ -1,8 +1,8 @@
 /**
- * Capacity: fabricate the decode cache and push the batch until memory ends, as the paper does, and compare with the predicted maximum.
- * On a software adapter memory is the host's, so that every attempt is a process of its own (`lla-sim run --vram`) whose address space
- * is limited: drivers that do not look at a failed mapping end that process, which is an end of memory like any other. On a GPU the
- * device's own memory ends.
+ * Capacity: fabricate the decode cache and push the batch until memory ends, as the paper does, and compare with the
+ * predicted maximum. On a software adapter memory is the host's, so that every attempt is a process of its own
+ * (`lla-sim run --vram`) whose address space is limited: drivers that do not look at a failed mapping end that process,
+ * which is an end of memory like any other. On a GPU the device's own memory ends.
  */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,10 @@ export interface CapacityReport {
   readonly model: string;
   readonly memoryBytes: number;
   readonly rows: readonly CapacityRow[];
-  /** What the decoder refuses at a batch that memory would hold: neither the prediction nor the end of memory was found wrong. */
+  /**
+   * What the decoder refuses at a batch that memory would hold: neither the prediction nor the end of memory was found
+   * wrong.
+   */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
 
@@ -56,15 +59,27 @@ const CHOICES = [
 
 /** A shape whose caches are a few large buffers, as those of real models: allocators round small ones up. */
 export const CAPACITY_CONFIG = {
-  model_type: 'ouro', _name_or_path: 'capacity-test', num_hidden_layers: 8, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64,
-  hidden_size: 256, intermediate_size: 512, vocab_size: 1024, max_position_embeddings: 65_536,
+  model_type: 'ouro',
+  _name_or_path: 'capacity-test',
+  num_hidden_layers: 8,
+  total_ut_steps: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  head_dim: 64,
+  hidden_size: 256,
+  intermediate_size: 512,
+  vocab_size: 1024,
+  max_position_embeddings: 65_536,
 };
 
 /**
  * The largest batch that works: from the prediction outwards, then by halves.
  * @param works false from some batch on
  */
-export async function largestBatch(predicted: number, works: (batch: number) => Promise<boolean>): Promise<{ exact: number; failedAt: number }> {
+export async function largestBatch(
+  predicted: number,
+  works: (batch: number) => Promise<boolean>,
+): Promise<{ exact: number; failedAt: number }> {
   let [good, bad] = [0, Infinity];
   let stride = Math.max(1, Math.ceil(CAPACITY_TOLERANCE * predicted));
   let at = Math.max(1, predicted);
@@ -115,23 +130,43 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
         if (works) decoded = Math.max(decoded, batch);
         return works;
       });
-      rows.push({ id, contextTokens, predicted: { exact: predicted, onGrid: onGrid(predicted) }, reached: { exact, onGrid: onGrid(exact), failedAt }, error: exact / predicted - 1 });
+      rows.push({
+        id,
+        contextTokens,
+        predicted: { exact: predicted, onGrid: onGrid(predicted) },
+        reached: { exact, onGrid: onGrid(exact), failedAt },
+        error: exact / predicted - 1,
+      });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-      notRun.push({ id, reason: `${error.message} (${predicted} sequences were predicted, ${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)` });
+      notRun.push({
+        id,
+        reason: `${error.message} (${predicted} sequences were predicted, ${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)`,
+      });
     }
   }
   return { model: geometry.name, memoryBytes, rows, notRun };
 }
 
 /** Within 2 %, and equal on the grid that capacity tests climb. */
-export const capacityHolds = (row: CapacityRow): boolean => Math.abs(row.error) <= CAPACITY_TOLERANCE && row.predicted.onGrid === row.reached.onGrid;
+export const capacityHolds = (row: CapacityRow): boolean =>
+  Math.abs(row.error) <= CAPACITY_TOLERANCE && row.predicted.onGrid === row.reached.onGrid;
 
 /** The end of a device's own memory. */
-export function onDevice(device: Device, c: (candidate: Candidate) => Configuration, contextTokens: number, seed: number): Attempt {
+export function onDevice(
+  device: Device,
+  c: (candidate: Candidate) => Configuration,
+  contextTokens: number,
+  seed: number,
+): Attempt {
   return async (candidate, batch) => {
     try {
-      const decoder = await openDecoder(device, c(candidate), { weights: { storage: 'f16', seed }, batch, contextTokens, pageTokens: PAGE_TOKENS });
+      const decoder = await openDecoder(device, c(candidate), {
+        weights: { storage: 'f16', seed },
+        batch,
+        contextTokens,
+        pageTokens: PAGE_TOKENS,
+      });
       try {
         await decoder.fillCache(contextTokens - 1);
         await decoder.step(new Array<number>(batch).fill(0));
@@ -147,19 +182,31 @@ export function onDevice(device: Device, c: (candidate: Candidate) => Configurat
 }
 
 const FLAGS = (c: Candidate): string[] => [
-  '--codec', c.codec.kind,
+  '--codec',
+  c.codec.kind,
   ...(c.codec.rankK === undefined ? [] : ['--ranks', `${c.codec.rankK}/${c.codec.rankV}`]),
-  '--path', c.materialised ? 'materialised' : c.path,
-  '--eviction', evictionLabel(c.eviction),
+  '--path',
+  c.materialised ? 'materialised' : c.path,
+  '--eviction',
+  evictionLabel(c.eviction),
 ];
 
 /** Runs the program; null where a signal ended it. */
-function child(cli: string, args: readonly string[], signal?: AbortSignal): Promise<{ code: number | null; text: string }> {
+function child(
+  cli: string,
+  args: readonly string[],
+  signal?: AbortSignal,
+): Promise<{ code: number | null; text: string }> {
   return new Promise((resolve, reject) => {
     // Every thread's heap of glibc reserves 64 MiB of address space, touched or not; one heap for all does not.
-    const process_ = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, MALLOC_ARENA_MAX: '1' }, ...(signal ? { signal } : {}) });
+    const process_ = spawn(process.execPath, [cli, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, MALLOC_ARENA_MAX: '1' },
+      ...(signal ? { signal } : {}),
+    });
     let text = '';
-    for (const stream of [process_.stdout, process_.stderr]) stream.on('data', (chunk: Buffer) => (text = (text + chunk.toString('utf8')).slice(-4000)));
+    for (const stream of [process_.stdout, process_.stderr])
+      stream.on('data', (chunk: Buffer) => (text = (text + chunk.toString('utf8')).slice(-4000)));
     process_.on('error', reject);
     process_.on('close', (code) => resolve({ code, text }));
   });
@@ -170,7 +217,15 @@ function child(cli: string, args: readonly string[], signal?: AbortSignal): Prom
  * @param cli the program, as node runs it
  * @returns the attempt, the model that it decodes, and what removes the model's file
  */
-export function inProcesses(cli: string, rules: { readonly memoryBytes: number; readonly contextTokens: number; readonly seed: number; readonly signal?: AbortSignal }): { attempt: Attempt; geometry: Geometry; remove: () => void } {
+export function inProcesses(
+  cli: string,
+  rules: {
+    readonly memoryBytes: number;
+    readonly contextTokens: number;
+    readonly seed: number;
+    readonly signal?: AbortSignal;
+  },
+): { attempt: Attempt; geometry: Geometry; remove: () => void } {
   const folder = mkdtempSync(join(tmpdir(), 'lla-sim-capacity-'));
   const config = join(folder, 'config.json');
   writeFileSync(config, JSON.stringify(CAPACITY_CONFIG));
@@ -179,7 +234,27 @@ export function inProcesses(cli: string, rules: { readonly memoryBytes: number; 
     geometry: geometryFromConfig(CAPACITY_CONFIG, CAPACITY_CONFIG._name_or_path),
     remove: () => rmSync(folder, { recursive: true, force: true }),
     attempt: async (candidate, batch) => {
-      const args = ['run', '--model', config, ...FLAGS(candidate), '--fill', String(contextTokens - 1), '--ctx', String(contextTokens), '--max-tokens', '1', '--batch', String(batch), '--vram', `${memoryBytes}B`, '--seed', String(seed), '--format', 'json', '--quiet'];
+      const args = [
+        'run',
+        '--model',
+        config,
+        ...FLAGS(candidate),
+        '--fill',
+        String(contextTokens - 1),
+        '--ctx',
+        String(contextTokens),
+        '--max-tokens',
+        '1',
+        '--batch',
+        String(batch),
+        '--vram',
+        `${memoryBytes}B`,
+        '--seed',
+        String(seed),
+        '--format',
+        'json',
+        '--quiet',
+      ];
       const { code, text } = await child(cli, args, rules.signal);
       if (code === 0) return true;
       // A signal: the driver used what it could not map.
@@ -189,4 +264,3 @@ export function inProcesses(cli: string, rules: { readonly memoryBytes: number; 
     },
   };
 }
-

@@ -1,7 +1,7 @@
 /**
- * Control points: points of the calibration, measured anew beside what is validated. A machine that is no longer as it was drifts by
- * kernel (what waits for memory and what computes are disturbed apart), which the probe, one small mix of both, cannot tell. Where a
- * kernel's own points take longer than they did, so would a new calibration say.
+ * Control points: points of the calibration, measured anew beside what is validated. A machine that is no longer as it
+ * was drifts by kernel (what waits for memory and what computes are disturbed apart), which the probe, one small mix of
+ * both, cannot tell. Where a kernel's own points take longer than they did, so would a new calibration say.
  */
 import { best } from '../best.js';
 import { openBytes, openPoint, tuningOptions } from '../bench/measure.js';
@@ -54,12 +54,23 @@ const OCTAVES_OF_OTHERS = 3;
 
 /** Distance of two shapes, octaves summed over the kernel's fields. */
 const octavesBetween = (kernel: KernelName, a: Shape, b: Shape): number =>
-  KERNELS[kernel].dims.reduce((sum, dim) => sum + Math.abs(coordinate(a[dim] as number) - coordinate(b[dim] as number)), 0);
+  KERNELS[kernel].dims.reduce(
+    (sum, dim) => sum + Math.abs(coordinate(a[dim] as number) - coordinate(b[dim] as number)),
+    0,
+  );
 
-/** The calibration's points nearest to the calls that take longest: at most `most`, and of one kernel not all of them. */
-export function chooseControls({ calibration, stale }: Pick<Calibrated, 'calibration' | 'stale'>, calls: readonly Weighed[], most: number): ControlPoint[] {
+/**
+ * The calibration's points nearest to the calls that take longest: at most `most`, and of one kernel not all of them.
+ */
+export function chooseControls(
+  { calibration, stale }: Pick<Calibrated, 'calibration' | 'stale'>,
+  calls: readonly Weighed[],
+  most: number,
+): ControlPoint[] {
   const chosen: ControlPoint[] = [];
-  for (const { call: { kernel, variant, shape } } of [...calls].sort((a, b) => b.seconds - a.seconds)) {
+  for (const {
+    call: { kernel, variant, shape },
+  } of [...calls].sort((a, b) => b.seconds - a.seconds)) {
     if (chosen.length >= most) break;
     if (stale.includes(kernel) || chosen.filter((c) => c.kernel === kernel).length >= MOST_OF_KERNEL) continue;
     const entry = calibration.kernels.find((k) => k.kernel === kernel);
@@ -79,9 +90,12 @@ export interface Timed {
 }
 
 /** The typical time of several, corrected for the probe's drift by this power of it (schema/drift.ts). */
-export const typical = (times: readonly Timed[], exponent: number): number => typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }, exponent);
+export const typical = (times: readonly Timed[], exponent: number): number =>
+  typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }, exponent);
 
-/** The power of the probe's drift by which `calls` together slow down, each weighing as much as it is predicted to take. */
+/**
+ * The power of the probe's drift by which `calls` together slow down, each weighing as much as it is predicted to take.
+ */
 export function exponentOf(calls: readonly Weighed[], of: Calibrated['driftExponent']): number {
   const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
   return calls.reduce((sum, { call, seconds }) => sum + (seconds / total) * of(call), 0);
@@ -104,15 +118,19 @@ export interface KernelDrift {
 }
 
 /**
- * Drift told by ratios of controls: the geometric mean over those of the call's kernel, one nearer by an octave weighing twice as much, and
- * over those of all others, which weigh little each: what slows a machine slows all kernels by about as much.
+ * Drift told by ratios of controls: the geometric mean over those of the call's kernel, one nearer by an octave
+ * weighing twice as much, and over those of all others, which weigh little each: what slows a machine slows all kernels
+ * by about as much.
  */
 export function kernelDrift(controls: readonly (ControlPoint & { readonly ratio: number })[]): KernelDrift {
   return {
     of({ kernel, variant, shape }) {
       let [sum, weights] = [0, 0];
       for (const { kernel: own, sample, ratio } of controls) {
-        const octaves = own === kernel ? octavesBetween(kernel, sample.shape, shape) + (sample.variant === variant ? 0 : 1) : OCTAVES_OF_OTHERS;
+        const octaves =
+          own === kernel
+            ? octavesBetween(kernel, sample.shape, shape) + (sample.variant === variant ? 0 : 1)
+            : OCTAVES_OF_OTHERS;
         const weight = 2 ** -octaves;
         sum += weight * Math.log(ratio);
         weights += weight;
@@ -136,8 +154,9 @@ async function firstRuns(probe: Probe): Promise<number> {
 }
 
 /**
- * What tells how far the machine has gone from the calibration's: the probe beside every measurement, and control points in turn. Where
- * the operating system puts a buffer makes some percent of a kernel's time, so that points are put on the device anew every now and then.
+ * What tells how far the machine has gone from the calibration's: the probe beside every measurement, and control
+ * points in turn. Where the operating system puts a buffer makes some percent of a kernel's time, so that points are
+ * put on the device anew every now and then.
  */
 export class DriftWatch {
   private readonly controls: Control[];
@@ -149,18 +168,43 @@ export class DriftWatch {
     private readonly rules: Parameters<typeof openPoint>[2],
     points: readonly ControlPoint[],
     exponent: Calibrated['driftExponent'],
-    /** The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one, this process's first runs. */
+    /**
+     * The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one,
+     * this process's first runs.
+     */
     private readonly referenceSeconds: number,
   ) {
-    this.controls = points.map((of) => ({ of, exponent: exponent({ kernel: of.kernel, variant: of.sample.variant }), point: null, times: [], looked: 0 }));
+    this.controls = points.map((of) => ({
+      of,
+      exponent: exponent({ kernel: of.kernel, variant: of.sample.variant }),
+      point: null,
+      times: [],
+      looked: 0,
+    }));
   }
 
   /** Puts the probe on the device; `renew` puts the points there. The caller frees. */
-  static async open(device: Device, { calibration }: Pick<Calibrated, 'calibration'>, points: readonly ControlPoint[], seed: number): Promise<DriftWatch> {
-    const rules = { clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall', submitSeconds: calibration.overheads.submitSeconds, seed } as const;
+  static async open(
+    device: Device,
+    { calibration }: Pick<Calibrated, 'calibration'>,
+    points: readonly ControlPoint[],
+    seed: number,
+  ): Promise<DriftWatch> {
+    const rules = {
+      clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
+      submitSeconds: calibration.overheads.submitSeconds,
+      seed,
+    } as const;
     const probe = await openProbe(device, rules);
     try {
-      return new DriftWatch(device, probe, rules, points, driftExponents(calibration), calibration.probe?.referenceSeconds ?? (await firstRuns(probe)));
+      return new DriftWatch(
+        device,
+        probe,
+        rules,
+        points,
+        driftExponents(calibration),
+        calibration.probe?.referenceSeconds ?? (await firstRuns(probe)),
+      );
     } catch (error) {
       probe.free();
       throw error;
@@ -183,7 +227,13 @@ export class DriftWatch {
 
   private async openControl({ kernel, sample, tuning }: ControlPoint): Promise<OpenPoint | null> {
     try {
-      return await openPoint(this.device, { kernel, variant: sample.variant, shape: sample.shape }, this.rules, sample, tuningOptions(tuning));
+      return await openPoint(
+        this.device,
+        { kernel, variant: sample.variant, shape: sample.shape },
+        this.rules,
+        sample,
+        tuningOptions(tuning),
+      );
     } catch (error) {
       if (error instanceof GpuError && (error.fault === 'out-of-memory' || error.fault === 'unsupported')) return null;
       throw error;
@@ -213,11 +263,13 @@ export class DriftWatch {
     for (let i = 0; i < this.controls.length && spent < seconds; i++) {
       const { point, times } = this.controls[this.next++ % this.controls.length] as Control;
       if (!point) continue;
-      times.push(await this.beside(async () => {
-        const { each, total } = await point.time();
-        spent += total;
-        return each;
-      }));
+      times.push(
+        await this.beside(async () => {
+          const { each, total } = await point.time();
+          spent += total;
+          return each;
+        }),
+      );
     }
   }
 
@@ -227,14 +279,34 @@ export class DriftWatch {
       const { of, exponent, times, looked } = control;
       const since = times.slice(looked);
       control.looked = times.length;
-      return times.length === 0 ? [] : [{ ...of, ratio: typical(since.length >= FEW_REPETITIONS ? since : times, exponent) / typicalOf(of.sample, exponent) }];
+      return times.length === 0
+        ? []
+        : [
+            {
+              ...of,
+              ratio:
+                typical(since.length >= FEW_REPETITIONS ? since : times, exponent) / typicalOf(of.sample, exponent),
+            },
+          ];
     });
     return kernelDrift(told);
   }
 
   rows(): ControlRow[] {
     return this.controls.flatMap(({ of: { kernel, sample }, exponent, times }) =>
-      times.length === 0 ? [] : [{ kernel, variant: sample.variant, shape: sample.shape, calibratedSeconds: typicalOf(sample, exponent), measuredSeconds: typical(times, exponent), repetitions: times.length }]);
+      times.length === 0
+        ? []
+        : [
+            {
+              kernel,
+              variant: sample.variant,
+              shape: sample.shape,
+              calibratedSeconds: typicalOf(sample, exponent),
+              measuredSeconds: typical(times, exponent),
+              repetitions: times.length,
+            },
+          ],
+    );
   }
 
   private freePoints(): void {

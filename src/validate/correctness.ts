@@ -1,4 +1,7 @@
-/** Correctness: logits of a few decode steps against the float64 reference, before anything that the decoder does is timed. */
+/**
+ * Correctness: logits of a few decode steps against the float64 reference, before anything that the decoder does is
+ * timed.
+ */
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
@@ -11,15 +14,21 @@ import { GpuError, type Device } from '../gpu/index.js';
 import type { MemoryCase } from './memory.js';
 
 /**
- * Largest difference of a logit over the root mean square of the step's logits. Caches are in f32, so that arithmetic is all that
- * differs. What is rounded once more (codes, materialised rows in f16) may lie between two neighbours, of which either is right; a
- * random model amplifies that, and it stays in the cache. A model that amplifies rounding by thousands has more: see amplification().
+ * Largest difference of a logit over the root mean square of the step's logits. Caches are in f32, so that arithmetic
+ * is all that differs. What is rounded once more (codes, materialised rows in f16) may lie between two neighbours, of
+ * which either is right; a random model amplifies that, and it stays in the cache. A model that amplifies rounding by
+ * thousands has more: see amplification().
  */
 export const LOGIT_TOLERANCE = { f32: 1e-3, rounded: 2e-2 };
 const STEPS = 6;
 
 export interface CorrectnessReport {
-  readonly rows: readonly { readonly id: string; readonly model: string; readonly error: number; readonly tolerance: number }[];
+  readonly rows: readonly {
+    readonly id: string;
+    readonly model: string;
+    readonly error: number;
+    readonly tolerance: number;
+  }[];
   readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
 }
 
@@ -32,16 +41,31 @@ export interface CorrectnessRules {
   readonly stopped?: () => boolean;
 }
 
-/** Rounding errors of a step's arithmetic in f32, in those of its cached rows: up to 75 in 35,000 steps of random models. */
+/**
+ * Rounding errors of a step's arithmetic in f32, in those of its cached rows: up to 75 in 35,000 steps of random
+ * models.
+ */
 export const ARITHMETIC = 100;
 
-const made = (g: Geometry, seed: number): FabricationOptions => ({ seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+const made = (g: Geometry, seed: number): FabricationOptions => ({
+  seed,
+  tiedEmbeddings: g.tiedEmbeddings,
+  codec: 'random',
+});
 const tokenOf = (g: Geometry, seed: number, step: number): number => mix(seed + step) % g.vocab;
 
 function referenceOf(c: Configuration, seed: number, exactStorage: boolean): ReferenceDecoder {
   const model = loadModel(c.geometry, fabricate(modelTensors(c.geometry), made(c.geometry, seed)));
   const own = fabricate(codecTensors(c.geometry, c.codec, c.path, c.branch), made(c.geometry, seed));
-  return new ReferenceDecoder(model, own, { codec: c.codec, path: c.path, eviction: c.eviction, choice: c.choice, branch: c.branch, materialised: c.materialised, exactStorage });
+  return new ReferenceDecoder(model, own, {
+    codec: c.codec,
+    path: c.path,
+    eviction: c.eviction,
+    choice: c.choice,
+    branch: c.branch,
+    materialised: c.materialised,
+    exactStorage,
+  });
 }
 
 /** Logits of the reference and of the device for one case: the worst relative error of its steps. */
@@ -62,7 +86,10 @@ async function worstError(device: Device, c: Configuration, contextTokens: numbe
   }
 }
 
-/** What the reference's logits change by when its cached rows are rounded to f32: how much this random model amplifies rounding. */
+/**
+ * What the reference's logits change by when its cached rows are rounded to f32: how much this random model amplifies
+ * rounding.
+ */
 function amplification(c: Configuration, seed: number): number {
   const [rounded, exact] = [referenceOf(c, seed, false), referenceOf(c, seed, true)];
   let worst = 0;
@@ -99,7 +126,8 @@ export async function checkCorrectness(device: Device, rules: CorrectnessRules):
       const error = await worstError(device, c, one.contextTokens, rules.seed);
       let tolerance = coarse ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
       // Asked only of what would fail: it takes two more references.
-      if (!coarse && c.choice.storage === 'f32' && error > tolerance) tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
+      if (!coarse && c.choice.storage === 'f32' && error > tolerance)
+        tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
       rows.push({ id: one.id, model, error, tolerance });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;

@@ -1,7 +1,10 @@
 /** Made-up models that are small enough to be opened hundreds of times, and have everything that memory depends on. */
 import type { Geometry } from '../geometry/geometry.js';
 
-/** Ouro's layout with grouped queries: norms after each branch, a norm after each loop, an exit gate, separate embeddings. */
+/**
+ * Ouro's layout with grouped queries: norms after each branch, a norm after each loop, an exit gate, separate
+ * embeddings.
+ */
 export const SMALL_OURO: Geometry = {
   name: 'small ouro',
   preludeLayers: 0,
@@ -42,4 +45,11 @@ export const SMALL_HUGINN: Geometry = {
 };
 
 /** An ordinary transformer: one loop, where a latent is complete within its layer. */
-export const SMALL_ORDINARY: Geometry = { ...SMALL_OURO, name: 'small ordinary', loops: 1, normsPerLayer: 2, normAfterEachLoop: false, exitGate: false };
+export const SMALL_ORDINARY: Geometry = {
+  ...SMALL_OURO,
+  name: 'small ordinary',
+  loops: 1,
+  normsPerLayer: 2,
+  normAfterEachLoop: false,
+  exitGate: false,
+};

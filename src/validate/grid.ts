@@ -1,4 +1,7 @@
-/** Which steps are measured: codecs, ratios, paths and evictions of the planner's list at contexts and batches off the calibration's grid. */
+/**
+ * Which steps are measured: codecs, ratios, paths and evictions of the planner's list at contexts and batches off the
+ * calibration's grid.
+ */
 import { randomFrom } from '../bench/regression/statistics.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -44,13 +47,21 @@ const CHOICES: readonly Choice[] = [
 ];
 /** What `quick` measures of them. */
 const QUICK_CHOICES = 3;
-/** A vocabulary whose embedding a software adapter can bind (128 MiB); the head then has the shape of half the model's, which is one of its parts there. */
+/**
+ * A vocabulary whose embedding a software adapter can bind (128 MiB); the head then has the shape of half the model's,
+ * which is one of its parts there.
+ */
 const SOFTWARE_VOCAB = 24_576;
 
-/** One layer of the model that is validated: its operations have the shapes of the whole, and leave the memory to the cache. */
+/**
+ * One layer of the model that is validated: its operations have the shapes of the whole, and leave the memory to the
+ * cache.
+ */
 export function validationModel(software: boolean, name: string | null): Geometry {
   const preset = findPreset(name ?? 'ouro-1.4b');
-  return software ? { ...preset, name: `one layer of ${preset.name}`, layers: 1, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) } : preset;
+  return software
+    ? { ...preset, name: `one layer of ${preset.name}`, layers: 1, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) }
+    : preset;
 }
 
 export interface GridRules {
@@ -63,7 +74,13 @@ export interface GridRules {
 
 export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice): Candidate | null {
   try {
-    const { candidates } = listCandidates(g, { kinds: [kind], ratios: ratio === null ? null : [ratio], ranks: null, paths: [path], evictions: [parseEviction(eviction ?? 'none', 'eviction')] });
+    const { candidates } = listCandidates(g, {
+      kinds: [kind],
+      ratios: ratio === null ? null : [ratio],
+      ranks: null,
+      paths: [path],
+      evictions: [parseEviction(eviction ?? 'none', 'eviction')],
+    });
     return candidates[0] ?? null;
   } catch {
     // A codec that cannot exist for this model is not part of its grid.
@@ -72,12 +89,19 @@ export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice
 }
 
 export const configurationFor = (geometry: Geometry, candidate: Candidate, bindingBytes: number): Configuration => ({
-  geometry, ...candidate, choice: { storage: 'f16', groupSize: 64 }, branch: { width: 64, perHead: false }, gpus: 1, targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes,
+  geometry,
+  ...candidate,
+  choice: { storage: 'f16', groupSize: 64 },
+  branch: { width: 64, perHead: false },
+  gpus: 1,
+  targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
+  bindingBytes,
 });
 
 /**
- * Steps at two contexts a choice (one for `quick`). The first lies on the calibration's grid of contexts, one sequence; the second is
- * drawn between its points, with an odd batch, so that most of the shapes that hold the context or the batch were never measured.
+ * Steps at two contexts a choice (one for `quick`). The first lies on the calibration's grid of contexts, one sequence;
+ * the second is drawn between its points, with an odd batch, so that most of the shapes that hold the context or the
+ * batch were never measured.
  */
 export function stepGrid({ geometry, software, quick, seed, bindingBytes }: GridRules): StepCase[] {
   const random = randomFrom(seed);
@@ -88,7 +112,12 @@ export function stepGrid({ geometry, software, quick, seed, bindingBytes }: Grid
     const candidate = candidateOf(geometry, choice);
     if (!candidate) return [];
     const c = configurationFor(geometry, candidate, bindingBytes);
-    const at = (batch: number, contextTokens: number): StepCase => ({ id: candidateId(geometry, candidate, 'f16'), c, batch, contextTokens });
+    const at = (batch: number, contextTokens: number): StepCase => ({
+      id: candidateId(geometry, candidate, 'f16'),
+      c,
+      batch,
+      contextTokens,
+    });
     const off = at(batches[Math.floor(random() * batches.length)] as number, drawn(least, most));
     return quick ? [off] : [at(1, 2 ** Math.round(Math.log2(drawn(least, most)))), off];
   });
@@ -97,10 +126,22 @@ export function stepGrid({ geometry, software, quick, seed, bindingBytes }: Grid
 /** Prompts: rows of full width and latents, whole and in chunks; of `quick` one. */
 export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<GridRules, 'seed'>): PromptCase[] {
   const [promptTokens, chunkTokens] = software ? (quick ? [32, 32] : [48, 24]) : [2048, 512];
-  const prompts: PromptCase['prompt'][] = [{ method: 'accumulated', promptTokens, chunkTokens: promptTokens }, ...(quick ? [] : [{ method: 'chunked' as const, promptTokens, chunkTokens }])];
-  const choices: readonly Choice[] = [{ kind: 'full', ratio: null, path: 'full' }, ...(quick ? [] : [{ kind: 'lla', ratio: 4, path: 'reconstruct' } as const])];
+  const prompts: PromptCase['prompt'][] = [
+    { method: 'accumulated', promptTokens, chunkTokens: promptTokens },
+    ...(quick ? [] : [{ method: 'chunked' as const, promptTokens, chunkTokens }]),
+  ];
+  const choices: readonly Choice[] = [
+    { kind: 'full', ratio: null, path: 'full' },
+    ...(quick ? [] : [{ kind: 'lla', ratio: 4, path: 'reconstruct' } as const]),
+  ];
   return choices.flatMap((choice) => {
     const candidate = candidateOf(geometry, choice);
-    return candidate ? prompts.map((prompt): PromptCase => ({ id: candidateId(geometry, candidate, 'f16'), c: configurationFor(geometry, candidate, bindingBytes), prompt })) : [];
+    return candidate
+      ? prompts.map((prompt): PromptCase => ({
+          id: candidateId(geometry, candidate, 'f16'),
+          c: configurationFor(geometry, candidate, bindingBytes),
+          prompt,
+        }))
+      : [];
   });
 }

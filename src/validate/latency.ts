@@ -1,7 +1,8 @@
 /**
- * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with the probe beside
- * each step and control points between them, and times are corrected for drift. In some rounds each operation of the step is timed in a pass of
- * its own, which tells which kernel an error comes from, and what a step costs beyond them.
+ * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with
+ * the probe beside each step and control points between them, and times are corrected for drift. In some rounds each
+ * operation of the step is timed in a pass of its own, which tells which kernel an error comes from, and what a step
+ * costs beyond them.
  */
 import { interleave } from '../bench/interleave.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
@@ -12,7 +13,15 @@ import { GpuError, type Device } from '../gpu/index.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../schedule/kernels.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
-import { driftOf, exponentOf, typical, type DriftWatch, type KernelDrift, type Timed, type Weighed } from './controls.js';
+import {
+  driftOf,
+  exponentOf,
+  typical,
+  type DriftWatch,
+  type KernelDrift,
+  type Timed,
+  type Weighed,
+} from './controls.js';
 
 /** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
 export interface StepCase {
@@ -51,7 +60,10 @@ export interface MeasuredRow {
 export interface StepRow extends MeasuredRow {
   readonly batch: number;
   readonly contextTokens: number;
-  /** Sum of the operations' own times: each in a pass of its own (alone in a submission where the device has no timestamps). */
+  /**
+   * Sum of the operations' own times: each in a pass of its own (alone in a submission where the device has no
+   * timestamps).
+   */
   readonly operationsSeconds: number;
   readonly kernels: readonly KernelRow[];
 }
@@ -87,12 +99,15 @@ const CONTROLS_SHARE = 0.5;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
-export const pricerFor = (device: Device, pricer: Pricer): Pricer => (device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer);
+export const pricerFor = (device: Device, pricer: Pricer): Pricer =>
+  device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer;
 
 /** All calls of a step. */
 export function callsOfStep({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] {
   const calls: Weighed[] = [];
-  forEachOp(c, schedule(c, batch, contextTokens), (call, times) => calls.push({ call, seconds: times * pricer.price(call).estimate }));
+  forEachOp(c, schedule(c, batch, contextTokens), (call, times) =>
+    calls.push({ call, seconds: times * pricer.price(call).estimate }),
+  );
   return calls;
 }
 
@@ -147,7 +162,10 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
       for (const of of group) {
         if (rules.stopped?.()) break;
         if (measured.length + opened.length > 0 && now() - started > rules.seconds) {
-          notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: 'the time budget was spent' });
+          notRun.push({
+            id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`,
+            reason: 'the time budget was spent',
+          });
           continue;
         }
         rules.onStep?.(measured.length + notRun.length + opened.length, cases.length, of.id);
@@ -156,26 +174,47 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
       }
       await watch.renew();
       const left = Math.max(0, rules.seconds - (now() - started)) / (groups.length - index);
-      const rounds = await measure(device, opened, watch, { submitSeconds, seconds: left, seed: rules.seed, leastRounds: rules.leastRounds ?? LEAST_ROUNDS, stopped: rules.stopped ?? (() => false) });
-      opened.forEach(({ of, decoder }, i) => measured.push({ of, operations: decoder.operations.map(({ op }) => op), rounds: rounds[i] as Round[] }));
+      const rounds = await measure(device, opened, watch, {
+        submitSeconds,
+        seconds: left,
+        seed: rules.seed,
+        leastRounds: rules.leastRounds ?? LEAST_ROUNDS,
+        stopped: rules.stopped ?? (() => false),
+      });
+      opened.forEach(({ of, decoder }, i) =>
+        measured.push({ of, operations: decoder.operations.map(({ op }) => op), rounds: rounds[i] as Round[] }),
+      );
     } finally {
       for (const { decoder } of opened) decoder.close();
     }
     if (rules.stopped?.()) break;
   }
   const drift = watch.look();
-  const shapes = new Map(measured.flatMap(({ operations }) => operations.map((op) => [shapeKey(op), calibrated.isMeasured(op)] as const)));
+  const shapes = new Map(
+    measured.flatMap(({ operations }) => operations.map((op) => [shapeKey(op), calibrated.isMeasured(op)] as const)),
+  );
   return {
-    steps: measured.map((step) => rowOf(device, step, calibrated, drift)), notRun,
+    steps: measured.map((step) => rowOf(device, step, calibrated, drift)),
+    notRun,
     shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length },
   };
 }
 
 /** A decoder with a fabricated cache whose pipelines are compiled, or null with the reason noted. */
-async function openFilled(device: Device, { id, c, batch, contextTokens }: StepCase, seed: number, notRun: { id: string; reason: string }[]): Promise<GpuDecoder | null> {
+async function openFilled(
+  device: Device,
+  { id, c, batch, contextTokens }: StepCase,
+  seed: number,
+  notRun: { id: string; reason: string }[],
+): Promise<GpuDecoder | null> {
   let decoder: GpuDecoder | undefined;
   try {
-    decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed }, batch, contextTokens, pageTokens: PAGE_TOKENS });
+    decoder = await openDecoder(device, c, {
+      weights: { storage: 'f16', seed },
+      batch,
+      contextTokens,
+      pageTokens: PAGE_TOKENS,
+    });
     await decoder.fillCache(contextTokens - MOST_ROUNDS - 1);
     await decoder.step(new Array<number>(batch).fill(0));
     return decoder;
@@ -187,30 +226,59 @@ async function openFilled(device: Device, { id, c, batch, contextTokens }: StepC
   }
 }
 
-async function measure(device: Device, opened: readonly Opened[], watch: DriftWatch, rules: { submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean }): Promise<Round[][]> {
+async function measure(
+  device: Device,
+  opened: readonly Opened[],
+  watch: DriftWatch,
+  rules: { submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean },
+): Promise<Round[][]> {
   const rounds = opened.map((): Round[] => []);
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
     const own = rounds[i] as Round[];
     const step = await watch.beside(async () => (await decoder.step(new Array<number>(of.batch).fill(0))).seconds);
-    own.push({ step, operations: own.length % ROUNDS_PER_OPERATIONS === 0 ? await timeOperations(device, decoder, watch, rules.submitSeconds) : null });
+    own.push({
+      step,
+      operations:
+        own.length % ROUNDS_PER_OPERATIONS === 0
+          ? await timeOperations(device, decoder, watch, rules.submitSeconds)
+          : null,
+    });
     await watch.turn(CONTROLS_SHARE * step.seconds);
     return step.seconds;
   });
   if (measures.length > 0) {
-    await interleave(measures, { seconds: rules.seconds, leastRounds: rules.leastRounds, mostRounds: MOST_ROUNDS, seed: rules.seed, clockNow: now, settled: () => rules.stopped() });
+    await interleave(measures, {
+      seconds: rules.seconds,
+      leastRounds: rules.leastRounds,
+      mostRounds: MOST_ROUNDS,
+      seed: rules.seed,
+      clockNow: now,
+      settled: () => rules.stopped(),
+    });
   }
   return rounds;
 }
 
 /** Each operation of the last step. */
-async function timeOperations(device: Device, { operations }: GpuDecoder, watch: DriftWatch, submitSeconds: number): Promise<Timed[]> {
+async function timeOperations(
+  device: Device,
+  { operations }: GpuDecoder,
+  watch: DriftWatch,
+  submitSeconds: number,
+): Promise<Timed[]> {
   const before = await watch.run();
-  const seconds = device.hasTimestamps ? await device.runEach(operations.map(({ steps }) => steps)) : await oneByOne(device, operations, submitSeconds);
+  const seconds = device.hasTimestamps
+    ? await device.runEach(operations.map(({ steps }) => steps))
+    : await oneByOne(device, operations, submitSeconds);
   const drift = watch.between(before, await watch.run());
   return seconds.map((each) => ({ seconds: Math.max(1e-9, each), drift }));
 }
 
-async function oneByOne(device: Device, operations: GpuDecoder['operations'], submitSeconds: number): Promise<number[]> {
+async function oneByOne(
+  device: Device,
+  operations: GpuDecoder['operations'],
+  submitSeconds: number,
+): Promise<number[]> {
   const seconds: number[] = [];
   for (const { steps } of operations) seconds.push((await device.run(steps)).wallSeconds - submitSeconds);
   return seconds;
@@ -227,20 +295,41 @@ function predictedOf({ byKernel }: StepPrice, kernel: KernelName): Interval {
   return sum;
 }
 
-function rowOf(device: Device, { of: { id, c, batch, contextTokens }, operations, rounds }: MeasuredStep, { pricer, driftExponent }: Calibrated, drift: KernelDrift): StepRow {
+function rowOf(
+  device: Device,
+  { of: { id, c, batch, contextTokens }, operations, rounds }: MeasuredStep,
+  { pricer, driftExponent }: Calibrated,
+  drift: KernelDrift,
+): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
   const kernels = new Map<KernelName, { calls: number; measuredSeconds: number }>();
   const timed = rounds.flatMap((r) => (r.operations ? [r.operations] : []));
   const weighed = operations.map((op, i) => {
     const { calls, measuredSeconds } = kernels.get(op.kernel) ?? { calls: 0, measuredSeconds: 0 };
-    kernels.set(op.kernel, { calls: calls + 1, measuredSeconds: measuredSeconds + typical(timed.map((times) => times[i] as Timed), driftExponent(op)) / drift.of(op) });
+    kernels.set(op.kernel, {
+      calls: calls + 1,
+      measuredSeconds:
+        measuredSeconds +
+        typical(
+          timed.map((times) => times[i] as Timed),
+          driftExponent(op),
+        ) /
+          drift.of(op),
+    });
     return { call: op, seconds: pricer.price(op).estimate };
   });
-  const rows = [...kernels].map(([kernel, of]): KernelRow => ({ kernel, ...of, predicted: predictedOf(price, kernel) }));
+  const rows = [...kernels].map(([kernel, of]): KernelRow => ({
+    kernel,
+    ...of,
+    predicted: predictedOf(price, kernel),
+  }));
   const steps = rounds.map((r) => r.step);
   const kernelDrift = driftOf(weighed, drift);
   return {
-    id, batch, contextTokens, kernelDrift,
+    id,
+    batch,
+    contextTokens,
+    kernelDrift,
     rawSeconds: steps.map((t) => t.seconds),
     drift: steps.map((t) => t.drift),
     measuredSeconds: typical(steps, exponentOf(weighed, driftExponent)) / kernelDrift,

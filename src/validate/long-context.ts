@@ -1,6 +1,6 @@
 /**
- * Long context: what a million tokens would take, extrapolated from the calibration, and how far such an extrapolation is off at the
- * longest context whose cache this device can hold and bind.
+ * Long context: what a million tokens would take, extrapolated from the calibration, and how far such an extrapolation
+ * is off at the longest context whose cache this device can hold and bind.
  */
 import { priceStep } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
@@ -33,9 +33,18 @@ export interface LongContextReport {
 
 /** The longest power of two of tokens whose rows a binding and the memory hold. */
 export function longestContext(c: Configuration, memoryBytes: number): number {
-  const rowBytes = Math.max(...layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).map((t) => t.heads * storedBytes(t.storage, t.width, t.groupSize)));
+  const rowBytes = Math.max(
+    ...layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).map(
+      (t) => t.heads * storedBytes(t.storage, t.width, t.groupSize),
+    ),
+  );
   let context = 1024;
-  while (context < MILLION && 2 * context * rowBytes <= c.bindingBytes && totalBytes(memoryModel(c, 2 * context, 32), 1) <= memoryBytes) context *= 2;
+  while (
+    context < MILLION &&
+    2 * context * rowBytes <= c.bindingBytes &&
+    totalBytes(memoryModel(c, 2 * context, 32), 1) <= memoryBytes
+  )
+    context *= 2;
   return context;
 }
 
@@ -43,13 +52,26 @@ export function longestContext(c: Configuration, memoryBytes: number): number {
 const RUNS = 8;
 
 /** Measures a step of one sequence there, and prices one at a million tokens. */
-export async function checkLongContext(device: Device, id: string, c: Configuration, rules: StepRules & { readonly memoryBytes: number }): Promise<LongContextReport> {
+export async function checkLongContext(
+  device: Device,
+  id: string,
+  c: Configuration,
+  rules: StepRules & { readonly memoryBytes: number },
+): Promise<LongContextReport> {
   const longest = longestContext(c, rules.memoryBytes);
   let contextTokens = longest;
-  while (contextTokens > 1024 && RUNS * priceStep(c, rules.calibrated.pricer, 1, contextTokens).estimate > rules.seconds) contextTokens /= 2;
-  const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], { ...rules, openBytes: Infinity });
+  while (
+    contextTokens > 1024 &&
+    RUNS * priceStep(c, rules.calibrated.pricer, 1, contextTokens).estimate > rules.seconds
+  )
+    contextTokens /= 2;
+  const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], {
+    ...rules,
+    openBytes: Infinity,
+  });
   const m = memoryModel(c, MILLION, 32);
-  // Bindings do not bound an extrapolation: a calibrated GPU that holds a million tokens binds them in parts as the schedule says.
+  // Bindings do not bound an extrapolation: a calibrated GPU that holds a million tokens binds them in parts as the
+  // schedule says.
   const price = priceStep(c, rules.calibrated.pricer, 1, MILLION);
   return {
     id,
@@ -57,8 +79,12 @@ export async function checkLongContext(device: Device, id: string, c: Configurat
     reason: notRun[0]?.reason ?? null,
     boundedBy: contextTokens < longest ? 'time' : 'memory',
     atMillion: {
-      contextTokens: MILLION, cacheBytes: m.kvBytesPerSequence, totalBytes: totalBytes(m, 1),
-      secondsPerStep: { estimate: price.estimate, low: price.low, high: price.high }, evidence: price.evidence, octavesOutside: price.octavesOutside,
+      contextTokens: MILLION,
+      cacheBytes: m.kvBytesPerSequence,
+      totalBytes: totalBytes(m, 1),
+      secondsPerStep: { estimate: price.estimate, low: price.low, high: price.high },
+      evidence: price.evidence,
+      octavesOutside: price.octavesOutside,
     },
   };
 }

@@ -1,4 +1,7 @@
-/** Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or wrong. */
+/**
+ * Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or
+ * wrong.
+ */
 import type { StorageChoice } from '../codecs/codec.js';
 import { isLatent } from '../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
@@ -14,10 +17,20 @@ import type { Configuration } from '../schedule/schedule.js';
 import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */
-export const COUNTED_KINDS = ['weights', 'codec', 'cache', 'in-flight', 'eviction', 'workspace'] as const satisfies readonly AllocationKind[];
+export const COUNTED_KINDS = [
+  'weights',
+  'codec',
+  'cache',
+  'in-flight',
+  'eviction',
+  'workspace',
+] as const satisfies readonly AllocationKind[];
 export type CountedKind = (typeof COUNTED_KINDS)[number];
 
-/** What taking in prompts whole needs for as long as it runs: accumulated, or, where a codec has latents, by captures of each kind. */
+/**
+ * What taking in prompts whole needs for as long as it runs: accumulated, or, where a codec has latents, by captures of
+ * each kind.
+ */
 export type PrefillBytes = 'prefill' | 'prefill one-shot' | 'prefill by-layer';
 
 /** A kind's bytes in one configuration. */
@@ -80,24 +93,48 @@ export function predictedBytes(m: MemoryModel, batch: number): Record<CountedKin
 
 /** Bytes of each kind that a decoder has allocated. */
 export function allocatedBytes(decoder: Pick<GpuDecoder, 'allocations'>): Record<AllocationKind, number> {
-  const sums: Record<AllocationKind, number> = { weights: 0, codec: 0, cache: 0, 'in-flight': 0, eviction: 0, workspace: 0, prefill: 0, control: 0 };
+  const sums: Record<AllocationKind, number> = {
+    weights: 0,
+    codec: 0,
+    cache: 0,
+    'in-flight': 0,
+    eviction: 0,
+    workspace: 0,
+    prefill: 0,
+    control: 0,
+  };
   for (const { kind, bytes } of decoder.allocations) sums[kind] += bytes;
   return sums;
 }
 
 /** Both of them, kind by kind. */
-export function compareBytes(decoder: Pick<GpuDecoder, 'allocations'>, m: MemoryModel, batch: number): { readonly kinds: KindBytes[]; readonly controlBytes: number } {
+export function compareBytes(
+  decoder: Pick<GpuDecoder, 'allocations'>,
+  m: MemoryModel,
+  batch: number,
+): { readonly kinds: KindBytes[]; readonly controlBytes: number } {
   const [allocated, predicted] = [allocatedBytes(decoder), predictedBytes(m, batch)];
-  return { kinds: COUNTED_KINDS.map((kind) => ({ kind, allocatedBytes: allocated[kind], predictedBytes: predicted[kind] })), controlBytes: allocated.control };
+  return {
+    kinds: COUNTED_KINDS.map((kind) => ({ kind, allocatedBytes: allocated[kind], predictedBytes: predicted[kind] })),
+    controlBytes: allocated.control,
+  };
 }
 
-export const holds = (row: Pick<MemoryRow, 'kinds'>): boolean => row.kinds.every((k) => k.allocatedBytes === k.predictedBytes);
+export const holds = (row: Pick<MemoryRow, 'kinds'>): boolean =>
+  row.kinds.every((k) => k.allocatedBytes === k.predictedBytes);
 
-/** Every codec, path and eviction that the planner offers for a model; even and odd ranks, every width of quantised scalars. */
+/**
+ * Every codec, path and eviction that the planner offers for a model; even and odd ranks, every width of quantised
+ * scalars.
+ */
 export function memoryCandidates(g: Geometry): Candidate[] {
   const evictions = EVICTIONS.map((text) => parseEviction(text, 'eviction'));
-  const list = (kinds: Parameters<typeof listCandidates>[1]['kinds'], more: { ratios?: number[]; ranks?: { rankK: number; rankV: number }[] }): Candidate[] =>
-    listCandidates(g, { kinds, ratios: more.ratios ?? null, ranks: more.ranks ?? null, paths: null, evictions }).candidates;
+  const list = (
+    kinds: Parameters<typeof listCandidates>[1]['kinds'],
+    more: { ratios?: number[]; ranks?: { rankK: number; rankV: number }[] },
+  ): Candidate[] =>
+    listCandidates(g, { kinds, ratios: more.ratios ?? null, ranks: more.ranks ?? null, paths: null, evictions })
+      .candidates;
   return [
     ...list(['full'], {}),
     ...list(['kv-quant'], { ratios: [2, 4, 16 / 3, 8] }),
@@ -113,11 +150,26 @@ export function memoryCases(quick: boolean): MemoryCase[] {
   const models = quick ? [SMALL_OURO] : [SMALL_OURO, SMALL_HUGINN, SMALL_ORDINARY];
   return models.flatMap((geometry) =>
     memoryCandidates(geometry).flatMap((candidate): MemoryCase[] => {
-      const of = (choice: StorageChoice, perHead: boolean): Configuration => ({ geometry, ...candidate, choice, branch: { ...BRANCH, perHead }, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity });
-      const one = (suffix: string, cacheType: string, c: Configuration, batch: number): MemoryCase => ({ id: `${candidateId(geometry, candidate, cacheType)}${suffix}`, c, batch, contextTokens: CONTEXT_TOKENS });
+      const of = (choice: StorageChoice, perHead: boolean): Configuration => ({
+        geometry,
+        ...candidate,
+        choice,
+        branch: { ...BRANCH, perHead },
+        gpus: 1,
+        targetWorkgroups: 8,
+        bindingBytes: Infinity,
+      });
+      const one = (suffix: string, cacheType: string, c: Configuration, batch: number): MemoryCase => ({
+        id: `${candidateId(geometry, candidate, cacheType)}${suffix}`,
+        c,
+        batch,
+        contextTokens: CONTEXT_TOKENS,
+      });
       return [
         ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
-        ...(candidate.codec.kind === 'kv-quant' || candidate.eviction || quick ? [] : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
+        ...(candidate.codec.kind === 'kv-quant' || candidate.eviction || quick
+          ? []
+          : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
         ...(candidate.path === 'absorbed' && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
       ];
     }),
@@ -131,19 +183,35 @@ export interface MemoryRules {
   readonly stopped?: () => boolean;
 }
 
-/** What prompts take beside the decoder while they are taken in whole, by each kind; nothing where another path has the same prompts under eviction. */
+/**
+ * What prompts take beside the decoder while they are taken in whole, by each kind; nothing where another path has the
+ * same prompts under eviction.
+ */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
   // They are taken in as by the path that rebuilds inside attention.
   if (c.eviction !== null && (c.materialised || c.path === 'block-absorbed')) return [];
-  const prompt = (tokens: number): number[] => Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
+  const prompt = (tokens: number): number[] =>
+    Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
   const rows: KindBytes[] = [];
   // Without latents all kinds are the same.
-  for (const kind of isLatent(c.codec) ? (['accumulated', 'one-shot', 'by-layer'] as const) : (['accumulated'] as const)) {
+  for (const kind of isLatent(c.codec)
+    ? (['accumulated', 'one-shot', 'by-layer'] as const)
+    : (['accumulated'] as const)) {
     const longest = kind === 'accumulated' ? PROMPT_TOKENS : CAPTURED_PROMPT_TOKENS;
-    await decoder.prefill(Array.from({ length: batch }, (_, sequence) => prompt(sequence === 0 ? longest : 1)), kind);
+    await decoder.prefill(
+      Array.from({ length: batch }, (_, sequence) => prompt(sequence === 0 ? longest : 1)),
+      kind,
+    );
     decoder.reset();
-    const allocatedBytes = decoder.prefillAllocations.reduce((sum, { kind: use, bytes }) => sum + (use === 'prefill' ? bytes : 0), 0);
-    rows.push({ kind: kind === 'accumulated' ? 'prefill' : `prefill ${kind}`, allocatedBytes, predictedBytes: prefillPeaks(c, longest, PROMPT_CHUNK_TOKENS)[kind] });
+    const allocatedBytes = decoder.prefillAllocations.reduce(
+      (sum, { kind: use, bytes }) => sum + (use === 'prefill' ? bytes : 0),
+      0,
+    );
+    rows.push({
+      kind: kind === 'accumulated' ? 'prefill' : `prefill ${kind}`,
+      allocatedBytes,
+      predictedBytes: prefillPeaks(c, longest, PROMPT_CHUNK_TOKENS)[kind],
+    });
   }
   return rows;
 }
@@ -161,7 +229,13 @@ export async function checkMemory(device: Device, rules: MemoryRules): Promise<M
     rules.onCase?.(done, rules.cases.length, id);
     const model = c.geometry.name;
     try {
-      const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch, contextTokens, pageTokens: PAGE_TOKENS, prefillChunkTokens: PROMPT_CHUNK_TOKENS });
+      const decoder = await openDecoder(device, c, {
+        weights: { storage: 'f16', seed: rules.seed },
+        batch,
+        contextTokens,
+        pageTokens: PAGE_TOKENS,
+        prefillChunkTokens: PROMPT_CHUNK_TOKENS,
+      });
       try {
         const prefill = await prefillBytes(decoder, of, rules.seed);
         const { kinds, controlBytes } = compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch);

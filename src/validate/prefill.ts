@@ -37,7 +37,11 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
  * Measures and predicts every prompt that time allows.
  * @throws GpuError for any failure but a prompt that the decoder does not take in
  */
-export async function checkPrompts(device: Device, cases: readonly PromptCase[], rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'stopped' | 'onStep'>): Promise<PromptsReport> {
+export async function checkPrompts(
+  device: Device,
+  cases: readonly PromptCase[],
+  rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'stopped' | 'onStep'>,
+): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
   const notRun: { id: string; reason: string }[] = [];
   const started = now();
@@ -52,7 +56,13 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
       continue;
     }
     try {
-      measured.push({ of, rounds: await measure(device, of, rules.watch, { seed: rules.seed, seconds: () => left() / (cases.length - i) }) });
+      measured.push({
+        of,
+        rounds: await measure(device, of, rules.watch, {
+          seed: rules.seed,
+          seconds: () => left() / (cases.length - i),
+        }),
+      });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({ id: nameOf(of), reason: error.message });
@@ -64,12 +74,16 @@ export async function checkPrompts(device: Device, cases: readonly PromptCase[],
     const calls = callsOfPrompt(of, pricer);
     const kernelDrift = driftOf(calls, drift);
     return {
-      id: of.id, ...of.prompt, kernelDrift,
+      id: of.id,
+      ...of.prompt,
+      kernelDrift,
       rawSeconds: rounds.map((t) => t.seconds),
       drift: rounds.map((t) => t.drift),
       measuredSeconds: typical(rounds, exponentOf(calls, driftExponent)) / kernelDrift,
       predicted: { estimate: price.estimate, low: price.low, high: price.high },
-      evidence: price.evidence, rooflineShare: price.evidenceShare.roofline, octavesOutside: price.octavesOutside,
+      evidence: price.evidence,
+      rooflineShare: price.evidenceShare.roofline,
+      octavesOutside: price.octavesOutside,
     };
   });
   return { rows, notRun, summary: summarise(rows) };
@@ -82,14 +96,25 @@ export function callsOfPrompt({ c, prompt }: PromptCase, pricer: Pricer): Weighe
   return calls;
 }
 
-const nameOf = ({ id, prompt }: PromptCase): string => `${id}, ${prompt.method} prefill of ${prompt.promptTokens} tokens`;
+const nameOf = ({ id, prompt }: PromptCase): string =>
+  `${id}, ${prompt.method} prefill of ${prompt.promptTokens} tokens`;
 
 /** Times of a prompt after a first run, which compiles; as many as take `seconds`, at least one. */
-async function measure(device: Device, { c, prompt }: PromptCase, watch: DriftWatch, rules: { seed: number; seconds: () => number }): Promise<Timed[]> {
+async function measure(
+  device: Device,
+  { c, prompt }: PromptCase,
+  watch: DriftWatch,
+  rules: { seed: number; seconds: () => number },
+): Promise<Timed[]> {
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
   const rounds: Timed[] = [];
-  const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: rules.seed }, batch: 1, contextTokens: promptTokens, prefillChunkTokens: chunkTokens });
+  const decoder = await openDecoder(device, c, {
+    weights: { storage: 'f16', seed: rules.seed },
+    batch: 1,
+    contextTokens: promptTokens,
+    prefillChunkTokens: chunkTokens,
+  });
   try {
     await decoder.prefill(tokens, method);
     const until = now() + rules.seconds();

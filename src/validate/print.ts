@@ -18,11 +18,19 @@ const MOST_ROWS = 12;
 interface Block {
   readonly title: string;
   readonly paragraphs?: readonly string[];
-  readonly table?: { readonly head: readonly string[]; readonly right: readonly boolean[]; readonly rows: readonly (readonly string[])[] };
+  readonly table?: {
+    readonly head: readonly string[];
+    readonly right: readonly boolean[];
+    readonly rows: readonly (readonly string[])[];
+  };
 }
 
 function table<T>(spec: readonly Column<T>[], rows: readonly T[]): NonNullable<Block['table']> {
-  return { head: spec.map((c) => c.title), right: spec.map((c) => c.align === 'right'), rows: rows.map((row) => spec.map((c) => c.cell(row))) };
+  return {
+    head: spec.map((c) => c.title),
+    right: spec.map((c) => c.align === 'right'),
+    rows: rows.map((row) => spec.map((c) => c.cell(row))),
+  };
 }
 
 const left = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'left', cell });
@@ -30,7 +38,11 @@ const right = <T>(title: string, cell: (row: T) => string): Column<T> => ({ titl
 const milliseconds = (seconds: number): string => formatNumber(seconds * 1e3);
 const signed = (x: number): string => `${x >= 0 ? '+' : '−'}${percent(Math.abs(x))}`;
 
-const STATUS: Readonly<Record<Check['status'], string>> = { holds: 'holds', failed: 'OUTSIDE', 'not-checked': 'not checked' };
+const STATUS: Readonly<Record<Check['status'], string>> = {
+  holds: 'holds',
+  failed: 'OUTSIDE',
+  'not-checked': 'not checked',
+};
 const CHECKS: readonly Column<Check>[] = [
   left('check', (c) => c.name),
   left('', (c) => `${STATUS[c.status]}${c.status === 'failed' && !c.strict ? ' (not judged)' : ''}`),
@@ -115,17 +127,26 @@ const DIFFERENCES: readonly Column<Difference>[] = [
 
 function memoryBlock({ memory }: ValidationReport): Block[] {
   if (!memory) return [];
-  const differences = memory.mismatches.flatMap((row) => row.kinds.filter((k) => k.allocatedBytes !== k.predictedBytes).map((k): Difference => ({ row, kind: k.kind, allocated: k.allocatedBytes, predicted: k.predictedBytes })));
+  const differences = memory.mismatches.flatMap((row) =>
+    row.kinds
+      .filter((k) => k.allocatedBytes !== k.predictedBytes)
+      .map((k): Difference => ({ row, kind: k.kind, allocated: k.allocatedBytes, predicted: k.predictedBytes })),
+  );
   const reasons = [...new Set(memory.notRun.map((n) => n.reason))];
-  return [{
-    title: 'Memory',
-    paragraphs: [
-      `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, in-flight latents, eviction state, workspace and the peaks of prefill were compared one by one.`,
-      ...(differences.length > MOST_ROWS ? [`${differences.length} figures differ; the first ${MOST_ROWS}:`] : []),
-      ...reasons.map((reason) => `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} configurations (${reason}).`),
-    ],
-    ...(differences.length > 0 ? { table: table(DIFFERENCES, differences.slice(0, MOST_ROWS)) } : {}),
-  }];
+  return [
+    {
+      title: 'Memory',
+      paragraphs: [
+        `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, in-flight latents, eviction state, workspace and the peaks of prefill were compared one by one.`,
+        ...(differences.length > MOST_ROWS ? [`${differences.length} figures differ; the first ${MOST_ROWS}:`] : []),
+        ...reasons.map(
+          (reason) =>
+            `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} configurations (${reason}).`,
+        ),
+      ],
+      ...(differences.length > 0 ? { table: table(DIFFERENCES, differences.slice(0, MOST_ROWS)) } : {}),
+    },
+  ];
 }
 
 function latencyBlocks({ latency }: ValidationReport): Block[] {
@@ -135,14 +156,23 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
     ? `${summary.count} steps of ${latency.model}: median error ${percent(summary.medianError)}, 90th percentile ${percent(summary.p90Error)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} inside their interval. ${shapes.unmeasured} of the ${shapes.all} distinct kernel calls are not in the calibration.`
     : 'No step was measured.';
   return [
-    { title: 'Steps', paragraphs: [about, ...latency.notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)], table: table(STEPS, latency.steps) },
-    { title: 'Operations', paragraphs: ['Every operation of these steps by itself, summed by kernel: where an error comes from.'], table: table(KERNELS, latency.kernels) },
+    {
+      title: 'Steps',
+      paragraphs: [about, ...latency.notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)],
+      table: table(STEPS, latency.steps),
+    },
+    {
+      title: 'Operations',
+      paragraphs: ['Every operation of these steps by itself, summed by kernel: where an error comes from.'],
+      table: table(KERNELS, latency.kernels),
+    },
   ];
 }
 
 function controlsBlock({ latency }: ValidationReport): Block[] {
   if (!latency || latency.controls.length === 0) return [];
-  const about = 'Points of the calibration that were measured anew beside steps and prompts, each a call corrected for the probe. Where a ratio is not 1, kernels drifted beyond the machine as a whole, and measured times above are corrected for it.';
+  const about =
+    'Points of the calibration that were measured anew beside steps and prompts, each a call corrected for the probe. Where a ratio is not 1, kernels drifted beyond the machine as a whole, and measured times above are corrected for it.';
   return [{ title: 'Control points', paragraphs: [about], table: table(CONTROLS, latency.controls) }];
 }
 
@@ -152,7 +182,13 @@ function prefillBlock({ latency }: ValidationReport): Block[] {
   const about = summary
     ? `${summary.count} prompt${summary.count === 1 ? '' : 's'} of ${latency.model}: median error ${percent(summary.medianError)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} inside their interval. Prompts are reported and not judged.`
     : 'No prompt was measured.';
-  return [{ title: 'Prefill', paragraphs: [about, ...notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)], table: table(PROMPTS, rows) }];
+  return [
+    {
+      title: 'Prefill',
+      paragraphs: [about, ...notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)],
+      table: table(PROMPTS, rows),
+    },
+  ];
 }
 
 function longContextBlock({ longContext }: ValidationReport): Block[] {
@@ -170,12 +206,30 @@ function blocksOf(r: ValidationReport): Block[] {
   const device = `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}, clock ${r.device.clock}`;
   const calibration = r.calibration ? `calibration ${r.calibration.file}` : 'no calibration';
   return [
-    { title: 'Verdict', paragraphs: [...verdict(r), `${r.program}${r.quick ? ' validate --quick' : ' validate'}, ${device}; ${calibration}; seed ${r.seed}; ${Math.round(r.elapsedSeconds)} s.`], table: table(CHECKS, r.checks) },
+    {
+      title: 'Verdict',
+      paragraphs: [
+        ...verdict(r),
+        `${r.program}${r.quick ? ' validate --quick' : ' validate'}, ${device}; ${calibration}; seed ${r.seed}; ${Math.round(r.elapsedSeconds)} s.`,
+      ],
+      table: table(CHECKS, r.checks),
+    },
     ...memoryBlock(r),
     ...latencyBlocks(r),
     ...prefillBlock(r),
     ...controlsBlock(r),
-    ...(r.capacity ? [{ title: 'Capacity', paragraphs: [`${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that decoded a step over a full, made-up cache.`, ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`)], table: table(CAPACITY, r.capacity.rows) }] : []),
+    ...(r.capacity
+      ? [
+          {
+            title: 'Capacity',
+            paragraphs: [
+              `${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that decoded a step over a full, made-up cache.`,
+              ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`),
+            ],
+            table: table(CAPACITY, r.capacity.rows),
+          },
+        ]
+      : []),
     ...longContextBlock(r),
     ...(r.notes.length > 0 ? [{ title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) }] : []),
   ];
@@ -183,7 +237,27 @@ function blocksOf(r: ValidationReport): Block[] {
 
 /** For a terminal. */
 export const validationTable = (r: ValidationReport): string =>
-  `${blocksOf(r).map(({ title, paragraphs = [], table: t }) => [title, ...paragraphs.flatMap((p) => wrap(p, WIDTH)), ...(t ? ['', ...columns(t.head.map((head, i): Column<readonly string[]> => ({ title: head, align: t.right[i] ? 'right' : 'left', cell: (row) => row[i] as string })), t.rows)] : [])].join('\n')).join('\n\n')}\n`;
+  `${blocksOf(r)
+    .map(({ title, paragraphs = [], table: t }) =>
+      [
+        title,
+        ...paragraphs.flatMap((p) => wrap(p, WIDTH)),
+        ...(t
+          ? [
+              '',
+              ...columns(
+                t.head.map((head, i): Column<readonly string[]> => ({
+                  title: head,
+                  align: t.right[i] ? 'right' : 'left',
+                  cell: (row) => row[i] as string,
+                })),
+                t.rows,
+              ),
+            ]
+          : []),
+      ].join('\n'),
+    )
+    .join('\n\n')}\n`;
 
 /** A path as the target of a Markdown link. */
 const target = (path: string): string => encodeURI(path).replace(/[()]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
@@ -194,8 +268,17 @@ export function validationMarkdown(r: ValidationReport, picture: string | null =
     [
       `${title === 'Verdict' ? '# Validation' : `## ${title}`}`,
       ...paragraphs.flatMap((p) => ['', markdownText(p)]),
-      ...(t ? ['', `| ${t.head.map(markdownText).join(' | ')} |`, `| ${t.right.map((isRight) => (isRight ? '--:' : ':--')).join(' | ')} |`, ...t.rows.map((row) => `| ${row.map(markdownText).join(' | ')} |`)] : []),
-      ...(title === 'Steps' && picture !== null ? ['', `![predicted against measured step times](${target(picture)})`] : []),
+      ...(t
+        ? [
+            '',
+            `| ${t.head.map(markdownText).join(' | ')} |`,
+            `| ${t.right.map((isRight) => (isRight ? '--:' : ':--')).join(' | ')} |`,
+            ...t.rows.map((row) => `| ${row.map(markdownText).join(' | ')} |`),
+          ]
+        : []),
+      ...(title === 'Steps' && picture !== null
+        ? ['', `![predicted against measured step times](${target(picture)})`]
+        : []),
     ].join('\n'),
   );
   return `${parts.join('\n\n')}\n`;

@@ -1,7 +1,7 @@
 /**
- * A limit on this process's address space: what ends memory on a software adapter, whose buffers are the host's memory. The adapter
- * backs buffers by shared anonymous files, which limits on the data segment do not count; address space counts every mapping at once,
- * touched or not, so nothing is overcommitted.
+ * A limit on this process's address space: what ends memory on a software adapter, whose buffers are the host's memory.
+ * The adapter backs buffers by shared anonymous files, which limits on the data segment do not count; address space
+ * counts every mapping at once, touched or not, so nothing is overcommitted.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -20,11 +20,15 @@ export function addressSpaceBytes(): number {
   return Number(kib) * 1024;
 }
 
-const unavailable = (reason: string): UserError => new UserError(`a memory limit on this process cannot be set here: ${reason}`, 'leave --vram out, or run it on Linux with util-linux (prlimit)');
+const unavailable = (reason: string): UserError =>
+  new UserError(
+    `a memory limit on this process cannot be set here: ${reason}`,
+    'leave --vram out, or run it on Linux with util-linux (prlimit)',
+  );
 
 /**
- * Lets this process map `bytes` more than it has mapped now. A mapping beyond it fails; drivers that do not look at the failure end
- * the process when they use it.
+ * Lets this process map `bytes` more than it has mapped now. A mapping beyond it fails; drivers that do not look at the
+ * failure end the process when they use it.
  * @throws UserError where the platform has no such limit
  */
 export function limitAddressSpace(bytes: number): void {

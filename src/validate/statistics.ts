@@ -18,11 +18,16 @@ export interface ErrorSummary {
 }
 
 /** Signed relative error: above 0, the prediction is too slow. */
-export const signedError = ({ measuredSeconds, predicted }: Compared): number => predicted.estimate / measuredSeconds - 1;
+export const signedError = ({ measuredSeconds, predicted }: Compared): number =>
+  predicted.estimate / measuredSeconds - 1;
 
-export const covered = ({ measuredSeconds, predicted }: Compared): boolean => predicted.low <= measuredSeconds && measuredSeconds <= predicted.high;
+export const covered = ({ measuredSeconds, predicted }: Compared): boolean =>
+  predicted.low <= measuredSeconds && measuredSeconds <= predicted.high;
 
-/** The value below which this share of the others lie, by linear interpolation (type 7 of Hyndman and Fan 1996). NaN for none. */
+/**
+ * The value below which this share of the others lie, by linear interpolation (type 7 of Hyndman and Fan 1996). NaN for
+ * none.
+ */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   const at = share * (sorted.length - 1);
@@ -36,5 +41,11 @@ export function summarise(rows: readonly Compared[]): ErrorSummary | null {
   if (rows.length === 0) return null;
   const errors = rows.map(signedError);
   const absolute = errors.map(Math.abs);
-  return { count: rows.length, medianError: quantile(absolute, 0.5), p90Error: quantile(absolute, 0.9), bias: quantile(errors, 0.5), coverage: rows.filter(covered).length / rows.length };
+  return {
+    count: rows.length,
+    medianError: quantile(absolute, 0.5),
+    p90Error: quantile(absolute, 0.9),
+    bias: quantile(errors, 0.5),
+    coverage: rows.filter(covered).length / rows.length,
+  };
 }

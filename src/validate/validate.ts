@@ -29,7 +29,12 @@ export interface ValidateOptions {
   /** The program, for attempts that run in processes of their own; null where it is not known. */
   readonly cli: string | null;
   readonly signal?: AbortSignal;
-  readonly onProgress?: (p: { readonly section: string; readonly doing: string; readonly elapsedSeconds: number; readonly budgetSeconds: number }) => void;
+  readonly onProgress?: (p: {
+    readonly section: string;
+    readonly doing: string;
+    readonly elapsedSeconds: number;
+    readonly budgetSeconds: number;
+  }) => void;
 }
 
 const MIB = 2 ** 20;
@@ -42,7 +47,10 @@ const RESERVE_BYTES = 512 * MIB;
 /** Decoders open together, and the longest cache, on a software adapter; on a GPU a share of its memory. */
 const SOFTWARE_OPEN_BYTES = 3072 * MIB;
 const OPEN_SHARE = 0.6;
-/** What is held against a calibration shares the time that the other sections leave of the budget, and at least this part of it. */
+/**
+ * What is held against a calibration shares the time that the other sections leave of the budget, and at least this
+ * part of it.
+ */
 const LEAST_TIMED_SHARE = 0.3;
 const STEPS_SHARE = 0.75;
 const PREFILL_SHARE = 0.1;
@@ -69,21 +77,33 @@ interface Session {
 export async function validate(device: Device, o: ValidateOptions): Promise<ValidationReport> {
   const started = now();
   const { software, description, driver } = device.description;
-  const memoryBytes = o.memoryBytes ?? (software ? SOFTWARE_CAPACITY_BYTES : (deviceOfAdapter(description)?.vramBytes ?? null));
+  const memoryBytes =
+    o.memoryBytes ?? (software ? SOFTWARE_CAPACITY_BYTES : (deviceOfAdapter(description)?.vramBytes ?? null));
   const s: Session = {
-    device, o, started, notes: [], memoryBytes,
+    device,
+    o,
+    started,
+    notes: [],
+    memoryBytes,
     stopped: () => o.signal?.aborted === true,
-    progress: (section, doing) => o.onProgress?.({ section, doing, elapsedSeconds: now() - started, budgetSeconds: o.budgetSeconds }),
+    progress: (section, doing) =>
+      o.onProgress?.({ section, doing, elapsedSeconds: now() - started, budgetSeconds: o.budgetSeconds }),
   };
   const wants = (section: Section): boolean => o.sections.includes(section) && !s.stopped();
   const calibrated = wants('latency') || wants('long-context') ? await calibratedFor(device, o.calibration) : null;
   const { correctness, memory } = wants('memory') ? await memorySection(s) : { correctness: null, memory: null };
   const capacity = wants('capacity') ? await capacitySection(s) : null;
-  if (wants('latency') && !calibrated) s.notes.push(`there is no calibration of ${description}: steps have no prediction to compare with; measure with lla-sim calibrate`);
-  const { latency, longContext } = calibrated ? await timeSections(s, calibrated, wants) : { latency: null, longContext: null };
+  if (wants('latency') && !calibrated)
+    s.notes.push(
+      `there is no calibration of ${description}: steps have no prediction to compare with; measure with lla-sim calibrate`,
+    );
+  const { latency, longContext } = calibrated
+    ? await timeSections(s, calibrated, wants)
+    : { latency: null, longContext: null };
   if (o.quick && o.sections.includes('long-context')) s.notes.push('--quick leaves the long context out');
   if (o.quick) s.notes.push('--quick: times are reported and not judged; memory, capacity and correctness are');
-  for (const section of SECTIONS.filter((name) => !o.sections.includes(name))) s.notes.push(`${section} was not asked for`);
+  for (const section of SECTIONS.filter((name) => !o.sections.includes(name)))
+    s.notes.push(`${section} was not asked for`);
   if (s.stopped()) throw interrupted();
   return {
     schema: 'lla-sim/validate',
@@ -95,20 +115,44 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     seed: o.seed,
     elapsedSeconds: now() - started,
     checks: judge({ software, quick: o.quick, correctness, memory, steps: latency?.steps ?? null, capacity }),
-    correctness, memory, latency, capacity, longContext,
+    correctness,
+    memory,
+    latency,
+    capacity,
+    longContext,
     notes: s.notes,
   };
 }
 
-const interrupted = (): UserError => new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
+const interrupted = (): UserError =>
+  new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
 
 async function memorySection(s: Session): Promise<{ correctness: CorrectnessReport; memory: MemoryReport }> {
   const cases = memoryCases(s.o.quick);
   const rules = { seed: s.o.seed, stopped: s.stopped };
-  const memory = await checkMemory(s.device, { ...rules, cases, onCase: (done, total, id) => s.progress('memory', `${done + 1} of ${total}: ${id}`) });
+  const memory = await checkMemory(s.device, {
+    ...rules,
+    cases,
+    onCase: (done, total, id) => s.progress('memory', `${done + 1} of ${total}: ${id}`),
+  });
   // One case a codec and path: evictions and batches change what is stored, and the decoder's own tests compare those.
-  const distinct = cases.filter(({ c }, i) => c.eviction === null && cases.findIndex((other) => other.c.geometry === c.geometry && other.c.codec === c.codec && other.c.path === c.path && other.c.materialised === c.materialised && other.c.eviction === null) === i);
-  const correctness = await checkCorrectness(s.device, { ...rules, cases: distinct, onCase: (done, total, id) => s.progress('correctness', `${done + 1} of ${total}: ${id}`) });
+  const distinct = cases.filter(
+    ({ c }, i) =>
+      c.eviction === null &&
+      cases.findIndex(
+        (other) =>
+          other.c.geometry === c.geometry &&
+          other.c.codec === c.codec &&
+          other.c.path === c.path &&
+          other.c.materialised === c.materialised &&
+          other.c.eviction === null,
+      ) === i,
+  );
+  const correctness = await checkCorrectness(s.device, {
+    ...rules,
+    cases: distinct,
+    onCase: (done, total, id) => s.progress('correctness', `${done + 1} of ${total}: ${id}`),
+  });
   return { correctness, memory };
 }
 
@@ -118,11 +162,25 @@ type Timed = Pick<ValidationReport, 'latency' | 'longContext'>;
 async function timeSections(s: Session, calibrated: Calibrated, wants: (section: Section) => boolean): Promise<Timed> {
   const { software } = s.device.description;
   const { quick, seed } = s.o;
-  const rules = { geometry: validationModel(software, s.o.model), software, quick, seed, bindingBytes: limits(s).bindingBytes };
+  const rules = {
+    geometry: validationModel(software, s.o.model),
+    software,
+    quick,
+    seed,
+    bindingBytes: limits(s).bindingBytes,
+  };
   const grid: Grid = { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) };
-  const calls = [...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)), ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer))].flatMap(shares);
+  const calls = [
+    ...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)),
+    ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
+  ].flatMap(shares);
   s.progress('controls', 'points of the calibration, to be measured anew');
-  const watch = await DriftWatch.open(s.device, calibrated, chooseControls(calibrated, together(calls), quick ? CONTROLS.quick : CONTROLS.whole), seed);
+  const watch = await DriftWatch.open(
+    s.device,
+    calibrated,
+    chooseControls(calibrated, together(calls), quick ? CONTROLS.quick : CONTROLS.whole),
+    seed,
+  );
   try {
     const left = s.o.budgetSeconds - (now() - s.started);
     const of = { calibrated, watch, timedSeconds: Math.max(LEAST_TIMED_SHARE * s.o.budgetSeconds, left) };
@@ -164,11 +222,31 @@ interface Watched {
   readonly timedSeconds: number;
 }
 
-async function latencySection(s: Session, { model, steps, prompts }: Grid, of: Watched): Promise<ValidationReport['latency']> {
+async function latencySection(
+  s: Session,
+  { model, steps, prompts }: Grid,
+  of: Watched,
+): Promise<ValidationReport['latency']> {
   const rules = { ...of, seed: s.o.seed, stopped: s.stopped };
-  const report = await checkSteps(s.device, steps, { ...rules, seconds: Math.max(1, STEPS_SHARE * of.timedSeconds), openBytes: limits(s).openBytes, onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`) });
-  const prefill = await checkPrompts(s.device, prompts, { ...rules, seconds: PREFILL_SHARE * of.timedSeconds, onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`) });
-  return { ...report, model, controls: of.watch.rows(), summary: summarise(report.steps), kernels: kernelSummaries(report.steps), prefill };
+  const report = await checkSteps(s.device, steps, {
+    ...rules,
+    seconds: Math.max(1, STEPS_SHARE * of.timedSeconds),
+    openBytes: limits(s).openBytes,
+    onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`),
+  });
+  const prefill = await checkPrompts(s.device, prompts, {
+    ...rules,
+    seconds: PREFILL_SHARE * of.timedSeconds,
+    onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`),
+  });
+  return {
+    ...report,
+    model,
+    controls: of.watch.rows(),
+    summary: summarise(report.steps),
+    kernels: kernelSummaries(report.steps),
+    prefill,
+  };
 }
 
 const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({
@@ -187,19 +265,37 @@ async function longContextSection(s: Session, of: Watched): Promise<LongContextR
   }
   s.progress('long context', `lla-21.33x/block-absorbed`);
   const c = configurationFor(geometry, candidate, bindingBytes);
-  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, { ...of, seed: s.o.seed, seconds: LONG_CONTEXT_SHARE * of.timedSeconds, openBytes, memoryBytes: openBytes, stopped: s.stopped });
+  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, {
+    ...of,
+    seed: s.o.seed,
+    seconds: LONG_CONTEXT_SHARE * of.timedSeconds,
+    openBytes,
+    memoryBytes: openBytes,
+    stopped: s.stopped,
+  });
 }
 
 async function capacitySection(s: Session): Promise<CapacityReport | null> {
   const { device, o, memoryBytes } = s;
-  const rules = { memoryBytes: memoryBytes ?? 0, bindingBytes: device.limits.maxStorageBufferBindingSize, quick: o.quick, stopped: s.stopped, onAttempt: (id: string, batch: number) => s.progress('capacity', `${id}, batch ${batch}`) };
+  const rules = {
+    memoryBytes: memoryBytes ?? 0,
+    bindingBytes: device.limits.maxStorageBufferBindingSize,
+    quick: o.quick,
+    stopped: s.stopped,
+    onAttempt: (id: string, batch: number) => s.progress('capacity', `${id}, batch ${batch}`),
+  };
   if (device.description.software) {
     if (o.cli === null || process.platform !== 'linux') {
       s.notes.push('capacity on a software adapter needs Linux, where a process can be limited in memory');
       return null;
     }
     const contextTokens = SOFTWARE_CAPACITY_CONTEXT;
-    const { attempt, geometry, remove } = inProcesses(o.cli, { memoryBytes: rules.memoryBytes, contextTokens, seed: o.seed, ...(o.signal ? { signal: o.signal } : {}) });
+    const { attempt, geometry, remove } = inProcesses(o.cli, {
+      memoryBytes: rules.memoryBytes,
+      contextTokens,
+      seed: o.seed,
+      ...(o.signal ? { signal: o.signal } : {}),
+    });
     try {
       return await checkCapacity({ ...rules, geometry, contextTokens, attempt });
     } finally {
@@ -211,7 +307,17 @@ async function capacitySection(s: Session): Promise<CapacityReport | null> {
     return null;
   }
   const geometry = validationModel(false, o.model);
-  const attempt = onDevice(device, (candidate) => configurationFor(geometry, candidate, rules.bindingBytes), CAPACITY_CONTEXT, o.seed);
-  return checkCapacity({ ...rules, memoryBytes: memoryBytes - RESERVE_BYTES, geometry, contextTokens: CAPACITY_CONTEXT, attempt });
+  const attempt = onDevice(
+    device,
+    (candidate) => configurationFor(geometry, candidate, rules.bindingBytes),
+    CAPACITY_CONTEXT,
+    o.seed,
+  );
+  return checkCapacity({
+    ...rules,
+    memoryBytes: memoryBytes - RESERVE_BYTES,
+    geometry,
+    contextTokens: CAPACITY_CONTEXT,
+    attempt,
+  });
 }
-

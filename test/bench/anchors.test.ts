@@ -1,4 +1,7 @@
-/** Which calls a calibration measures: what they weigh, that steps off their grid lie inside them, and how the next ones are drawn. */
+/**
+ * Which calls a calibration measures: what they weigh, that steps off their grid lie inside them, and how the next ones
+ * are drawn.
+ */
 import { describe, expect, test } from 'vitest';
 import { ANCHOR_RANGES, anchorCalls, type Anchor } from '../../src/bench/anchors.js';
 import { drawByShare } from '../../src/bench/calibrate.js';
@@ -21,18 +24,35 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     const keys = anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`);
     expect(new Set(keys).size).toBe(keys.length);
     const kinds = new Set(anchors.map(idOf));
-    for (const kind of ['matmul f16', 'attend f16', 'attend q4', 'attend f16+scores', 'attend_rebuild f16+scores', 'attend_block_absorbed f16', 'rebuild f16+plain', 'evict f16', 'attend_prefill f16', 'attend_carried f16+own', 'attend_carried q4', 'load f16']) expect(kinds).toContain(kind);
+    for (const kind of [
+      'matmul f16',
+      'attend f16',
+      'attend q4',
+      'attend f16+scores',
+      'attend_rebuild f16+scores',
+      'attend_block_absorbed f16',
+      'rebuild f16+plain',
+      'evict f16',
+      'attend_prefill f16',
+      'attend_carried f16+own',
+      'attend_carried q4',
+      'load f16',
+    ])
+      expect(kinds).toContain(kind);
   });
 
   test('shares of one step are squares of fractions of its time', () => {
     const step = { context: 32 * Math.ceil(64 * random()), batch: Math.ceil(8 * random()), weight: 1 };
-    const at = (weight: number): Anchor[] => anchorCalls(findPreset('ouro-1.4b'), { ...software, prompts: [], steps: [{ ...step, weight }] });
+    const at = (weight: number): Anchor[] =>
+      anchorCalls(findPreset('ouro-1.4b'), { ...software, prompts: [], steps: [{ ...step, weight }] });
     const once = at(1);
     for (const { share } of once) expect(share).toBeGreaterThan(0);
     const products = once.filter((c) => c.kernel === 'matmul').reduce((sum, c) => sum + c.share, 0);
     const norms = once.filter((c) => c.kernel === 'rmsnorm').reduce((sum, c) => sum + c.share, 0);
     expect(products).toBeGreaterThan(10 * norms);
-    at(3).forEach((c, i) => { expect(c.share).toBeCloseTo(3 * (once[i] as Anchor).share, 12); });
+    at(3).forEach((c, i) => {
+      expect(c.share).toBeCloseTo(3 * (once[i] as Anchor).share, 12);
+    });
   });
 
   test('prompts are measured beside steps, with a fifth of their weight and shapes short enough for such an adapter', () => {
@@ -60,11 +80,19 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     const outside = new Set<string>();
     let [known, all] = [0, 0];
     const keys = new Set(anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
-    for (const { c, batch, contextTokens } of stepGrid({ geometry, software: true, quick: false, seed, bindingBytes: common.bindingBytes })) {
+    for (const { c, batch, contextTokens } of stepGrid({
+      geometry,
+      software: true,
+      quick: false,
+      seed,
+      bindingBytes: common.bindingBytes,
+    })) {
       forEachOp(c, schedule(c, batch, contextTokens), ({ kernel, variant, shape }) => {
         const id = idOf({ kernel, variant });
         const box = boxes.get(id);
-        for (const dim of KERNELS[kernel].dims) if (!box?.[dim] || (shape[dim] as number) < box[dim][0] || (shape[dim] as number) > box[dim][1]) outside.add(`${id} ${dim} ${shape[dim]}`);
+        for (const dim of KERNELS[kernel].dims)
+          if (!box?.[dim] || (shape[dim] as number) < box[dim][0] || (shape[dim] as number) > box[dim][1])
+            outside.add(`${id} ${dim} ${shape[dim]}`);
         all++;
         if (keys.has(`${id} ${JSON.stringify(shape)}`)) known++;
       });
@@ -83,7 +111,8 @@ describe(`drawing by share (LLA_SIM_SEED=${seed})`, () => {
       expect(new Set(drawn).size).toBe(4);
       large += drawn.filter((i) => i < 4).length;
     }
-    // Four of weight 1 against 36 of 0.01: the first draw is a large one with probability 0.92; drawn alike it would be 0.1.
+    // Four of weight 1 against 36 of 0.01: the first draw is a large one with probability 0.92; drawn alike it would be
+    // 0.1.
     expect(large / 1600).toBeGreaterThan(0.6);
     expect(large / 1600).toBeLessThan(1);
     expect(drawByShare(candidates.slice(0, 3), 16, randomFrom(seed))).toHaveLength(3);

@@ -19,10 +19,17 @@ describe(`in turn (LLA_SIM_SEED=${seed})`, () => {
       at += 1;
       return Promise.resolve(seconds * (1 + 0.01 * at));
     };
-    const times = await interleave([measure('a', 1), measure('b', 2), measure('c', 3)], { seconds: 0, leastRounds: 40, mostRounds: 90, seed, clockNow: () => at });
+    const times = await interleave([measure('a', 1), measure('b', 2), measure('c', 3)], {
+      seconds: 0,
+      leastRounds: 40,
+      mostRounds: 90,
+      seed,
+      clockNow: () => at,
+    });
     expect(times.map((t) => t.length)).toEqual([40, 40, 40]);
     const rounds = Array.from({ length: 40 }, (_, i) => order.slice(3 * i, 3 * i + 3).join(''));
-    for (const [i, round] of rounds.entries()) expect(i % 2 === 0 ? ['abc', 'bca', 'cab'] : ['cba', 'bac', 'acb']).toContain(round);
+    for (const [i, round] of rounds.entries())
+      expect(i % 2 === 0 ? ['abc', 'bca', 'cab'] : ['cba', 'bac', 'acb']).toContain(round);
     expect(ratioOf(times[2] as number[], times[0] as number[], seed).estimate).toBeCloseTo(3, 1);
   });
 
@@ -31,26 +38,40 @@ describe(`in turn (LLA_SIM_SEED=${seed})`, () => {
     const one = [() => Promise.resolve((at += 1))];
     const rules = { leastRounds: 2, mostRounds: 50, seed, clockNow: () => at };
     expect((await interleave(one, { ...rules, seconds: 10 }))[0]).toHaveLength(10);
-    expect((await interleave(one, { ...rules, seconds: 1e9, settled: ([t]) => (t?.length ?? 0) >= 7 }))[0]).toHaveLength(7);
+    expect(
+      (await interleave(one, { ...rules, seconds: 1e9, settled: ([t]) => (t?.length ?? 0) >= 7 }))[0],
+    ).toHaveLength(7);
     expect((await interleave(one, { ...rules, seconds: 1e9 }))[0]).toHaveLength(50);
   });
 
   test('a phase of half speed does not move a ratio within rounds, though it doubles the times', () => {
     const random = randomFrom(seed);
     const load = Array.from({ length: 60 }, (_, i) => (Math.floor(i / 15) % 2 === 0 ? 1 : 2) * (1 + 0.02 * random()));
-    const { estimate, low, high } = ratioOf(load.map((l) => 1.3 * l), load, seed);
+    const { estimate, low, high } = ratioOf(
+      load.map((l) => 1.3 * l),
+      load,
+      seed,
+    );
     expect(estimate).toBeCloseTo(1.3, 10);
     expect(high / low).toBeLessThan(1.001);
-    expect(sumOf([[1, 2], [3, 4]])).toEqual([4, 6]);
+    expect(
+      sumOf([
+        [1, 2],
+        [3, 4],
+      ]),
+    ).toEqual([4, 6]);
   });
 });
 
 test('block-absorbed is compared with the faster rebuild and with absorbed, by sums of kernels', () => {
-  const { paths: [set] } = rooflineCases(true);
+  const {
+    paths: [set],
+  } = rooflineCases(true);
   if (!set) throw new Error('no paths');
   const times = new Map<string, number[]>();
   const put = (path: keyof typeof set.paths, each: number): void => {
-    for (const c of set.paths[path]) times.set(`${c.kernel} ${c.variant} ${JSON.stringify(c.shape)}`, [each, each, each, each]);
+    for (const c of set.paths[path])
+      times.set(`${c.kernel} ${c.variant} ${JSON.stringify(c.shape)}`, [each, each, each, each]);
   };
   put('absorbed', 1);
   put('materialised rebuild', 2);
@@ -58,7 +79,10 @@ test('block-absorbed is compared with the faster rebuild and with absorbed, by s
   put('block-absorbed', 3);
   const sums = 3 * set.paths['block-absorbed'].filter((c) => IMPLEMENTED.includes(c.kernel)).length;
   const found = pathRatios(set, times, seed);
-  expect(found.map((r) => [r.above, r.below])).toEqual([['block-absorbed', 'fused rebuild'], ['block-absorbed', 'absorbed']]);
+  expect(found.map((r) => [r.above, r.below])).toEqual([
+    ['block-absorbed', 'fused rebuild'],
+    ['block-absorbed', 'absorbed'],
+  ]);
   expect(found[0]?.ratio.estimate).toBeCloseTo(sums / 5, 12);
   put('fused rebuild', 7);
   expect(pathRatios(set, times, seed)[0]?.below).toBe('materialised rebuild');
@@ -71,9 +95,17 @@ test('every group has calls', () => {
   for (const group of CASE_GROUPS) expect(calls.some((c) => groupOf(c.kernel) === group)).toBe(true);
 });
 
-/** `--against` a calibration on a machine with phases of half speed, which change every 12 rounds or so, and 3 % noise. */
+/**
+ * `--against` a calibration on a machine with phases of half speed, which change every 12 rounds or so, and 3 % noise.
+ */
 describe(`against a calibration under load (LLA_SIM_SEED=${seed})`, () => {
-  const ceilingsThen = { copyBytesPerSecond: 1e9, readBytesPerSecond: 1e9, f32FlopsPerSecond: 1e10, f16FlopsPerSecond: null, matrixFlopsPerSecond: null };
+  const ceilingsThen = {
+    copyBytesPerSecond: 1e9,
+    readBytesPerSecond: 1e9,
+    f32FlopsPerSecond: 1e10,
+    f16FlopsPerSecond: null,
+    matrixFlopsPerSecond: null,
+  };
   const call = { kernel: 'swiglu', variant: 'f32', shape: { rows: 1000, width: 1000 } } as const;
 
   function verdicts(slowdown: number): { paired: string[]; apart: string[] } {
@@ -92,7 +124,9 @@ describe(`against a calibration under load (LLA_SIM_SEED=${seed})`, () => {
       paired.push(verdictOf(shareRatio({ call, then, now, ceilingsThen, ratesNow, seed: run }).ratio, 0.05));
       // The ceiling as measured once, at another moment than the call.
       const other = random() < 0.5 ? 1e9 : 5e8;
-      apart.push(verdictOf(shareRatio({ call, then, now, ceilingsThen, ratesNow: now.map(() => other), seed: run }).ratio, 0.05));
+      apart.push(
+        verdictOf(shareRatio({ call, then, now, ceilingsThen, ratesNow: now.map(() => other), seed: run }).ratio, 0.05),
+      );
     }
     return { paired, apart };
   }

@@ -12,7 +12,14 @@ const CALLS = [1, 4, 16].map((rows) => ({ kernel: 'swiglu', variant: 'f32', shap
 describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
   test('a calibration keeps raw times with their drift, says what the probe did, and passes its schema', async () => {
     const seen: number[] = [];
-    const calibration = await calibrate({ device, budgetSeconds: 8, seed, kernels: ['swiglu'], calls: CALLS, onProgress: (p) => seen.push(p.secondsLeft) });
+    const calibration = await calibrate({
+      device,
+      budgetSeconds: 8,
+      seed,
+      kernels: ['swiglu'],
+      calls: CALLS,
+      onProgress: (p) => seen.push(p.secondsLeft),
+    });
     const parsed = calibrationSchema.parse(JSON.parse(JSON.stringify(calibration)));
     const samples = parsed.kernels.flatMap((k) => k.samples);
     expect(samples.length).toBeGreaterThan(0);
@@ -23,8 +30,17 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     expect(seen[0]).toBeLessThan(8);
 
     // Going on with another kernel keeps the first, whose drift now refers to the probe of the second session.
-    const resumed = await calibrate({ device, budgetSeconds: 1, seed, kernels: ['rope'], calls: [{ kernel: 'rope', variant: 'half-split', shape: { rows: 4, heads: 32, headDim: 128 } }], resumeFrom: parsed });
-    const [before, after] = [parsed, resumed].map((c) => c.kernels.find((k) => k.kernel === 'swiglu')?.samples ?? []) as [Sample[], Sample[]];
+    const resumed = await calibrate({
+      device,
+      budgetSeconds: 1,
+      seed,
+      kernels: ['rope'],
+      calls: [{ kernel: 'rope', variant: 'half-split', shape: { rows: 4, heads: 32, headDim: 128 } }],
+      resumeFrom: parsed,
+    });
+    const [before, after] = [parsed, resumed].map(
+      (c) => c.kernels.find((k) => k.kernel === 'swiglu')?.samples ?? [],
+    ) as [Sample[], Sample[]];
     expect(after.map((sample) => sample.seconds)).toEqual(before.map((sample) => sample.seconds));
     expect(resumed.kernels.map((k) => k.kernel).sort()).toEqual(['rope', 'swiglu']);
     const turned = (parsed.probe?.referenceSeconds as number) / (resumed.probe?.referenceSeconds as number);
@@ -33,7 +49,15 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
   }, 90_000);
 
   test('shares of the ceilings are above 0, and those of the read rate no more than a cache explains', async () => {
-    const report = await bench(device, { against: null, kernels: null, calls: CALLS.slice(2), budgetSeconds: 3, threshold: 0.05, seed, all: false });
+    const report = await bench(device, {
+      against: null,
+      kernels: null,
+      calls: CALLS.slice(2),
+      budgetSeconds: 3,
+      threshold: 0.05,
+      seed,
+      all: false,
+    });
     const [result] = report.results;
     if (result?.state !== 'timed') throw new Error(`not timed: ${JSON.stringify(result)}`);
     expect(result.shares.read?.estimate).toBeGreaterThan(0.001);
@@ -44,8 +68,18 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
   }, 90_000);
 
   test('tuning measures right candidates only, and leaves a kernel without tunables alone', async () => {
-    const merge = { kernel: 'attend_merge', variant: 'f32', shape: { rows: 64, splits: 8, width: 128, keyWidth: 0 } } as const;
-    const tuned = await tune(device, { calls: [merge, ...CALLS], clock: 'wall', submitSeconds: 0, budgetSeconds: 1, seed });
+    const merge = {
+      kernel: 'attend_merge',
+      variant: 'f32',
+      shape: { rows: 64, splits: 8, width: 128, keyWidth: 0 },
+    } as const;
+    const tuned = await tune(device, {
+      calls: [merge, ...CALLS],
+      clock: 'wall',
+      submitSeconds: 0,
+      budgetSeconds: 1,
+      seed,
+    });
     expect(Object.keys(tuned).filter((k) => k !== 'attend_merge')).toEqual([]);
   }, 90_000);
 });

@@ -4,13 +4,18 @@ import { secondsLeft } from '../../src/bench/calibrate.js';
 import { formatDuration, progressLine } from '../../src/commands/progress.js';
 
 test('percent and time left', () => {
-  expect(progressLine(30, 90, 'attend f16: 3 points')).toBe('\r[#####...............] 25 %, 1 min 30 s left  attend f16: 3 points\u001b[K');
+  expect(progressLine(30, 90, 'attend f16: 3 points')).toBe(
+    '\r[#####...............] 25 %, 1 min 30 s left  attend f16: 3 points\u001b[K',
+  );
   expect(progressLine(10, 0, 'x')).toContain('] 100 %, 0 s left');
   expect([0.4, 59.4, 59.6, 3600].map(formatDuration)).toEqual(['0 s', '59 s', '1 min 0 s', '60 min 0 s']);
 });
 
 test('time left is the budget’s, and none where nothing can be measured', () => {
-  const track = (candidates: number, samples: number) => ({ candidates: Array(candidates).fill({}), entry: { samples: Array(samples).fill({}) } }) as unknown as Parameters<typeof secondsLeft>[2][number];
+  const track = (candidates: number, samples: number) =>
+    ({ candidates: Array(candidates).fill({}), entry: { samples: Array(samples).fill({}) } }) as unknown as Parameters<
+      typeof secondsLeft
+    >[2][number];
   expect(secondsLeft(20, 60, [track(5, 0)])).toBe(40);
   expect(secondsLeft(20, 60, [track(0, 2)])).toBe(40);
   expect(secondsLeft(70, 60, [track(5, 1)])).toBe(0);

@@ -1,4 +1,7 @@
-/** End to end on the device at hand: identical kernels, a kernel that became slower, and versions that cannot be compared. */
+/**
+ * End to end on the device at hand: identical kernels, a kernel that became slower, and versions that cannot be
+ * compared.
+ */
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -22,7 +25,10 @@ const folderOf = (change: (text: string) => string): string => kernels(mkdtempSy
 
 /** Some hundred exponentials more an element; no compiler can know that the condition never holds. */
 const heavy = (text: string): string => {
-  const planted = text.replace('    let gate = input[at];\n', '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == 1.2345e30) { gate = again; }\n');
+  const planted = text.replace(
+    '    let gate = input[at];\n',
+    '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == 1.2345e30) { gate = again; }\n',
+  );
   if (planted === text) throw new Error('kernels/swiglu.wgsl has changed: write this plant anew');
   return planted;
 };
@@ -33,7 +39,15 @@ describeGpu('bench --against', (device) => {
   const against = async (folder: string): Promise<BenchResult | undefined> => {
     const version = resolveAgainst(folder);
     if (version.kind === 'calibration') throw new Error('a folder was taken for a file');
-    const report = await bench(device, { against: version, kernels: ['swiglu'], calls: [CALL], budgetSeconds: 8, threshold: 0.05, seed: 1, all: false });
+    const report = await bench(device, {
+      against: version,
+      kernels: ['swiglu'],
+      calls: [CALL],
+      budgetSeconds: 8,
+      threshold: 0.05,
+      seed: 1,
+      all: false,
+    });
     return report.results[0];
   };
 
@@ -51,11 +65,18 @@ describeGpu('bench --against', (device) => {
   });
 
   test.each([
-    ['does not compile', (t: string) => t.replace('exp(-gate)', 'no_such_function(gate)'), /does not run with this program.*no_such_function/],
+    [
+      'does not compile',
+      (t: string) => t.replace('exp(-gate)', 'no_such_function(gate)'),
+      /does not run with this program.*no_such_function/,
+    ],
     ['has another binding', (t: string) => t.replace('@binding(2)', '@binding(7)'), /does not run with this program/],
     ['is wrong', (t: string) => t.replace('1.0 + exp', '2.0 + exp'), /is wrong: wrong result: relative error/],
   ])('a version that %s is not comparable, and says why', async (_, change, reason) => {
-    expect(await against(folderOf(change))).toMatchObject({ state: 'not-comparable', reason: expect.stringMatching(reason) as string });
+    expect(await against(folderOf(change))).toMatchObject({
+      state: 'not-comparable',
+      reason: expect.stringMatching(reason) as string,
+    });
   });
 
   test('a kernel that became much slower ends the program with exit code 4', async () => {
@@ -66,7 +87,18 @@ describeGpu('bench --against', (device) => {
       rmSync(join(home, 'kernels'));
       const own = join(home, 'kernels');
       cpSync(folderOf(heavy), own, { recursive: true });
-      const outcome = program.run(['bench', '--against', join(ROOT, 'kernels'), '--kernel', 'swiglu', '--budget', '8s', '--format', 'markdown', '--quiet']);
+      const outcome = program.run([
+        'bench',
+        '--against',
+        join(ROOT, 'kernels'),
+        '--kernel',
+        'swiglu',
+        '--budget',
+        '8s',
+        '--format',
+        'markdown',
+        '--quiet',
+      ]);
       expect(outcome.code, outcome.err).toBe(4);
       expect(outcome.out).toContain('**slower**');
     } finally {

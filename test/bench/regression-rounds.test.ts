@@ -28,7 +28,16 @@ function machine(seconds: (side: 'b' | 'n', at: number) => number): Runner & { a
   return self;
 }
 
-const rules = (m: { at: number }, change: Partial<RoundRules> = {}): RoundRules => ({ clock: 'gpu-timestamp', submitSeconds: 0, batchSeconds: 0.01, threshold: 0.05, seconds: 5, seed: 1, clockNow: () => m.at, ...change });
+const rules = (m: { at: number }, change: Partial<RoundRules> = {}): RoundRules => ({
+  clock: 'gpu-timestamp',
+  submitSeconds: 0,
+  batchSeconds: 0.01,
+  threshold: 0.05,
+  seconds: 5,
+  seed: 1,
+  clockNow: () => m.at,
+  ...change,
+});
 
 describe('without noise', () => {
   test('the ratio is exact, and the fewest rounds are enough', async () => {
@@ -47,7 +56,13 @@ describe('without noise', () => {
   });
 
   test('wall time is used without timestamps, free of the cost of submitting', async () => {
-    const runner: Runner = { run: (steps) => Promise.resolve({ wallSeconds: 0.5 + steps.length * (nameOf(steps[0] as BoundStep).startsWith('n') ? 0.02 : 0.01), gpuSeconds: null }) };
+    const runner: Runner = {
+      run: (steps) =>
+        Promise.resolve({
+          wallSeconds: 0.5 + steps.length * (nameOf(steps[0] as BoundStep).startsWith('n') ? 0.02 : 0.01),
+          gpuSeconds: null,
+        }),
+    };
     const { ratio } = await measurePair(runner, pair(), rules({ at: 0 }, { submitSeconds: 0.5 }));
     expect(ratio.estimate).toBeCloseTo(2, 9);
   });
@@ -58,9 +73,19 @@ describe('the order', () => {
     const m = machine(() => 0.02);
     await measurePair(m, pair(3), rules(m));
     const turns = m.runs.slice(8);
-    const rounds = Array.from({ length: turns.length / 4 }, (_, i) => turns.slice(4 * i, 4 * i + 4).map((r) => r[0]?.[0]).join(''));
+    const rounds = Array.from({ length: turns.length / 4 }, (_, i) =>
+      turns
+        .slice(4 * i, 4 * i + 4)
+        .map((r) => r[0]?.[0])
+        .join(''),
+    );
     expect(new Set(rounds)).toEqual(new Set(['bnnb', 'nbbn']));
-    expect(m.runs.map((r) => r[0]?.[1]).join('').slice(0, 9)).toBe('012012012');
+    expect(
+      m.runs
+        .map((r) => r[0]?.[1])
+        .join('')
+        .slice(0, 9),
+    ).toBe('012012012');
   });
 
   test('both sides make the same number of calls, enough for a batch of the slower one', async () => {

@@ -1,6 +1,16 @@
 /** The statistics of a paired comparison: exact where they can be, and calibrated where they are random. */
 import { describe, expect, test } from 'vitest';
-import { bootstrap, correlationFactor, exponential, isSettled, midmean, quantile, randomFrom, type Interval, verdictOf } from '../../src/bench/regression/statistics.js';
+import {
+  bootstrap,
+  correlationFactor,
+  exponential,
+  isSettled,
+  midmean,
+  quantile,
+  randomFrom,
+  type Interval,
+  verdictOf,
+} from '../../src/bench/regression/statistics.js';
 
 const around = (estimate: number, low: number, high: number): Interval => ({ estimate, low, high });
 
@@ -33,7 +43,10 @@ describe('bootstrap', () => {
     const normal = (): number => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
     let covered = 0;
     for (let trial = 0; trial < 200; trial++) {
-      const { low, high } = bootstrap(Array.from({ length: 32 }, () => 0.1 + 0.05 * normal() * (random() < 0.1 ? 8 : 1)), trial);
+      const { low, high } = bootstrap(
+        Array.from({ length: 32 }, () => 0.1 + 0.05 * normal() * (random() < 0.1 ? 8 : 1)),
+        trial,
+      );
       if (low <= 0.1 && 0.1 <= high) covered++;
     }
     expect(covered / 200).toBeGreaterThan(0.88);
@@ -54,7 +67,7 @@ describe('verdict', () => {
     expect(verdictOf(ratio, 0.05)).toBe(verdict);
   });
 
-  test('the threshold is the caller\'s', () => {
+  test("the threshold is the caller's", () => {
     expect(verdictOf(around(1.2, 1.18, 1.22), 0.15)).toBe('slower');
     expect(verdictOf(around(1.2, 1.18, 1.22), 0.25)).toBe('same');
   });

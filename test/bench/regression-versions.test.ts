@@ -9,7 +9,8 @@ import { sourcesFrom } from '../../src/schedule/kernel-source.js';
 import type { Step } from '../../src/gpu/index.js';
 
 const root = mkdtempSync(join(tmpdir(), 'lla-sim-against-'));
-const git = (...args: string[]): void => void execFileSync('git', ['-C', root, '-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { stdio: 'ignore' });
+const git = (...args: string[]): void =>
+  void execFileSync('git', ['-C', root, '-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { stdio: 'ignore' });
 const commit = (text: string): void => {
   writeFileSync(join(root, 'program/kernels/a.wgsl'), text);
   git('add', '.');
@@ -25,7 +26,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 const sourceOf = (a: Against): string => (a.kind === 'calibration' ? '' : a.sources.load('a', 'f16'));
 
 describe('--against', () => {
-  test('a revision is read from git, below the program\'s folder of the repository', () => {
+  test("a revision is read from git, below the program's folder of the repository", () => {
     expect(sourceOf(resolveAgainst('HEAD', program))).toBe('second');
     const before = resolveAgainst('HEAD~1', program);
     expect(sourceOf(before)).toBe('first');
@@ -58,7 +59,13 @@ describe('--against', () => {
     ['HEAD:program/kernels/a.wgsl', /no git revision/],
     ['a\0b', /must be a git revision/],
   ])('%j is refused as wrong input', (name, message) => {
-    expect(() => resolveAgainst(name, program)).toThrow(expect.objectContaining({ name: 'UserError', exitCode: 2, message: expect.stringMatching(message) as string }) as Error);
+    expect(() => resolveAgainst(name, program)).toThrow(
+      expect.objectContaining({
+        name: 'UserError',
+        exitCode: 2,
+        message: expect.stringMatching(message) as string,
+      }) as Error,
+    );
   });
 
   test('a folder and a revision without kernels are refused', () => {
@@ -68,7 +75,14 @@ describe('--against', () => {
 });
 
 describe('sources', () => {
-  const step = (source: string): Step => ({ source, element: 'f16', constants: {}, uniforms: [], buffers: [], workgroups: [1, 1, 1] });
+  const step = (source: string): Step => ({
+    source,
+    element: 'f16',
+    constants: {},
+    uniforms: [],
+    buffers: [],
+    workgroups: [1, 1, 1],
+  });
   const of = (id: string, files: Record<string, string>) =>
     sourcesFrom(id, (file) => {
       const text = files[file];
@@ -78,13 +92,25 @@ describe('sources', () => {
   const now = of('now', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' });
 
   test('are compared with their includes', () => {
-    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' }), now)).toEqual({ kind: 'identical' });
-    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'B' }), now)).toEqual({ kind: 'changed' });
-    expect(relate([step('b'), step('a')], of('x', { 'a.wgsl': 'other', 'b.wgsl': 'b' }), now)).toEqual({ kind: 'changed' });
+    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' }), now)).toEqual({
+      kind: 'identical',
+    });
+    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'B' }), now)).toEqual({
+      kind: 'changed',
+    });
+    expect(relate([step('b'), step('a')], of('x', { 'a.wgsl': 'other', 'b.wgsl': 'b' }), now)).toEqual({
+      kind: 'changed',
+    });
   });
 
   test('that are missing or do not resolve say so', () => {
-    expect(relate([step('a')], of('x', {}), now)).toEqual({ kind: 'unreadable', reason: 'kernel a.wgsl does not exist' });
-    expect(relate([step('a')], of('x', { 'a.wgsl': '#define X' }), now)).toMatchObject({ kind: 'unreadable', reason: expect.stringMatching(/unresolved/) as string });
+    expect(relate([step('a')], of('x', {}), now)).toEqual({
+      kind: 'unreadable',
+      reason: 'kernel a.wgsl does not exist',
+    });
+    expect(relate([step('a')], of('x', { 'a.wgsl': '#define X' }), now)).toMatchObject({
+      kind: 'unreadable',
+      reason: expect.stringMatching(/unresolved/) as string,
+    });
   });
 });

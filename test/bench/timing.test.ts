@@ -18,7 +18,14 @@ function fakeRunner(each: number, submit: number): Runner & { batches: string[][
   };
 }
 
-const rules = { clock: 'wall', submitSeconds: 1e-4, batchSeconds: 0.01, minSamples: 5, maxSamples: 9, seconds: 0 } as const;
+const rules = {
+  clock: 'wall',
+  submitSeconds: 1e-4,
+  batchSeconds: 0.01,
+  minSamples: 5,
+  maxSamples: 9,
+  seconds: 0,
+} as const;
 
 test('time per call is free of the cost of submitting', async () => {
   const seconds = await timeCalls(fakeRunner(1e-5, 1e-4), [[stepNamed('a')]], rules);
@@ -43,8 +50,12 @@ test('copies take turns, within a batch and across samples of slow calls', async
 });
 
 test('more samples while there is time, up to the most', async () => {
-  expect(await timeCalls(fakeRunner(0.01, 0), [[stepNamed('a')]], { ...rules, submitSeconds: 0, seconds: 0.065 })).toHaveLength(7);
-  expect(await timeCalls(fakeRunner(0.01, 0), [[stepNamed('a')]], { ...rules, submitSeconds: 0, seconds: 9 })).toHaveLength(9);
+  expect(
+    await timeCalls(fakeRunner(0.01, 0), [[stepNamed('a')]], { ...rules, submitSeconds: 0, seconds: 0.065 }),
+  ).toHaveLength(7);
+  expect(
+    await timeCalls(fakeRunner(0.01, 0), [[stepNamed('a')]], { ...rules, submitSeconds: 0, seconds: 9 }),
+  ).toHaveLength(9);
 });
 
 test('a time below the overhead does not become nothing', async () => {

@@ -8,24 +8,41 @@ import { KERNEL_NAMES, type KernelCall } from '../../src/schedule/kernels.js';
 import type { Calibration } from '../../src/schema/calibration.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
-const shapes: KernelCall[] = [{ kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 64 } }, { kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 4096 } }];
-const tunables = { swiglu: [{ name: 'workgroup', values: [64, 128, 256, 512] }, { name: 'columns', values: [1, 2, 4] }] } as const;
+const shapes: KernelCall[] = [
+  { kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 64 } },
+  { kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 4096 } },
+];
+const tunables = {
+  swiglu: [
+    { name: 'workgroup', values: [64, 128, 256, 512] },
+    { name: 'columns', values: [1, 2, 4] },
+  ],
+} as const;
 
 /** Tools whose times are `seconds(call, tuning)`, with noise that hits both sides of a round. */
-function toolsOf(seconds: (call: KernelCall, tuning: Tuning) => number, change: Partial<TuneTools> = {}): TuneTools & { trials: Trial[] } {
+function toolsOf(
+  seconds: (call: KernelCall, tuning: Tuning) => number,
+  change: Partial<TuneTools> = {},
+): TuneTools & { trials: Trial[] } {
   const random = randomFrom(seed);
   const trials: Trial[] = [];
   const value = (t: Tuning): string => `${tuned(t, 'workgroup', 128)} ${tuned(t, 'columns', 2)}`;
   return {
-    seed, trials, spent: () => false,
+    seed,
+    trials,
+    spent: () => false,
     changes: (_, a, b) => value(a) !== value(b),
-    compare: (call, tuning, best) => Promise.resolve(Array.from({ length: 12 }, () => (seconds(call, tuning) / seconds(call, best)) * (1 + 0.04 * (random() - 0.5)))),
+    compare: (call, tuning, best) =>
+      Promise.resolve(
+        Array.from({ length: 12 }, () => (seconds(call, tuning) / seconds(call, best)) * (1 + 0.04 * (random() - 0.5))),
+      ),
     onTrial: (t) => trials.push(t),
     ...change,
   };
 }
 /** The planner's own: 128 and 2. */
-const cost = (t: Tuning, best: number): number => 1 + 0.2 * Math.abs(Math.log2(tuned(t, 'workgroup', 128) / best)) + 0.1 * Math.abs(tuned(t, 'columns', 2) - 4);
+const cost = (t: Tuning, best: number): number =>
+  1 + 0.2 * Math.abs(Math.log2(tuned(t, 'workgroup', 128) / best)) + 0.1 * Math.abs(tuned(t, 'columns', 2) - 4);
 
 describe(`coordinate search (LLA_SIM_SEED=${seed})`, () => {
   test('finds the best of each constant and does not try the planner’s own again', async () => {
@@ -35,21 +52,41 @@ describe(`coordinate search (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('keeps nothing where nothing is faster, though noise favours some', async () => {
-    expect(await searchTuning(shapes, toolsOf(() => 1), tunables)).toEqual({});
+    expect(
+      await searchTuning(
+        shapes,
+        toolsOf(() => 1),
+        tunables,
+      ),
+    ).toEqual({});
   });
 
   test('what helps one shape and harms another is not taken', async () => {
-    const tools = toolsOf(({ shape }, t) => (tuned(t, 'workgroup', 128) === 64 ? (shape['width'] === 64 ? 0.5 : 1.2) : 1));
+    const tools = toolsOf(({ shape }, t) =>
+      tuned(t, 'workgroup', 128) === 64 ? (shape['width'] === 64 ? 0.5 : 1.2) : 1,
+    );
     expect(await searchTuning(shapes, tools, { swiglu: [tunables.swiglu[0]] })).toEqual({});
   });
 
   test('a wrong or refused candidate is told and never kept; a lost device ends the search', async () => {
     const tools = toolsOf((_, t) => cost(t, 512));
     const wrong = (tuning: Tuning): boolean => tuned(tuning, 'workgroup', 128) === 512;
-    const careful: TuneTools = { ...tools, compare: (c, t, b) => (wrong(t) ? Promise.reject(new GpuError('internal', 'wrong result: relative error 0.5')) : tools.compare(c, t, b)) };
+    const careful: TuneTools = {
+      ...tools,
+      compare: (c, t, b) =>
+        wrong(t)
+          ? Promise.reject(new GpuError('internal', 'wrong result: relative error 0.5'))
+          : tools.compare(c, t, b),
+    };
     expect(await searchTuning(shapes, careful, tunables)).toEqual({ swiglu: { workgroup: 256, columns: 4 } });
-    expect(tools.trials.find((t) => t.tuning['workgroup'] === 512)).toMatchObject({ kept: false, ratio: null, reason: 'wrong result: relative error 0.5' });
-    await expect(searchTuning(shapes, { ...tools, compare: () => Promise.reject(new GpuError('lost', 'gone')) }, tunables)).rejects.toThrow('gone');
+    expect(tools.trials.find((t) => t.tuning['workgroup'] === 512)).toMatchObject({
+      kept: false,
+      ratio: null,
+      reason: 'wrong result: relative error 0.5',
+    });
+    await expect(
+      searchTuning(shapes, { ...tools, compare: () => Promise.reject(new GpuError('lost', 'gone')) }, tunables),
+    ).rejects.toThrow('gone');
   });
 
   test('it stops when the time is spent', async () => {

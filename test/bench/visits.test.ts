@@ -16,7 +16,11 @@ const POINT_BYTES = 10;
 const truth = (width: number): number => 1e-3 * width;
 
 const trackOf = (count: number, share: (width: number) => number): Track => ({
-  kernel: 'swiglu', variant: 'f32', share: 0, visitSeconds: [], resumed: [],
+  kernel: 'swiglu',
+  variant: 'f32',
+  share: 0,
+  visitSeconds: [],
+  resumed: [],
   entry: { kernel: 'swiglu', sourceHash: 'x', samples: [], gaps: [], predictors: {} },
   candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, share: share(i + 1) })),
 });
@@ -38,7 +42,16 @@ interface World {
 }
 
 /** A calibration in a world; `starts`: when which width was measured. */
-async function calibrateIn({ load, budgetSeconds, points, noise = 0.01, fail = () => null, openBytes = 100 * POINT_BYTES, share = () => 0, resumed = [] }: World) {
+async function calibrateIn({
+  load,
+  budgetSeconds,
+  points,
+  noise = 0.01,
+  fail = () => null,
+  openBytes = 100 * POINT_BYTES,
+  share = () => 0,
+  resumed = [],
+}: World) {
   const random = randomFrom(seed);
   const jitter = (): number => 1 + noise * (random() - 0.5);
   const track = trackOf(points, share);
@@ -72,12 +85,31 @@ async function calibrateIn({ load, budgetSeconds, points, noise = 0.01, fail = (
       return Promise.resolve({ each, total: 0.02 });
     };
     return Promise.resolve({
-      sample: { variant: 'f32', shape: { rows: 1, width }, tuning: {}, readBytes: 1, writeBytes: 1, flops: 1, seconds: [], relativeError: 0 },
-      bytes: POINT_BYTES, time, free: () => { held -= POINT_BYTES; },
+      sample: {
+        variant: 'f32',
+        shape: { rows: 1, width },
+        tuning: {},
+        readBytes: 1,
+        writeBytes: 1,
+        flops: 1,
+        seconds: [],
+        relativeError: 0,
+      },
+      bytes: POINT_BYTES,
+      time,
+      free: () => {
+        held -= POINT_BYTES;
+      },
     });
   };
   const visits = new Visits([track], drift, {
-    now: () => at, budgetSeconds, secondsPerVisit: 0.1, openBytes, stopped: () => false, open, probe,
+    now: () => at,
+    budgetSeconds,
+    secondsPerVisit: 0.1,
+    openBytes,
+    stopped: () => false,
+    open,
+    probe,
     chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
     chooseCandidate: () => 0,
     visited: () => Promise.resolve(),
@@ -89,7 +121,10 @@ async function calibrateIn({ load, budgetSeconds, points, noise = 0.01, fail = (
 }
 
 const errorOf = (samples: readonly Sample[], times: (s: Sample) => readonly number[]): number =>
-  Math.sqrt(samples.reduce((sum, s) => sum + Math.log(typicalSeconds(times(s)) / truth(s.shape['width'] as number)) ** 2, 0) / samples.length);
+  Math.sqrt(
+    samples.reduce((sum, s) => sum + Math.log(typicalSeconds(times(s)) / truth(s.shape['width'] as number)) ** 2, 0) /
+      samples.length,
+  );
 
 describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   // A loaded start, then phases of 12 s at 1.15 and 1.6 times the quiet machine's times.
@@ -117,7 +152,11 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('up to 5 % is the probe’s own noise: recorded, not corrected', () => {
-    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([1, 1 / slowdownOf(1.06), 1 / slowdownOf(0.5)]);
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([
+      1,
+      1 / slowdownOf(1.06),
+      1 / slowdownOf(0.5),
+    ]);
     expect(correctedSeconds({ seconds: [1, 2] })).toEqual([1, 2]);
   });
 
@@ -131,29 +170,54 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
     expect(driftExponentOf(Array.from({ length: 200 }, sample))).toBeCloseTo(exponent, 1);
     expect(driftExponentOf([{ seconds: [1, 2, 3] }, { seconds: [1, 2], drift: [1, 4] }])).toBe(0.7);
     // What runs the other way is noise.
-    expect(driftExponentOf(Array.from({ length: 50 }, sample).map(({ seconds, drift }) => ({ seconds, drift: drift.map((d) => 1 / d) })))).toBe(0);
-    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1, 1.25, 1.25] }, 0.4)).toEqual([1, 1 / slowdownOf(1.25, 0.4), 1 / slowdownOf(1.25, 0.4)]);
+    expect(
+      driftExponentOf(
+        Array.from({ length: 50 }, sample).map(({ seconds, drift }) => ({ seconds, drift: drift.map((d) => 1 / d) })),
+      ),
+    ).toBe(0);
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1, 1.25, 1.25] }, 0.4)).toEqual([
+      1,
+      1 / slowdownOf(1.25, 0.4),
+      1 / slowdownOf(1.25, 0.4),
+    ]);
   });
 
   test('times that drifted far count only where there are few others', () => {
-    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.25, 2] })).toEqual([1, 1, 1 / slowdownOf(1.25)]);
+    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.25, 2] })).toEqual([
+      1,
+      1,
+      1 / slowdownOf(1.25),
+    ]);
     expect(correctedSeconds({ seconds: [1, 1, 1.1], drift: [1, 1.04, 2] })).toEqual([1, 1, 1.1 / slowdownOf(2)]);
   });
 
   test('a repetition in a slow phase does not count as one of those that a visit wants', async () => {
     // Five seconds of forty everything takes twice as long: longer than the turns of a visit last.
-    const { track } = await calibrateIn({ load: (at) => (at > 10 && at % 40 < 5 ? 2 : 1), budgetSeconds: 80, points: 1000 });
+    const { track } = await calibrateIn({
+      load: (at) => (at > 10 && at % 40 < 5 ? 2 : 1),
+      budgetSeconds: 80,
+      points: 1000,
+    });
     for (const s of track.entry.samples) {
-      expect(s.seconds.filter((t) => t < 1.5 * truth(s.shape['width'] as number)).length, `width ${s.shape['width'] as number}`).toBeGreaterThanOrEqual(3);
+      expect(
+        s.seconds.filter((t) => t < 1.5 * truth(s.shape['width'] as number)).length,
+        `width ${s.shape['width'] as number}`,
+      ).toBeGreaterThanOrEqual(3);
     }
     expect(errorOf(track.entry.samples, correctedSeconds)).toBeLessThan(0.02);
   });
 
   test('a machine that stays slow is measured all the same, within bounds, and flagged', async () => {
-    const { track, drift, end } = await calibrateIn({ load: (at) => (at < 20 ? 1 : 1.9), budgetSeconds: 60, points: 1000 });
+    const { track, drift, end } = await calibrateIn({
+      load: (at) => (at < 20 ? 1 : 1.9),
+      budgetSeconds: 60,
+      points: 1000,
+    });
     const late = track.entry.samples.filter((s) => s.flag !== undefined);
     expect(late.length).toBeGreaterThan(5);
-    expect(late[0]?.flag).toMatch(/^the probe took 1\.9 times its reference beside most of the \d+ repetitions of a visit$/);
+    expect(late[0]?.flag).toMatch(
+      /^the probe took 1\.9 times its reference beside most of the \d+ repetitions of a visit$/,
+    );
     expect(errorOf(track.entry.samples, correctedSeconds)).toBeLessThan(0.1);
     expect(drift.describe()?.highDrift).toBeGreaterThan(1.8);
     expect(end).toBeLessThan(63);
@@ -191,7 +255,12 @@ describe('the order of visits', () => {
   });
 
   test('what does not fit beside others is tried alone', async () => {
-    const { track } = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w, held) => (w === 3 && held > 0 ? new GpuError('out-of-memory', 'full') : null) });
+    const { track } = await calibrateIn({
+      load: () => 1,
+      budgetSeconds: 20,
+      points: 6,
+      fail: (w, held) => (w === 3 && held > 0 ? new GpuError('out-of-memory', 'full') : null),
+    });
     expect(track.entry.gaps).toEqual([]);
     expect(samplesOf(track).map((s) => s.shape['width'])).toEqual([1, 2, 3, 4, 5, 6]);
   });
@@ -203,18 +272,51 @@ describe('the order of visits', () => {
   });
 
   test('and to those that steps hang on, those of an earlier session, too', async () => {
-    const resumed = [201, 202].map((width): Sample => ({ variant: 'f32', shape: { rows: 1, width }, tuning: {}, readBytes: 1, writeBytes: 1, flops: 1, seconds: [0.9, 1, 1.1].map((t) => t * truth(width)), relativeError: 0 }));
-    const { track } = await calibrateIn({ load: () => 1, budgetSeconds: 300, points: 100, share: (width) => (width === 4 || width === 201 ? 1 : 0), resumed });
-    const count = (width: number): number => (samplesOf(track).find((s) => s.shape['width'] === width) as Sample).seconds.length;
-    for (const [heavy, light] of [[4, 5], [4, 10], [201, 202]] as const) expect(count(heavy), `${heavy} against ${light}`).toBeGreaterThan(2 * count(light));
+    const resumed = [201, 202].map((width): Sample => ({
+      variant: 'f32',
+      shape: { rows: 1, width },
+      tuning: {},
+      readBytes: 1,
+      writeBytes: 1,
+      flops: 1,
+      seconds: [0.9, 1, 1.1].map((t) => t * truth(width)),
+      relativeError: 0,
+    }));
+    const { track } = await calibrateIn({
+      load: () => 1,
+      budgetSeconds: 300,
+      points: 100,
+      share: (width) => (width === 4 || width === 201 ? 1 : 0),
+      resumed,
+    });
+    const count = (width: number): number =>
+      (samplesOf(track).find((s) => s.shape['width'] === width) as Sample).seconds.length;
+    for (const [heavy, light] of [
+      [4, 5],
+      [4, 10],
+      [201, 202],
+    ] as const)
+      expect(count(heavy), `${heavy} against ${light}`).toBeGreaterThan(2 * count(light));
     expect(samplesOf(track)).toHaveLength(102);
   });
 
   test('what cannot be measured is a gap with its reason; a lost device ends it', async () => {
-    const some = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w) => (w === 3 ? new GpuError('unsupported', 'too large') : null) });
-    expect(some.track.entry.gaps).toEqual([{ variant: 'f32', shape: { rows: 1, width: 3 }, reason: 'unsupported: too large' }]);
+    const some = await calibrateIn({
+      load: () => 1,
+      budgetSeconds: 20,
+      points: 6,
+      fail: (w) => (w === 3 ? new GpuError('unsupported', 'too large') : null),
+    });
+    expect(some.track.entry.gaps).toEqual([
+      { variant: 'f32', shape: { rows: 1, width: 3 }, reason: 'unsupported: too large' },
+    ]);
     expect(some.track.entry.samples).toHaveLength(5);
-    const lost = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w) => (w === 3 ? new GpuError('lost', 'gone') : null) });
+    const lost = await calibrateIn({
+      load: () => 1,
+      budgetSeconds: 20,
+      points: 6,
+      fail: (w) => (w === 3 ? new GpuError('lost', 'gone') : null),
+    });
     expect(lost.starts).toHaveLength(3);
     expect(lost.track.entry.samples).toHaveLength(2);
   });

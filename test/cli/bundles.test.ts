@@ -1,4 +1,7 @@
-/** The program in bundles, as it is published: every command answers, and whatever is loaded only when needed is there and loads. */
+/**
+ * The program in bundles, as it is published: every command answers, and whatever is loaded only when needed is there
+ * and loads.
+ */
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -44,17 +47,36 @@ describe('bundles', () => {
   it('every file loads, and none imports a file that is not there', () => {
     const folder = dirname(program.cli);
     const names = readdirSync(folder).filter((name) => name !== 'cli.js');
-    const imported = readdirSync(folder).flatMap((name) => [...read(join(folder, name)).matchAll(/\bimport\("\.\/([^"]+)"\)/g)].map(([, to]) => to ?? ''));
+    const imported = readdirSync(folder).flatMap((name) =>
+      [...read(join(folder, name)).matchAll(/\bimport\("\.\/([^"]+)"\)/g)].map(([, to]) => to ?? ''),
+    );
     expect(names.length).toBeGreaterThan(Object.keys(COMMANDS).length);
     expect(imported.length).toBeGreaterThan(Object.keys(COMMANDS).length);
     expect(imported.filter((name) => !names.includes(name))).toEqual([]);
     const load = `for (const name of ${JSON.stringify(names)}) await import(new URL(name, ${JSON.stringify(pathToFileURL(`${folder}/`).href)}).href);`;
-    const loaded = spawnSync(process.execPath, ['--input-type=module', '-e', load], { encoding: 'utf8', timeout: 60_000 });
+    const loaded = spawnSync(process.execPath, ['--input-type=module', '-e', load], {
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
     expect([loaded.status, loaded.stderr]).toEqual([0, '']);
   });
 
   it('plan prints what its modules print, from all that it reads', async () => {
-    const config = files.file('config.json', JSON.stringify({ model_type: 'ouro', num_hidden_layers: 4, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64, hidden_size: 256, intermediate_size: 700, vocab_size: 1000, max_position_embeddings: 4096 }));
+    const config = files.file(
+      'config.json',
+      JSON.stringify({
+        model_type: 'ouro',
+        num_hidden_layers: 4,
+        total_ut_steps: 2,
+        num_attention_heads: 4,
+        num_key_value_heads: 4,
+        head_dim: 64,
+        hidden_size: 256,
+        intermediate_size: 700,
+        vocab_size: 1000,
+        max_position_embeddings: 4096,
+      }),
+    );
     const times = files.file('times.csv', 'kernel,variant,groups,m,k,n,seconds\nmatmul,f16,1,1,2048,6144,2e-5\n');
     const scenario = files.file('scenario.yaml', 'device: h200\ncodec: [full, lla]\n');
     for (const format of ['json', 'csv', 'markdown', 'table']) {

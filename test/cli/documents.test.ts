@@ -1,7 +1,7 @@
 /**
- * The pages are true. Every command, file and snippet in README.md and docs/ is run, and what is shown as output is what comes out;
- * what would take minutes runs in a shorter form, or is listed here with the reason why it does not run at all. docs/extending.md,
- * which changes the program, has a test of its own.
+ * The pages are true. Every command, file and snippet in README.md and docs/ is run, and what is shown as output is
+ * what comes out; what would take minutes runs in a shorter form, or is listed here with the reason why it does not run
+ * at all. docs/extending.md, which changes the program, has a test of its own.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -23,7 +23,16 @@ import { DRIFT_CORRECTED } from '../../src/schema/drift.js';
 import { SETTINGS } from '../../src/schema/settings.js';
 import { TOLERANCES } from '../../src/validate/report.js';
 import { describeGpu } from '../gpu/device.js';
-import { commandsInText, commandsOf, expectedCode, fencesOf, linksOf, PAGES, wordsOf, type Fence } from './documents.js';
+import {
+  commandsInText,
+  commandsOf,
+  expectedCode,
+  fencesOf,
+  linksOf,
+  PAGES,
+  wordsOf,
+  type Fence,
+} from './documents.js';
 import { compile, inProcess, read, ROOT, type Outcome } from './program.js';
 
 /** Its own test follows it. */
@@ -33,26 +42,57 @@ const RUN_HERE = PAGES.filter((p) => p !== ELSEWHERE);
 const TINY = '--model tiny/config.json';
 /** Commands that do not run as they stand: what runs instead (null: nothing), and why. */
 const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: string]>> = {
-  'npm ci && npx lla-sim plan --vram 141GB --ctx 4096': ['npx lla-sim plan --vram 141GB --ctx 4096', 'npm ci would replace the packages under the tests'],
+  'npm ci && npx lla-sim plan --vram 141GB --ctx 4096': [
+    'npx lla-sim plan --vram 141GB --ctx 4096',
+    'npm ci would replace the packages under the tests',
+  ],
   'npm test': [null, 'this is a part of it'],
   'npx lla-sim calibrate --budget 10m': ['npx lla-sim calibrate --budget 2s --kernel rmsnorm', 'minutes'],
   'npx lla-sim calibrate --resume': ['npx lla-sim calibrate --resume --budget 1s --kernel rmsnorm', 'minutes'],
   'npx lla-sim calibrate --tune --budget 15m': [null, 'minutes; test/bench/tune.test.ts tunes'],
-  'npx lla-sim calibrate --kernel attend,matmul --budget 5m --resume': [null, 'minutes; the options are those of the others'],
-  'npx lla-sim calibrate --model huginn-3.5b --budget 10m -o calibrations/huginn-shapes.json': [null, 'minutes; the options are those of the others'],
+  'npx lla-sim calibrate --kernel attend,matmul --budget 5m --resume': [
+    null,
+    'minutes; the options are those of the others',
+  ],
+  'npx lla-sim calibrate --model huginn-3.5b --budget 10m -o calibrations/huginn-shapes.json': [
+    null,
+    'minutes; the options are those of the others',
+  ],
   'npx lla-sim bench': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
   'npx lla-sim bench --roofline': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
   'npx lla-sim bench --roofline --budget 2m': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
-  'npx lla-sim bench --against HEAD~1': ['npx lla-sim bench --against kernels --kernel rmsnorm --budget 1s', 'minutes; test/bench/regression-versions.test.ts reads revisions'],
-  'npx lla-sim bench --against ../other/kernels --kernel attend,matmul --format markdown': ['npx lla-sim bench --against kernels --kernel rmsnorm --budget 1s', 'there is no other checkout'],
+  'npx lla-sim bench --against HEAD~1': [
+    'npx lla-sim bench --against kernels --kernel rmsnorm --budget 1s',
+    'minutes; test/bench/regression-versions.test.ts reads revisions',
+  ],
+  'npx lla-sim bench --against ../other/kernels --kernel attend,matmul --format markdown': [
+    'npx lla-sim bench --against kernels --kernel rmsnorm --budget 1s',
+    'there is no other checkout',
+  ],
   'npx lla-sim bench --against calibrations/nvidia-h200.json': [null, 'there is no calibration of an H200'],
   'npx lla-sim validate': [null, 'a quarter of an hour; test/validate runs its sections'],
   'npx lla-sim validate --quick': [null, 'a minute or two; test/validate runs its sections'],
-  'npx lla-sim validate --only latency --budget 5m --format markdown --picture scatter.png -o validation.md': ['npx lla-sim validate --quick --only long-context --format markdown -o validation.md', 'minutes, and a calibration of this very driver'],
-  'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is"': [null, 'the checkpoint is not carried; test/cli/run.test.ts decodes a made-up one'],
-  'npx lla-sim run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct': [`npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct --max-tokens 2`, 'a model that a software adapter decodes at once'],
-  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8': [`npx lla-sim run ${TINY} --codec lla --ratio 21.33 --fill 64 --batch 4 --max-tokens 2`, 'the same'],
-  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4': [`npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 --max-tokens 2`, 'the same'],
+  'npx lla-sim validate --only latency --budget 5m --format markdown --picture scatter.png -o validation.md': [
+    'npx lla-sim validate --quick --only long-context --format markdown -o validation.md',
+    'minutes, and a calibration of this very driver',
+  ],
+  'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is"': [
+    null,
+    'the checkpoint is not carried; test/cli/run.test.ts decodes a made-up one',
+  ],
+  'npx lla-sim run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct': [
+    `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct --max-tokens 2`,
+    'a model that a software adapter decodes at once',
+  ],
+  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8': [
+    `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --fill 64 --batch 4 --max-tokens 2`,
+    'the same',
+  ],
+  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4':
+    [
+      `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 --max-tokens 2`,
+      'the same',
+    ],
   'npm run pack:portable': [null, 'builds dist/ anew under the tests'],
   'tar xJf lla-sim-portable-linux-x64.tar.xz': [null, 'on the server; scripts/pack-portable.mjs writes that archive'],
   'lla-sim-portable/run doctor': [null, 'on the server; doctor runs here'],
@@ -71,19 +111,38 @@ const LANGUAGES: Readonly<Record<string, string>> = {
 };
 
 const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'validate', 'doctor'];
-const TINY_CONFIG = { model_type: 'ouro', num_hidden_layers: 1, total_ut_steps: 4, hidden_size: 64, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 16, intermediate_size: 128, vocab_size: 512, max_position_embeddings: 4096, rope_theta: 1e6 };
+const TINY_CONFIG = {
+  model_type: 'ouro',
+  num_hidden_layers: 1,
+  total_ut_steps: 4,
+  hidden_size: 64,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  head_dim: 16,
+  intermediate_size: 128,
+  vocab_size: 512,
+  max_position_embeddings: 4096,
+  rope_theta: 1e6,
+};
 
 const fences = RUN_HERE.flatMap((page) => fencesOf(page));
-const shell = fences.filter((f) => f.language === 'sh').flatMap((f) => commandsOf(f).map((command) => ({ page: f.page, command, code: expectedCode(f, command) })));
+const shell = fences
+  .filter((f) => f.language === 'sh')
+  .flatMap((f) => commandsOf(f).map((command) => ({ page: f.page, command, code: expectedCode(f, command) })));
 
 /** What runs for a command, or null. */
-const runOf = (command: string): string | null => (Object.hasOwn(OTHERWISE, command) ? (OTHERWISE[command] as readonly [string | null, string])[0] : command);
+const runOf = (command: string): string | null =>
+  Object.hasOwn(OTHERWISE, command) ? (OTHERWISE[command] as readonly [string | null, string])[0] : command;
 const verbOf = (command: string): string => wordsOf(command)[2] as string;
 /** Distinct commands that run here, and where they stand. */
-const running = [...new Map(shell.flatMap(({ page, command, code }) => {
-  const run = runOf(command);
-  return run === null ? [] : [[run, { run, page, code }] as const];
-})).values()];
+const running = [
+  ...new Map(
+    shell.flatMap(({ page, command, code }) => {
+      const run = runOf(command);
+      return run === null ? [] : [[run, { run, page, code }] as const];
+    }),
+  ).values(),
+];
 
 let session = '';
 let program: Awaited<ReturnType<typeof compile>>;
@@ -97,7 +156,8 @@ beforeAll(async () => {
   for (const folder of ['scenarios', 'kernels']) symlinkSync(join(ROOT, folder), join(session, folder));
   mkdirSync(join(session, 'tiny'));
   writeFileSync(join(session, 'tiny/config.json'), JSON.stringify(TINY_CONFIG));
-  for (const f of fences.filter((x) => x.language === 'yaml' || x.language === 'csv')) writeFileSync(join(session, f.info), f.text);
+  for (const f of fences.filter((x) => x.language === 'yaml' || x.language === 'csv'))
+    writeFileSync(join(session, f.info), f.text);
 }, 120_000);
 afterAll(() => {
   program?.remove();
@@ -136,11 +196,15 @@ describe('commands of the pages', () => {
   });
 
   it('are run here or listed with a reason', () => {
-    for (const { page, command } of shell) if (!Object.hasOwn(OTHERWISE, command)) expect(command, page).toMatch(new RegExp(`^npx lla-sim (${Object.keys(COMMANDS).join('|')})\\b`));
+    for (const { page, command } of shell)
+      if (!Object.hasOwn(OTHERWISE, command))
+        expect(command, page).toMatch(new RegExp(`^npx lla-sim (${Object.keys(COMMANDS).join('|')})\\b`));
   });
 
   it('have options that exist, also those that do not run and those inside sentences', async () => {
-    for (const command of [...shell.map((s) => s.command), ...PAGES.flatMap((p) => commandsInText(p))].flatMap((c) => c.split(' && ')).filter((c) => /^(npx )?lla-sim /.test(c))) {
+    for (const command of [...shell.map((s) => s.command), ...PAGES.flatMap((p) => commandsInText(p))]
+      .flatMap((c) => c.split(' && '))
+      .filter((c) => /^(npx )?lla-sim /.test(c))) {
       const [verb = '', ...argv] = wordsOf(command.replace(/^npx /, '')).slice(1);
       const known = await COMMANDS[verb]?.load();
       expect(known, command).toBeDefined();
@@ -152,8 +216,11 @@ describe('commands of the pages', () => {
     const scripts = (JSON.parse(read(join(ROOT, 'package.json'))) as { scripts: Record<string, string> }).scripts;
     for (const page of PAGES) {
       const text = read(join(ROOT, page));
-      for (const [, name = ''] of text.matchAll(/npm run ([\w:]+)/g)) expect(scripts[name], `${page}: npm run ${name}`).toBeDefined();
-      for (const [, path = ''] of text.matchAll(/\b((?:scripts|test|src|kernels|scenarios|schemas)\/[\w./-]+\.(?:mjs|ts|sh|wgsl|json|yaml))\b/g)) {
+      for (const [, name = ''] of text.matchAll(/npm run ([\w:]+)/g))
+        expect(scripts[name], `${page}: npm run ${name}`).toBeDefined();
+      for (const [, path = ''] of text.matchAll(
+        /\b((?:scripts|test|src|kernels|scenarios|schemas)\/[\w./-]+\.(?:mjs|ts|sh|wgsl|json|yaml))\b/g,
+      )) {
         const made = fencesOf(page, text).some((f) => f.info === path);
         expect(made || existsSync(join(ROOT, path)), `${page} names ${path}`).toBe(true);
       }
@@ -176,19 +243,24 @@ describe('blocks of the pages', () => {
       expect(Object.keys(LANGUAGES), `${f.page}:${f.line}`).toContain(f.language);
       if (f.language === 'yaml' || f.language === 'csv') {
         expect(f.info, `${f.page}:${f.line}`).toMatch(/^[\w-]+\.(yaml|csv)$/);
-        const readers = fences.filter((x) => x.page === f.page && (x.language === 'sh' || x.language === 'console') && x.text.includes(f.info));
+        const readers = fences.filter(
+          (x) => x.page === f.page && (x.language === 'sh' || x.language === 'console') && x.text.includes(f.info),
+        );
         expect(readers.length, `${f.page}: no command reads ${f.info}`).toBeGreaterThan(0);
       }
     }
   });
 
   const shown = fences.flatMap((f, i) => (f.language === 'text' ? [{ fence: f, before: fences[i - 1] as Fence }] : []));
-  it.each(shown.map((s) => [`${s.fence.page}:${s.fence.line}`, s] as const))('output at %s is what is printed', async (_, { fence, before }) => {
-    expect([before.page, before.language]).toEqual([fence.page, 'sh']);
-    const run = runOf(commandsOf(before).at(-1) as string) as string;
-    const o = outcomes.get(run) ?? (await execute(run));
-    expect(fence.text).toBe(o.out);
-  });
+  it.each(shown.map((s) => [`${s.fence.page}:${s.fence.line}`, s] as const))(
+    'output at %s is what is printed',
+    async (_, { fence, before }) => {
+      expect([before.page, before.language]).toEqual([fence.page, 'sh']);
+      const run = runOf(commandsOf(before).at(-1) as string) as string;
+      const o = outcomes.get(run) ?? (await execute(run));
+      expect(fence.text).toBe(o.out);
+    },
+  );
 
   const consoles = fences.filter((f) => f.language === 'console');
   it.each(consoles.map((f) => [`${f.page}:${f.line}`, f] as const))('session at %s is what happens', async (_, f) => {
@@ -201,58 +273,93 @@ describe('blocks of the pages', () => {
   });
 
   const snippets = fences.filter((f) => f.language === 'js');
-  it.each(snippets.map((f) => [`${f.page}:${f.line}`, f] as const))('snippet at %s runs', { timeout: 60_000 }, (at, f) => {
-    // Inside the package its own name resolves to it.
-    const file = join(dirname(program.cli), '..', `${at.replace(/\W/g, '-')}.mjs`);
-    writeFileSync(file, f.text);
-    const o = spawnSync(process.execPath, [file], { encoding: 'utf8' });
-    expect(o.status, o.stderr).toBe(0);
-    expect(o.stderr).toBe('');
-    expect(o.stdout).not.toMatch(/NaN|undefined|\[object/);
-  });
+  it.each(snippets.map((f) => [`${f.page}:${f.line}`, f] as const))(
+    'snippet at %s runs',
+    { timeout: 60_000 },
+    (at, f) => {
+      // Inside the package its own name resolves to it.
+      const file = join(dirname(program.cli), '..', `${at.replace(/\W/g, '-')}.mjs`);
+      writeFileSync(file, f.text);
+      const o = spawnSync(process.execPath, [file], { encoding: 'utf8' });
+      expect(o.status, o.stderr).toBe(0);
+      expect(o.stderr).toBe('');
+      expect(o.stdout).not.toMatch(/NaN|undefined|\[object/);
+    },
+  );
 });
 
 describe('what the pages list', () => {
   it('links lead to files and headings that exist, and README leads to every page', () => {
-    const slug = (heading: string): string => heading.toLowerCase().replace(/[`*]/g, '').replace(/[^\w\- ]/g, '').trim().replaceAll(' ', '-');
+    const slug = (heading: string): string =>
+      heading
+        .toLowerCase()
+        .replace(/[`*]/g, '')
+        .replace(/[^\w\- ]/g, '')
+        .trim()
+        .replaceAll(' ', '-');
     for (const page of PAGES) {
       for (const link of linksOf(read(join(ROOT, page)))) {
         const [path = '', anchor] = link.split('#');
         const target = path === '' ? page : join(dirname(page), path);
         expect(existsSync(join(ROOT, target)), `${page} links ${link}`).toBe(true);
-        if (anchor !== undefined) expect([...read(join(ROOT, target)).matchAll(/^#+ (.+)$/gm)].map((m) => slug(m[1] as string)), `${page} links ${link}`).toContain(anchor);
+        if (anchor !== undefined)
+          expect(
+            [...read(join(ROOT, target)).matchAll(/^#+ (.+)$/gm)].map((m) => slug(m[1] as string)),
+            `${page} links ${link}`,
+          ).toContain(anchor);
       }
     }
-    for (const page of PAGES.filter((p) => p.startsWith('docs/'))) expect(linksOf(read(join(ROOT, 'README.md')))).toContain(page);
+    for (const page of PAGES.filter((p) => p.startsWith('docs/')))
+      expect(linksOf(read(join(ROOT, 'README.md')))).toContain(page);
   });
 
   it('the fields of a calibration are those of its schema', () => {
-    const named = [...read(join(ROOT, 'docs/calibration.md')).matchAll(/^\| (`.+?) \|/gm)].flatMap((m) => [...(m[1] as string).matchAll(/`([^`]+)`/g)].map((x) => x[1] as string));
-    interface Node { readonly properties?: Record<string, Node>; readonly items?: Node; readonly additionalProperties?: Node | boolean; readonly anyOf?: readonly Node[] }
+    const named = [...read(join(ROOT, 'docs/calibration.md')).matchAll(/^\| (`.+?) \|/gm)].flatMap((m) =>
+      [...(m[1] as string).matchAll(/`([^`]+)`/g)].map((x) => x[1] as string),
+    );
+    interface Node {
+      readonly properties?: Record<string, Node>;
+      readonly items?: Node;
+      readonly additionalProperties?: Node | boolean;
+      readonly anyOf?: readonly Node[];
+    }
     const leaves = (node: Node, path: string): string[] => {
       const inner = node.anyOf?.find((n) => n.properties ?? n.items) ?? node;
-      if (inner.properties) return Object.entries(inner.properties).flatMap(([name, child]) => leaves(child, path === '' ? name : `${path}.${name}`));
+      if (inner.properties)
+        return Object.entries(inner.properties).flatMap(([name, child]) =>
+          leaves(child, path === '' ? name : `${path}.${name}`),
+        );
       if (inner.items?.properties) return leaves(inner.items, `${path}[]`);
-      if (typeof inner.additionalProperties === 'object' && inner.additionalProperties.properties) return leaves(inner.additionalProperties, `${path}{}`);
+      if (typeof inner.additionalProperties === 'object' && inner.additionalProperties.properties)
+        return leaves(inner.additionalProperties, `${path}{}`);
       return [path];
     };
-    const fields = leaves(z.toJSONSchema(calibrationSchema, { unrepresentable: 'any', io: 'input' }) as Node, '').map((f) => f.replace(/^overheads\.(upload|readback)\..*/, 'overheads.$1'));
+    const fields = leaves(z.toJSONSchema(calibrationSchema, { unrepresentable: 'any', io: 'input' }) as Node, '').map(
+      (f) => f.replace(/^overheads\.(upload|readback)\..*/, 'overheads.$1'),
+    );
     expect(fields.length).toBeGreaterThan(50);
     expect([...new Set(named)].sort()).toEqual([...new Set(fields)].sort());
   });
 
   it('the fields of a scenario are those of its table', () => {
     const text = read(join(ROOT, 'docs/scenarios.md'));
-    const named = [...text.matchAll(/^\| (`.+?) \|/gm)].flatMap((m) => [...(m[1] as string).matchAll(/`([^`]+)`/g)].map((x) => x[1] as string));
+    const named = [...text.matchAll(/^\| (`.+?) \|/gm)].flatMap((m) =>
+      [...(m[1] as string).matchAll(/`([^`]+)`/g)].map((x) => x[1] as string),
+    );
     expect(named.sort()).toEqual(Object.keys(SETTINGS).sort());
-    expect(text).toContain(`\`scenarios/\` holds ${['eight', 'nine', 'ten', 'eleven', 'twelve'][readdirSync(join(ROOT, 'scenarios')).length - 8]} examples`);
+    expect(text).toContain(
+      `\`scenarios/\` holds ${['eight', 'nine', 'ten', 'eleven', 'twelve'][readdirSync(join(ROOT, 'scenarios')).length - 8]} examples`,
+    );
   });
 
   it('counts are those of today', () => {
     const trust = read(join(ROOT, 'docs/trust.md'));
     expect(trust).toContain(`${PAPER_FIGURES.length} published figures`);
     expect(trust).toContain(`in ${CONTRADICTIONS.length} places`);
-    for (const [number, page] of [['47.8 (30.6–159)', 'README.md'], ['2.78–31.7', 'test/paper/paper.golden.md']] as const) {
+    for (const [number, page] of [
+      ['47.8 (30.6–159)', 'README.md'],
+      ['2.78–31.7', 'test/paper/paper.golden.md'],
+    ] as const) {
       expect(trust.replaceAll(' to ', '–')).toContain(number);
       expect(read(join(ROOT, page))).toContain(number);
     }
@@ -262,24 +369,45 @@ describe('what the pages list', () => {
     const model = read(join(ROOT, 'docs/cost-model.md'));
     const percent = (x: number): string => `${100 * x} %`;
     for (const [name, values] of [
-      ['bandwidth', [percent(ROOFLINE.low.bandwidth), percent(ROOFLINE.estimate.bandwidth), percent(ROOFLINE.high.bandwidth)]],
+      [
+        'bandwidth',
+        [percent(ROOFLINE.low.bandwidth), percent(ROOFLINE.estimate.bandwidth), percent(ROOFLINE.high.bandwidth)],
+      ],
       ['vector rate', [percent(ROOFLINE.low.vector), percent(ROOFLINE.estimate.vector), percent(ROOFLINE.high.vector)]],
-      ['launch', [String(ROOFLINE.low.launchSeconds), `${ROOFLINE.estimate.launchSeconds * 1e6} µs`, `${ROOFLINE.high.launchSeconds * 1e6} µs`]],
+      [
+        'launch',
+        [
+          String(ROOFLINE.low.launchSeconds),
+          `${ROOFLINE.estimate.launchSeconds * 1e6} µs`,
+          `${ROOFLINE.high.launchSeconds * 1e6} µs`,
+        ],
+      ],
     ] as const) {
-      expect(model.split('\n').find((l) => l.startsWith(`${name} `))?.slice(name.length).trim().split(/ {2,}/), name).toEqual(values);
+      expect(
+        model
+          .split('\n')
+          .find((l) => l.startsWith(`${name} `))
+          ?.slice(name.length)
+          .trim()
+          .split(/ {2,}/),
+        name,
+      ).toEqual(values);
     }
     expect(model).toContain(`max(${NORMAL_90}, q(`);
     expect(KAPPA_UNTESTED).toBe(Math.LN2);
     const calibrating = read(join(ROOT, 'docs/calibration.md'));
     expect(calibrating).toContain(`| up to ${percent(DRIFT_CORRECTED)} |`);
     expect(calibrating).toContain(`| above ${percent(DRIFT_RETRIED)} |`);
-    for (const text of [percent(TOLERANCES.software.median), percent(TOLERANCES.software.p90)]) expect(read(join(ROOT, 'README.md'))).toContain(text);
+    for (const text of [percent(TOLERANCES.software.median), percent(TOLERANCES.software.p90)])
+      expect(read(join(ROOT, 'README.md'))).toContain(text);
   });
 
   it('the rooms of DESIGN.md are those of src/', () => {
     const tree = fences.find((f) => f.page === 'DESIGN.md' && f.language === '') as Fence;
     const rooms = [...tree.text.matchAll(/^ {2}([\w-]+)\/ /gm)].map((m) => m[1] as string);
-    const folders = readdirSync(join(ROOT, 'src'), { withFileTypes: true }).filter((e) => e.isDirectory()).map((e) => e.name);
+    const folders = readdirSync(join(ROOT, 'src'), { withFileTypes: true })
+      .filter((e) => e.isDirectory())
+      .map((e) => e.name);
     expect(rooms.sort()).toEqual(folders.sort());
   });
 });

@@ -29,7 +29,11 @@ function apply(source: string, { text, line }: Fence): string {
   let changed = source;
   for (const hunk of text.split(/^@@\n/m)) {
     const lines = hunk.split('\n').slice(0, -1);
-    const side = (mark: '-' | '+'): string => lines.filter((l) => l === '' || l.startsWith(' ') || l.startsWith(mark)).map((l) => `${l.slice(1)}\n`).join('');
+    const side = (mark: '-' | '+'): string =>
+      lines
+        .filter((l) => l === '' || l.startsWith(' ') || l.startsWith(mark))
+        .map((l) => `${l.slice(1)}\n`)
+        .join('');
     const [before, after] = [side('-'), side('+')];
     const at = `\n${changed}`.split(`\n${before}`).length - 1;
     if (at !== 1) throw new Error(`${PAGE}:${line}: these lines occur ${at} times:\n${before}`);
@@ -44,26 +48,38 @@ describe('docs/extending.md', () => {
     new Promise((resolve) => {
       const child = spawn(process.execPath, args, { cwd: home, env: { ...process.env, NO_COLOR: '1' } });
       let text = '';
-      for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      for (const stream of [child.stdout, child.stderr])
+        stream.on('data', (chunk: Buffer) => (text += chunk.toString()));
       child.on('close', (code) => resolve({ code: code ?? -1, text }));
     });
 
   beforeAll(async () => {
     mkdirSync(CACHE, { recursive: true });
     home = mkdtempSync(join(CACHE, 'lla-sim-extended-'));
-    for (const path of ['src', 'kernels', 'package.json', 'tsconfig.json', 'tsconfig.build.json']) cpSync(join(ROOT, path), join(home, path), { recursive: true });
+    for (const path of ['src', 'kernels', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
+      cpSync(join(ROOT, path), join(home, path), { recursive: true });
     symlinkSync(join(ROOT, 'node_modules'), join(home, 'node_modules'));
     for (const fence of FENCES.filter((f) => f.info !== '')) {
       const at = join(home, fence.info);
       mkdirSync(dirname(at), { recursive: true });
       writeFileSync(at, fence.language === 'diff' ? apply(readFileSync(at, 'utf8'), fence) : fence.text);
     }
-    await build({ entryPoints: globSync(['src/**/*.ts'], { cwd: home, absolute: true }), outdir: join(home, 'dist'), outbase: join(home, 'src'), bundle: false, format: 'esm', platform: 'node', target: 'node20', logLevel: 'error' });
+    await build({
+      entryPoints: globSync(['src/**/*.ts'], { cwd: home, absolute: true }),
+      outdir: join(home, 'dist'),
+      outbase: join(home, 'src'),
+      bundle: false,
+      format: 'esm',
+      platform: 'node',
+      target: 'node20',
+      logLevel: 'error',
+    });
   });
   afterAll(() => rmSync(home, { recursive: true, force: true }));
 
   it('names a file in every block that is no command', () => {
-    for (const f of FENCES) expect(f.language === 'sh' || /^(src|kernels)\/\S+$/.test(f.info), `line ${f.line}`).toBe(true);
+    for (const f of FENCES)
+      expect(f.language === 'sh' || /^(src|kernels)\/\S+$/.test(f.info), `line ${f.line}`).toBe(true);
     expect(FENCES.filter((f) => f.language === 'diff').length).toBeGreaterThan(15);
   });
 
@@ -76,7 +92,10 @@ describe('docs/extending.md', () => {
     const words = wordsOf(command).slice(2);
     const o = await inHome(join(home, 'dist/cli.js'), ...words);
     expect(o.code, o.text).toBe(0);
-    for (const word of ['final-8bit', 'rebuilt-keys', 'X96'].filter((w) => command.toLowerCase().includes(w.toLowerCase()))) expect(o.text).toContain(word);
+    for (const word of ['final-8bit', 'rebuilt-keys', 'X96'].filter((w) =>
+      command.toLowerCase().includes(w.toLowerCase()),
+    ))
+      expect(o.text).toContain(word);
   });
 
   it('has no command that is not run here', () => {
@@ -90,33 +109,64 @@ describe('docs/extending.md', () => {
       expect(o.text).toMatch(/^relu +f32 +[0-9.]+/m);
     });
 
-    it('makes a decoder that allocates what is predicted and computes what float64 computes', { timeout: 180_000 }, async () => {
-      const load = (path: string): Promise<unknown> => import(/* @vite-ignore */ pathToFileURL(join(home, 'dist', path)).href);
-      const [{ openDevice }, { checkMemory, memoryCandidates }, { checkCorrectness }, { SMALL_OURO }] = (await Promise.all([
-        load('gpu/index.js'), load('validate/memory.js'), load('validate/correctness.js'), load('validate/geometries.js'),
-      ])) as [typeof Gpu, typeof Memory, typeof Correctness, typeof Geometries];
-      const names = memoryCandidates(SMALL_OURO).map((c) => `${c.codec.kind}/${c.path}`);
-      expect(names).toEqual(expect.arrayContaining(['final-8bit/full', 'lla/rebuilt-keys']));
-      const cases = memoryCandidates(SMALL_OURO)
-        .filter((c) => c.eviction === null && (c.codec.rankK ?? 0) % 2 === 0 && ['final-8bit/full', 'lla/rebuilt-keys'].includes(`${c.codec.kind}/${c.path}`))
-        .map((candidate) => ({ id: `${candidate.codec.kind}/${candidate.path}`, batch: 2, contextTokens: 201, c: { geometry: SMALL_OURO, ...candidate, choice: { storage: 'f16', groupSize: 32 } as const, branch: { width: 6, perHead: false }, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity } }));
-      expect(cases.length).toBe(2);
-      const device = await openDevice();
-      try {
-        const memory = await checkMemory(device, { seed: SEED, cases });
-        expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([2, [], []]);
-        // A code or a half that lies between two levels may fall to either side, which one prompt may show and three do not.
-        const reports: Correctness.CorrectnessReport[] = [];
-        for (const i of [0, 1, 2]) reports.push(await checkCorrectness(device, { seed: SEED + i, cases, storage: 'f16' }));
-        for (const { notRun } of reports) expect(notRun).toEqual([]);
-        for (const { id } of cases) {
-          const errors = reports.map(({ rows }) => rows.find((r) => r.id === id)?.error ?? Infinity).sort((a, b) => a - b);
-          expect(errors[0], `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(3e-3);
-          expect(errors[2], `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(0.1);
+    it(
+      'makes a decoder that allocates what is predicted and computes what float64 computes',
+      { timeout: 180_000 },
+      async () => {
+        const load = (path: string): Promise<unknown> =>
+          import(/* @vite-ignore */ pathToFileURL(join(home, 'dist', path)).href);
+        const [{ openDevice }, { checkMemory, memoryCandidates }, { checkCorrectness }, { SMALL_OURO }] =
+          (await Promise.all([
+            load('gpu/index.js'),
+            load('validate/memory.js'),
+            load('validate/correctness.js'),
+            load('validate/geometries.js'),
+          ])) as [typeof Gpu, typeof Memory, typeof Correctness, typeof Geometries];
+        const names = memoryCandidates(SMALL_OURO).map((c) => `${c.codec.kind}/${c.path}`);
+        expect(names).toEqual(expect.arrayContaining(['final-8bit/full', 'lla/rebuilt-keys']));
+        const cases = memoryCandidates(SMALL_OURO)
+          .filter(
+            (c) =>
+              c.eviction === null &&
+              (c.codec.rankK ?? 0) % 2 === 0 &&
+              ['final-8bit/full', 'lla/rebuilt-keys'].includes(`${c.codec.kind}/${c.path}`),
+          )
+          .map((candidate) => ({
+            id: `${candidate.codec.kind}/${candidate.path}`,
+            batch: 2,
+            contextTokens: 201,
+            c: {
+              geometry: SMALL_OURO,
+              ...candidate,
+              choice: { storage: 'f16', groupSize: 32 } as const,
+              branch: { width: 6, perHead: false },
+              gpus: 1,
+              targetWorkgroups: 8,
+              bindingBytes: Infinity,
+            },
+          }));
+        expect(cases.length).toBe(2);
+        const device = await openDevice();
+        try {
+          const memory = await checkMemory(device, { seed: SEED, cases });
+          expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([2, [], []]);
+          // A code or a half that lies between two levels may fall to either side, which one prompt may show and three
+          // do not.
+          const reports: Correctness.CorrectnessReport[] = [];
+          for (const i of [0, 1, 2])
+            reports.push(await checkCorrectness(device, { seed: SEED + i, cases, storage: 'f16' }));
+          for (const { notRun } of reports) expect(notRun).toEqual([]);
+          for (const { id } of cases) {
+            const errors = reports
+              .map(({ rows }) => rows.find((r) => r.id === id)?.error ?? Infinity)
+              .sort((a, b) => a - b);
+            expect(errors[0], `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(3e-3);
+            expect(errors[2], `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(0.1);
+          }
+        } finally {
+          device.close();
         }
-      } finally {
-        device.close();
-      }
-    });
+      },
+    );
   });
 });

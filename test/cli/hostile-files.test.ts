@@ -15,14 +15,44 @@ afterAll(() => files.remove());
 
 /** A value that no schema expects. */
 const junk: fc.Arbitrary<unknown> = fc.oneof(
-  fc.constantFrom<unknown>(null, true, false, 0, -1, 1.5, 1e308, -1e308, 5e-324, 1e15, '', ' ', 'x', 'NaN', '__proto__', '\u001b[31m', 'a\nb', '0', '1e999', '😀'.repeat(50), 'x'.repeat(3000), [], {}, [[]], [null], { a: 1 }),
+  fc.constantFrom<unknown>(
+    null,
+    true,
+    false,
+    0,
+    -1,
+    1.5,
+    1e308,
+    -1e308,
+    5e-324,
+    1e15,
+    '',
+    ' ',
+    'x',
+    'NaN',
+    '__proto__',
+    '\u001b[31m',
+    'a\nb',
+    '0',
+    '1e999',
+    '😀'.repeat(50),
+    'x'.repeat(3000),
+    [],
+    {},
+    [[]],
+    [null],
+    { a: 1 },
+  ),
   fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<unknown>,
 );
 
 type Path = readonly (string | number)[];
 function pathsIn(value: unknown, at: Path = []): Path[] {
   if (typeof value !== 'object' || value === null) return [at];
-  return [at, ...Object.entries(value).flatMap(([k, v]) => pathsIn(v, [...at, Array.isArray(value) ? Number(k) : k]))].filter((p) => p.length > 0);
+  return [
+    at,
+    ...Object.entries(value).flatMap(([k, v]) => pathsIn(v, [...at, Array.isArray(value) ? Number(k) : k])),
+  ].filter((p) => p.length > 0);
 }
 /** A copy with one place replaced, removed, or a stranger added beside it. */
 function mutate(value: unknown, path: Path, how: 'replace' | 'remove' | 'add', by: unknown): unknown {
@@ -32,23 +62,65 @@ function mutate(value: unknown, path: Path, how: 'replace' | 'remove' | 'add', b
   const last = path.at(-1) as string | number;
   if (how === 'replace') parent[last] = by;
   else if (how === 'remove') delete parent[last];
-  else Object.defineProperty(parent, `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`, { value: by, enumerable: true, configurable: true, writable: true });
+  else
+    Object.defineProperty(parent, `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`, {
+      value: by,
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
   return copy;
 }
-const mutations = (value: unknown, by: fc.Arbitrary<unknown> = junk) => fc.array(fc.tuple(fc.constantFrom(...pathsIn(value)), fc.constantFrom('replace' as const, 'replace' as const, 'remove' as const, 'add' as const), by), { minLength: 1, maxLength: 2 }).map((list) =>
-  list.reduce((v, [path, how, x]) => {
-    try {
-      return mutate(v, path, how, x);
-    } catch {
-      return v; // an earlier mutation took the place away
-    }
-  }, value));
+const mutations = (value: unknown, by: fc.Arbitrary<unknown> = junk) =>
+  fc
+    .array(
+      fc.tuple(
+        fc.constantFrom(...pathsIn(value)),
+        fc.constantFrom('replace' as const, 'replace' as const, 'remove' as const, 'add' as const),
+        by,
+      ),
+      { minLength: 1, maxLength: 2 },
+    )
+    .map((list) =>
+      list.reduce((v, [path, how, x]) => {
+        try {
+          return mutate(v, path, how, x);
+        } catch {
+          return v; // an earlier mutation took the place away
+        }
+      }, value),
+    );
 
 /** Text with a few characters changed, cut or doubled. */
 const garbled = (text: string) =>
-  fc.array(fc.tuple(fc.nat(text.length), fc.constantFrom('\u0000', '"', '{', '}', ':', '-', '\n', '\t', '&a', '*a', '!!', '9', '#', '\u2028', 'é', ''), fc.nat(6)), { minLength: 1, maxLength: 4 }).map((edits) => edits.reduce((t, [at, insert, cut]) => t.slice(0, at) + insert + t.slice(at + cut), text));
+  fc
+    .array(
+      fc.tuple(
+        fc.nat(text.length),
+        fc.constantFrom('\u0000', '"', '{', '}', ':', '-', '\n', '\t', '&a', '*a', '!!', '9', '#', '\u2028', 'é', ''),
+        fc.nat(6),
+      ),
+      { minLength: 1, maxLength: 4 },
+    )
+    .map((edits) => edits.reduce((t, [at, insert, cut]) => t.slice(0, at) + insert + t.slice(at + cut), text));
 
-const SCENARIO = { name: 'n', description: 'd', model: 'ouro-1.4b', context: '4k', vram: '80GB', codec: ['full', 'lla'], ratio: [4], path: ['full', 'reconstruct'], eviction: 'none', min: { gsm8k: 0.1 }, batch: 2, utilization: 0.9, reserve: '1GiB', cacheType: 'f16', tpot: '10s' };
+const SCENARIO = {
+  name: 'n',
+  description: 'd',
+  model: 'ouro-1.4b',
+  context: '4k',
+  vram: '80GB',
+  codec: ['full', 'lla'],
+  ratio: [4],
+  path: ['full', 'reconstruct'],
+  eviction: 'none',
+  min: { gsm8k: 0.1 },
+  batch: 2,
+  utilization: 0.9,
+  reserve: '1GiB',
+  cacheType: 'f16',
+  tpot: '10s',
+};
 
 describe('scenario files', () => {
   it('mutated: a sound answer or one line', async () => {
@@ -69,32 +141,71 @@ describe('scenario files', () => {
   });
   it('any value in any field', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.constantFrom(...Object.keys(SETTINGS), 'name', 'description', 'ctx', '__proto__', 'a\nb\u001b[1m'), junk, async (field, value) => {
-        expectSound(await plan(files.file('s.yaml', `vram: 80GB\ncodec: full\n${JSON.stringify(field)}: ${JSON.stringify(value)}\n`), '--format', 'json'));
-      }),
+      fc.asyncProperty(
+        fc.constantFrom(...Object.keys(SETTINGS), 'name', 'description', 'ctx', '__proto__', 'a\nb\u001b[1m'),
+        junk,
+        async (field, value) => {
+          expectSound(
+            await plan(
+              files.file('s.yaml', `vram: 80GB\ncodec: full\n${JSON.stringify(field)}: ${JSON.stringify(value)}\n`),
+              '--format',
+              'json',
+            ),
+          );
+        },
+      ),
       { numRuns: 500 },
     );
   });
   it.each([
     ['a key with a newline and an escape', 'vram: 80GB\n"a\\nb\\e[31m": 1\n'],
     ['a metric named __proto__', 'vram: 80GB\nmin: {"__proto__": 1}\n'],
-    ['an infinite number', 'vram: .inf\n'], ['not a number', 'batch: .nan\nvram: 80GB\n'],
-    ['a key twice', 'vram: 80GB\nvram: 90GB\n'], ['two documents', 'vram: 80GB\n---\nvram: 90GB\n'], ['nothing', ''], ['a list', '- vram\n'], ['a word', 'hello'],
-    ['a billion laughs', 'a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c]\n'],
+    ['an infinite number', 'vram: .inf\n'],
+    ['not a number', 'batch: .nan\nvram: 80GB\n'],
+    ['a key twice', 'vram: 80GB\nvram: 90GB\n'],
+    ['two documents', 'vram: 80GB\n---\nvram: 90GB\n'],
+    ['nothing', ''],
+    ['a list', '- vram\n'],
+    ['a word', 'hello'],
+    [
+      'a billion laughs',
+      'a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c]\n',
+    ],
     ['a depth of thousands', `codec: ${'['.repeat(5000)}${']'.repeat(5000)}\n`],
     ['bytes that are no text', '\u0000\u0001\u0002'],
   ])('%s is refused in one line', async (_name, text) => {
     expectBadInput(await plan(files.file('s.yaml', text), '--format', 'json'));
   });
-  it('two megabytes are refused unread', async () => expectBadInput(await plan(files.file('big.yaml', Buffer.alloc(2 ** 21, 'a')))));
+  it('two megabytes are refused unread', async () =>
+    expectBadInput(await plan(files.file('big.yaml', Buffer.alloc(2 ** 21, 'a')))));
   it('a directory, a missing file, a name with a newline', async () => {
-    for (const path of [files.path, join(files.path, 'none.yaml'), join(files.path, 'a\nb\u001b[2J.yaml'), 'x'.repeat(5000), '/dev/null']) expectBadInput(await plan(path));
+    for (const path of [
+      files.path,
+      join(files.path, 'none.yaml'),
+      join(files.path, 'a\nb\u001b[2J.yaml'),
+      'x'.repeat(5000),
+      '/dev/null',
+    ])
+      expectBadInput(await plan(path));
   });
 });
 
 const CONFIG = {
-  model_type: 'ouro', architectures: ['OuroForCausalLM'], num_hidden_layers: 24, total_ut_steps: 4, num_attention_heads: 16, num_key_value_heads: 16, head_dim: 128, hidden_size: 2048,
-  intermediate_size: 5632, vocab_size: 49152, tie_word_embeddings: false, rope_theta: 1e6, max_position_embeddings: 65536, torch_dtype: 'bfloat16', rms_norm_eps: 1e-6,
+  model_type: 'ouro',
+  architectures: ['OuroForCausalLM'],
+  num_hidden_layers: 24,
+  total_ut_steps: 4,
+  num_attention_heads: 16,
+  num_key_value_heads: 16,
+  head_dim: 128,
+  hidden_size: 2048,
+  intermediate_size: 5632,
+  vocab_size: 49152,
+  tie_word_embeddings: false,
+  rope_theta: 1e6,
+  max_position_embeddings: 65536,
+  torch_dtype: 'bfloat16',
+  rms_norm_eps: 1e-6,
 };
 
 describe('model configs', () => {
@@ -110,15 +221,48 @@ describe('model configs', () => {
   it('of any size within the limits: a sound answer', async () => {
     const size = (max: number) => fc.oneof(fc.integer({ min: 1, max }), fc.constantFrom(1, 2, max));
     await fc.assert(
-      fc.asyncProperty(fc.record({ num_hidden_layers: size(1000), total_ut_steps: size(1024), kv: size(64), group: size(16), half: size(512), hidden_size: size(2 ** 17), intermediate_size: size(2 ** 20), vocab_size: size(2 ** 24) }), async ({ kv, group, half, ...sizes }) => {
-        const content = { ...CONFIG, ...sizes, num_key_value_heads: kv, num_attention_heads: kv * group, head_dim: 2 * half };
-        expectSound(await plan('--model', files.file('config.json', JSON.stringify(content)), '--vram', '1000TB', '--device', 'h200', '--codec', 'full,lla,lla-2d,mla-head', '--format', 'json'));
-      }),
+      fc.asyncProperty(
+        fc.record({
+          num_hidden_layers: size(1000),
+          total_ut_steps: size(1024),
+          kv: size(64),
+          group: size(16),
+          half: size(512),
+          hidden_size: size(2 ** 17),
+          intermediate_size: size(2 ** 20),
+          vocab_size: size(2 ** 24),
+        }),
+        async ({ kv, group, half, ...sizes }) => {
+          const content = {
+            ...CONFIG,
+            ...sizes,
+            num_key_value_heads: kv,
+            num_attention_heads: kv * group,
+            head_dim: 2 * half,
+          };
+          expectSound(
+            await plan(
+              '--model',
+              files.file('config.json', JSON.stringify(content)),
+              '--vram',
+              '1000TB',
+              '--device',
+              'h200',
+              '--codec',
+              'full,lla,lla-2d,mla-head',
+              '--format',
+              'json',
+            ),
+          );
+        },
+      ),
       { numRuns: 250 },
     );
   });
   it('a published model by its own config plans like its preset, without its published quality', async () => {
-    const own = expectSoundJson((await plan('--model', files.file('config.json', JSON.stringify(CONFIG)), ...question)).out) as { plans: { maxBatch: unknown; memory: unknown; quality: unknown[] }[] };
+    const own = expectSoundJson(
+      (await plan('--model', files.file('config.json', JSON.stringify(CONFIG)), ...question)).out,
+    ) as { plans: { maxBatch: unknown; memory: unknown; quality: unknown[] }[] };
     const preset = expectSoundJson((await plan('--model', 'ouro-1.4b', ...question)).out) as typeof own;
     expect(own.plans.map((p) => [p.maxBatch, p.memory])).toEqual(preset.plans.map((p) => [p.maxBatch, p.memory]));
     expect(own.plans.every((p) => p.quality.length === 0)).toBe(true);
@@ -129,25 +273,76 @@ function calibration(): Calibration {
   const samples = [1, 4, 16, 64].map((m): Sample => {
     const shape = { groups: 1, m, k: 2048, n: 6144 };
     const w = workOf({ kernel: 'matmul', variant: 'f16', shape });
-    return { variant: 'f16', shape, tuning: {}, readBytes: w.readBytes, writeBytes: w.writeBytes, flops: w.flops, seconds: [(w.readBytes + w.writeBytes) / 3e12 + 4e-6], relativeError: 0 };
+    return {
+      variant: 'f16',
+      shape,
+      tuning: {},
+      readBytes: w.readBytes,
+      writeBytes: w.writeBytes,
+      flops: w.flops,
+      seconds: [(w.readBytes + w.writeBytes) / 3e12 + 4e-6],
+      relativeError: 0,
+    };
   });
   return {
-    schema: 'lla-sim/calibration', schemaVersion: 1, program: { name: 'lla-sim', version: '0.1.0' },
-    device: { vendor: 'nvidia', architecture: 'hopper', device: '0x2335', description: 'NVIDIA H200', driver: 'x', backend: 'vulkan', software: false, features: [], limits: {}, memoryBytes: 140e9 },
-    host: { os: 'linux', arch: 'x64', cpu: 'c', cores: 8, memoryBytes: 1e11, node: 'v20' }, clock: { kind: 'gpu-timestamp', resolutionSeconds: 1e-9 },
-    overheads: { submitSeconds: 2e-5, dispatchSeconds: 3e-6 }, ceilings: { copyBytesPerSecond: 4.3e12, readBytesPerSecond: 4.4e12, f32FlopsPerSecond: 6e13, f16FlopsPerSecond: null, matrixFlopsPerSecond: null },
-    kernels: [{ kernel: 'matmul', sourceHash: kernelHash('matmul'), samples, gaps: [], predictors: { f16: fitPredictor('matmul', 'f16', samples) } }],
+    schema: 'lla-sim/calibration',
+    schemaVersion: 1,
+    program: { name: 'lla-sim', version: '0.1.0' },
+    device: {
+      vendor: 'nvidia',
+      architecture: 'hopper',
+      device: '0x2335',
+      description: 'NVIDIA H200',
+      driver: 'x',
+      backend: 'vulkan',
+      software: false,
+      features: [],
+      limits: {},
+      memoryBytes: 140e9,
+    },
+    host: { os: 'linux', arch: 'x64', cpu: 'c', cores: 8, memoryBytes: 1e11, node: 'v20' },
+    clock: { kind: 'gpu-timestamp', resolutionSeconds: 1e-9 },
+    overheads: { submitSeconds: 2e-5, dispatchSeconds: 3e-6 },
+    ceilings: {
+      copyBytesPerSecond: 4.3e12,
+      readBytesPerSecond: 4.4e12,
+      f32FlopsPerSecond: 6e13,
+      f16FlopsPerSecond: null,
+      matrixFlopsPerSecond: null,
+    },
+    kernels: [
+      {
+        kernel: 'matmul',
+        sourceHash: kernelHash('matmul'),
+        samples,
+        gaps: [],
+        predictors: { f16: fitPredictor('matmul', 'f16', samples) },
+      },
+    ],
   };
 }
 
 describe('calibrations', () => {
   const good = calibration();
-  const ask = (content: unknown, ...more: string[]) => plan('--calibration', files.file('m.json', typeof content === 'string' ? content : JSON.stringify(content)), '--codec', 'full', '--format', 'json', ...more);
+  const ask = (content: unknown, ...more: string[]) =>
+    plan(
+      '--calibration',
+      files.file('m.json', typeof content === 'string' ? content : JSON.stringify(content)),
+      '--codec',
+      'full',
+      '--format',
+      'json',
+      ...more,
+    );
 
   it('a sound one prices, and its kernel counts as measured', async () => {
     const o = await ask(good);
     expect(o.code, o.err).toBe(0);
-    const report = expectSoundJson(o.out) as { device: { name: string; pricing: string }; plans: { decode: { evidenceShare: Record<string, number> } }[]; notes: string[] };
+    const report = expectSoundJson(o.out) as {
+      device: { name: string; pricing: string };
+      plans: { decode: { evidenceShare: Record<string, number> } }[];
+      notes: string[];
+    };
     expect(report.device).toMatchObject({ name: 'NVIDIA H200 SXM', vramBytes: 141e9 });
     expect(report.plans[0]?.decode.evidenceShare['roofline']).toBeLessThan(0.95);
     expect(report.notes.join()).not.toContain('stale');
@@ -167,29 +362,41 @@ describe('calibrations', () => {
     );
   });
   it('any positive number anywhere: a sound answer or one line', async () => {
-    const numbers = pathsIn(good).filter((p) => typeof p.reduce<unknown>((v, k) => (v as Record<string | number, unknown>)[k], good) === 'number');
+    const numbers = pathsIn(good).filter(
+      (p) => typeof p.reduce<unknown>((v, k) => (v as Record<string | number, unknown>)[k], good) === 'number',
+    );
     await fc.assert(
-      fc.asyncProperty(fc.constantFrom(...numbers), fc.oneof(fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }), fc.constantFrom(0, 5e-324, 1e-300, 1e-9, 1e9, 1e100, 1.7e308)), async (path, value) => {
-        expectSound(await ask(mutate(good, path, 'replace', value)));
-      }),
+      fc.asyncProperty(
+        fc.constantFrom(...numbers),
+        fc.oneof(
+          fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }),
+          fc.constantFrom(0, 5e-324, 1e-300, 1e-9, 1e9, 1e100, 1.7e308),
+        ),
+        async (path, value) => {
+          expectSound(await ask(mutate(good, path, 'replace', value)));
+        },
+      ),
       { numRuns: 900 },
     );
   });
   it.each([
     ['a rate of almost nothing', (c: Calibration) => void (c.ceilings.readBytesPerSecond = 1e-300)],
     ['an endless submission', (c: Calibration) => void (c.overheads.submitSeconds = 1e308)],
-    ['more memory than there is', (c: Calibration) => void ((c.device.memoryBytes = 1e300), (c.device.description = 'unknown'))],
+    [
+      'more memory than there is',
+      (c: Calibration) => void ((c.device.memoryBytes = 1e300), (c.device.description = 'unknown')),
+    ],
     ['a description with an escape', (c: Calibration) => void (c.device.description = 'foo\n\u001b[31mbar')],
   ])('%s never reaches the result', async (_name, change) => {
     const c = calibration();
     change(c);
     const o = await ask(c);
     expectSound(o);
-     
+
     expect(o.out + o.err).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
     const table = await plan('--calibration', join(files.path, 'm.json'), '--codec', 'full');
     expectSound(table, 'table');
-     
+
     expect(table.out).not.toMatch(/\u001b/);
   });
   it('of a software adapter never stand for a GPU', async () => {
@@ -200,7 +407,8 @@ describe('calibrations', () => {
   });
   it('truncated, of another version, of another device', async () => {
     const text = JSON.stringify(good);
-    for (const content of [text.slice(0, 500), '', '[]', 'null', JSON.stringify({ ...good, schemaVersion: 2 })]) expectBadInput(await ask(content));
+    for (const content of [text.slice(0, 500), '', '[]', 'null', JSON.stringify({ ...good, schemaVersion: 2 })])
+      expectBadInput(await ask(content));
     expectBadInput(await ask(good, '--device', 'h100'));
   });
 });
@@ -208,7 +416,19 @@ describe('calibrations', () => {
 const HEADER = 'kernel,variant,groups,m,k,n,seconds';
 
 describe('kernel times', () => {
-  const ask = (csv: string) => plan('--device', 'h200', '--codec', 'full', '--batch', '4', '--format', 'json', '--import', files.file('t.csv', csv));
+  const ask = (csv: string) =>
+    plan(
+      '--device',
+      'h200',
+      '--codec',
+      'full',
+      '--batch',
+      '4',
+      '--format',
+      'json',
+      '--import',
+      files.file('t.csv', csv),
+    );
   it('sound ones price their kernel and are marked', async () => {
     const rows = [1, 2, 4, 8, 16, 32].map((m) => `matmul,f16,1,${m},2048,6144,${2e-5 + m * 1e-7}`);
     const o = await ask([HEADER, ...rows].join('\n'));
@@ -217,19 +437,56 @@ describe('kernel times', () => {
     expect(report.device.pricing).toMatch(/^imported/);
   });
   it('any cell in any place: a sound answer or one line', async () => {
-    const cell = fc.oneof(fc.constantFrom('', '0', '-1', '1e308', '1e-320', 'NaN', 'Infinity', '0x10', '"', "'", '=1+1', 'matmul', 'attend', 'constructor', '1,2', '\u001b[1m', 'a\nb'), fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }).map(String), fc.integer({ min: 1, max: 1e6 }).map(String));
+    const cell = fc.oneof(
+      fc.constantFrom(
+        '',
+        '0',
+        '-1',
+        '1e308',
+        '1e-320',
+        'NaN',
+        'Infinity',
+        '0x10',
+        '"',
+        "'",
+        '=1+1',
+        'matmul',
+        'attend',
+        'constructor',
+        '1,2',
+        '\u001b[1m',
+        'a\nb',
+      ),
+      fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }).map(String),
+      fc.integer({ min: 1, max: 1e6 }).map(String),
+    );
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.tuple(fc.nat(6), cell), { minLength: 0, maxLength: 3 }), fc.integer({ min: 1, max: 4 }), async (edits, count) => {
-        const rows = Array.from({ length: count }, (_, i) => ['matmul', 'f16', '1', String(2 ** i), '2048', '6144', '2e-5']);
-        edits.forEach(([column, text], i) => ((rows[i % count] as string[])[column] = text));
-        expectSound(await ask([HEADER, ...rows.map((r) => r.join(','))].join('\n')));
-      }),
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.nat(6), cell), { minLength: 0, maxLength: 3 }),
+        fc.integer({ min: 1, max: 4 }),
+        async (edits, count) => {
+          const rows = Array.from({ length: count }, (_, i) => [
+            'matmul',
+            'f16',
+            '1',
+            String(2 ** i),
+            '2048',
+            '6144',
+            '2e-5',
+          ]);
+          edits.forEach(([column, text], i) => ((rows[i % count] as string[])[column] = text));
+          expectSound(await ask([HEADER, ...rows.map((r) => r.join(','))].join('\n')));
+        },
+      ),
       { numRuns: 500 },
     );
   });
   it('garbled: a sound answer or one line', async () => {
     await fc.assert(
-      fc.asyncProperty(garbled(`${HEADER}\nmatmul,f16,1,1,2048,6144,2e-5\nmatmul,f16,1,2,2048,6144,2e-5\n`), async (text) => expectSound(await ask(text))),
+      fc.asyncProperty(
+        garbled(`${HEADER}\nmatmul,f16,1,1,2048,6144,2e-5\nmatmul,f16,1,2,2048,6144,2e-5\n`),
+        async (text) => expectSound(await ask(text)),
+      ),
       { numRuns: 300 },
     );
   });
@@ -240,10 +497,13 @@ describe('kernel times', () => {
     else expect((JSON.parse(o.out) as { notes: string[] }).notes.join()).toMatch(/import|kernel times/);
   });
   it('of the largest table allowed are read in a few seconds', { timeout: 60_000 }, async () => {
-    const rows = Array.from({ length: 400 }, (_, i) => `matmul,f16,1,${1 + (i % 20)},${64 * (1 + Math.floor(i / 20))},2048,${1e-5 * (1 + (i % 20)) * (1 + ((i * 7919) % 13) / 100)}`);
+    const rows = Array.from(
+      { length: 400 },
+      (_, i) =>
+        `matmul,f16,1,${1 + (i % 20)},${64 * (1 + Math.floor(i / 20))},2048,${1e-5 * (1 + (i % 20)) * (1 + ((i * 7919) % 13) / 100)}`,
+    );
     const start = performance.now();
     expectSound(await ask([HEADER, ...rows].join('\n')));
     expect(performance.now() - start).toBeLessThan(8000);
   });
 });
-

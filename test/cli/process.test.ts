@@ -1,4 +1,6 @@
-/** The program as a process: what only a run from the outside shows. Compiled from the sources, without calibrations. */
+/**
+ * The program as a process: what only a run from the outside shows. Compiled from the sources, without calibrations.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -53,15 +55,40 @@ describe('what plan loads', () => {
     expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
   });
   it('not even with every format, a scenario, a model file and kernel times', () => {
-    const config = files.file('config.json', JSON.stringify({ model_type: 'ouro', num_hidden_layers: 4, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 64, hidden_size: 256, intermediate_size: 700, vocab_size: 1000, max_position_embeddings: 4096 }));
+    const config = files.file(
+      'config.json',
+      JSON.stringify({
+        model_type: 'ouro',
+        num_hidden_layers: 4,
+        total_ut_steps: 2,
+        num_attention_heads: 4,
+        num_key_value_heads: 4,
+        head_dim: 64,
+        hidden_size: 256,
+        intermediate_size: 700,
+        vocab_size: 1000,
+        max_position_embeddings: 4096,
+      }),
+    );
     const csv = files.file('t.csv', 'kernel,variant,groups,m,k,n,seconds\nmatmul,f16,1,1,2048,6144,2e-5\n');
     const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
     const loaded = loadedBy('plan', scenario, '--model', config, '--import', csv, '--format', 'markdown');
-    expect(loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node') || /dist\/(gpu|bench)\//.test(l))).toEqual([]);
+    expect(
+      loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node') || /dist\/(gpu|bench)\//.test(l)),
+    ).toEqual([]);
   });
   it('the spy does see a native module', () => {
     const log = join(files.path, 'control.log');
-    execFileSync(process.execPath, ['--require', files.file('spy.cjs', SPY), '-e', `try { process.dlopen({ exports: {} }, '/nonexistent.node') } catch {}`], { env: { ...process.env, SPY_LOG: log } });
+    execFileSync(
+      process.execPath,
+      [
+        '--require',
+        files.file('spy.cjs', SPY),
+        '-e',
+        `try { process.dlopen({ exports: {} }, '/nonexistent.node') } catch {}`,
+      ],
+      { env: { ...process.env, SPY_LOG: log } },
+    );
     expect(readFileSync(log, 'utf8')).toContain('native /nonexistent.node');
   });
 });
@@ -75,21 +102,68 @@ describe('streams and exit codes', () => {
   });
   it('0: JSON, as in design.md', () => {
     const o = run('plan', '--vram', '141GB', '--format', 'json');
-    const report = expectSoundJson(o.out) as Record<string, unknown> & { plans: Record<string, Record<string, unknown>>[] };
+    const report = expectSoundJson(o.out) as Record<string, unknown> & {
+      plans: Record<string, Record<string, unknown>>[];
+    };
     expect(Object.keys(report).slice(0, 2)).toEqual(['schema', 'schemaVersion']);
-    expect(report).toMatchObject({ schema: 'lla-sim/plan', schemaVersion: 1, model: { name: 'ouro-1.4b', layers: 24, loops: 4, heads: 16, kvHeads: 16, headDim: 128 }, device: { vramBytes: 141e9 }, contextTokens: 4096 });
+    expect(report).toMatchObject({
+      schema: 'lla-sim/plan',
+      schemaVersion: 1,
+      model: { name: 'ouro-1.4b', layers: 24, loops: 4, heads: 16, kvHeads: 16, headDim: 128 },
+      device: { vramBytes: 141e9 },
+      contextTokens: 4096,
+    });
     const p = report.plans.find((x) => (x['id'] as unknown) === 'lla-4x/reconstruct') as Record<string, unknown>;
     expect(p).toMatchObject({
-      codec: { kind: 'lla', rankK: 96, rankV: 160, ratio: 4 }, path: 'reconstruct', variant: 'fused', eviction: null, limitedBy: 'kv-cache',
+      codec: { kind: 'lla', rankK: 96, rankV: 160, ratio: 4 },
+      path: 'reconstruct',
+      variant: 'fused',
+      eviction: null,
+      limitedBy: 'kv-cache',
       // The checkpoint, with its 97 norms in f32, and the exit gate padded to two columns without its bias.
-      memory: { weightsBytes: 2_869_305_346 + 97 * 2048 * 2 + 2 * 2048 - 2, codecBytes: NUMBER, reservedBytes: NUMBER, workspaceBytes: NUMBER, kvBytesPerToken: 196_608, kvBytesPerSequence: 805_306_368, inFlightBytesPerSequence: 393_216, kvBytesAt1M: 206_158_430_208, prefillPeakBytes: NUMBER },
+      memory: {
+        weightsBytes: 2_869_305_346 + 97 * 2048 * 2 + 2 * 2048 - 2,
+        codecBytes: NUMBER,
+        reservedBytes: NUMBER,
+        workspaceBytes: NUMBER,
+        kvBytesPerToken: 196_608,
+        kvBytesPerSequence: 805_306_368,
+        inFlightBytesPerSequence: 393_216,
+        kvBytesAt1M: 206_158_430_208,
+        prefillPeakBytes: NUMBER,
+      },
       maxBatch: { exact: NUMBER, onGrid: 128 },
-      decode: { batch: (p['maxBatch'] as { exact: number }).exact, secondsPerStep: { estimate: NUMBER, low: NUMBER, high: NUMBER }, tokensPerSecond: { estimate: NUMBER, low: NUMBER, high: NUMBER }, evidence: 'roofline' },
+      decode: {
+        batch: (p['maxBatch'] as { exact: number }).exact,
+        secondsPerStep: { estimate: NUMBER, low: NUMBER, high: NUMBER },
+        tokensPerSecond: { estimate: NUMBER, low: NUMBER, high: NUMBER },
+        evidence: 'roofline',
+      },
     });
-    expect(p['quality']).toContainEqual(expect.objectContaining({ metric: 'gsm8k', value: 0.8, source: expect.stringMatching(/isocache/) as unknown as string }));
+    expect(p['quality']).toContainEqual(
+      expect.objectContaining({
+        metric: 'gsm8k',
+        value: 0.8,
+        source: expect.stringMatching(/isocache/) as unknown as string,
+      }),
+    );
   });
   it('2: wrong input', () => {
-    for (const args of [['plan'], ['plan', '--vram', '5 apples'], ['plan', '--vram', '80GB', '--vram', '90GB'], ['plan', '--vram', '80GB', '--nope'], ['plan', '--vram', '80GB', '--batch', '-4'], ['plan', '--vram', '80GB', '--batch', '1.5'], ['plan', '--vram', '80GB', '--ctx', '1e99'], ['plna'], ['plan', 'no.yaml'], ['models', 'x'], ['__proto__'], ['constructor'], ['plan', '--device', 'h200', '--output', '/nonexistent/x']]) {
+    for (const args of [
+      ['plan'],
+      ['plan', '--vram', '5 apples'],
+      ['plan', '--vram', '80GB', '--vram', '90GB'],
+      ['plan', '--vram', '80GB', '--nope'],
+      ['plan', '--vram', '80GB', '--batch', '-4'],
+      ['plan', '--vram', '80GB', '--batch', '1.5'],
+      ['plan', '--vram', '80GB', '--ctx', '1e99'],
+      ['plna'],
+      ['plan', 'no.yaml'],
+      ['models', 'x'],
+      ['__proto__'],
+      ['constructor'],
+      ['plan', '--device', 'h200', '--output', '/nonexistent/x'],
+    ]) {
       expectBadInput(run(...args));
     }
   });
@@ -103,13 +177,21 @@ describe('streams and exit codes', () => {
     expect([nothing.code, nothing.out]).toEqual([3, '']);
     const targets = run('plan', '--device', 'h200', '--min', 'gsm8k=0.99', '--tpot', '1us', '--batch', '100000');
     expect(targets.code).toBe(3);
-    for (const target of ['--min gsm8k=0.99 removed', '--tpot 0.001ms removed', '--batch 100000 removed']) expect(targets.err).toContain(target);
+    for (const target of ['--min gsm8k=0.99 removed', '--tpot 0.001ms removed', '--batch 100000 removed'])
+      expect(targets.err).toContain(target);
     const json = run('plan', '--device', 'h200', '--min', 'gsm8k=0.99', '--format', 'json');
     expect(json.code).toBe(3);
     expect((expectSoundJson(json.out) as { plans: unknown[]; removed: unknown[] }).plans).toEqual([]);
   });
   it('a reader that goes away is no defect', () => {
-    const out = execFileSync('bash', ['-c', `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo "\${PIPESTATUS[0]}"`], { encoding: 'utf8' });
+    const out = execFileSync(
+      'bash',
+      [
+        '-c',
+        `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo "\${PIPESTATUS[0]}"`,
+      ],
+      { encoding: 'utf8' },
+    );
     expect(out.trim().split('\n').at(-1)).toBe('0');
   });
   it('--output writes the file, says so on stderr, --quiet does not', () => {
@@ -121,7 +203,6 @@ describe('streams and exit codes', () => {
     expect(run('plan', '--device', 'h200', '--format', 'csv', '-o', at, '--quiet').err).toBe('');
   });
   it('colours only a terminal, and never against NO_COLOR', () => {
-     
     expect(run('plan', '--device', 'h200').out).not.toMatch(/\u001b/);
   });
 });
@@ -137,7 +218,9 @@ describe('help', () => {
       expect(help.out).toContain('Examples:');
       expect(run(command, '-h').out).toBe(help.out);
     }
-    expect(run('--version').out.trim()).toBe((JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version);
+    expect(run('--version').out.trim()).toBe(
+      (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version,
+    );
   });
   it('the examples in the help of plan and models answer', async () => {
     const { planCommand } = await import('../../src/commands/plan.js');
@@ -165,15 +248,28 @@ describe('hostile surroundings', () => {
     return { cwd };
   };
   it.each([
-    ['a description that is no JSON string', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \\q"}}'],
+    [
+      'a description that is no JSON string',
+      '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \\q"}}',
+    ],
     ['a description over two lines', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \n"}}'],
     ['nothing but the head of one', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200"}}'],
     ['no JSON at all', 'hello'],
     ['a pipe that nobody writes', null],
   ])('./calibrations/x.json is %s', (name, content) => {
-    expectSound(program.run(['plan', '--device', 'h200', '--codec', 'full', '--format', 'json'], inFolder(name, content)));
+    expectSound(
+      program.run(['plan', '--device', 'h200', '--codec', 'full', '--format', 'json'], inFolder(name, content)),
+    );
   });
-  it.each([['plan', 'FIFO'], ['plan', '--vram', '80GB', '--calibration', 'FIFO'], ['plan', '--device', 'h200', '--import', 'FIFO'], ['plan', '--vram', '80GB', '--model', './FIFO'], ['plan', '/dev/zero'], ['plan', '--vram', '80GB', '--calibration', '/dev/zero'], ['plan', '--vram', '80GB', '--model', '/dev/zero']])('special files end in one line: %s %s %s %s', (...args) => {
+  it.each([
+    ['plan', 'FIFO'],
+    ['plan', '--vram', '80GB', '--calibration', 'FIFO'],
+    ['plan', '--device', 'h200', '--import', 'FIFO'],
+    ['plan', '--vram', '80GB', '--model', './FIFO'],
+    ['plan', '/dev/zero'],
+    ['plan', '--vram', '80GB', '--calibration', '/dev/zero'],
+    ['plan', '--vram', '80GB', '--model', '/dev/zero'],
+  ])('special files end in one line: %s %s %s %s', (...args) => {
     const fifo = join(files.path, 'FIFO');
     try {
       execFileSync('mkfifo', [fifo], { stdio: 'ignore' });

@@ -1,4 +1,6 @@
-/** Running the program: in this process, for thousands of cases, and as a process of its own, for what only that shows. */
+/**
+ * Running the program: in this process, for thousands of cases, and as a process of its own, for what only that shows.
+ */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
@@ -23,8 +25,8 @@ export interface Outcome {
 export const plan = (...argv: string[]): Promise<Outcome> => inProcess('plan', ...argv);
 
 /**
- * A command with these arguments, in this process: parsing, running and printing as cli.ts does them. A defect (anything
- * thrown but a UserError) is thrown.
+ * A command with these arguments, in this process: parsing, running and printing as cli.ts does them. A defect
+ * (anything thrown but a UserError) is thrown.
  */
 export async function inProcess(name: string, ...argv: string[]): Promise<Outcome> {
   const command = await COMMANDS[name]?.load();
@@ -54,7 +56,7 @@ export async function inProcess(name: string, ...argv: string[]): Promise<Outcom
 }
 
 /** Any control character but the newline that ends a line. */
- 
+
 const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/;
 
 /** Exit 2 means: one line on stderr that names subject and next action, nothing on stdout. */
@@ -70,8 +72,34 @@ export function expectBadInput(o: Outcome): void {
 
 /** Fields that may be null: what is not known, or not asked. Everything else that is a number stays one. */
 const NULLABLE = new Set([
-  'id', 'calibration', 'batch', 'usdPerHour', 'retrievalTokens', 'secondsPerToken', 'secondsToFirstToken', 'secondsPerPrompt', 'notPriced', 'variant', 'eviction', 'secondsPerStep', 'tokensPerSecond', 'evidence', 'evidenceShare',
-  'octavesOutside', 'usdPerMillionTokens', 'atTarget', 'reliableRetrieval', 'qualityKept', 'recommendation', 'alternative', 'contextTokens', 'items', 'scenario', 'name', 'description', 'note',
+  'id',
+  'calibration',
+  'batch',
+  'usdPerHour',
+  'retrievalTokens',
+  'secondsPerToken',
+  'secondsToFirstToken',
+  'secondsPerPrompt',
+  'notPriced',
+  'variant',
+  'eviction',
+  'secondsPerStep',
+  'tokensPerSecond',
+  'evidence',
+  'evidenceShare',
+  'octavesOutside',
+  'usdPerMillionTokens',
+  'atTarget',
+  'reliableRetrieval',
+  'qualityKept',
+  'recommendation',
+  'alternative',
+  'contextTokens',
+  'items',
+  'scenario',
+  'name',
+  'description',
+  'note',
 ]);
 
 /** No NaN, no infinity (both print as null), no negative number anywhere in a report; intervals in order. */
@@ -90,7 +118,8 @@ export function expectSoundJson(text: string): Record<string, unknown> {
     if (typeof value !== 'object') return;
     const o = value as Record<string, unknown>;
     if ('estimate' in o && 'low' in o && 'high' in o) {
-      if (!((o['low'] as number) <= (o['estimate'] as number) && (o['estimate'] as number) <= (o['high'] as number))) throw new Error(`${path} is out of order: ${JSON.stringify(o)}`);
+      if (!((o['low'] as number) <= (o['estimate'] as number) && (o['estimate'] as number) <= (o['high'] as number)))
+        throw new Error(`${path} is out of order: ${JSON.stringify(o)}`);
     }
     for (const [key, inner] of Object.entries(o)) walk(inner, `${path}.${Array.isArray(value) ? `[${key}]` : key}`);
   };
@@ -111,7 +140,11 @@ export function expectSound(o: Outcome, format: 'json' | 'table' | 'csv' | 'mark
 }
 
 /** A folder for a test's files, removed by `remove`. */
-export function scratch(): { readonly path: string; file(name: string, content: string | Buffer): string; remove(): void } {
+export function scratch(): {
+  readonly path: string;
+  file(name: string, content: string | Buffer): string;
+  remove(): void;
+} {
   const path = mkdtempSync(join(tmpdir(), 'lla-sim-test-'));
   return {
     path,
@@ -130,7 +163,10 @@ const SHADER_CACHE = process.env['MESA_SHADER_CACHE_DIR'] ?? process.env['XDG_CA
 /** A program that runs as a process. */
 export interface Program {
   readonly cli: string;
-  run(args: readonly string[], options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string>; timeout?: number }): Outcome;
+  run(
+    args: readonly string[],
+    options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string>; timeout?: number },
+  ): Outcome;
   remove(): void;
 }
 
@@ -151,8 +187,19 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
     cli,
     run: (args, options = {}) => {
       const r = spawnSync(process.execPath, [...(options.node ?? []), cli, ...args], {
-        cwd: options.cwd ?? home, encoding: 'utf8', timeout: options.timeout ?? 60_000, killSignal: 'SIGKILL', input: '', maxBuffer: 2 ** 28,
-        env: { PATH: process.env['PATH'] ?? '', HOME: home, NO_COLOR: '1', MESA_SHADER_CACHE_DIR: SHADER_CACHE, ...options.env },
+        cwd: options.cwd ?? home,
+        encoding: 'utf8',
+        timeout: options.timeout ?? 60_000,
+        killSignal: 'SIGKILL',
+        input: '',
+        maxBuffer: 2 ** 28,
+        env: {
+          PATH: process.env['PATH'] ?? '',
+          HOME: home,
+          NO_COLOR: '1',
+          MESA_SHADER_CACHE_DIR: SHADER_CACHE,
+          ...options.env,
+        },
       });
       return { code: r.status ?? -1, out: r.stdout, err: r.stderr };
     },
@@ -160,7 +207,14 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   };
 }
 
-const AS_MODULES = { outbase: join(ROOT, 'src'), bundle: false, format: 'esm', platform: 'node', target: 'node20', logLevel: 'error' } as const;
+const AS_MODULES = {
+  outbase: join(ROOT, 'src'),
+  bundle: false,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20',
+  logLevel: 'error',
+} as const;
 
 /** The program compiled module by module, as the library's modules lie. */
 export const compile = (): Promise<Program> =>

@@ -14,7 +14,16 @@ import { expectAllBytes } from '../validate/bytes.js';
 import { compile, expectBadInput, scratch } from './program.js';
 
 const CONFIG = {
-  model_type: 'ouro', num_hidden_layers: 2, total_ut_steps: 2, num_attention_heads: 4, num_key_value_heads: 4, head_dim: 16, hidden_size: 64, intermediate_size: 96, vocab_size: 160, max_position_embeddings: 4096,
+  model_type: 'ouro',
+  num_hidden_layers: 2,
+  total_ut_steps: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  head_dim: 16,
+  hidden_size: 64,
+  intermediate_size: 96,
+  vocab_size: 160,
+  max_position_embeddings: 4096,
 };
 const files = scratch();
 const config = files.file('config.json', JSON.stringify(CONFIG));
@@ -44,14 +53,44 @@ const json = (...args: string[]): Run => {
 };
 
 it('says in one line what is wrong with the input', () => {
-  for (const args of [[], ['--tokens', '1,x'], ['--tokens', '160'], ['--text', 'hello'], ['--tokens', '1', '--ctx', '3'], ['--tokens', '1', '--codec', 'full,lla'], ['--tokens', '1', '--codec', 'lla', '--path', 'full'], ['--tokens', '1', '--layers', '3'], ['--tokens', '1', '--weights', 'bf16'], ['--tokens', '1', '--batch', '2', '--stop', '3'], ['--tokens', '1', '--prefill', 'in-parts'], ['--tokens', '1', '--prefill-chunk', '0']]) {
+  for (const args of [
+    [],
+    ['--tokens', '1,x'],
+    ['--tokens', '160'],
+    ['--text', 'hello'],
+    ['--tokens', '1', '--ctx', '3'],
+    ['--tokens', '1', '--codec', 'full,lla'],
+    ['--tokens', '1', '--codec', 'lla', '--path', 'full'],
+    ['--tokens', '1', '--layers', '3'],
+    ['--tokens', '1', '--weights', 'bf16'],
+    ['--tokens', '1', '--batch', '2', '--stop', '3'],
+    ['--tokens', '1', '--prefill', 'in-parts'],
+    ['--tokens', '1', '--prefill-chunk', '0'],
+  ]) {
     expectBadInput(run(...args));
   }
 });
 
 describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   it('generates, the same from the same seed, and counts the cache', { timeout: 240_000 }, () => {
-    const args = ['--tokens', '1,2,3', '--codec', 'lla', '--ratio', '2', '--max-tokens', '8', '--temperature', '1', '--top-p', '0.9', '--batch', '2', '--seed', String(SEED)];
+    const args = [
+      '--tokens',
+      '1,2,3',
+      '--codec',
+      'lla',
+      '--ratio',
+      '2',
+      '--max-tokens',
+      '8',
+      '--temperature',
+      '1',
+      '--top-p',
+      '0.9',
+      '--batch',
+      '2',
+      '--seed',
+      String(SEED),
+    ];
     const first = json(...args);
     expect(first.tokens.map((t) => t.length)).toEqual([8, 8]);
     // Sequences of a batch draw from streams of their own.
@@ -63,30 +102,54 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(first.warnings.join()).toContain('mean nothing');
   });
 
-  it('takes the prompt in as it is asked to: codecs without latents give the same tokens in every way', { timeout: 240_000 }, () => {
-    const made = [[], ['--prefill', 'by-token'], ['--prefill', 'chunked', '--prefill-chunk', '3'], ['--prefill', 'by-layer'], ['--prefill', 'one-shot']].map((how) => json('--tokens', '1,2,3,4,5,6,7,8', '--max-tokens', '5', '--cache-type', 'f32', '--seed', String(SEED), ...how));
-    expect(made.map((r) => r.prefillMethod)).toEqual(['accumulated', 'by-token', 'chunked', 'by-layer', 'one-shot']);
-    for (const { tokens } of made) expect(tokens).toEqual(made[0]?.tokens);
-  });
+  it(
+    'takes the prompt in as it is asked to: codecs without latents give the same tokens in every way',
+    { timeout: 240_000 },
+    () => {
+      const made = [
+        [],
+        ['--prefill', 'by-token'],
+        ['--prefill', 'chunked', '--prefill-chunk', '3'],
+        ['--prefill', 'by-layer'],
+        ['--prefill', 'one-shot'],
+      ].map((how) =>
+        json('--tokens', '1,2,3,4,5,6,7,8', '--max-tokens', '5', '--cache-type', 'f32', '--seed', String(SEED), ...how),
+      );
+      expect(made.map((r) => r.prefillMethod)).toEqual(['accumulated', 'by-token', 'chunked', 'by-layer', 'one-shot']);
+      for (const { tokens } of made) expect(tokens).toEqual(made[0]?.tokens);
+    },
+  );
 
-  it('decodes a checkpoint: the same tensors from a file give the tokens that fabricating them gives', { timeout: 240_000 }, () => {
-    const folder = join(files.path, 'checkpoint');
-    mkdirSync(folder);
-    const g = geometryFromConfig(CONFIG, 'checkpoint');
-    const made = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
-    const tensors = Object.fromEntries(modelTensors(g).map((t): [string, PlainTensor] => [t.name, { dtype: 'F16', shape: [...t.shape], values: [...made.read(t.name)] }]));
-    writeFileSync(join(folder, 'config.json'), JSON.stringify(CONFIG));
-    writeFileSync(join(folder, 'model.safetensors'), safetensors(tensors));
-    const prompt = ['--tokens', '5,6,7', '--max-tokens', '6', '--format', 'json'];
-    const o = program.run(['run', '--model', folder, ...prompt], { timeout: 120_000 });
-    expect(o.code, o.err).toBe(0);
-    const read = JSON.parse(o.out) as Run;
-    expect(read.tokens).toEqual(json(...prompt.slice(0, 4), '--seed', String(SEED)).tokens);
-    expect(read.warnings.join()).not.toContain('fabricated');
-  });
+  it(
+    'decodes a checkpoint: the same tensors from a file give the tokens that fabricating them gives',
+    { timeout: 240_000 },
+    () => {
+      const folder = join(files.path, 'checkpoint');
+      mkdirSync(folder);
+      const g = geometryFromConfig(CONFIG, 'checkpoint');
+      const made = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+      const tensors = Object.fromEntries(
+        modelTensors(g).map((t): [string, PlainTensor] => [
+          t.name,
+          { dtype: 'F16', shape: [...t.shape], values: [...made.read(t.name)] },
+        ]),
+      );
+      writeFileSync(join(folder, 'config.json'), JSON.stringify(CONFIG));
+      writeFileSync(join(folder, 'model.safetensors'), safetensors(tensors));
+      const prompt = ['--tokens', '5,6,7', '--max-tokens', '6', '--format', 'json'];
+      const o = program.run(['run', '--model', folder, ...prompt], { timeout: 120_000 });
+      expect(o.code, o.err).toBe(0);
+      const read = JSON.parse(o.out) as Run;
+      expect(read.tokens).toEqual(json(...prompt.slice(0, 4), '--seed', String(SEED)).tokens);
+      expect(read.warnings.join()).not.toContain('fabricated');
+    },
+  );
 
   /** Runs the program, sends it SIGINT after a while and waits for its end. */
-  async function interrupted(args: readonly string[], afterMilliseconds: number): Promise<{ code: number | null; out: string; err: string }> {
+  async function interrupted(
+    args: readonly string[],
+    afterMilliseconds: number,
+  ): Promise<{ code: number | null; out: string; err: string }> {
     const child = spawn(process.execPath, [program.cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     let [out, err] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
@@ -98,7 +161,22 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   }
 
   it('Ctrl-C: one line, exit code 130, nothing on stdout', { timeout: 120_000 }, async () => {
-    const { code, out, err } = await interrupted(['run', '--model', config, '--tokens', '1', '--max-tokens', '200000', '--eviction', 'streaming:4+60', '--format', 'json'], 6000);
+    const { code, out, err } = await interrupted(
+      [
+        'run',
+        '--model',
+        config,
+        '--tokens',
+        '1',
+        '--max-tokens',
+        '200000',
+        '--eviction',
+        'streaming:4+60',
+        '--format',
+        'json',
+      ],
+      6000,
+    );
     expect(code, err).toBe(130);
     expect(out).toBe('');
     expect(err).toMatch(/error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/);
@@ -107,9 +185,15 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
 
   it('Ctrl-C while validating: one line, exit code 130, no report in part', { timeout: 240_000 }, async () => {
     // Memory and capacity, whose attempts are processes of their own.
-    for (const [section, after] of [['memory', 4000], ['capacity', 6000]] as const) {
+    for (const [section, after] of [
+      ['memory', 4000],
+      ['capacity', 6000],
+    ] as const) {
       const file = join(files.path, `${section}.json`);
-      const { code, out, err } = await interrupted(['validate', '--only', section, '--format', 'json', '-o', file], after);
+      const { code, out, err } = await interrupted(
+        ['validate', '--only', section, '--format', 'json', '-o', file],
+        after,
+      );
       expect(code, err).toBe(130);
       expect(out).toBe('');
       expect(existsSync(file)).toBe(false);
@@ -118,20 +202,43 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     }
   });
 
-  it('validate --quick: every byte of every codec, path and eviction, correctness and capacity hold, and the exit code is what the strict checks say', { timeout: 400_000 }, () => {
-    const o = program.run(['validate', '--quick', '--format', 'json', '--seed', String(SEED)], { timeout: 390_000 });
-    expect(o.code, o.err).toBe(0);
-    const report = JSON.parse(o.out) as { schema: string; schemaVersion: number; checks: { name: string; status: string; strict: boolean }[]; memory: MemoryReport; notes: string[] };
-    expect([report.schema, report.schemaVersion]).toEqual(['lla-sim/validate', 1]);
-    expectAllBytes(report.memory);
-    expect(report.memory.rows).toHaveLength(memoryCases(true).length);
-    for (const [kind, least] of [['prefill', 15], ['prefill one-shot', 10], ['prefill by-layer', 10]] as const) {
-      expect(report.memory.rows.filter((row) => row.kinds.some((k) => k.kind === kind)).length, kind).toBeGreaterThan(least);
-    }
-    const statusOf = (name: string): string | undefined => report.checks.find((c) => c.name === name)?.status;
-    expect([statusOf('correctness'), statusOf('memory'), statusOf('capacity')]).toEqual(['holds', 'holds', process.platform === 'linux' ? 'holds' : 'not-checked']);
-    expect(report.checks.filter((c) => c.name.startsWith('step-')).every((c) => !c.strict)).toBe(true);
-    // The compiled copy has no calibration: steps have no prediction, and that is said.
-    expect([statusOf('step-median-error'), report.notes.join().includes('no calibration')]).toEqual(['not-checked', true]);
-  });
+  it(
+    'validate --quick: every byte of every codec, path and eviction, correctness and capacity hold, and the exit code is what the strict checks say',
+    { timeout: 400_000 },
+    () => {
+      const o = program.run(['validate', '--quick', '--format', 'json', '--seed', String(SEED)], { timeout: 390_000 });
+      expect(o.code, o.err).toBe(0);
+      const report = JSON.parse(o.out) as {
+        schema: string;
+        schemaVersion: number;
+        checks: { name: string; status: string; strict: boolean }[];
+        memory: MemoryReport;
+        notes: string[];
+      };
+      expect([report.schema, report.schemaVersion]).toEqual(['lla-sim/validate', 1]);
+      expectAllBytes(report.memory);
+      expect(report.memory.rows).toHaveLength(memoryCases(true).length);
+      for (const [kind, least] of [
+        ['prefill', 15],
+        ['prefill one-shot', 10],
+        ['prefill by-layer', 10],
+      ] as const) {
+        expect(report.memory.rows.filter((row) => row.kinds.some((k) => k.kind === kind)).length, kind).toBeGreaterThan(
+          least,
+        );
+      }
+      const statusOf = (name: string): string | undefined => report.checks.find((c) => c.name === name)?.status;
+      expect([statusOf('correctness'), statusOf('memory'), statusOf('capacity')]).toEqual([
+        'holds',
+        'holds',
+        process.platform === 'linux' ? 'holds' : 'not-checked',
+      ]);
+      expect(report.checks.filter((c) => c.name.startsWith('step-')).every((c) => !c.strict)).toBe(true);
+      // The compiled copy has no calibration: steps have no prediction, and that is said.
+      expect([statusOf('step-median-error'), report.notes.join().includes('no calibration')]).toEqual([
+        'not-checked',
+        true,
+      ]);
+    },
+  );
 });

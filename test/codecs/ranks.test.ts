@@ -4,10 +4,30 @@ import { exactRatio, ranksForRatio, ratioLabel, refuseRanks } from '../../src/co
 import { HUGINN, OURO } from '../contract/geometries.js';
 
 describe('ratios', () => {
-  it.each([[1.33, 4 / 3], [2.67, 8 / 3], [5.33, 16 / 3], [5.3, 16 / 3], [10.67, 32 / 3], [14.2, 128 / 9], [14.22, 128 / 9], [21.33, 64 / 3], [21.3, 64 / 3], [4, 4], [3.2, 3.2], [5.5, 5.5], [1, 1]])('%d means %d', (written, exact) => {
+  it.each([
+    [1.33, 4 / 3],
+    [2.67, 8 / 3],
+    [5.33, 16 / 3],
+    [5.3, 16 / 3],
+    [10.67, 32 / 3],
+    [14.2, 128 / 9],
+    [14.22, 128 / 9],
+    [21.33, 64 / 3],
+    [21.3, 64 / 3],
+    [4, 4],
+    [3.2, 3.2],
+    [5.5, 5.5],
+    [1, 1],
+  ])('%d means %d', (written, exact) => {
     expect(exactRatio(written)).toBe(exact);
   });
-  it.each([[4, '4'], [16 / 3, '5.33'], [64 / 3, '21.33'], [128, '128'], [170.67, '171']])('%d is printed %s', (ratio, text) => {
+  it.each([
+    [4, '4'],
+    [16 / 3, '5.33'],
+    [64 / 3, '21.33'],
+    [128, '128'],
+    [170.67, '171'],
+  ])('%d is printed %s', (ratio, text) => {
     expect(ratioLabel(ratio)).toBe(text);
   });
 });

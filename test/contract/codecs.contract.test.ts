@@ -1,25 +1,64 @@
 /** One suite over every codec, its paths and storage types: what domain.md promises of any of them. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CODEC_KINDS, PATHS, type Branch, type Codec, type CodecKind, type Path, type StorageChoice } from '../../src/codecs/codec.js';
-import { bytesPerToken, pagedTokens, rowBytes, scalarsPerToken, slotsOf, TILE_TOKENS } from '../../src/codecs/layout.js';
-import { CODECS, codecLabel, codecParameters, coreRatio, fullScalars, isLatent, layoutOf, modelRatio } from '../../src/codecs/registry.js';
+import {
+  CODEC_KINDS,
+  PATHS,
+  type Branch,
+  type Codec,
+  type CodecKind,
+  type Path,
+  type StorageChoice,
+} from '../../src/codecs/codec.js';
+import {
+  bytesPerToken,
+  pagedTokens,
+  rowBytes,
+  scalarsPerToken,
+  slotsOf,
+  TILE_TOKENS,
+} from '../../src/codecs/layout.js';
+import {
+  CODECS,
+  codecLabel,
+  codecParameters,
+  coreRatio,
+  fullScalars,
+  isLatent,
+  layoutOf,
+  modelRatio,
+} from '../../src/codecs/registry.js';
 import { inFlightScalars, memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { STORAGE_BITS, type Storage } from '../../src/schedule/kernels.js';
-import { anyGeometry, configuration, F16, GiB, HUGINN, KiB, lla, MiB, NO_BRANCH, OURO, OURO_26, PER_HEAD, SHARED, smallGeometry } from './geometries.js';
+import {
+  anyGeometry,
+  configuration,
+  F16,
+  GiB,
+  HUGINN,
+  KiB,
+  lla,
+  MiB,
+  NO_BRANCH,
+  OURO,
+  OURO_26,
+  PER_HEAD,
+  SHARED,
+  smallGeometry,
+} from './geometries.js';
 
 /** Scalars of the looped core, by the table of domain.md. */
 function coreScalars(g: Geometry, c: Codec): number {
   const [T, H, d, D, r] = [g.loops, g.kvHeads, g.headDim, g.layers, (c.rankK ?? 0) + (c.rankV ?? 0)];
   const full = 2 * T * H * d * D;
   const table: Record<CodecKind, number> = {
-    'full': full,
-    'lla': r * H * D,
+    full: full,
+    lla: r * H * D,
     'lla-2d': r * D,
     'mla-head': T * r * D,
-    'cla': full / (c.shareLayers ?? 1),
+    cla: full / (c.shareLayers ?? 1),
     'kv-quant': full,
     'final-loop': full / T,
   };
@@ -30,7 +69,13 @@ function coreScalars(g: Geometry, c: Codec): number {
 function tableRatio(g: Geometry, c: Codec): number {
   const [T, H, d, r] = [g.loops, g.kvHeads, g.headDim, (c.rankK ?? 0) + (c.rankV ?? 0)];
   const table: Record<CodecKind, number> = {
-    'full': 1, 'lla': (2 * T * d) / r, 'lla-2d': (2 * T * H * d) / r, 'mla-head': (2 * H * d) / r, 'cla': c.shareLayers ?? 1, 'kv-quant': 16 / (c.bits ?? 16), 'final-loop': T,
+    full: 1,
+    lla: (2 * T * d) / r,
+    'lla-2d': (2 * T * H * d) / r,
+    'mla-head': (2 * H * d) / r,
+    cla: c.shareLayers ?? 1,
+    'kv-quant': 16 / (c.bits ?? 16),
+    'final-loop': T,
   };
   return table[c.kind];
 }
@@ -48,21 +93,31 @@ function tableParameters(g: Geometry, c: Codec): number {
 
 /** A codec of each kind that the geometry admits, with random settings. */
 const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
-  const ranks = (kind: 'lla' | 'lla-2d' | 'mla-head', limit: number) => fc.record({ kind: fc.constant(kind), rankK: fc.integer({ min: 1, max: limit }), rankV: fc.integer({ min: 1, max: limit }) });
+  const ranks = (kind: 'lla' | 'lla-2d' | 'mla-head', limit: number) =>
+    fc.record({
+      kind: fc.constant(kind),
+      rankK: fc.integer({ min: 1, max: limit }),
+      rankV: fc.integer({ min: 1, max: limit }),
+    });
   const shares = Array.from({ length: g.layers }, (_, i) => i + 1).filter((s) => s > 1 && g.layers % s === 0);
   const known: Partial<Record<CodecKind, fc.Arbitrary<Codec>>> = {
-    'full': fc.constant<Codec>({ kind: 'full' }),
-    'lla': ranks('lla', g.loops * g.headDim),
+    full: fc.constant<Codec>({ kind: 'full' }),
+    lla: ranks('lla', g.loops * g.headDim),
     'lla-2d': ranks('lla-2d', g.loops * g.kvHeads * g.headDim),
     'mla-head': ranks('mla-head', g.kvHeads * g.headDim),
     'kv-quant': fc.constantFrom<2 | 3 | 4 | 8>(2, 3, 4, 8).map((bits): Codec => ({ kind: 'kv-quant', bits })),
-    ...(shares.length > 0 ? { cla: fc.constantFrom(...shares).map((shareLayers): Codec => ({ kind: 'cla', shareLayers })) } : {}),
+    ...(shares.length > 0
+      ? { cla: fc.constantFrom(...shares).map((shareLayers): Codec => ({ kind: 'cla', shareLayers })) }
+      : {}),
     ...(g.loops > 1 ? { 'final-loop': fc.constant<Codec>({ kind: 'final-loop' }) } : {}),
   };
   return kind === undefined ? fc.oneof(...Object.values(known)) : (known[kind] as fc.Arbitrary<Codec>);
 };
 
-const storage = fc.record({ storage: fc.constantFrom(...(Object.keys(STORAGE_BITS) as Storage[])), groupSize: fc.constantFrom(32, 64, 96, 128) });
+const storage = fc.record({
+  storage: fc.constantFrom(...(Object.keys(STORAGE_BITS) as Storage[])),
+  groupSize: fc.constantFrom(32, 64, 96, 128),
+});
 const branch: fc.Arbitrary<Branch> = fc.record({ width: fc.constantFrom(2, 32, 64), perHead: fc.boolean() });
 
 interface Case {
@@ -73,7 +128,15 @@ interface Case {
   branch: Branch;
 }
 const anyCase: fc.Arbitrary<Case> = anyGeometry.chain((g) =>
-  codecFor(g).chain((codec) => fc.record({ g: fc.constant(g), codec: fc.constant(codec), path: fc.constantFrom(...CODECS[codec.kind].paths), choice: storage, branch })),
+  codecFor(g).chain((codec) =>
+    fc.record({
+      g: fc.constant(g),
+      codec: fc.constant(codec),
+      path: fc.constantFrom(...CODECS[codec.kind].paths),
+      choice: storage,
+      branch,
+    }),
+  ),
 );
 
 const outside = (g: Geometry) => (g.preludeLayers + g.codaLayers) * 2 * g.kvHeads * g.headDim;
@@ -99,8 +162,11 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
         expect(scalarsPerToken(layout)).toBe(coreScalars(g, codec) + outside(g));
         expect(coreRatio(g, codec)).toBeCloseTo(tableRatio(g, codec), 12);
         expect(codecParameters(g, codec, path, SHARED)).toBe(tableParameters(g, codec));
-        if (kind !== 'kv-quant') expect(coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)).toBeCloseTo(tableRatio(g, codec), 9);
-        expect(modelRatio(g, layout)).toBeLessThanOrEqual(Math.max(1, coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)) + 1e-9);
+        if (kind !== 'kv-quant')
+          expect(coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)).toBeCloseTo(tableRatio(g, codec), 9);
+        expect(modelRatio(g, layout)).toBeLessThanOrEqual(
+          Math.max(1, coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)) + 1e-9,
+        );
       }),
       { numRuns: 300 },
     );
@@ -127,7 +193,8 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
         expect(codec.kind).toBe(kind);
         // Ranks are whole: the sum is off by half a scalar, or by what a printed 5.33 leaves of 16/3.
         const sum = (codec.rankK ?? 0) + (codec.rankV ?? 0);
-        if (isLatent(codec)) expect(Math.abs(sum - (sum * coreRatio(g, codec)) / ratio)).toBeLessThanOrEqual(0.51 + 0.006 * sum);
+        if (isLatent(codec))
+          expect(Math.abs(sum - (sum * coreRatio(g, codec)) / ratio)).toBeLessThanOrEqual(0.51 + 0.006 * sum);
         expect(codecLabel(g, codec)).toMatch(/^[a-z0-9.-]+$/);
       }),
       { numRuns: 300 },
@@ -137,7 +204,18 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
 
 describe('layout', () => {
   it('slots lie one after another, without gap or overlap, and sum to bytes per token × tokens', () => {
-    const small = smallGeometry.chain((g) => codecFor(g).chain((codec) => fc.record({ g: fc.constant(g), codec: fc.constant(codec), path: fc.constantFrom(...CODECS[codec.kind].paths), choice: storage, branch, tiles: fc.integer({ min: 1, max: 40 }) })));
+    const small = smallGeometry.chain((g) =>
+      codecFor(g).chain((codec) =>
+        fc.record({
+          g: fc.constant(g),
+          codec: fc.constant(codec),
+          path: fc.constantFrom(...CODECS[codec.kind].paths),
+          choice: storage,
+          branch,
+          tiles: fc.integer({ min: 1, max: 40 }),
+        }),
+      ),
+    );
     fc.assert(
       fc.property(small, ({ g, codec, path, choice, branch: b, tiles }) => {
         const layout = layoutOf(g, codec, path, choice, b);
@@ -161,13 +239,18 @@ describe('layout', () => {
 
   it('is what the memory model counts', () => {
     fc.assert(
-      fc.property(anyCase, fc.integer({ min: 1, max: 100_000 }), fc.constantFrom(32, 64, 256), ({ g, codec, path, choice, branch: b }, context, pageTokens) => {
-        const m = memoryModel(configuration({ geometry: g, codec, path, choice, branch: b }), context, pageTokens);
-        const perToken = bytesPerToken(layoutOf(g, codec, path, choice, b));
-        expect(m.kvBytesPerToken).toBe(perToken);
-        expect(m.kvBytesPerSequence).toBe(Math.ceil(perToken * pagedTokens(context, pageTokens)));
-        expect(m.kvBytesAt1M).toBe(Math.ceil(perToken * 2 ** 20));
-      }),
+      fc.property(
+        anyCase,
+        fc.integer({ min: 1, max: 100_000 }),
+        fc.constantFrom(32, 64, 256),
+        ({ g, codec, path, choice, branch: b }, context, pageTokens) => {
+          const m = memoryModel(configuration({ geometry: g, codec, path, choice, branch: b }), context, pageTokens);
+          const perToken = bytesPerToken(layoutOf(g, codec, path, choice, b));
+          expect(m.kvBytesPerToken).toBe(perToken);
+          expect(m.kvBytesPerSequence).toBe(Math.ceil(perToken * pagedTokens(context, pageTokens)));
+          expect(m.kvBytesAt1M).toBe(Math.ceil(perToken * 2 ** 20));
+        },
+      ),
       { numRuns: 400 },
     );
   });
@@ -177,8 +260,16 @@ describe('layout', () => {
       fc.property(anyCase, ({ g, codec, path, choice, branch: b }) => {
         for (const block of blocksOf(g).filter((x) => x.name !== 'core')) {
           const rows = layoutOf(g, codec, path, choice, b).filter((t) => t.block === block.name);
-          expect(rows.map((t) => [t.role, t.layers, t.loops, t.heads, t.width])).toEqual([['key', block.layers, 1, g.kvHeads, g.headDim], ['value', block.layers, 1, g.kvHeads, g.headDim]]);
-          expect(rows.every((t) => STORAGE_BITS[t.storage] === (codec.kind === 'kv-quant' ? codec.bits : STORAGE_BITS[choice.storage]))).toBe(true);
+          expect(rows.map((t) => [t.role, t.layers, t.loops, t.heads, t.width])).toEqual([
+            ['key', block.layers, 1, g.kvHeads, g.headDim],
+            ['value', block.layers, 1, g.kvHeads, g.headDim],
+          ]);
+          expect(
+            rows.every(
+              (t) =>
+                STORAGE_BITS[t.storage] === (codec.kind === 'kv-quant' ? codec.bits : STORAGE_BITS[choice.storage]),
+            ),
+          ).toBe(true);
         }
       }),
       { numRuns: 300 },
@@ -187,40 +278,56 @@ describe('layout', () => {
 
   it('fast keeps full-width rows whatever the codec: no memory is saved', () => {
     fc.assert(
-      fc.property(anyCase.filter((c) => c.path === 'fast'), ({ g, codec, choice }) => {
-        expect(layoutOf(g, codec, 'fast', choice, SHARED)).toEqual(layoutOf(g, { kind: 'full' }, 'full', choice, SHARED));
-      }),
+      fc.property(
+        anyCase.filter((c) => c.path === 'fast'),
+        ({ g, codec, choice }) => {
+          expect(layoutOf(g, codec, 'fast', choice, SHARED)).toEqual(
+            layoutOf(g, { kind: 'full' }, 'full', choice, SHARED),
+          );
+        },
+      ),
       { numRuns: 200 },
     );
   });
 
   it('absorbed adds the rotary branch, and nothing else', () => {
     fc.assert(
-      fc.property(anyCase.filter((c) => c.path === 'absorbed'), ({ g, codec, choice, branch: b }) => {
-        const plain = layoutOf(g, codec, 'reconstruct', choice, b);
-        const absorbed = layoutOf(g, codec, 'absorbed', choice, b);
-        const loops = codec.kind === 'mla-head' ? g.loops : 1;
-        expect(scalarsPerToken(absorbed) - scalarsPerToken(plain)).toBe(g.layers * loops * b.width * (b.perHead ? g.kvHeads : 1));
-      }),
+      fc.property(
+        anyCase.filter((c) => c.path === 'absorbed'),
+        ({ g, codec, choice, branch: b }) => {
+          const plain = layoutOf(g, codec, 'reconstruct', choice, b);
+          const absorbed = layoutOf(g, codec, 'absorbed', choice, b);
+          const loops = codec.kind === 'mla-head' ? g.loops : 1;
+          expect(scalarsPerToken(absorbed) - scalarsPerToken(plain)).toBe(
+            g.layers * loops * b.width * (b.perHead ? g.kvHeads : 1),
+          );
+        },
+      ),
       { numRuns: 200 },
     );
   });
 
   it('bits of a scalar order the bytes: f32 > f16 > int8 > int4 > int3 > int2', () => {
     fc.assert(
-      fc.property(anyCase.filter((c) => c.codec.kind !== 'kv-quant'), ({ g, codec, path, branch: b }) => {
-        const sizes = (['f32', 'f16', 'q8', 'q4', 'q3', 'q2'] as const).map((s) => bytesPerToken(layoutOf(g, codec, path, { storage: s, groupSize: 64 }, b)));
-        expect(sizes[0]).toBe(2 * (sizes[1] as number));
-        // A row of one or two scalars pays as much for its scale as int8 saves.
-        expect(sizes[2]).toBeLessThanOrEqual(2 * (sizes[1] as number));
-        for (let i = 3; i < sizes.length; i++) expect(sizes[i]).toBeLessThan(sizes[i - 1] as number);
-      }),
+      fc.property(
+        anyCase.filter((c) => c.codec.kind !== 'kv-quant'),
+        ({ g, codec, path, branch: b }) => {
+          const sizes = (['f32', 'f16', 'q8', 'q4', 'q3', 'q2'] as const).map((s) =>
+            bytesPerToken(layoutOf(g, codec, path, { storage: s, groupSize: 64 }, b)),
+          );
+          expect(sizes[0]).toBe(2 * (sizes[1] as number));
+          // A row of one or two scalars pays as much for its scale as int8 saves.
+          expect(sizes[2]).toBeLessThanOrEqual(2 * (sizes[1] as number));
+          for (let i = 3; i < sizes.length; i++) expect(sizes[i]).toBeLessThan(sizes[i - 1] as number);
+        },
+      ),
       { numRuns: 200 },
     );
   });
 });
 
-const kv = (g: Geometry, codec: Codec, path: Path, b: Branch = SHARED, choice: StorageChoice = F16): number => bytesPerToken(layoutOf(g, codec, path, choice, b));
+const kv = (g: Geometry, codec: Codec, path: Path, b: Branch = SHARED, choice: StorageChoice = F16): number =>
+  bytesPerToken(layoutOf(g, codec, path, choice, b));
 
 describe('numbers that must come out', () => {
   it.each([
@@ -235,7 +342,11 @@ describe('numbers that must come out', () => {
     expect(kv(g, codec, path)).toBe(bytes);
   });
 
-  it.each([['full', { kind: 'full' }, 'full', 768], ['4×', lla(96, 160), 'reconstruct', 192], ['21.33×', lla(18, 30), 'reconstruct', 36]] as [string, Codec, Path, number][])('2^20 tokens of 1.4B: %s', (_name, codec, path, gib) => {
+  it.each([
+    ['full', { kind: 'full' }, 'full', 768],
+    ['4×', lla(96, 160), 'reconstruct', 192],
+    ['21.33×', lla(18, 30), 'reconstruct', 36],
+  ] as [string, Codec, Path, number][])('2^20 tokens of 1.4B: %s', (_name, codec, path, gib) => {
     expect(memoryModel(configuration({ codec, path }), 2 ** 20, 32).kvBytesPerSequence).toBe(gib * GiB);
     expect(memoryModel(configuration({ codec, path }), 4096, 32).kvBytesAt1M).toBe(gib * GiB);
   });
@@ -253,78 +364,134 @@ describe('numbers that must come out', () => {
 
   it('Huginn holds 132 slots', () => expect(cacheSlots(HUGINN)).toBe(132));
 
-  it.each([[128, 256, 16, 11.0], [64, 128, 32, 16.5], [32, 64, 64, 22.0], [16, 32, 128, 26.4]])('Huginn %d/%d is %d× on the core and %d× on the whole model', (rankK, rankV, core, whole) => {
+  it.each([
+    [128, 256, 16, 11.0],
+    [64, 128, 32, 16.5],
+    [32, 64, 64, 22.0],
+    [16, 32, 128, 26.4],
+  ])('Huginn %d/%d is %d× on the core and %d× on the whole model', (rankK, rankV, core, whole) => {
     const codec = lla(rankK, rankV);
     expect(coreRatio(HUGINN, codec)).toBe(core);
     expect(modelRatio(HUGINN, layoutOf(HUGINN, codec, 'reconstruct', F16, NO_BRANCH))).toBeCloseTo(whole, 10);
     expect(CODECS.lla.fromRatio(HUGINN, core)).toEqual(codec);
   });
 
-  it.each([[96, 160, 393_216], [18, 30, 73_728]])('in-flight accumulators of %d/%d on 1.4B take %d bytes', (rankK, rankV, bytes) => {
+  it.each([
+    [96, 160, 393_216],
+    [18, 30, 73_728],
+  ])('in-flight accumulators of %d/%d on 1.4B take %d bytes', (rankK, rankV, bytes) => {
     expect(inFlightScalars(configuration({ codec: lla(rankK, rankV), path: 'reconstruct' })) * 4).toBe(bytes);
   });
 
   it('in-flight state is needed by codecs on the loop axis only', () => {
-    for (const codec of [{ kind: 'full' }, { kind: 'mla-head', rankK: 96, rankV: 160 }, { kind: 'cla', shareLayers: 4 }, { kind: 'kv-quant', bits: 4 }, { kind: 'final-loop' }] as Codec[]) {
+    for (const codec of [
+      { kind: 'full' },
+      { kind: 'mla-head', rankK: 96, rankV: 160 },
+      { kind: 'cla', shareLayers: 4 },
+      { kind: 'kv-quant', bits: 4 },
+      { kind: 'final-loop' },
+    ] as Codec[]) {
       expect(inFlightScalars(configuration({ codec }))).toBe(0);
     }
-    expect(inFlightScalars(configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' }))).toBe(256 * 24);
+    expect(
+      inFlightScalars(configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })),
+    ).toBe(256 * 24);
     // The rotary key of the first loop is scored in the others too.
-    expect(inFlightScalars(configuration({ codec: lla(96, 160), path: 'absorbed' })) - inFlightScalars(configuration({ codec: lla(96, 160), path: 'reconstruct' }))).toBe(64 * 24);
+    expect(
+      inFlightScalars(configuration({ codec: lla(96, 160), path: 'absorbed' })) -
+        inFlightScalars(configuration({ codec: lla(96, 160), path: 'reconstruct' })),
+    ).toBe(64 * 24);
     // With one loop a latent is complete within its layer.
-    expect(inFlightScalars(configuration({ geometry: { ...OURO, loops: 1 }, codec: lla(24, 40), path: 'reconstruct' }))).toBe(0);
+    expect(
+      inFlightScalars(configuration({ geometry: { ...OURO, loops: 1 }, codec: lla(24, 40), path: 'reconstruct' })),
+    ).toBe(0);
   });
 
-  it.each([[96, 160, 202e6], [288, 480, 605e6]])('codec matrices of lla %d/%d on 1.4B take ≈ %d bytes in 16 bits', (rankK, rankV, bytes) => {
+  it.each([
+    [96, 160, 202e6],
+    [288, 480, 605e6],
+  ])('codec matrices of lla %d/%d on 1.4B take ≈ %d bytes in 16 bits', (rankK, rankV, bytes) => {
     const got = 2 * codecParameters(OURO, lla(rankK, rankV), 'reconstruct', SHARED);
     expect(Math.abs(got / bytes - 1)).toBeLessThan(0.01);
   });
 
   it('matrices are stored with rows of even length where these are latents; means and a constant a latent in f32', () => {
-    const bytes = (rankK: number, rankV: number) => memoryModel(configuration({ codec: lla(rankK, rankV), path: 'reconstruct' }), 4096, 32).codecBytes;
+    const bytes = (rankK: number, rankV: number) =>
+      memoryModel(configuration({ codec: lla(rankK, rankV), path: 'reconstruct' }), 4096, 32).codecBytes;
     const means = 24 * 16 * 2 * 512;
     const centres = (ranks: number) => 4 * ranks * 24 * 16;
     // W_down of both and W_up of K, whose rows are a latent long, are padded; W_up of V has rows of a head's width.
     expect(bytes(27, 45)).toBe(24 * 16 * 2 * 512 * (28 + 46 + 28 + 45) + 4 * means + centres(27 + 45));
-    expect(bytes(96, 160)).toBe(2 * (codecParameters(OURO, lla(96, 160), 'reconstruct', SHARED) - means) + 4 * means + centres(256));
+    expect(bytes(96, 160)).toBe(
+      2 * (codecParameters(OURO, lla(96, 160), 'reconstruct', SHARED) - means) + 4 * means + centres(256),
+    );
     expect(memoryModel(configuration(), 4096, 32).codecBytes).toBe(0);
   });
 
-  it.each([['1.4B at 4×', OURO, 4, 1.6e9], ['2.6B at 4×', OURO_26, 4, 3.2e9], ['Huginn at 16×', HUGINN, 16, 28.5e9]] as [string, Geometry, number, number][])('lla-2d on %s has its billions of parameters', (_name, g, ratio, parameters) => {
-    const codec = CODECS['lla-2d'].fromRatio(g, ratio) as Codec;
-    const got = codecParameters(g, codec, 'reconstruct', SHARED);
-    expect(Math.abs(got / parameters - 1)).toBeLessThan(0.015);
-    expect(got).toBeGreaterThan(parameterCount(g));
-  });
+  it.each([
+    ['1.4B at 4×', OURO, 4, 1.6e9],
+    ['2.6B at 4×', OURO_26, 4, 3.2e9],
+    ['Huginn at 16×', HUGINN, 16, 28.5e9],
+  ] as [string, Geometry, number, number][])(
+    'lla-2d on %s has its billions of parameters',
+    (_name, g, ratio, parameters) => {
+      const codec = CODECS['lla-2d'].fromRatio(g, ratio) as Codec;
+      const got = codecParameters(g, codec, 'reconstruct', SHARED);
+      expect(Math.abs(got / parameters - 1)).toBeLessThan(0.015);
+      expect(got).toBeGreaterThan(parameterCount(g));
+    },
+  );
 
   it('absorbed stores 3.94 times less than full with a shared branch at 4×, and 3.2 times with one a head', () => {
     expect(kv(OURO, { kind: 'full' }, 'full') / kv(OURO, lla(96, 160), 'absorbed', SHARED)).toBeCloseTo(3.94, 2);
     expect(kv(OURO, { kind: 'full' }, 'full') / kv(OURO, lla(96, 160), 'absorbed', PER_HEAD)).toBeCloseTo(3.2, 10);
   });
 
-  it.each([[4 / 3, 288, 480], [1.6, 240, 400], [2, 192, 320], [8 / 3, 144, 240], [3.2, 120, 200], [4, 96, 160], [16 / 3, 72, 120], [32 / 3, 36, 60], [128 / 9, 27, 45], [64 / 3, 18, 30]])('lla %d× on Ouro has ranks %d/%d', (ratio, rankK, rankV) => {
+  it.each([
+    [4 / 3, 288, 480],
+    [1.6, 240, 400],
+    [2, 192, 320],
+    [8 / 3, 144, 240],
+    [3.2, 120, 200],
+    [4, 96, 160],
+    [16 / 3, 72, 120],
+    [32 / 3, 36, 60],
+    [128 / 9, 27, 45],
+    [64 / 3, 18, 30],
+  ])('lla %d× on Ouro has ranks %d/%d', (ratio, rankK, rankV) => {
     expect(CODECS.lla.fromRatio(OURO, ratio)).toEqual(lla(rankK, rankV));
   });
 
-  it.each([['lla-2d', [4096, 3072, 1536, 768]], ['mla-head', [1024, 768, 384, 192]]] as const)('%s sums of ranks at 4, 5.33, 10.67 and 21.33×', (kind, sums) => {
-    expect([4, 16 / 3, 32 / 3, 64 / 3].map((r) => {
-      const c = CODECS[kind].fromRatio(OURO, r) as Codec;
-      return (c.rankK as number) + (c.rankV as number);
-    })).toEqual(sums);
+  it.each([
+    ['lla-2d', [4096, 3072, 1536, 768]],
+    ['mla-head', [1024, 768, 384, 192]],
+  ] as const)('%s sums of ranks at 4, 5.33, 10.67 and 21.33×', (kind, sums) => {
+    expect(
+      [4, 16 / 3, 32 / 3, 64 / 3].map((r) => {
+        const c = CODECS[kind].fromRatio(OURO, r) as Codec;
+        return (c.rankK as number) + (c.rankV as number);
+      }),
+    ).toEqual(sums);
   });
 
   it('kv-quant says its nominal ratio and the one with scales', () => {
-    for (const [bits, nominal] of [[8, 2], [4, 4], [3, 16 / 3], [2, 8]] as const) {
+    for (const [bits, nominal] of [
+      [8, 2],
+      [4, 4],
+      [3, 16 / 3],
+      [2, 8],
+    ] as const) {
       const codec: Codec = { kind: 'kv-quant', bits };
       expect(coreRatio(OURO, codec)).toBeCloseTo(nominal, 12);
       // Two groups of 64 a row, two bytes a scale.
-      expect(fullScalars(OURO) * 2 / kv(OURO, codec, 'full')).toBeCloseTo(256 / ((128 * bits) / 8 + 4), 10);
+      expect((fullScalars(OURO) * 2) / kv(OURO, codec, 'full')).toBeCloseTo(256 / ((128 * bits) / 8 + 4), 10);
     }
   });
 
   it('counts eviction state of H2O once a latent: pooled over loops, and over heads where they share', () => {
     const eviction = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
-    const state = (codec: Codec, path: Path) => memoryModel(configuration({ codec, path, eviction }), 4096, 32).evictionBytesPerSequence;
+    const state = (codec: Codec, path: Path) =>
+      memoryModel(configuration({ codec, path, eviction }), 4096, 32).evictionBytesPerSequence;
     const tokens = 288; // 261, in whole pages
     expect(state({ kind: 'full' }, 'full')).toBe(24 * 4 * 16 * 8 * tokens);
     expect(state(lla(96, 160), 'reconstruct')).toBe(24 * 16 * 8 * tokens);

@@ -20,19 +20,56 @@ export const GiB = 2 ** 30;
 
 /** One GPU, full cache, f16: what a test does not care about. */
 export function configuration(changes: Partial<Configuration> = {}): Configuration {
-  return { geometry: OURO, codec: { kind: 'full' }, path: 'full', materialised: false, choice: F16, branch: SHARED, eviction: null, gpus: 1, targetWorkgroups: 512, bindingBytes: Infinity, ...changes };
+  return {
+    geometry: OURO,
+    codec: { kind: 'full' },
+    path: 'full',
+    materialised: false,
+    choice: F16,
+    branch: SHARED,
+    eviction: null,
+    gpus: 1,
+    targetWorkgroups: 512,
+    bindingBytes: Infinity,
+    ...changes,
+  };
 }
 
 export const lla = (rankK: number, rankV: number): Codec => ({ kind: 'lla', rankK, rankV });
 
 export const smallGeometry: fc.Arbitrary<Geometry> = fc
   .record({
-    preludeLayers: fc.integer({ min: 0, max: 2 }), layers: fc.constantFrom(1, 2, 3, 4, 6, 12), codaLayers: fc.integer({ min: 0, max: 2 }), loops: fc.constantFrom(1, 2, 3, 4, 8),
-    kvHeads: fc.integer({ min: 1, max: 6 }), group: fc.integer({ min: 1, max: 4 }), headDim: fc.constantFrom(8, 16, 64, 96), hidden: fc.constantFrom(32, 96, 512), mlpHidden: fc.integer({ min: 8, max: 700 }),
-    mlp: fc.constantFrom('gated' as const, 'plain' as const), vocab: fc.integer({ min: 10, max: 5000 }), tiedEmbeddings: fc.boolean(), normsPerLayer: fc.constantFrom(2 as const, 4 as const),
-    extraParametersPerLayer: fc.constantFrom(0, 7), adapter: fc.boolean(), normAfterEachLoop: fc.boolean(), exitGate: fc.boolean(), weightType: fc.constantFrom('bf16' as const, 'f16' as const, 'f32' as const),
-    pairing: fc.constantFrom('half-split' as const, 'adjacent' as const), theta: fc.constantFrom(1e4, 1e6),
+    preludeLayers: fc.integer({ min: 0, max: 2 }),
+    layers: fc.constantFrom(1, 2, 3, 4, 6, 12),
+    codaLayers: fc.integer({ min: 0, max: 2 }),
+    loops: fc.constantFrom(1, 2, 3, 4, 8),
+    kvHeads: fc.integer({ min: 1, max: 6 }),
+    group: fc.integer({ min: 1, max: 4 }),
+    headDim: fc.constantFrom(8, 16, 64, 96),
+    hidden: fc.constantFrom(32, 96, 512),
+    mlpHidden: fc.integer({ min: 8, max: 700 }),
+    mlp: fc.constantFrom('gated' as const, 'plain' as const),
+    vocab: fc.integer({ min: 10, max: 5000 }),
+    tiedEmbeddings: fc.boolean(),
+    normsPerLayer: fc.constantFrom(2 as const, 4 as const),
+    extraParametersPerLayer: fc.constantFrom(0, 7),
+    adapter: fc.boolean(),
+    normAfterEachLoop: fc.boolean(),
+    exitGate: fc.boolean(),
+    weightType: fc.constantFrom('bf16' as const, 'f16' as const, 'f32' as const),
+    pairing: fc.constantFrom('half-split' as const, 'adjacent' as const),
+    theta: fc.constantFrom(1e4, 1e6),
   })
-  .map(({ group, pairing, theta, ...g }) => ({ ...g, name: 'random', heads: g.kvHeads * group, rope: { theta, pairing }, maxPositions: 4096, source: 'fast-check' }));
+  .map(({ group, pairing, theta, ...g }) => ({
+    ...g,
+    name: 'random',
+    heads: g.kvHeads * group,
+    rope: { theta, pairing },
+    maxPositions: 4096,
+    source: 'fast-check',
+  }));
 
-export const anyGeometry = fc.oneof({ weight: 3, arbitrary: smallGeometry }, { weight: 1, arbitrary: fc.constantFrom(...PRESETS) });
+export const anyGeometry = fc.oneof(
+  { weight: 3, arbitrary: smallGeometry },
+  { weight: 1, arbitrary: fc.constantFrom(...PRESETS) },
+);

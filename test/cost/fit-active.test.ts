@@ -1,6 +1,16 @@
-/** Which points a calibration measures: never much worse than chance over the synthetic pools, and better where errors are large. */
+/**
+ * Which points a calibration measures: never much worse than chance over the synthetic pools, and better where errors
+ * are large.
+ */
 import { expect, test } from 'vitest';
-import { candidatesOf, normalFrom, randomFrom, sampleOf, SYNTHETIC_KERNELS, type SyntheticKernel } from '../../scripts/coverage-experiment.js';
+import {
+  candidatesOf,
+  normalFrom,
+  randomFrom,
+  sampleOf,
+  SYNTHETIC_KERNELS,
+  type SyntheticKernel,
+} from '../../scripts/coverage-experiment.js';
 import { activeSelector, fitPredictor } from '../../src/cost/fit.js';
 import { makePredictor, median } from '../../src/cost/predictor.js';
 import type { Sample } from '../../src/schema/calibration.js';
@@ -26,26 +36,35 @@ function errorsOf(synthetic: SyntheticKernel, seed: number, choose: Choose): Err
     samples.push(sampleOf(kernel, variant, shape!, [synthetic.seconds(shape!) * Math.exp(NOISE * normal())]));
   }
   const predict = makePredictor(kernel, variant, samples, fitPredictor(kernel, variant, samples));
-  const errors = left.map((shape) => Math.abs(Math.log(predict(shape).seconds / synthetic.seconds(shape)))).sort((a, b) => a - b);
+  const errors = left
+    .map((shape) => Math.abs(Math.log(predict(shape).seconds / synthetic.seconds(shape))))
+    .sort((a, b) => a - b);
   return { median: median(errors), p90: errors[Math.floor(0.9 * errors.length)]! };
 }
 
-const geometricMean = (values: readonly number[]): number => Math.exp(values.reduce((sum, v) => sum + Math.log(v), 0) / values.length);
+const geometricMean = (values: readonly number[]): number =>
+  Math.exp(values.reduce((sum, v) => sum + Math.log(v), 0) / values.length);
 
-test.each(SYNTHETIC_KERNELS.map((s) => [s.title, s] as const))('%s', (title, synthetic) => {
-  const seeds = Array.from({ length: SEEDS }, (_, i) => i + 1);
-  const chosen = seeds.map((seed) => errorsOf(synthetic, seed, activeSelector(synthetic.kernel, synthetic.variant)));
-  const random = seeds.map((seed) => {
-    const draw = randomFrom(seed * 77);
-    return errorsOf(synthetic, seed, (_, left) => Math.floor(draw() * left.length));
-  });
-  const ratio = (which: keyof Errors): number => geometricMean(chosen.map((e) => e[which])) / geometricMean(random.map((e) => e[which]));
-  if (process.env['SEEDS'] !== undefined) console.log(`${title}: median ${ratio('median').toFixed(3)}, 90th ${ratio('p90').toFixed(3)} of random`);
-  expect(ratio('median'), 'median').toBeLessThan(ALLOWED);
-  expect(ratio('p90'), '90th percentile').toBeLessThan(ALLOWED);
-  // Waves are where errors are large: there choosing has to pay.
-  if (synthetic.kernel === 'attend_rebuild') expect(ratio('p90')).toBeLessThan(1);
-}, 60_000);
+test.each(SYNTHETIC_KERNELS.map((s) => [s.title, s] as const))(
+  '%s',
+  (title, synthetic) => {
+    const seeds = Array.from({ length: SEEDS }, (_, i) => i + 1);
+    const chosen = seeds.map((seed) => errorsOf(synthetic, seed, activeSelector(synthetic.kernel, synthetic.variant)));
+    const random = seeds.map((seed) => {
+      const draw = randomFrom(seed * 77);
+      return errorsOf(synthetic, seed, (_, left) => Math.floor(draw() * left.length));
+    });
+    const ratio = (which: keyof Errors): number =>
+      geometricMean(chosen.map((e) => e[which])) / geometricMean(random.map((e) => e[which]));
+    if (process.env['SEEDS'] !== undefined)
+      console.log(`${title}: median ${ratio('median').toFixed(3)}, 90th ${ratio('p90').toFixed(3)} of random`);
+    expect(ratio('median'), 'median').toBeLessThan(ALLOWED);
+    expect(ratio('p90'), '90th percentile').toBeLessThan(ALLOWED);
+    // Waves are where errors are large: there choosing has to pay.
+    if (synthetic.kernel === 'attend_rebuild') expect(ratio('p90')).toBeLessThan(1);
+  },
+  60_000,
+);
 
 test('the choice is the same for the same samples, and every candidate can be chosen', () => {
   const synthetic = SYNTHETIC_KERNELS[0]!;

@@ -1,6 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import { normalFrom, randomFrom } from '../../scripts/coverage-experiment.js';
-import { fitHyperparameters, inverseFromFactor, looDeviation, looResidual, multiply, negativeLogPosterior, precision, toLog, type Points } from '../../src/cost/gp.js';
+import {
+  fitHyperparameters,
+  inverseFromFactor,
+  looDeviation,
+  looResidual,
+  multiply,
+  negativeLogPosterior,
+  precision,
+  toLog,
+  type Points,
+} from '../../src/cost/gp.js';
 import { covarianceFactor, Posterior, type Hyperparameters } from '../../src/cost/predictor.js';
 
 const random = randomFrom(3);
@@ -32,8 +42,15 @@ function invert(matrix: number[][]): number[][] {
 }
 
 /** Posterior mean and deviation of a new measurement, densely. */
-function naive(points: number[][], y: number[], place: number[], h: Hyperparameters): { mean: number; deviation: number } {
-  const inverse = invert(points.map((a, i) => points.map((b, j) => covariance(a, b, h) + (i === j ? h.noiseVariance : 0))));
+function naive(
+  points: number[][],
+  y: number[],
+  place: number[],
+  h: Hyperparameters,
+): { mean: number; deviation: number } {
+  const inverse = invert(
+    points.map((a, i) => points.map((b, j) => covariance(a, b, h) + (i === j ? h.noiseVariance : 0))),
+  );
   const k = points.map((a) => covariance(a, place, h));
   const weights = inverse.map((values) => values.reduce((sum, v, j) => sum + v * k[j]!, 0));
   return {
@@ -62,7 +79,12 @@ describe('Gaussian process', () => {
     const q = precision(points, hyper);
     for (const i of [0, 7, 24]) {
       const others = Array.from({ length: 25 }, (_, j) => j).filter((j) => j !== i);
-      const expected = naive(others.map((j) => row(points, j)), others.map((j) => y[j]!), row(points, i), hyper);
+      const expected = naive(
+        others.map((j) => row(points, j)),
+        others.map((j) => y[j]!),
+        row(points, i),
+        hyper,
+      );
       expect(looResidual(q, y, 25, i)).toBeCloseTo(y[i]! - expected.mean, 9);
       expect(looDeviation(q, 25, i)).toBeCloseTo(expected.deviation, 9);
     }

@@ -7,7 +7,9 @@ function solveDense(matrix: number[][], rhs: number[]): number[] | undefined {
   const rows = matrix.map((row, i) => [...row, rhs[i]!]);
   const n = rhs.length;
   for (let c = 0; c < n; c++) {
-    const pivot = rows.slice(c).reduce((best, row, i) => (Math.abs(row[c]!) > Math.abs(rows[best]![c]!) ? i + c : best), c);
+    const pivot = rows
+      .slice(c)
+      .reduce((best, row, i) => (Math.abs(row[c]!) > Math.abs(rows[best]![c]!) ? i + c : best), c);
     if (Math.abs(rows[pivot]![c]!) < 1e-12) return undefined;
     [rows[c], rows[pivot]] = [rows[pivot]!, rows[c]!];
     for (let r = 0; r < n; r++) {
@@ -19,7 +21,8 @@ function solveDense(matrix: number[][], rhs: number[]): number[] | undefined {
   return rows.map((row, i) => row[n]! / row[i]!);
 }
 
-const residual = (a: number[][], b: number[], x: number[]) => a.reduce((sum, row, i) => sum + (row.reduce((s, v, j) => s + v * x[j]!, 0) - b[i]!) ** 2, 0);
+const residual = (a: number[][], b: number[], x: number[]) =>
+  a.reduce((sum, row, i) => sum + (row.reduce((s, v, j) => s + v * x[j]!, 0) - b[i]!) ** 2, 0);
 
 /** The least residual over all subsets of columns whose least squares solution is feasible. */
 function bruteForce(a: number[][], b: number[], p: number): number {
@@ -27,7 +30,10 @@ function bruteForce(a: number[][], b: number[], p: number): number {
   for (let mask = 1; mask < 2 ** p; mask++) {
     const columns = Array.from({ length: p }, (_, j) => j).filter((j) => mask & (1 << j));
     const gram = columns.map((j) => columns.map((k) => a.reduce((sum, row) => sum + row[j]! * row[k]!, 0)));
-    const solution = solveDense(gram, columns.map((j) => a.reduce((sum, row, i) => sum + row[j]! * b[i]!, 0)));
+    const solution = solveDense(
+      gram,
+      columns.map((j) => a.reduce((sum, row, i) => sum + row[j]! * b[i]!, 0)),
+    );
     if (!solution || solution.some((value) => value < 0)) continue;
     const x = new Array<number>(p).fill(0);
     columns.forEach((j, index) => (x[j] = solution[index]!));

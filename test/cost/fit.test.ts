@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { candidatesOf, normalFrom, randomFrom, runExperiment, sampleOf, SYNTHETIC_KERNELS } from '../../scripts/coverage-experiment.js';
+import {
+  candidatesOf,
+  normalFrom,
+  randomFrom,
+  runExperiment,
+  sampleOf,
+  SYNTHETIC_KERNELS,
+} from '../../scripts/coverage-experiment.js';
 import { conformalQuantile, KAPPA_UNTESTED, looCoverage, quantilesOf } from '../../src/cost/fit-conformal.js';
 import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit-mean.js';
 import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers } from '../../src/cost/fit.js';
@@ -9,11 +16,16 @@ import { predictorSchema, type Predictor, type Sample } from '../../src/schema/c
 import { slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
 import type { Shape } from '../../src/schedule/kernels.js';
 
-const [attend, waves, matmul] = SYNTHETIC_KERNELS as [(typeof SYNTHETIC_KERNELS)[0], (typeof SYNTHETIC_KERNELS)[0], (typeof SYNTHETIC_KERNELS)[0]];
+const [attend, waves, matmul] = SYNTHETIC_KERNELS as [
+  (typeof SYNTHETIC_KERNELS)[0],
+  (typeof SYNTHETIC_KERNELS)[0],
+  (typeof SYNTHETIC_KERNELS)[0],
+];
 
 const normShape = (rows: number, width: number) => ({ rows, width });
 const normTime = ({ rows, width }: { rows: number; width: number }) => 3e-6 + (8 * rows * width) / 3e12;
-const normSamples = (shapes: { rows: number; width: number }[], time = normTime) => shapes.map((shape) => sampleOf('rmsnorm', 'norm', shape, [time(shape)]));
+const normSamples = (shapes: { rows: number; width: number }[], time = normTime) =>
+  shapes.map((shape) => sampleOf('rmsnorm', 'norm', shape, [time(shape)]));
 const normGrid = (rows: number[], widths: number[]) => rows.flatMap((r) => widths.map((w) => normShape(r, w)));
 
 const expectFinite = ({ seconds, halfWidthLog, octavesOutside }: Prediction) => {
@@ -27,23 +39,38 @@ describe('physical mean', () => {
     const points = measuredPoints('rmsnorm', 'norm', normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192])));
     const { theta } = fitMean(dataOf('rmsnorm', 'norm', points), [0, 1]);
     expect(theta[0]! / 3e-6).toBeCloseTo(1, 1);
-    expect((theta[1]! * 3e12)).toBeCloseTo(1, 1);
+    expect(theta[1]! * 3e12).toBeCloseTo(1, 1);
   });
 
   it('takes a drift of the machine off: a sample measured on a slow machine counts as on a fast one', () => {
     const samples = normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192]));
-    const drifted = samples.map((s, i) => (i % 3 === 0 ? { ...s, seconds: s.seconds.map((t) => slowdownOf(1.4) * t), drift: s.seconds.map(() => 1.4) } : s));
+    const drifted = samples.map((s, i) =>
+      i % 3 === 0 ? { ...s, seconds: s.seconds.map((t) => slowdownOf(1.4) * t), drift: s.seconds.map(() => 1.4) } : s,
+    );
     const seconds = (list: Sample[]) => measuredPoints('rmsnorm', 'norm', list).map((p) => p.seconds);
     seconds(drifted).forEach((each, i) => expect(each / seconds(samples)[i]!).toBeCloseTo(1, 12));
-    expect(digestSamples('rmsnorm', 'norm', drifted)).not.toBe(digestSamples('rmsnorm', 'norm', drifted.map(({ drift: _, ...s }) => s)));
+    expect(digestSamples('rmsnorm', 'norm', drifted)).not.toBe(
+      digestSamples(
+        'rmsnorm',
+        'norm',
+        drifted.map(({ drift: _, ...s }) => s),
+      ),
+    );
   });
 
   it('is not moved by a lone outlier, slow or fast', () => {
     const samples = normSamples(normGrid([1, 16, 256, 4096], [512, 2048, 8192]));
-    const fitTo = (list: Sample[]) => fitMean(dataOf('rmsnorm', 'norm', measuredPoints('rmsnorm', 'norm', list)), [0, 1]).theta;
+    const fitTo = (list: Sample[]) =>
+      fitMean(dataOf('rmsnorm', 'norm', measuredPoints('rmsnorm', 'norm', list)), [0, 1]).theta;
     const clean = fitTo(samples);
-    for (const [index, factor] of [[5, 150], [1, 0.2], [11, 0.2]] as const) {
-      const theta = fitTo(samples.map((sample, i) => (i === index ? { ...sample, seconds: [sample.seconds[0]! * factor] } : sample)));
+    for (const [index, factor] of [
+      [5, 150],
+      [1, 0.2],
+      [11, 0.2],
+    ] as const) {
+      const theta = fitTo(
+        samples.map((sample, i) => (i === index ? { ...sample, seconds: [sample.seconds[0]! * factor] } : sample)),
+      );
       expect(Math.abs(theta[0]! / clean[0]! - 1), `constant, ${factor}×`).toBeLessThan(0.05);
       expect(Math.abs(theta[1]! / clean[1]! - 1), `bytes, ${factor}×`).toBeLessThan(0.05);
     }
@@ -60,7 +87,12 @@ describe('conformal quantiles', () => {
   it('are the ⌈0.9 (n + 1)⌉-th values', () => {
     const values = Array.from({ length: 19 }, (_, i) => 19 - i);
     expect(conformalQuantile(values)).toBe(18);
-    expect(quantilesOf(values, values.map(() => 2))).toEqual({ absolute: 18, normalised: 9 });
+    expect(
+      quantilesOf(
+        values,
+        values.map(() => 2),
+      ),
+    ).toEqual({ absolute: 18, normalised: 9 });
   });
 
   it('are wide where fewer than ten residuals are known', () => {
@@ -72,7 +104,12 @@ describe('conformal quantiles', () => {
   it('judge coverage by intervals that did not see the point', () => {
     // The largest of 20 residuals is far outside what the other 19 suggest.
     const residuals = [...Array.from({ length: 19 }, () => 0.01), 5];
-    expect(looCoverage(residuals, residuals.map(() => 1e-3))).toBeCloseTo(0.95, 12);
+    expect(
+      looCoverage(
+        residuals,
+        residuals.map(() => 1e-3),
+      ),
+    ).toBeCloseTo(0.95, 12);
   });
 });
 
@@ -99,14 +136,18 @@ describe('fitPredictor', () => {
   }, 60_000);
 
   it('is deterministic and passes its schema', () => {
-    const samples = candidatesOf(waves, 30, randomFrom(1)).map((shape) => sampleOf(waves.kernel, waves.variant, shape, [waves.seconds(shape)]));
+    const samples = candidatesOf(waves, 30, randomFrom(1)).map((shape) =>
+      sampleOf(waves.kernel, waves.variant, shape, [waves.seconds(shape)]),
+    );
     const predictor = fitPredictor(waves.kernel, waves.variant, samples);
     expect(fitPredictor(waves.kernel, waves.variant, samples)).toEqual(predictor);
     expect(predictorSchema.parse(predictor)).toEqual(predictor);
     // What is stored survives JSON and predicts the same.
     const stored = JSON.parse(JSON.stringify(predictor)) as Predictor;
     const shape = samples[3]!.shape;
-    expect(makePredictor(waves.kernel, waves.variant, samples, stored)(shape)).toEqual(makePredictor(waves.kernel, waves.variant, samples, predictor)(shape));
+    expect(makePredictor(waves.kernel, waves.variant, samples, stored)(shape)).toEqual(
+      makePredictor(waves.kernel, waves.variant, samples, predictor)(shape),
+    );
   });
 
   it('ignores other variants and pools repetitions of one shape', () => {
@@ -115,7 +156,10 @@ describe('fitPredictor', () => {
     expect(fitPredictor('rmsnorm', 'norm', [other, ...samples])).toEqual(fitPredictor('rmsnorm', 'norm', samples));
     const twice = measuredPoints('rmsnorm', 'norm', [...samples, { ...samples[0]!, seconds: [9, 9] }]);
     expect(twice).toHaveLength(samples.length);
-    expect(twice[0]).toMatchObject({ seconds: typicalSeconds([...samples[0]!.seconds, 9, 9]), sampleIndices: [0, samples.length] });
+    expect(twice[0]).toMatchObject({
+      seconds: typicalSeconds([...samples[0]!.seconds, 9, 9]),
+      sampleIndices: [0, samples.length],
+    });
     expect(() => fitPredictor('rmsnorm', 'add', samples)).toThrow('none of the 12 samples');
   });
 
@@ -137,8 +181,19 @@ describe('fitPredictor', () => {
       const predict = makePredictor('rmsnorm', 'norm', samples, predictor);
       for (const shape of [...shapes, normShape(0, 0), normShape(1e6, 1e6)]) expectFinite(predict(shape));
     }
-    expect(fitPredictor('rmsnorm', 'norm', cases['one sample']!)).toMatchObject({ axes: [], looCoverage: 0, kappaPerOctave: KAPPA_UNTESTED });
-    expect(makePredictor('rmsnorm', 'norm', cases['identical times']!, fitPredictor('rmsnorm', 'norm', cases['identical times']!))(normShape(64, 1024)).seconds).toBeCloseTo(5e-6, 9);
+    expect(fitPredictor('rmsnorm', 'norm', cases['one sample']!)).toMatchObject({
+      axes: [],
+      looCoverage: 0,
+      kappaPerOctave: KAPPA_UNTESTED,
+    });
+    expect(
+      makePredictor(
+        'rmsnorm',
+        'norm',
+        cases['identical times']!,
+        fitPredictor('rmsnorm', 'norm', cases['identical times']!),
+      )(normShape(64, 1024)).seconds,
+    ).toBeCloseTo(5e-6, 9);
   });
 });
 
@@ -169,19 +224,34 @@ describe('predictor', () => {
   it('widens outside, octave by octave', () => {
     const widths = [1024, 2048, 4096, 16384, 65536].map((rows) => predict(normShape(rows, 2048)).halfWidthLog);
     widths.slice(1).forEach((width, i) => expect(width).toBeGreaterThan(widths[i]!));
-    expect(predict(normShape(65536, 2048)).halfWidthLog - predict(normShape(1024, 2048)).halfWidthLog).toBeGreaterThan(6 * 0.02 - 1e-9);
+    expect(predict(normShape(65536, 2048)).halfWidthLog - predict(normShape(1024, 2048)).halfWidthLog).toBeGreaterThan(
+      6 * 0.02 - 1e-9,
+    );
   });
 
   it('never returns NaN or an infinity', () => {
-    const matmulSamples = candidatesOf(matmul, 20, randomFrom(2)).map((shape) => sampleOf('matmul', 'f16', shape, [matmul.seconds(shape)]));
-    const attendSamples = candidatesOf(attend, 20, randomFrom(2)).map((shape) => sampleOf('attend', 'f16', shape, [attend.seconds(shape)]));
+    const matmulSamples = candidatesOf(matmul, 20, randomFrom(2)).map((shape) =>
+      sampleOf('matmul', 'f16', shape, [matmul.seconds(shape)]),
+    );
+    const attendSamples = candidatesOf(attend, 20, randomFrom(2)).map((shape) =>
+      sampleOf('attend', 'f16', shape, [attend.seconds(shape)]),
+    );
     const random = randomFrom(9);
-    for (const [kernel, list] of [['matmul', matmulSamples], ['attend', attendSamples]] as const) {
+    for (const [kernel, list] of [
+      ['matmul', matmulSamples],
+      ['attend', attendSamples],
+    ] as const) {
       const variant = 'f16';
       const anywhere = makePredictor(kernel, variant, list, fitPredictor(kernel, variant, list));
       const extremes = [0, 1e-300, 0.5, 1, 1e9, 1e100, Number.MAX_VALUE];
       for (let trial = 0; trial < 500; trial++) {
-        expectFinite(anywhere(Object.fromEntries(Object.keys(list[0]!.shape).map((name) => [name, extremes[Math.floor(random() * extremes.length)]!]))));
+        expectFinite(
+          anywhere(
+            Object.fromEntries(
+              Object.keys(list[0]!.shape).map((name) => [name, extremes[Math.floor(random() * extremes.length)]!]),
+            ),
+          ),
+        );
       }
     }
   });
@@ -189,12 +259,17 @@ describe('predictor', () => {
   it('needs nothing but the kernels: it also runs in a browser', () => {
     const source = readFileSync(new URL('../../src/cost/predictor.ts', import.meta.url), 'utf8');
     const imports = source.split('\n').filter((line) => line.startsWith('import ') && !line.startsWith('import type'));
-    expect(imports).toEqual(["import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';", "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';"]);
+    expect(imports).toEqual([
+      "import { KERNELS, type KernelName, type Shape } from '../schedule/kernels.js';",
+      "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
+    ]);
   });
 
   it('says what is missing', () => {
     expect(() => predict({ rows: 1 })).toThrow('width');
-    expect(() => makePredictor('rmsnorm', 'add', samples, fitPredictor('rmsnorm', 'norm', samples))(normShape(1, 512))).toThrow('no samples of rmsnorm (add)');
+    expect(() =>
+      makePredictor('rmsnorm', 'add', samples, fitPredictor('rmsnorm', 'norm', samples))(normShape(1, 512)),
+    ).toThrow('no samples of rmsnorm (add)');
   });
 });
 
@@ -203,7 +278,9 @@ describe('digestSamples', () => {
   const digest = digestSamples('rmsnorm', 'norm', samples);
 
   it('depends on neither the order of samples nor that of fields', () => {
-    const shuffled = [...samples].reverse().map((sample) => ({ ...sample, shape: { width: sample.shape['width']!, rows: sample.shape['rows']! } }));
+    const shuffled = [...samples]
+      .reverse()
+      .map((sample) => ({ ...sample, shape: { width: sample.shape['width']!, rows: sample.shape['rows']! } }));
     expect(digestSamples('rmsnorm', 'norm', shuffled)).toBe(digest);
     expect(digestSamples('rmsnorm', 'norm', [...samples, { ...samples[0]!, variant: 'add' }])).toBe(digest);
     // Computed apart from this program (Python's hashlib): stored digests must stay valid.
@@ -214,7 +291,13 @@ describe('digestSamples', () => {
     const changed = [{ ...samples[0]!, seconds: [...samples[0]!.seconds, 1] }, ...samples.slice(1)];
     const moved = [{ ...samples[0]!, shape: normShape(2, 512) }, ...samples.slice(1)];
     const renamed = samples.map((sample) => ({ ...sample, variant: 'add' }));
-    const digests = [digest, digestSamples('rmsnorm', 'norm', changed), digestSamples('rmsnorm', 'norm', moved), digestSamples('rmsnorm', 'add', renamed), digestSamples('rmsnorm', 'norm', samples.slice(1))];
+    const digests = [
+      digest,
+      digestSamples('rmsnorm', 'norm', changed),
+      digestSamples('rmsnorm', 'norm', moved),
+      digestSamples('rmsnorm', 'add', renamed),
+      digestSamples('rmsnorm', 'norm', samples.slice(1)),
+    ];
     expect(new Set(digests).size).toBe(digests.length);
   });
 });
@@ -224,9 +307,16 @@ describe('outliers', () => {
     for (const seed of [1, 2, 3]) {
       const random = randomFrom(seed);
       const normal = normalFrom(random);
-      const samples = candidatesOf(attend, 50, random).map((shape) => sampleOf('attend', 'f16', shape, [attend.seconds(shape) * Math.exp(0.05 * normal())]));
+      const samples = candidatesOf(attend, 50, random).map((shape) =>
+        sampleOf('attend', 'f16', shape, [attend.seconds(shape) * Math.exp(0.05 * normal())]),
+      );
       expect(outliers('attend', 'f16', samples)).toEqual([]);
-      for (const [index, factor] of [[7, 150], [20, 5], [31, 0.2]] as const) samples[index] = { ...samples[index]!, seconds: [samples[index]!.seconds[0]! * factor] };
+      for (const [index, factor] of [
+        [7, 150],
+        [20, 5],
+        [31, 0.2],
+      ] as const)
+        samples[index] = { ...samples[index]!, seconds: [samples[index]!.seconds[0]! * factor] };
       expect(outliers('attend', 'f16', samples)).toEqual([7, 20, 31]);
     }
   });
@@ -252,11 +342,14 @@ describe('mostInformative', () => {
 
   it('prefers the far candidate by posterior deviation, also along an axis not yet varied', () => {
     const along = normSamples([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096].map((rows) => normShape(rows, 512)));
-    expect(mostInformative('rmsnorm', 'norm', along, [normShape(48, 512), normShape(48, 8192), normShape(2000, 512)])).toBe(1);
+    expect(
+      mostInformative('rmsnorm', 'norm', along, [normShape(48, 512), normShape(48, 8192), normShape(2000, 512)]),
+    ).toBe(1);
     expect(() => mostInformative('rmsnorm', 'norm', along, [])).toThrow('no candidate');
   });
 
-  // On this smooth roofline choosing by deviation is no better than chance (DESIGN.md, Next); it must not be much worse.
+  // On this smooth roofline choosing by deviation is no better than chance (DESIGN.md, Next); it must not be much
+  // worse.
   it('stays within half as much again of random points at worst, over several pools', () => {
     const tails = [8, 9, 10, 11, 12].map((seed) => tailErrors(seed));
     const sum = (which: 'chosen' | 'random') => tails.reduce((total, t) => total + Math.log(t[which]), 0);
@@ -273,7 +366,9 @@ describe('mostInformative', () => {
     while (chosen.length < 30) chosen.push(measure(left.splice(select(chosen, left), 1)[0]!));
     const tail = (samples: Sample[]) => {
       const predict = makePredictor('attend', 'f16', samples, fitPredictor('attend', 'f16', samples));
-      return pool.map((shape) => Math.abs(predict(shape).seconds / attend.seconds(shape) - 1)).sort((a, b) => a - b)[399]!;
+      return pool
+        .map((shape) => Math.abs(predict(shape).seconds / attend.seconds(shape) - 1))
+        .sort((a, b) => a - b)[399]!;
     };
     return { chosen: tail(chosen), random: tail(pool.slice(0, 30).map(measure)) };
   }

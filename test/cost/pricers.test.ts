@@ -40,7 +40,9 @@ describe('links', () => {
       return step.byKernel.find((k) => k.kernel === 'collective');
     };
     expect(exchanged(two, linkOf('h100-pcie'))?.calls).toBe(2 * 48 * 4 + 2);
-    expect(exchanged(four, linkOf('h100-pcie'))?.estimate).toBeGreaterThan(exchanged(four, linkOf('h100'))?.estimate as number);
+    expect(exchanged(four, linkOf('h100-pcie'))?.estimate).toBeGreaterThan(
+      exchanged(four, linkOf('h100'))?.estimate as number,
+    );
   });
 });
 
@@ -51,12 +53,21 @@ describe('evidence of a step', () => {
     const { roofline, ...rest } = step.evidenceShare;
     expect(roofline).toBeCloseTo(1, 12);
     expect(rest).toEqual({ measured: 0, interpolated: 0, extrapolated: 0 });
-    expect(step.byKernel.find((k) => k.kernel === 'step-overhead')).toMatchObject({ calls: 1, evidence: 'roofline', estimate: 30e-6 });
+    expect(step.byKernel.find((k) => k.kernel === 'step-overhead')).toMatchObject({
+      calls: 1,
+      evidence: 'roofline',
+      estimate: 30e-6,
+    });
     expect(step.byKernel.reduce((sum, k) => sum + k.estimate, 0)).toBeCloseTo(step.estimate, 12);
   });
   it('a measured overhead counts as measured', () => {
     const overhead = { estimate: 1e-3, low: 5e-4, high: 2e-3, evidence: 'measured' } as const;
-    const step = priceStep(c, measuredPricer({ predictors: new Map(), rates: RATES, stepOverhead: overhead, link: null, source: 'test' }), 8, 4096);
+    const step = priceStep(
+      c,
+      measuredPricer({ predictors: new Map(), rates: RATES, stepOverhead: overhead, link: null, source: 'test' }),
+      8,
+      4096,
+    );
     expect(step.evidenceShare.measured).toBeCloseTo(1e-3 / step.estimate, 12);
     expect(step.evidenceShare.measured + step.evidenceShare.roofline).toBeCloseTo(1, 12);
     expect(step.evidence).toBe('roofline');

@@ -11,67 +11,108 @@ import { configuration, HUGINN, lla, OURO } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
 
 const RATES = { bytesPerSecond: 4.8e12, f32FlopsPerSecond: 67e12, matrixFlopsPerSecond: 990e12 };
-const LINK = { bytesPerSecondPerDirection: 450e9, perPeerBytesPerSecond: null, mostGpus: null, beyondBytesPerSecond: null };
+const LINK = {
+  bytesPerSecondPerDirection: 450e9,
+  perPeerBytesPerSecond: null,
+  mostGpus: null,
+  beyondBytesPerSecond: null,
+};
 const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
 const CONFIGURATIONS: readonly Partial<Configuration>[] = [
-  {}, { codec: lla(96, 160), path: 'block-absorbed' }, { codec: lla(18, 30), path: 'absorbed' }, { codec: lla(96, 160), path: 'fast' },
-  { codec: { kind: 'kv-quant', bits: 4 } }, { codec: { kind: 'mla-head', rankK: 48, rankV: 80 }, path: 'reconstruct' }, { geometry: HUGINN },
+  {},
+  { codec: lla(96, 160), path: 'block-absorbed' },
+  { codec: lla(18, 30), path: 'absorbed' },
+  { codec: lla(96, 160), path: 'fast' },
+  { codec: { kind: 'kv-quant', bits: 4 } },
+  { codec: { kind: 'mla-head', rankK: 48, rankV: 80 }, path: 'reconstruct' },
+  { geometry: HUGINN },
 ];
 
 /** A made-up calibration: terms in picoseconds, a tenth either way. */
 const predictors: Predictors = new Map(
   KERNEL_NAMES.flatMap((kernel) =>
-    KERNELS[kernel].variants.map((variant) => [
-      predictorKey(kernel, variant),
-      (shape: Shape) => {
-        const seconds = 1e-12 * KERNELS[kernel].terms(shape, variant).reduce((a, b) => a + b, 0);
-        return { estimate: seconds, low: 0.9 * seconds, high: 1.1 * seconds, evidence: 'interpolated', octavesOutside: 0 } as const;
-      },
-    ] as const),
+    KERNELS[kernel].variants.map(
+      (variant) =>
+        [
+          predictorKey(kernel, variant),
+          (shape: Shape) => {
+            const seconds = 1e-12 * KERNELS[kernel].terms(shape, variant).reduce((a, b) => a + b, 0);
+            return {
+              estimate: seconds,
+              low: 0.9 * seconds,
+              high: 1.1 * seconds,
+              evidence: 'interpolated',
+              octavesOutside: 0,
+            } as const;
+          },
+        ] as const,
+    ),
   ),
 );
-const measured: Pricer = measuredPricer({ predictors, rates: RATES, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' }, link: null, source: 'made up' });
+const measured: Pricer = measuredPricer({
+  predictors,
+  rates: RATES,
+  stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' },
+  link: null,
+  source: 'made up',
+});
 const datasheet = datasheetPricer(RATES, null);
 
 describe(`price of a prompt (LLA_SIM_SEED=${SEED})`, () => {
   it('is the sum over the operations that the decoder runs, in which kernels err as in a step', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...CONFIGURATIONS), fc.constantFrom(...METHODS), fc.integer({ min: 1, max: 70 }), fc.integer({ min: 1, max: 30 }), (of, method, promptTokens, chunkTokens) => {
-        const small = { ...OURO, layers: 2, ...(of.geometry ?? {}) };
-        const c = configuration({ ...of, geometry: small });
-        const runs = runsOf(method, 0, promptTokens, chunkTokens);
-        const byKernel = new Map<string, number>();
-        for (const [i, run] of runs.entries()) {
-          for (const { op } of walk(c, runSchedule(c, run, { batch: 1, chunkTokens, method, ends: i === runs.length - 1 }))) {
-            byKernel.set(op.kernel, (byKernel.get(op.kernel) ?? 0) + measured.price(op).estimate);
+      fc.property(
+        fc.constantFrom(...CONFIGURATIONS),
+        fc.constantFrom(...METHODS),
+        fc.integer({ min: 1, max: 70 }),
+        fc.integer({ min: 1, max: 30 }),
+        (of, method, promptTokens, chunkTokens) => {
+          const small = { ...OURO, layers: 2, ...(of.geometry ?? {}) };
+          const c = configuration({ ...of, geometry: small });
+          const runs = runsOf(method, 0, promptTokens, chunkTokens);
+          const byKernel = new Map<string, number>();
+          for (const [i, run] of runs.entries()) {
+            for (const { op } of walk(
+              c,
+              runSchedule(c, run, { batch: 1, chunkTokens, method, ends: i === runs.length - 1 }),
+            )) {
+              byKernel.set(op.kernel, (byKernel.get(op.kernel) ?? 0) + measured.price(op).estimate);
+            }
           }
-        }
-        const price = pricePrompt(c, measured, { method, promptTokens, chunkTokens });
-        const total = [...byKernel.values()].reduce((a, b) => a + b, 0);
-        expect(price.estimate / total).toBeCloseTo(1, 9);
-        expect((price.high - price.estimate) / (0.1 * Math.hypot(...byKernel.values()))).toBeCloseTo(1, 6);
-        expect(price.evidence).toBe('interpolated');
-        for (const k of price.byKernel) if (k.kernel !== 'step-overhead') expect(k.estimate / (byKernel.get(k.kernel) as number)).toBeCloseTo(1, 9);
-      }),
+          const price = pricePrompt(c, measured, { method, promptTokens, chunkTokens });
+          const total = [...byKernel.values()].reduce((a, b) => a + b, 0);
+          expect(price.estimate / total).toBeCloseTo(1, 9);
+          expect((price.high - price.estimate) / (0.1 * Math.hypot(...byKernel.values()))).toBeCloseTo(1, 6);
+          expect(price.evidence).toBe('interpolated');
+          for (const k of price.byKernel)
+            if (k.kernel !== 'step-overhead') expect(k.estimate / (byKernel.get(k.kernel) as number)).toBeCloseTo(1, 9);
+        },
+      ),
       { numRuns: 60, seed: SEED },
     );
   });
 
   it('has its interval in order, is never NaN, and grows with the prompt', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...CONFIGURATIONS), fc.constantFrom(...METHODS), fc.constantFrom(datasheet, measured), fc.integer({ min: 1, max: 2 ** 18 }), (of, method, pricer, promptTokens) => {
-        const c = configuration(of);
-        const at = (tokens: number) => pricePrompt(c, pricer, { method, promptTokens: tokens });
-        const [one, two] = [at(promptTokens), at(2 * promptTokens)];
-        for (const { low, estimate, high, evidenceShare } of [one, two]) {
-          expect(low).toBeGreaterThan(0);
-          expect(low).toBeLessThanOrEqual(estimate);
-          expect(estimate).toBeLessThanOrEqual(high);
-          expect(Number.isFinite(high)).toBe(true);
-          expect(Object.values(evidenceShare).reduce((a, b) => a + b, 0)).toBeCloseTo(1, 9);
-        }
-        expect(two.estimate).toBeGreaterThan(one.estimate);
-      }),
+      fc.property(
+        fc.constantFrom(...CONFIGURATIONS),
+        fc.constantFrom(...METHODS),
+        fc.constantFrom(datasheet, measured),
+        fc.integer({ min: 1, max: 2 ** 18 }),
+        (of, method, pricer, promptTokens) => {
+          const c = configuration(of);
+          const at = (tokens: number) => pricePrompt(c, pricer, { method, promptTokens: tokens });
+          const [one, two] = [at(promptTokens), at(2 * promptTokens)];
+          for (const { low, estimate, high, evidenceShare } of [one, two]) {
+            expect(low).toBeGreaterThan(0);
+            expect(low).toBeLessThanOrEqual(estimate);
+            expect(estimate).toBeLessThanOrEqual(high);
+            expect(Number.isFinite(high)).toBe(true);
+            expect(Object.values(evidenceShare).reduce((a, b) => a + b, 0)).toBeCloseTo(1, 9);
+          }
+          expect(two.estimate).toBeGreaterThan(one.estimate);
+        },
+      ),
       { numRuns: 60, seed: SEED },
     );
   });
@@ -82,9 +123,12 @@ describe(`price of a prompt (LLA_SIM_SEED=${SEED})`, () => {
     expect(pricePrompt(c, datasheet, prompt).communicationPriced).toBe(false);
     const linked = pricePrompt(c, datasheetPricer(RATES, LINK), prompt);
     expect(linked.communicationPriced).toBe(true);
-    // Two passes of three runs: the embedding and two a layer and loop; an encoder's sum is within a GPU; the logits once.
+    // Two passes of three runs: the embedding and two a layer and loop; an encoder's sum is within a GPU; the logits
+    // once.
     expect(linked.byKernel.find((k) => k.kernel === 'collective')?.calls).toBe(2 * 3 * (1 + 2 * 96) + 1);
-    const calls = linked.byKernel.filter((k) => k.kernel !== 'collective' && k.kernel !== 'step-overhead').reduce((sum, k) => sum + k.calls, 0);
+    const calls = linked.byKernel
+      .filter((k) => k.kernel !== 'collective' && k.kernel !== 'step-overhead')
+      .reduce((sum, k) => sum + k.calls, 0);
     expect(linked.byKernel.find((k) => k.kernel === 'step-overhead')?.calls).toBe(Math.ceil(calls / 256));
   });
 });

@@ -31,15 +31,27 @@ const OURO = {
   tie_word_embeddings: false,
   torch_dtype: 'bfloat16',
 };
-const LLAMA = { ...OURO, model_type: 'llama', architectures: ['LlamaForCausalLM'], total_ut_steps: undefined, tie_word_embeddings: true };
+const LLAMA = {
+  ...OURO,
+  model_type: 'llama',
+  architectures: ['LlamaForCausalLM'],
+  total_ut_steps: undefined,
+  tie_word_embeddings: true,
+};
 
 /** A folder with fabricated weights of a config, in as many shards as wanted. */
-function folderOf(config: object, { shards = 1, dtype = 'F16' as PlainTensor['dtype'], edit = (specs: TensorSpec[]): TensorSpec[] => specs } = {}): string {
+function folderOf(
+  config: object,
+  { shards = 1, dtype = 'F16' as PlainTensor['dtype'], edit = (specs: TensorSpec[]): TensorSpec[] => specs } = {},
+): string {
   const folder = temporaryFolder();
   const g = geometryFromConfig(JSON.parse(JSON.stringify(config)), 'small');
   const specs = edit(modelTensors(g));
   const source = fabricate(specs, { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
-  const tensorsOf = (part: TensorSpec[]): Record<string, PlainTensor> => Object.fromEntries(part.map(({ name, shape }) => [name, { dtype, shape: [...shape], values: [...source.read(name)] }]));
+  const tensorsOf = (part: TensorSpec[]): Record<string, PlainTensor> =>
+    Object.fromEntries(
+      part.map(({ name, shape }) => [name, { dtype, shape: [...shape], values: [...source.read(name)] }]),
+    );
   writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
   if (shards === 1) writeFileSync(join(folder, 'model.safetensors'), safetensors(tensorsOf(specs), { format: 'pt' }));
   else {
@@ -50,7 +62,10 @@ function folderOf(config: object, { shards = 1, dtype = 'F16' as PlainTensor['dt
       for (const spec of part) weightMap[spec.name] = name;
       writeFileSync(join(folder, name), safetensors(tensorsOf(part)));
     }
-    writeFileSync(join(folder, 'model.safetensors.index.json'), JSON.stringify({ metadata: { total_size: 1 }, weight_map: weightMap }));
+    writeFileSync(
+      join(folder, 'model.safetensors.index.json'),
+      JSON.stringify({ metadata: { total_size: 1 }, weight_map: weightMap }),
+    );
   }
   return folder;
 }
@@ -62,44 +77,74 @@ const indexOf = (weightMap: unknown): string => {
 };
 
 describe('checkpoint', () => {
-  it.each([['Ouro, one file', OURO, 1], ['Ouro, three shards', OURO, 3], ['Llama, tied, one file', LLAMA, 1]] as const)('opens %s and decodes from it', (_, config, shards) => {
+  it.each([
+    ['Ouro, one file', OURO, 1],
+    ['Ouro, three shards', OURO, 3],
+    ['Llama, tied, one file', LLAMA, 1],
+  ] as const)('opens %s and decodes from it', (_, config, shards) => {
     const opened = openCheckpoint(folderOf(config, { shards }));
     const g = opened.geometry;
     expect(opened.normEpsilon).toBe(1e-5);
     const fabricated = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
     const tokens = [1, 5, 18, 0];
-    expect(distance(forward(loadModel(g, opened.tensors, 1e-5), tokens), forward(loadModel(g, fabricated, 1e-5), tokens))).toBe(0);
+    expect(
+      distance(forward(loadModel(g, opened.tensors, 1e-5), tokens), forward(loadModel(g, fabricated, 1e-5), tokens)),
+    ).toBe(0);
     opened.tensors.close();
   });
 
   it('reads bf16 as it is stored', () => {
     const [f32, bf16] = (['F32', 'BF16'] as const).map((dtype) => openCheckpoint(folderOf(OURO, { dtype })).tensors);
-    for (const name of f32?.shapes.keys() ?? []) bf16?.read(name).forEach((x, i) => expect(Math.abs(x - (f32?.read(name, i, 1)[0] as number))).toBeLessThanOrEqual(Math.abs(x) / 64));
+    for (const name of f32?.shapes.keys() ?? [])
+      bf16
+        ?.read(name)
+        .forEach((x, i) =>
+          expect(Math.abs(x - (f32?.read(name, i, 1)[0] as number))).toBeLessThanOrEqual(Math.abs(x) / 64),
+        );
   });
 
   it('names what is missing, of another shape, or unknown', () => {
     const dropped = (name: string) => ({ edit: (specs: TensorSpec[]) => specs.filter((s) => s.name !== name) });
-    expect(() => openCheckpoint(folderOf(OURO, dropped('model.layers.1.mlp.up_proj.weight')))).toThrow('"model.layers.1.mlp.up_proj.weight" is missing');
-    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => specs.filter((s) => !s.name.includes('layers.1')) }))).toThrow(/and 8 more are missing/);
+    expect(() => openCheckpoint(folderOf(OURO, dropped('model.layers.1.mlp.up_proj.weight')))).toThrow(
+      '"model.layers.1.mlp.up_proj.weight" is missing',
+    );
+    expect(() =>
+      openCheckpoint(folderOf(OURO, { edit: (specs) => specs.filter((s) => !s.name.includes('layers.1')) })),
+    ).toThrow(/and 8 more are missing/);
     const added: TensorSpec = { name: 'model.layers.0.self_attn.q_norm.weight', shape: [4], role: 'norm' };
-    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => [...specs, added] }))).toThrow(/has "model.layers.0.self_attn.q_norm.weight", which the model has not/);
-    const turned = (specs: TensorSpec[]) => specs.map((s) => (s.name.includes('0.mlp.down') ? { ...s, shape: [...s.shape].reverse() } : s));
-    expect(() => openCheckpoint(folderOf(OURO, { edit: turned }))).toThrow('model.layers.0.mlp.down_proj.weight has shape [24,16], where [16,24] is needed');
-    const flat = (specs: TensorSpec[]) => specs.map((s) => (s.name === 'lm_head.weight' ? { ...s, shape: [1, elementsOf(s.shape)] } : s));
+    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => [...specs, added] }))).toThrow(
+      /has "model.layers.0.self_attn.q_norm.weight", which the model has not/,
+    );
+    const turned = (specs: TensorSpec[]) =>
+      specs.map((s) => (s.name.includes('0.mlp.down') ? { ...s, shape: [...s.shape].reverse() } : s));
+    expect(() => openCheckpoint(folderOf(OURO, { edit: turned }))).toThrow(
+      'model.layers.0.mlp.down_proj.weight has shape [24,16], where [16,24] is needed',
+    );
+    const flat = (specs: TensorSpec[]) =>
+      specs.map((s) => (s.name === 'lm_head.weight' ? { ...s, shape: [1, elementsOf(s.shape)] } : s));
     expect(() => openCheckpoint(folderOf(OURO, { edit: flat }))).toThrow('lm_head.weight has shape [1,304]');
   });
 
   it('leaves out old rotary buffers and a tied head', () => {
-    const extras: TensorSpec[] = [{ name: 'model.layers.0.self_attn.rotary_emb.inv_freq', shape: [2], role: 'norm' }, { name: 'lm_head.weight', shape: [19, 16], role: 'matrix' }];
-    expect(openCheckpoint(folderOf(LLAMA, { edit: (specs) => [...specs, ...extras] })).geometry.tiedEmbeddings).toBe(true);
+    const extras: TensorSpec[] = [
+      { name: 'model.layers.0.self_attn.rotary_emb.inv_freq', shape: [2], role: 'norm' },
+      { name: 'lm_head.weight', shape: [19, 16], role: 'matrix' },
+    ];
+    expect(openCheckpoint(folderOf(LLAMA, { edit: (specs) => [...specs, ...extras] })).geometry.tiedEmbeddings).toBe(
+      true,
+    );
     const g = geometryFromConfig(OURO, 'm');
     const shapes = new Map(modelTensors(g).map((s) => [s.name, s.shape]));
     expect(() => checkTensors(g, shapes, 'here')).not.toThrow();
-    expect(() => checkTensors(g, new Map([...shapes, ['x', [1]]]), 'here')).toThrow('here has "x", which the model has not');
+    expect(() => checkTensors(g, new Map([...shapes, ['x', [1]]]), 'here')).toThrow(
+      'here has "x", which the model has not',
+    );
   });
 
   it('refuses what it would decode wrongly', () => {
-    expect(() => openCheckpoint(folderOf({ ...LLAMA, rope_scaling: { rope_type: 'llama3', factor: 8 } }))).toThrow('rotary scaling of type "llama3" is not decoded');
+    expect(() => openCheckpoint(folderOf({ ...LLAMA, rope_scaling: { rope_type: 'llama3', factor: 8 } }))).toThrow(
+      'rotary scaling of type "llama3" is not decoded',
+    );
     expect(() => openCheckpoint(folderOf({ ...OURO, rms_norm_eps: 0 }))).toThrow('rms_norm_eps');
     expect(() => openCheckpoint(folderOf({ ...OURO, hidden_act: 'gelu' }))).toThrow('hidden_act must be silu');
     expect(() => openCheckpoint(temporaryFolder())).toThrow('does not exist');
@@ -108,7 +153,19 @@ describe('checkpoint', () => {
 });
 
 describe('index of shards', () => {
-  it.each(['../x.safetensors', '/etc/x.safetensors', 'a/b.safetensors', 'a\\b.safetensors', '..', '.hidden.safetensors', 'x.bin', '', 'x.safetensors\n', 7, null])('refuses the file name %j', (name) => {
+  it.each([
+    '../x.safetensors',
+    '/etc/x.safetensors',
+    'a/b.safetensors',
+    'a\\b.safetensors',
+    '..',
+    '.hidden.safetensors',
+    'x.bin',
+    '',
+    'x.safetensors\n',
+    7,
+    null,
+  ])('refuses the file name %j', (name) => {
     expect(() => openSharded(indexOf({ t: name }))).toThrow(/which is not a plain name/);
   });
 
@@ -125,7 +182,8 @@ describe('index of shards', () => {
       expect(() => openSharded(indexOf(map)), JSON.stringify(map).slice(0, 80)).toThrow(why);
     }
     const one: PlainTensor = { dtype: 'F32', shape: [1], values: [1] };
-    const shard = (path: string, name: string, tensors: Record<string, PlainTensor>): void => writeFileSync(join(path, '..', name), safetensors(tensors));
+    const shard = (path: string, name: string, tensors: Record<string, PlainTensor>): void =>
+      writeFileSync(join(path, '..', name), safetensors(tensors));
     const lacking = indexOf({ a: 'x.safetensors', b: 'x.safetensors' });
     shard(lacking, 'x.safetensors', { a: one });
     expect(() => openSharded(lacking)).toThrow('lacks "b"');
@@ -143,13 +201,20 @@ describe('index of shards', () => {
 
   it('of any content is read or refused, never anything else', () => {
     fc.assert(
-      fc.property(fc.oneof(fc.string(), fc.json(), fc.jsonValue().map((v) => JSON.stringify({ weight_map: v }))), (text) => {
-        try {
-          openSharded(indexOf(text)).close();
-        } catch (error) {
-          if (!(error instanceof UserError)) throw error;
-        }
-      }),
+      fc.property(
+        fc.oneof(
+          fc.string(),
+          fc.json(),
+          fc.jsonValue().map((v) => JSON.stringify({ weight_map: v })),
+        ),
+        (text) => {
+          try {
+            openSharded(indexOf(text)).close();
+          } catch (error) {
+            if (!(error instanceof UserError)) throw error;
+          }
+        },
+      ),
       { seed: SEED, numRuns: 200 },
     );
   });

@@ -1,16 +1,35 @@
 /**
- * The decoder against a second, naive account of each codec: one token at a time over every exact key and value, with the
- * paper's definition of what earlier tokens are replaced by written out.
+ * The decoder against a second, naive account of each codec: one token at a time over every exact key and value, with
+ * the paper's definition of what earlier tokens are replaced by written out.
  */
 import { describe, expect, it } from 'vitest';
-import { accumulate, dot, joined, product, rotate, softmax, split, type Vector } from '../../src/decoder/reference/arithmetic.js';
+import {
+  accumulate,
+  dot,
+  joined,
+  product,
+  rotate,
+  softmax,
+  split,
+  type Vector,
+} from '../../src/decoder/reference/arithmetic.js';
 import { matrixOf, type Model } from '../../src/decoder/reference/model.js';
 import { run, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import { loadCodec } from '../../src/decoder/reference/codec.js';
 import { branchTensor, codecTensor } from '../../src/decoder/tensors.js';
 import type { TensorSource } from '../../src/decoder/weights.js';
 import { SEED } from '../gpu/random.js';
-import { BRANCH, codecWeights, decodeAll, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf } from './models.js';
+import {
+  BRANCH,
+  codecWeights,
+  decodeAll,
+  decoderOf,
+  distance,
+  GEOMETRIES,
+  learnedCodecs,
+  modelOf,
+  promptOf,
+} from './models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 7;
@@ -24,7 +43,10 @@ interface Substitute {
   value(history: History, token: number, site: Site, head: number): Vector;
 }
 
-/** One token at a time; earlier tokens' keys and values are substituted in the core, the token's own are exact unless `ownToo`. */
+/**
+ * One token at a time; earlier tokens' keys and values are substituted in the core, the token's own are exact unless
+ * `ownToo`.
+ */
 function naive(model: Model, tokens: readonly number[], substitute: Substitute, ownToo = false): Vector[] {
   const { rope, headDim, heads, kvHeads } = model.geometry;
   const history: History = [];
@@ -37,8 +59,12 @@ function naive(model: Model, tokens: readonly number[], substitute: Substitute, 
           (own as Projection).queries.map((query, head) => {
             const kvHead = Math.floor((head * kvHeads) / heads);
             const of = (m: number, what: 'key' | 'value'): Vector =>
-              (m < n || ownToo) && site.block === 'core' ? substitute[what](history, m, site, kvHead) : ((history[m]?.get(keyOf(site)) as Projection)[`${what}s`][kvHead] as Vector);
-            const scores = history.map((_, m) => dot(rotate(query, n, rope), rotate(of(m, 'key'), m, rope)) / Math.sqrt(headDim));
+              (m < n || ownToo) && site.block === 'core'
+                ? substitute[what](history, m, site, kvHead)
+                : ((history[m]?.get(keyOf(site)) as Projection)[`${what}s`][kvHead] as Vector);
+            const scores = history.map(
+              (_, m) => dot(rotate(query, n, rope), rotate(of(m, 'key'), m, rope)) / Math.sqrt(headDim),
+            );
             const out = new Float64Array(headDim);
             softmax(scores).forEach((p, m) => accumulate(out, of(m, 'value'), p));
             return out;
@@ -51,22 +77,43 @@ function naive(model: Model, tokens: readonly number[], substitute: Substitute, 
 
 /** Substitutes that reuse the key and value of another site of the same token. */
 const reuse = (source: (site: Site) => Site): Substitute => {
-  const of = (what: 'keys' | 'values') => (history: History, token: number, site: Site, head: number) => (history[token]?.get(keyOf(source(site))) as Projection)[what][head] as Vector;
+  const of = (what: 'keys' | 'values') => (history: History, token: number, site: Site, head: number) =>
+    (history[token]?.get(keyOf(source(site))) as Projection)[what][head] as Vector;
   return { key: of('keys'), value: of('values') };
 };
 
-/** x̂ = (x − mu) W_down W_upᵀ + mu over the whole stack of (loop, head) pairs, index by index from the stored tensors. */
-function reconstruction(model: Model, weights: TensorSource, stackOf: (site: Site, head: number) => { group: number; members: [loop: number, head: number][] }): Substitute {
+/**
+ * x̂ = (x − mu) W_down W_upᵀ + mu over the whole stack of (loop, head) pairs, index by index from the stored tensors.
+ */
+function reconstruction(
+  model: Model,
+  weights: TensorSource,
+  stackOf: (site: Site, head: number) => { group: number; members: [loop: number, head: number][] },
+): Substitute {
   const d = model.geometry.headDim;
   const of = (axis: 'key' | 'value') => (history: History, token: number, site: Site, head: number) => {
     const [, width, rank] = weights.shapes.get(codecTensor(site.layer, axis, 'down')) as [number, number, number];
     const { group, members } = stackOf(site, head);
-    const [down, up, mean] = (['down', 'up', 'mean'] as const).map((part) => weights.read(codecTensor(site.layer, axis, part))) as [Float32Array, Float32Array, Float32Array];
-    const stack = members.flatMap(([loop, h]) => [...((history[token]?.get(keyOf({ ...site, loop })) as Projection)[`${axis}s`][h] as Vector)]);
+    const [down, up, mean] = (['down', 'up', 'mean'] as const).map((part) =>
+      weights.read(codecTensor(site.layer, axis, part)),
+    ) as [Float32Array, Float32Array, Float32Array];
+    const stack = members.flatMap(([loop, h]) => [
+      ...((history[token]?.get(keyOf({ ...site, loop })) as Projection)[`${axis}s`][h] as Vector),
+    ]);
     expect(stack.length).toBe(width);
     const at = members.findIndex(([loop, h]) => loop === site.loop && h === head) * d;
-    const latent = Array.from({ length: rank }, (_, r) => stack.reduce((c, x, i) => c + (x - (mean[group * width + i] as number)) * (down[(group * width + i) * rank + r] as number), 0));
-    return Float64Array.from({ length: d }, (_, i) => latent.reduce((x, c, r) => x + c * (up[(group * width + at + i) * rank + r] as number), mean[group * width + at + i] as number));
+    const latent = Array.from({ length: rank }, (_, r) =>
+      stack.reduce(
+        (c, x, i) => c + (x - (mean[group * width + i] as number)) * (down[(group * width + i) * rank + r] as number),
+        0,
+      ),
+    );
+    return Float64Array.from({ length: d }, (_, i) =>
+      latent.reduce(
+        (x, c, r) => x + c * (up[(group * width + at + i) * rank + r] as number),
+        mean[group * width + at + i] as number,
+      ),
+    );
   };
   return { key: of('key'), value: of('value') };
 }
@@ -79,27 +126,63 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
 
   it('cla: layers read the first layer of their group, for the current token as well', () => {
     const steps = decodeAll(decoderOf(model, { codec: { kind: 'cla', shareLayers: 2 }, seed: SEED }), tokens);
-    expect(distance(steps, naive(model, tokens, reuse((site) => ({ ...site, layer: site.layer - (site.layer % 2) })), true))).toBeLessThan(EXACT);
+    expect(
+      distance(
+        steps,
+        naive(
+          model,
+          tokens,
+          reuse((site) => ({ ...site, layer: site.layer - (site.layer % 2) })),
+          true,
+        ),
+      ),
+    ).toBeLessThan(EXACT);
   });
 
   it('final-loop: loops read the last one', () => {
-    if (g.loops === 1) return expect(() => decoderOf(model, { codec: { kind: 'final-loop' }, seed: SEED })).toThrow('at least two loops');
+    if (g.loops === 1)
+      return expect(() => decoderOf(model, { codec: { kind: 'final-loop' }, seed: SEED })).toThrow(
+        'at least two loops',
+      );
     const steps = decodeAll(decoderOf(model, { codec: { kind: 'final-loop' }, seed: SEED }), tokens);
-    expect(distance(steps, naive(model, tokens, reuse((site) => ({ ...site, loop: g.loops - 1 }))))).toBeLessThan(EXACT);
+    expect(
+      distance(
+        steps,
+        naive(
+          model,
+          tokens,
+          reuse((site) => ({ ...site, loop: g.loops - 1 })),
+        ),
+      ),
+    ).toBeLessThan(EXACT);
   });
 
   for (const codec of learnedCodecs(g, 0.6)) {
     const stacks = {
-      'lla': (_: Site, head: number) => ({ group: head, members: range(g.loops).map((t): [number, number] => [t, head]) }),
-      'lla-2d': () => ({ group: 0, members: range(g.loops).flatMap((t) => range(g.kvHeads).map((h): [number, number] => [t, h])) }),
-      'mla-head': (site: Site) => ({ group: site.loop, members: range(g.kvHeads).map((h): [number, number] => [site.loop, h]) }),
+      lla: (_: Site, head: number) => ({
+        group: head,
+        members: range(g.loops).map((t): [number, number] => [t, head]),
+      }),
+      'lla-2d': () => ({
+        group: 0,
+        members: range(g.loops).flatMap((t) => range(g.kvHeads).map((h): [number, number] => [t, h])),
+      }),
+      'mla-head': (site: Site) => ({
+        group: site.loop,
+        members: range(g.kvHeads).map((h): [number, number] => [site.loop, h]),
+      }),
     };
 
     it(`${codec.kind}: Eq. encode, then Eq. decode`, () => {
       const setup = { codec, seed: SEED };
       const weights = codecWeights(g, setup);
       const steps = decodeAll(decoderOf(model, setup), tokens);
-      expect(distance(steps, naive(model, tokens, reconstruction(model, weights, stacks[codec.kind as keyof typeof stacks])))).toBeLessThan(EXACT);
+      expect(
+        distance(
+          steps,
+          naive(model, tokens, reconstruction(model, weights, stacks[codec.kind as keyof typeof stacks])),
+        ),
+      ).toBeLessThan(EXACT);
     });
 
     for (const perHead of [false, true]) {
@@ -119,18 +202,28 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
               joined(
                 own.queries.map((query, head) => {
                   const kvHead = Math.floor((head * g.kvHeads) / g.heads);
-                  const exact = (m: number, what: 'keys' | 'values', at = site): Vector => (history[m]?.get(keyOf(at)) as Projection)[what][kvHead] as Vector;
+                  const exact = (m: number, what: 'keys' | 'values', at = site): Vector =>
+                    (history[m]?.get(keyOf(at)) as Projection)[what][kvHead] as Vector;
                   const score = (m: number): number => {
-                    if (!core) return dot(rotate(query, n, g.rope), rotate(exact(m, 'keys'), m, g.rope)) / Math.sqrt(g.headDim);
+                    if (!core)
+                      return dot(rotate(query, n, g.rope), rotate(exact(m, 'keys'), m, g.rope)) / Math.sqrt(g.headDim);
                     const content = dot(query, m < n ? substitute.key(history, m, site, kvHead) : exact(m, 'keys'));
                     const branchLoop = codec.kind === 'mla-head' ? site.loop : 0;
                     const source = history[m]?.get(keyOf({ ...site, loop: branchLoop })) as Projection;
-                    const q = split(product(matrixOf(weights, branchTensor(site.layer, 'query')), own.input), BRANCH.width)[head] as Vector;
-                    const k = split(product(matrixOf(weights, branchTensor(site.layer, 'key')), source.input), BRANCH.width)[perHead ? kvHead : 0] as Vector;
+                    const q = split(
+                      product(matrixOf(weights, branchTensor(site.layer, 'query')), own.input),
+                      BRANCH.width,
+                    )[head] as Vector;
+                    const k = split(
+                      product(matrixOf(weights, branchTensor(site.layer, 'key')), source.input),
+                      BRANCH.width,
+                    )[perHead ? kvHead : 0] as Vector;
                     return (content + dot(rotate(q, n - m, g.rope), k)) / Math.sqrt(g.headDim + BRANCH.width);
                   };
                   const out = new Float64Array(g.headDim);
-                  softmax(history.map((_, m) => score(m))).forEach((p, m) => accumulate(out, core && m < n ? substitute.value(history, m, site, kvHead) : exact(m, 'values'), p));
+                  softmax(history.map((_, m) => score(m))).forEach((p, m) =>
+                    accumulate(out, core && m < n ? substitute.value(history, m, site, kvHead) : exact(m, 'values'), p),
+                  );
                   return out;
                 }),
               ),

@@ -17,8 +17,17 @@ describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
       const decoder = await open(device, of, { batch: LENGTHS.length });
       const { vocab } = of.geometry;
       try {
-        await decoder.prefill(prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])), 'by-token');
-        let expected = references.map((reference, i) => (prompts[i] as number[]).slice(0, LENGTHS[i]).map((token) => reference.step(token)).at(-1) as Float64Array);
+        await decoder.prefill(
+          prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])),
+          'by-token',
+        );
+        let expected = references.map(
+          (reference, i) =>
+            (prompts[i] as number[])
+              .slice(0, LENGTHS[i])
+              .map((token) => reference.step(token))
+              .at(-1) as Float64Array,
+        );
         for (let step = 0; ; step++) {
           const logits = await decoder.logits();
           const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));

@@ -1,11 +1,24 @@
-/** Prompts taken in whole by captures, on the GPU, against the same kind of the float64 reference, in the bytes that the memory model says. */
+/**
+ * Prompts taken in whole by captures, on the GPU, against the same kind of the float64 reference, in the bytes that the
+ * memory model says.
+ */
 import { expect, test } from 'vitest';
 import { prefillPeaks } from '../../src/cost/memory.js';
 import type { Allocation } from '../../src/decoder/gpu/allocations.js';
 import type { CapturingKind } from '../../src/schedule/prefill.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { configurationOf, expectWithin, F16, open, referenceOf, relative, ROUNDED_TOLERANCE, roundingOf, type Case } from './gpu-cases.js';
+import {
+  configurationOf,
+  expectWithin,
+  F16,
+  open,
+  referenceOf,
+  relative,
+  ROUNDED_TOLERANCE,
+  roundingOf,
+  type Case,
+} from './gpu-cases.js';
 import { ALL, CAPTURED_CASES, label, singles } from './gpu-list.js';
 import { promptOf } from './models.js';
 
@@ -15,12 +28,18 @@ const LENGTHS = [45, 1, 12];
 const CHUNK_TOKENS = 32;
 const STEPS = 3;
 
-const promptsOf = (of: Case): number[][] => LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 40 + i));
-const bytesOf = (allocations: readonly Allocation[]): number => allocations.filter((a) => a.kind === 'prefill').reduce((sum, a) => sum + a.bytes, 0);
-const peakOf = (of: Case, kind: CapturingKind): number => prefillPeaks(configurationOf(of), Math.max(...LENGTHS), CHUNK_TOKENS)[kind];
+const promptsOf = (of: Case): number[][] =>
+  LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 40 + i));
+const bytesOf = (allocations: readonly Allocation[]): number =>
+  allocations.filter((a) => a.kind === 'prefill').reduce((sum, a) => sum + a.bytes, 0);
+const peakOf = (of: Case, kind: CapturingKind): number =>
+  prefillPeaks(configurationOf(of), Math.max(...LENGTHS), CHUNK_TOKENS)[kind];
 
 describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
-  /** Errors of the logits after each prompt and after each of some steps that go on from it: the largest of all sequences. */
+  /**
+   * Errors of the logits after each prompt and after each of some steps that go on from it: the largest of all
+   * sequences.
+   */
   async function errorsAfter(of: Case, kind: CapturingKind, prompts: readonly number[][]): Promise<number[]> {
     const { vocab } = of.geometry;
     const references = LENGTHS.map(() => referenceOf(of));
@@ -34,7 +53,9 @@ describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
       expect(decoder.lengths).toEqual(LENGTHS);
       expect(bytesOf(decoder.prefillAllocations), `bytes of ${kind}`).toBe(peakOf(of, kind));
       expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
-      let expected = references.map((reference, i) => reference.prefill(starts[i] as number[], kind).at(-1) as Float64Array);
+      let expected = references.map(
+        (reference, i) => reference.prefill(starts[i] as number[], kind).at(-1) as Float64Array,
+      );
       for (let step = 0; ; step++) {
         const logits = await decoder.logits();
         errors.push(Math.max(...expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row))));
@@ -52,20 +73,27 @@ describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
     for (const kind of KINDS) {
       test(`${kind}: ${label(of)}`, { timeout: 600_000 }, async () => {
         const prompts = promptsOf(of);
-        for (const [step, error] of (await errorsAfter(of, kind, prompts)).entries()) expectWithin(error, of, prompts, `${kind}, step ${step}`);
+        for (const [step, error] of (await errorsAfter(of, kind, prompts)).entries())
+          expectWithin(error, of, prompts, `${kind}, step ${step}`);
       });
     }
   }
 
   test('captures in 16 bits, by layer, are as far off as rounding in the cache is', { timeout: 600_000 }, async () => {
-    const of: Case = { ...(ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla') as Case), choice: F16 };
+    const of: Case = {
+      ...(ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla') as Case),
+      choice: F16,
+    };
     const prompts = promptsOf(of);
-    expect(Math.max(...(await errorsAfter(of, 'by-layer', prompts)))).toBeLessThan(Math.max(ROUNDED_TOLERANCE, 4 * roundingOf(of, prompts)));
+    expect(Math.max(...(await errorsAfter(of, 'by-layer', prompts)))).toBeLessThan(
+      Math.max(ROUNDED_TOLERANCE, 4 * roundingOf(of, prompts)),
+    );
   });
 
   test('a codec without latents takes prompts in as ever, whatever it is called', { timeout: 600_000 }, async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop') as Case);
     const prompts = promptsOf(of);
-    for (const kind of KINDS) for (const error of await errorsAfter(of, kind, prompts)) expectWithin(error, of, prompts, kind);
+    for (const kind of KINDS)
+      for (const error of await errorsAfter(of, kind, prompts)) expectWithin(error, of, prompts, kind);
   });
 });

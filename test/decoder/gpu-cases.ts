@@ -12,7 +12,10 @@ import { BRANCH, decoderOf, modelOf, promptOf, type Setup } from './models.js';
 
 /** Relative error of logits that a decoder of f32 arithmetic may show against float64. */
 export const TOLERANCE = 1e-3;
-/** Where rows are rounded to f16, one between two halves may fall to either: a single step may then be this far off, half of all may not. */
+/**
+ * Where rows are rounded to f16, one between two halves may fall to either: a single step may then be this far off,
+ * half of all may not.
+ */
 export const ROUNDED_TOLERANCE = 20 * TOLERANCE;
 export const F16 = { storage: 'f16', groupSize: 32 } as const;
 
@@ -24,15 +27,41 @@ export interface Case extends Omit<Setup, 'seed'> {
 }
 
 export function configurationOf(of: Case): Configuration {
-  const { geometry, codec, materialised = false, eviction = null, choice = F16, branch = BRANCH, targetWorkgroups = 8, bindingBytes = Infinity } = of;
+  const {
+    geometry,
+    codec,
+    materialised = false,
+    eviction = null,
+    choice = F16,
+    branch = BRANCH,
+    targetWorkgroups = 8,
+    bindingBytes = Infinity,
+  } = of;
   const path = of.path ?? (codec.rankK === undefined ? 'full' : 'reconstruct');
-  return { geometry, codec, path, materialised, choice, branch: branch satisfies Branch, eviction, gpus: 1, targetWorkgroups, bindingBytes };
+  return {
+    geometry,
+    codec,
+    path,
+    materialised,
+    choice,
+    branch: branch satisfies Branch,
+    eviction,
+    gpus: 1,
+    targetWorkgroups,
+    bindingBytes,
+  };
 }
 
 export const open = (device: Device, of: Case, options: Partial<GpuDecoderOptions> = {}): Promise<GpuDecoder> =>
-  openDecoder(device, configurationOf(of), { weights: { storage: 'f16', seed: SEED, matrices: of.matrices ?? 'random' }, batch: 1, contextTokens: 100, ...options });
+  openDecoder(device, configurationOf(of), {
+    weights: { storage: 'f16', seed: SEED, matrices: of.matrices ?? 'random' },
+    batch: 1,
+    contextTokens: 100,
+    ...options,
+  });
 
-export const referenceOf = (of: Case): ReferenceDecoder => decoderOf(modelOf(of.geometry, SEED), { ...of, choice: of.choice ?? F16, seed: SEED });
+export const referenceOf = (of: Case): ReferenceDecoder =>
+  decoderOf(modelOf(of.geometry, SEED), { ...of, choice: of.choice ?? F16, seed: SEED });
 
 /** ‖actual − expected‖ / ‖expected‖. */
 export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
@@ -45,14 +74,20 @@ export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>)
 }
 
 /**
- * What rounding of cached and rebuilt rows does to the reference's logits, of all steps of the prompts the most. Two decoders that round
- * alike, but for values between two neighbours, end no further apart than about this, however much a random model amplifies.
+ * What rounding of cached and rebuilt rows does to the reference's logits, of all steps of the prompts the most. Two
+ * decoders that round alike, but for values between two neighbours, end no further apart than about this, however much
+ * a random model amplifies.
  */
 export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly number[])[]): number {
   const model = modelOf(of.geometry, SEED);
   return Math.max(
     ...prompts.map((prompt) => {
-      const exact = decoderOf(model, { ...of, seed: SEED, materialised: false, ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }) });
+      const exact = decoderOf(model, {
+        ...of,
+        seed: SEED,
+        materialised: false,
+        ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }),
+      });
       const rounded = referenceOf(choice ? { ...of, choice } : of);
       return Math.max(...prompt.map((token) => relative(rounded.step(token), exact.step(token))));
     }),
@@ -60,8 +95,9 @@ export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly 
 }
 
 /**
- * Fails where logits of a case with an f32 cache are further off than arithmetic explains, over the steps of such prompts, one a sequence.
- * What it explains is asked of the reference only when a decoder of a model that amplifies little would fail.
+ * Fails where logits of a case with an f32 cache are further off than arithmetic explains, over the steps of such
+ * prompts, one a sequence. What it explains is asked of the reference only when a decoder of a model that amplifies
+ * little would fail.
  */
 export function expectWithin(error: number, of: Case, prompts: readonly (readonly number[])[], message?: string): void {
   const coarse = of.materialised === true || of.codec.bits !== undefined;
@@ -70,8 +106,17 @@ export function expectWithin(error: number, of: Case, prompts: readonly (readonl
   expect(error, message).toBeLessThan(Math.max(usual, (coarse ? 2 : ARITHMETIC) * roundingOf(of, prompts)));
 }
 
-/** Errors of every step of a random prompt, decoded on both sides, and whether the tokens were those of the largest logits. */
-export async function errorsOf(device: Device, of: Case, steps: number, options: Partial<GpuDecoderOptions> = {}, seed = SEED + 1): Promise<number[]> {
+/**
+ * Errors of every step of a random prompt, decoded on both sides, and whether the tokens were those of the largest
+ * logits.
+ */
+export async function errorsOf(
+  device: Device,
+  of: Case,
+  steps: number,
+  options: Partial<GpuDecoderOptions> = {},
+  seed = SEED + 1,
+): Promise<number[]> {
   const tokens = promptOf(of.geometry, steps, seed);
   const reference = referenceOf(of);
   const decoder = await open(device, of, { contextTokens: Math.max(100, steps), ...options });

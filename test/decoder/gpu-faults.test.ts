@@ -9,7 +9,19 @@ import { cacheBytes, rowLayout } from '../../src/gpu/cache-layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { configurationOf, errorsOf, expectWithin, F16, open, referenceOf, relative, ROUNDED_TOLERANCE, roundingOf, TOLERANCE, type Case } from './gpu-cases.js';
+import {
+  configurationOf,
+  errorsOf,
+  expectWithin,
+  F16,
+  open,
+  referenceOf,
+  relative,
+  ROUNDED_TOLERANCE,
+  roundingOf,
+  TOLERANCE,
+  type Case,
+} from './gpu-cases.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
 import type { Codec } from '../../src/codecs/codec.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -70,7 +82,9 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       expect(whole.alive()).toBe(0);
       for (const refused of [1, 2, 3, 7, Math.floor(whole.made() / 2), whole.made() - 1, whole.made()]) {
         const short = counting(device, refused);
-        await expect(open(short.device, of)).rejects.toThrow(/no memory \(\d+ bytes in \d+ buffers are allocated already\)/);
+        await expect(open(short.device, of)).rejects.toThrow(
+          /no memory \(\d+ bytes in \d+ buffers are allocated already\)/,
+        );
         expect(short.alive()).toBe(0);
       }
     }
@@ -95,14 +109,24 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     decoder.reset();
     await decoder.step([1]);
     decoder.close();
-    for (const [options, message] of [[{ batch: 0 }, 'the batch'], [{ contextTokens: 1.5 }, 'the context'], [{ pageTokens: 33 }, 'multiple of 32']] as const) await expect(open(device, FULL, options)).rejects.toThrow(message);
+    for (const [options, message] of [
+      [{ batch: 0 }, 'the batch'],
+      [{ contextTokens: 1.5 }, 'the context'],
+      [{ pageTokens: 33 }, 'multiple of 32'],
+    ] as const)
+      await expect(open(device, FULL, options)).rejects.toThrow(message);
     await expect(open(device, { ...FULL, path: 'fast' })).rejects.toThrow('full cannot be read by the path fast');
-    await expect(open(device, { ...FULL, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 0, budgetTokens: 4 } })).rejects.toThrow('keeps no recent tokens');
+    await expect(
+      open(device, { ...FULL, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 0, budgetTokens: 4 } }),
+    ).rejects.toThrow('keeps no recent tokens');
   });
 
   test('NaN in the weights ends the step with an error, and frees everything', async () => {
     const specs = modelTensors(OURO);
-    const model = broken(fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }), 'model.layers.1.mlp.down_proj.weight');
+    const model = broken(
+      fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }),
+      'model.layers.1.mlp.down_proj.weight',
+    );
     const watched = counting(device);
     await expect(open(watched.device, FULL, { weights: { storage: 'f16', seed: SEED, model } })).rejects.toThrow(/NaN/);
     expect(watched.alive()).toBe(0);
@@ -111,26 +135,55 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(watched.alive()).toBe(0);
   });
 
-  test('NaN in the weights of queries or keys reaches the logits on every path, token by token and in whole prompts', { timeout: 600_000 }, async () => {
-    const specs = modelTensors(OURO);
-    const paths: Case[] = [FULL, LLA, { ...LLA, materialised: true }, { ...LLA, path: 'absorbed' }, { ...LLA, path: 'block-absorbed' }, { ...LLA, path: 'fast' }];
-    for (const of of paths) {
-      for (const part of ['q_proj', 'k_proj']) {
-        const model = broken(fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }), `model.layers.1.self_attn.${part}.weight`);
-        for (const [method, tokens] of [['by-token', 3], ['by-token', 1], ['accumulated', 3], ['chunked', 3]] as const) {
-          const decoder = await open(device, of, { weights: { storage: 'f32', seed: SEED, model }, prefillChunkTokens: 2 });
-          await expect(decoder.prefill([promptOf(OURO, tokens, SEED)], method), `${of.path ?? 'full'} ${part} ${method} ${tokens}`).rejects.toThrow('hold NaN');
+  test(
+    'NaN in the weights of queries or keys reaches the logits on every path, token by token and in whole prompts',
+    { timeout: 600_000 },
+    async () => {
+      const specs = modelTensors(OURO);
+      const paths: Case[] = [
+        FULL,
+        LLA,
+        { ...LLA, materialised: true },
+        { ...LLA, path: 'absorbed' },
+        { ...LLA, path: 'block-absorbed' },
+        { ...LLA, path: 'fast' },
+      ];
+      for (const of of paths) {
+        for (const part of ['q_proj', 'k_proj']) {
+          const model = broken(
+            fabricate(specs, { seed: SEED, tiedEmbeddings: false, codec: 'random' }),
+            `model.layers.1.self_attn.${part}.weight`,
+          );
+          for (const [method, tokens] of [
+            ['by-token', 3],
+            ['by-token', 1],
+            ['accumulated', 3],
+            ['chunked', 3],
+          ] as const) {
+            const decoder = await open(device, of, {
+              weights: { storage: 'f32', seed: SEED, model },
+              prefillChunkTokens: 2,
+            });
+            await expect(
+              decoder.prefill([promptOf(OURO, tokens, SEED)], method),
+              `${of.path ?? 'full'} ${part} ${method} ${tokens}`,
+            ).rejects.toThrow('hold NaN');
+          }
         }
       }
-    }
-  });
+    },
+  );
 
-  test('two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score', { timeout: 600_000 }, async () => {
-    const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
-    for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
-    expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
-    decoder.close();
-  });
+  test(
+    'two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score',
+    { timeout: 600_000 },
+    async () => {
+      const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
+      for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
+      expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
+      decoder.close();
+    },
+  );
 
   test('a device lost in mid-step', async () => {
     const own = await openDevice();
@@ -154,14 +207,19 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       expectWithin(Math.max(...errors), of, [promptOf(OURO, 6, SEED + 1)]);
     }
     const lacking = { ...model, shapes: new Map([...model.shapes].filter(([name]) => name !== 'lm_head.weight')) };
-    await expect(open(device, FULL, { weights: { storage: 'f16', seed: 1, model: lacking } })).rejects.toThrow('"lm_head.weight" is missing');
+    await expect(open(device, FULL, { weights: { storage: 'f16', seed: 1, model: lacking } })).rejects.toThrow(
+      '"lm_head.weight" is missing',
+    );
   });
 
   test('weights in parts that a binding holds decode as whole ones', { timeout: 600_000 }, async () => {
-    // Less than the matrices of q, k and v, of gate and up, and the output head's; as much as 32 tokens of a cache in f16.
+    // Less than the matrices of q, k and v, of gate and up, and the output head's; as much as 32 tokens of a cache in
+    // f16.
     const errors = await errorsOf(device, { ...FULL, bindingBytes: 512 }, 6, { contextTokens: 32 });
     expect(errors[0]).toBeLessThan(TOLERANCE);
-    expect(Math.max(...errors)).toBeLessThan(Math.max(ROUNDED_TOLERANCE, 2 * roundingOf(FULL, [promptOf(OURO, 6, SEED + 1)])));
+    expect(Math.max(...errors)).toBeLessThan(
+      Math.max(ROUNDED_TOLERANCE, 2 * roundingOf(FULL, [promptOf(OURO, 6, SEED + 1)])),
+    );
   });
 
   test('sampling draws what the sampler draws from the same logits', async () => {
@@ -174,7 +232,9 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       const next = await decoder.step(tokens);
       const logits = await decoder.logits();
       // A number on the edge between two tokens may fall to either.
-      differing += tokens.filter((_, i) => next.tokens[i] !== sample(logits.subarray(i * OURO.vocab, (i + 1) * OURO.vocab), sampling, draw, i)).length;
+      differing += tokens.filter(
+        (_, i) => next.tokens[i] !== sample(logits.subarray(i * OURO.vocab, (i + 1) * OURO.vocab), sampling, draw, i),
+      ).length;
       tokens = [...next.tokens];
     }
     expect(differing).toBeLessThanOrEqual(1);
@@ -193,7 +253,9 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       decoder.reset();
       const [token] = promptOf(OURO, 1, SEED);
       await decoder.step([token as number, token as number]);
-      expect(relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token as number))).toBeLessThan(TOLERANCE);
+      expect(
+        relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token as number)),
+      ).toBeLessThan(TOLERANCE);
       decoder.close();
     }
   });
@@ -201,7 +263,10 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
   test('caches have the bytes of the layout', async () => {
     const decoder = await open(device, LLA, { batch: 3 });
     const c = configurationOf(LLA);
-    const expected = layoutOf(OURO, c.codec, c.path, F16, BRANCH).reduce((sum, t) => sum + t.layers * t.loops * cacheBytes(rowLayout(t.storage, t.width, t.groupSize), 128, 3 * t.heads), 0);
+    const expected = layoutOf(OURO, c.codec, c.path, F16, BRANCH).reduce(
+      (sum, t) => sum + t.layers * t.loops * cacheBytes(rowLayout(t.storage, t.width, t.groupSize), 128, 3 * t.heads),
+      0,
+    );
     expect(decoder.allocations.filter((a) => a.kind === 'cache').reduce((sum, a) => sum + a.bytes, 0)).toBe(expected);
     decoder.close();
   });
@@ -212,5 +277,6 @@ test('steps are planned for an eighth of an octave at most beyond the context', 
   expect(plannedContext(4096, 10_000)).toBe(4096);
   expect(plannedContext(4097, 10_000)).toBe(4608);
   expect(plannedContext(9_900, 10_000)).toBe(10_000);
-  for (let n = 1; n < 100_000; n = Math.ceil(n * 1.1)) expect(plannedContext(n, 10 ** 6)).toBeLessThan(Math.max(n + 257, n * 1.126));
+  for (let n = 1; n < 100_000; n = Math.ceil(n * 1.1))
+    expect(plannedContext(n, 10 ** 6)).toBeLessThan(Math.max(n + 257, n * 1.126));
 });

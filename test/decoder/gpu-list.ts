@@ -23,10 +23,22 @@ const EVICTIONS: Eviction[] = [
 ];
 
 export const label = ({ geometry, codec, path, materialised, branch, eviction }: Case): string =>
-  [geometry.name, codec.kind, codec.bits ?? '', path ?? '', materialised ? 'materialised' : '', branch?.perHead ? 'branch per head' : '', eviction ? eviction.policy : ''].filter((part) => part !== '').join(', ');
+  [
+    geometry.name,
+    codec.kind,
+    codec.bits ?? '',
+    path ?? '',
+    materialised ? 'materialised' : '',
+    branch?.perHead ? 'branch per head' : '',
+    eviction ? eviction.policy : '',
+  ]
+    .filter((part) => part !== '')
+    .join(', ');
 
 const absorbed = (geometry: Geometry): Case[] =>
-  learnedCodecs(geometry, 0.5).flatMap((codec) => [false, true].map((perHead): Case => ({ geometry, codec, path: 'absorbed', branch: { ...BRANCH, perHead } })));
+  learnedCodecs(geometry, 0.5).flatMap((codec) =>
+    [false, true].map((perHead): Case => ({ geometry, codec, path: 'absorbed', branch: { ...BRANCH, perHead } })),
+  );
 
 export const ALL: Case[] = [
   ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
@@ -37,43 +49,89 @@ export const ALL: Case[] = [
   ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'fast' as const })),
   ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'reconstruct' as const })),
   ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const })),
-  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, materialised: true })),
-  ...[OURO, GROUPED].flatMap((geometry) => learnedCodecs(geometry, 0.5).map((codec) => ({ geometry, codec, path: 'block-absorbed' as const }))),
+  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
+    geometry: GROUPED,
+    codec,
+    path: 'reconstruct' as const,
+    materialised: true,
+  })),
+  ...[OURO, GROUPED].flatMap((geometry) =>
+    learnedCodecs(geometry, 0.5).map((codec) => ({ geometry, codec, path: 'block-absorbed' as const })),
+  ),
   ...absorbed(OURO),
   ...[HUGINN, ORDINARY].flatMap((geometry): Case[] => [
     { geometry, codec: { kind: 'full' } },
-    ...learnedCodecs(geometry, 0.5).flatMap((codec) => (['reconstruct', 'block-absorbed', 'absorbed', 'fast'] as const).map((path): Case => ({ geometry, codec, path }))),
+    ...learnedCodecs(geometry, 0.5).flatMap((codec) =>
+      (['reconstruct', 'block-absorbed', 'absorbed', 'fast'] as const).map((path): Case => ({ geometry, codec, path })),
+    ),
   ]),
   { geometry: HUGINN, codec: { kind: 'kv-quant', bits: 8 } },
   ...absorbed(GROUPED),
   { geometry: OURO, codec: { kind: 'full' }, eviction: BUDGET },
-  ...(['reconstruct', 'block-absorbed', 'absorbed'] as const).map((path) => ({ geometry: GROUPED, codec: learnedCodecs(GROUPED, 0.5)[0] as Codec, path, eviction: BUDGET })),
+  ...(['reconstruct', 'block-absorbed', 'absorbed'] as const).map((path) => ({
+    geometry: GROUPED,
+    codec: learnedCodecs(GROUPED, 0.5)[0] as Codec,
+    path,
+    eviction: BUDGET,
+  })),
   ...EVICTIONS.flatMap((eviction): Case[] => [
     ...[OURO, GROUPED].map((geometry) => ({ geometry, codec: { kind: 'full' } as const, eviction })),
     { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 }, eviction },
     { geometry: OURO, codec: { kind: 'final-loop' }, eviction },
     { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 }, eviction },
     ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const, eviction })),
-    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, eviction })),
-    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const, materialised: true, eviction })),
-    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'block-absorbed' as const, eviction })),
+    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
+      geometry: GROUPED,
+      codec,
+      path: 'reconstruct' as const,
+      eviction,
+    })),
+    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
+      geometry: GROUPED,
+      codec,
+      path: 'reconstruct' as const,
+      materialised: true,
+      eviction,
+    })),
+    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
+      geometry: GROUPED,
+      codec,
+      path: 'block-absorbed' as const,
+      eviction,
+    })),
     ...absorbed(GROUPED).map((of) => ({ ...of, eviction })),
-    ...(['reconstruct', 'absorbed'] as const).map((path) => ({ geometry: HUGINN, codec: learnedCodecs(HUGINN, 0.5)[0] as Codec, path, eviction })),
+    ...(['reconstruct', 'absorbed'] as const).map((path) => ({
+      geometry: HUGINN,
+      codec: learnedCodecs(HUGINN, 0.5)[0] as Codec,
+      path,
+      eviction,
+    })),
   ]),
 ];
 
-/** The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all that differs. */
-export const singles = (of: Case): Case => (of.codec.bits === undefined ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of);
+/**
+ * The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all
+ * that differs.
+ */
+export const singles = (of: Case): Case =>
+  of.codec.bits === undefined ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of;
 
 /** One geometry of every layout: what sequences of a batch could confuse does not depend on the number of loops. */
-const BATCHED: Case[] = ALL.filter(({ geometry, codec }) => geometry.name === GROUPED.name || geometry.name === HUGINN.name || codec.kind === 'cla' || codec.kind === 'final-loop');
+const BATCHED: Case[] = ALL.filter(
+  ({ geometry, codec }) =>
+    geometry.name === GROUPED.name ||
+    geometry.name === HUGINN.name ||
+    codec.kind === 'cla' ||
+    codec.kind === 'final-loop',
+);
 
 /** What a test tells apart: the codec where it has one path, the path else, and the eviction. */
-const kindOf = ({ codec, path, materialised, eviction }: Case): string => [path ?? codec.kind, materialised ? 'materialised' : '', eviction?.policy ?? ''].join(' ');
+const kindOf = ({ codec, path, materialised, eviction }: Case): string =>
+  [path ?? codec.kind, materialised ? 'materialised' : '', eviction?.policy ?? ''].join(' ');
 
 /**
- * One case of each kind, another by each seed; all of them with LLA_SIM_CONTRACT=full. Shaders of a case take a software adapter
- * seconds to compile.
+ * One case of each kind, another by each seed; all of them with LLA_SIM_CONTRACT=full. Shaders of a case take a
+ * software adapter seconds to compile.
  */
 function sampled(all: Case[], seed: number): Case[] {
   if (process.env.LLA_SIM_CONTRACT === 'full') return all;
@@ -85,10 +143,25 @@ function sampled(all: Case[], seed: number): Case[] {
 
 export const CASES = sampled(ALL, SEED);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
-export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2);
-/** Prompts that are taken in whole, of H2O's a part: what they have of their own does not depend on the path that decoding goes on with. */
-export const PREFILL_CASES = sampled(ALL, SEED + 2).filter((of, i) => process.env.LLA_SIM_CONTRACT === 'full' || of.eviction?.policy !== 'h2o' || i % 2 === mix(SEED + 2) % 2);
+export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter(
+  (_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2,
+);
+/**
+ * Prompts that are taken in whole, of H2O's a part: what they have of their own does not depend on the path that
+ * decoding goes on with.
+ */
+export const PREFILL_CASES = sampled(ALL, SEED + 2).filter(
+  (of, i) => process.env.LLA_SIM_CONTRACT === 'full' || of.eviction?.policy !== 'h2o' || i % 2 === mix(SEED + 2) % 2,
+);
 /** The same, taken in chunk by chunk. */
-export const CHUNKED_CASES = sampled(ALL, SEED + 3).filter((_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED + 3) % 2);
-/** Those whose latents can be encoded from captures. Where tokens are evicted, a part: what captures have of their own does not depend on it. */
-export const CAPTURED_CASES = sampled(ALL.filter((of) => isLatent(of.codec)), SEED + 4).filter((of, i) => process.env.LLA_SIM_CONTRACT === 'full' || !of.eviction || i % 3 === mix(SEED + 4) % 3);
+export const CHUNKED_CASES = sampled(ALL, SEED + 3).filter(
+  (_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED + 3) % 2,
+);
+/**
+ * Those whose latents can be encoded from captures. Where tokens are evicted, a part: what captures have of their own
+ * does not depend on it.
+ */
+export const CAPTURED_CASES = sampled(
+  ALL.filter((of) => isLatent(of.codec)),
+  SEED + 4,
+).filter((of, i) => process.env.LLA_SIM_CONTRACT === 'full' || !of.eviction || i % 3 === mix(SEED + 4) % 3);

@@ -30,9 +30,17 @@ const CASES: Case[] = [
   { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE },
   { geometry: GROUPED, codec: LLA_2D, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: true } },
   { geometry: GROUPED, codec: LLA, path: 'fast', choice: SINGLE },
-  { geometry: named('huginn-like'), codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec, path: 'reconstruct', choice: SINGLE },
+  {
+    geometry: named('huginn-like'),
+    codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec,
+    path: 'reconstruct',
+    choice: SINGLE,
+  },
 ];
-/** Every layout that rows are evicted from: one row set a head, or one that heads, layers or loops share; several blocks. */
+/**
+ * Every layout that rows are evicted from: one row set a head, or one that heads, layers or loops share; several
+ * blocks.
+ */
 const evicted = (eviction: Eviction): Case[] => {
   const huginn = named('huginn-like');
   const cases: Case[] = [
@@ -44,10 +52,21 @@ const evicted = (eviction: Eviction): Case[] => {
       { geometry: GROUPED, codec, path: 'reconstruct', choice: SINGLE },
       { geometry: GROUPED, codec, path: 'reconstruct', materialised: true },
       { geometry: GROUPED, codec, path: 'block-absorbed', choice: SINGLE },
-      { geometry: GROUPED, codec, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: codec.kind === 'lla' } },
+      {
+        geometry: GROUPED,
+        codec,
+        path: 'absorbed',
+        choice: SINGLE,
+        branch: { ...BRANCH, perHead: codec.kind === 'lla' },
+      },
       { geometry: GROUPED, codec, path: 'fast', choice: SINGLE },
     ]),
-    ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({ geometry: huginn, codec: learnedCodecs(huginn, 0.5)[0] as Codec, path, choice: SINGLE })),
+    ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({
+      geometry: huginn,
+      codec: learnedCodecs(huginn, 0.5)[0] as Codec,
+      path,
+      choice: SINGLE,
+    })),
   ];
   return cases.map((of) => ({ ...of, eviction }));
 };
@@ -59,7 +78,12 @@ const EVICTIONS: Eviction[] = [
 
 /** Two of them, and one of each policy, by each seed; all with LLA_SIM_CONTRACT=full. */
 const sampled = (cases: readonly Case[], count: number): readonly Case[] =>
-  process.env.LLA_SIM_CONTRACT === 'full' ? cases : Array.from({ length: count }, (_, i) => cases[(SEED + Math.ceil(cases.length / count) * i) % cases.length] as Case);
+  process.env.LLA_SIM_CONTRACT === 'full'
+    ? cases
+    : Array.from(
+        { length: count },
+        (_, i) => cases[(SEED + Math.ceil(cases.length / count) * i) % cases.length] as Case,
+      );
 /** Neither is a multiple of what a part can have. */
 const BATCH = 19;
 const EVICTED_BATCH = 37;
@@ -78,8 +102,17 @@ function expectPredicted(decoder: GpuDecoder, of: Case, batch: number, contextTo
 }
 
 /** Holds the logits of both against each other: after prompts, and after steps that follow them. */
-async function expectEqual(one: GpuDecoder, parts: GpuDecoder, whole: Case, prompts: number[][], method: PrefillMethod): Promise<void> {
-  let [next] = await Promise.all([one.prefill(prompts, method).then((r) => [...r.tokens]), parts.prefill(prompts, method)]);
+async function expectEqual(
+  one: GpuDecoder,
+  parts: GpuDecoder,
+  whole: Case,
+  prompts: number[][],
+  method: PrefillMethod,
+): Promise<void> {
+  let [next] = await Promise.all([
+    one.prefill(prompts, method).then((r) => [...r.tokens]),
+    parts.prefill(prompts, method),
+  ]);
   for (let step = 0; ; step++) {
     expectWithin(relative(await parts.logits(), await one.logits()), whole, prompts, `${method}, step ${step}`);
     if (step === STEPS) return;
@@ -98,7 +131,9 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
       expect(division.reduce((sum, { size, repeat }) => sum + size * repeat, 0)).toBe(BATCH);
       expect(division).toHaveLength(2);
       const random = randomOf(SEED);
-      const prompts = Array.from({ length: BATCH }, (_, i) => promptOf(whole.geometry, random.whole(1, CONTEXT - STEPS), SEED + i));
+      const prompts = Array.from({ length: BATCH }, (_, i) =>
+        promptOf(whole.geometry, random.whole(1, CONTEXT - STEPS), SEED + i),
+      );
       const options = { batch: BATCH, contextTokens: CONTEXT };
       const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
       try {
@@ -123,18 +158,33 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
       const blocks = blocksOf(whole.geometry);
       const random = randomOf(SEED);
       // The first is as long as can be: it has evicted for many steps.
-      const length = (i: number): number => (i === 0 ? EVICTED_CONTEXT - STEPS : random.whole(1, EVICTED_CONTEXT - STEPS));
+      const length = (i: number): number =>
+        i === 0 ? EVICTED_CONTEXT - STEPS : random.whole(1, EVICTED_CONTEXT - STEPS);
       const prompts = Array.from({ length: EVICTED_BATCH }, (_, i) => promptOf(whole.geometry, length(i), SEED + i));
       const options = { batch: EVICTED_BATCH, contextTokens: EVICTED_CONTEXT };
       const one = await open(device, whole, options);
       // Room for 16 sequences, and for the queries of all, which are not divided and more than such small caches.
       const queries = one.allocations.find((a) => a.label === 'queries')?.bytes as number;
-      const divided = { ...whole, bindingBytes: Math.max(queries, 16 * Math.max(...blocks.map((block) => sequenceBytes(configurationOf(whole), block, capacity)))) };
-      expect(cacheParts(configurationOf(divided), core(whole), EVICTED_BATCH, capacity)).toEqual([{ size: 16, repeat: 2 }, { size: 5, repeat: 1 }]);
+      const divided = {
+        ...whole,
+        bindingBytes: Math.max(
+          queries,
+          16 * Math.max(...blocks.map((block) => sequenceBytes(configurationOf(whole), block, capacity))),
+        ),
+      };
+      expect(cacheParts(configurationOf(divided), core(whole), EVICTED_BATCH, capacity)).toEqual([
+        { size: 16, repeat: 2 },
+        { size: 5, repeat: 1 },
+      ]);
       const parts = await open(device, divided, options);
       try {
         expectPredicted(parts, divided, EVICTED_BATCH, EVICTED_CONTEXT);
-        const listed = [...walk(configurationOf(divided), schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, capacity))].map(({ op }) => op);
+        const listed = [
+          ...walk(
+            configurationOf(divided),
+            schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, capacity),
+          ),
+        ].map(({ op }) => op);
         await expectEqual(one, parts, whole, prompts, 'by-token');
         expect(parts.operations.map(({ op }) => op)).toEqual(listed);
         if (whole.eviction?.policy === 'h2o') {
@@ -154,16 +204,31 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('a part that splits its rings, where the whole batch does not', { timeout: 600_000 }, async () => {
     // The sequences of a part alone leave workgroups over: splits of the ring come before those of the pinned tokens.
-    const whole: Case = { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 300, budgetTokens: 304 }, targetWorkgroups: 17 };
+    const whole: Case = {
+      geometry: GROUPED,
+      codec: LLA,
+      path: 'block-absorbed',
+      choice: SINGLE,
+      eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 300, budgetTokens: 304 },
+      targetWorkgroups: 17,
+    };
     const options = { batch: 11, contextTokens: 320 };
     const { capacity } = slotsOf(whole.eviction as Eviction, options.contextTokens, 32);
     const divided = { ...whole, bindingBytes: 8 * sequenceBytes(configurationOf(whole), core(whole), capacity) };
-    expect(cacheParts(configurationOf(divided), core(whole), options.batch, capacity)).toEqual([{ size: 8, repeat: 1 }, { size: 3, repeat: 1 }]);
-    const prompts = Array.from({ length: options.batch }, (_, i) => promptOf(whole.geometry, i % 3 === 0 ? 310 : 7 * i, SEED + i));
+    expect(cacheParts(configurationOf(divided), core(whole), options.batch, capacity)).toEqual([
+      { size: 8, repeat: 1 },
+      { size: 3, repeat: 1 },
+    ]);
+    const prompts = Array.from({ length: options.batch }, (_, i) =>
+      promptOf(whole.geometry, i % 3 === 0 ? 310 : 7 * i, SEED + i),
+    );
     const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
     try {
       await expectEqual(one, parts, whole, prompts, 'by-token');
-      const splits = (decoder: GpuDecoder) => new Set(decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits));
+      const splits = (decoder: GpuDecoder) =>
+        new Set(
+          decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits),
+        );
       expect([splits(one), splits(parts)]).toEqual([new Set([1]), new Set([2])]);
     } finally {
       one.close();
@@ -174,8 +239,11 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
   test('what no part holds is refused, with the limit', async () => {
     const of = CASES[0] as Case;
     const bytes = sequenceBytes(configurationOf(of), core(of), CONTEXT);
-    const opened = (bindingBytes: number, more: Partial<Case> = {}) => open(device, { ...of, ...more, bindingBytes }, { batch: BATCH, contextTokens: CONTEXT });
-    await expect(opened(bytes - 1)).rejects.toThrow(`takes ${bytes} bytes at ${CONTEXT} tokens, more than the ${bytes - 1} bytes that the device binds at once`);
+    const opened = (bindingBytes: number, more: Partial<Case> = {}) =>
+      open(device, { ...of, ...more, bindingBytes }, { batch: BATCH, contextTokens: CONTEXT });
+    await expect(opened(bytes - 1)).rejects.toThrow(
+      `takes ${bytes} bytes at ${CONTEXT} tokens, more than the ${bytes - 1} bytes that the device binds at once`,
+    );
     await expect(opened(3 * bytes)).rejects.toThrow('parts of 8 sequences');
     // Activations are not divided: with such a vocabulary the largest are the logits.
     const geometry = { ...GROUPED, vocab: 64 };
@@ -183,6 +251,8 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
     const many = Math.floor(limit / each) + 1;
     const refused = open(device, { ...of, geometry, bindingBytes: limit }, { batch: many, contextTokens: CONTEXT });
     await expect(refused).rejects.toMatchObject({ name: 'GpuError', fault: 'unsupported' });
-    await expect(refused).rejects.toThrow(`buffer logits takes ${many * each} bytes for ${many} sequences, more than the ${limit} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${many - 1}`);
+    await expect(refused).rejects.toThrow(
+      `buffer logits takes ${many * each} bytes for ${many} sequences, more than the ${limit} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${many - 1}`,
+    );
   });
 });

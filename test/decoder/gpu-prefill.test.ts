@@ -1,4 +1,7 @@
-/** Prompts taken in whole, on the GPU, against the two passes of the float64 reference; then decoding goes on from the cache that they left. */
+/**
+ * Prompts taken in whole, on the GPU, against the two passes of the float64 reference; then decoding goes on from the
+ * cache that they left.
+ */
 import { expect, test } from 'vitest';
 import { prefillPeaks } from '../../src/cost/memory.js';
 import { describeGpu } from '../gpu/device.js';
@@ -25,19 +28,24 @@ describeGpu(`prefill of whole prompts (LLA_SIM_SEED=${SEED})`, (device) => {
         const result = await decoder.prefill(starts);
         expect(result.method).toBe('accumulated');
         expect(decoder.lengths).toEqual(LENGTHS);
-        let expected = references.map((reference, i) => reference.prefill(starts[i] as number[], 'accumulated').at(-1) as Float64Array);
+        let expected = references.map(
+          (reference, i) => reference.prefill(starts[i] as number[], 'accumulated').at(-1) as Float64Array,
+        );
         for (let step = 0; ; step++) {
           const logits = await decoder.logits();
           const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
-          // Rows that a prompt attends to are f16 where the cache is quantised, rebuilt ones wherever decoding materialises them.
-          // A coarse code between two levels may fall to either side: what is decoded over such codes says nothing.
+          // Rows that a prompt attends to are f16 where the cache is quantised, rebuilt ones wherever decoding
+          // materialises them. A coarse code between two levels may fall to either side: what is decoded over such
+          // codes says nothing.
           if (step === 0 || (of.codec.bits ?? 8) === 8) expectWithin(Math.max(...errors), of, prompts, `step ${step}`);
           if (step === STEPS) break;
           const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
           await decoder.step(next);
           expected = references.map((reference, i) => reference.step(next[i] as number));
         }
-        const bytes = decoder.prefillAllocations.filter((a) => a.kind === 'prefill').reduce((sum, a) => sum + a.bytes, 0);
+        const bytes = decoder.prefillAllocations
+          .filter((a) => a.kind === 'prefill')
+          .reduce((sum, a) => sum + a.bytes, 0);
         expect(bytes).toBe(prefillPeaks(configurationOf(of), Math.max(...LENGTHS), CHUNK_TOKENS).accumulated);
         expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
       } finally {

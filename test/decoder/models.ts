@@ -48,8 +48,26 @@ export const GEOMETRIES: readonly Geometry[] = [
     extraParametersPerLayer: 2 * 2 * 4,
     rope: { theta: 5e4, pairing: 'adjacent' },
   },
-  { ...base, name: 'grouped pre-norm', heads: 6, kvHeads: 2, normsPerLayer: 2, exitGate: false, loops: 2, rope: { theta: 7e7, pairing: 'half-split' } },
-  { ...base, name: 'ordinary, one loop', loops: 1, normsPerLayer: 2, normAfterEachLoop: false, exitGate: false, extraParametersPerLayer: (2 + 2 * 1) * 4, kvHeads: 1 },
+  {
+    ...base,
+    name: 'grouped pre-norm',
+    heads: 6,
+    kvHeads: 2,
+    normsPerLayer: 2,
+    exitGate: false,
+    loops: 2,
+    rope: { theta: 7e7, pairing: 'half-split' },
+  },
+  {
+    ...base,
+    name: 'ordinary, one loop',
+    loops: 1,
+    normsPerLayer: 2,
+    normAfterEachLoop: false,
+    exitGate: false,
+    extraParametersPerLayer: (2 + 2 * 1) * 4,
+    kvHeads: 1,
+  },
 ];
 
 export const BRANCH: Branch = { width: 6, perHead: false };
@@ -64,13 +82,29 @@ export interface Setup extends Partial<DecoderOptions> {
   matrices?: 'random' | 'identity';
 }
 
-export function codecWeights(g: Geometry, { codec, path = codec.rankK === undefined ? 'full' : 'reconstruct', branch = BRANCH, seed, matrices = 'random' }: Setup): TensorSource {
+export function codecWeights(
+  g: Geometry,
+  {
+    codec,
+    path = codec.rankK === undefined ? 'full' : 'reconstruct',
+    branch = BRANCH,
+    seed,
+    matrices = 'random',
+  }: Setup,
+): TensorSource {
   return fabricate(codecTensors(g, codec, path, branch), { seed, tiedEmbeddings: g.tiedEmbeddings, codec: matrices });
 }
 
 /** A decoder whose cache keeps float64 unless a storage choice is given. */
 export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
-  const { codec, path = codec.rankK === undefined ? 'full' : 'reconstruct', eviction = null, choice, branch = BRANCH, materialised = false } = setup;
+  const {
+    codec,
+    path = codec.rankK === undefined ? 'full' : 'reconstruct',
+    eviction = null,
+    choice,
+    branch = BRANCH,
+    materialised = false,
+  } = setup;
   return new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
     codec,
     path,
@@ -88,7 +122,8 @@ export function promptOf(g: Geometry, length: number, seed: number): number[] {
   return Array.from({ length }, () => random.whole(0, g.vocab - 1));
 }
 
-export const decodeAll = (decoder: ReferenceDecoder, tokens: readonly number[]): Float64Array[] => tokens.map((token) => decoder.step(token));
+export const decodeAll = (decoder: ReferenceDecoder, tokens: readonly number[]): Float64Array[] =>
+  tokens.map((token) => decoder.step(token));
 
 /** Largest difference over the largest magnitude. */
 export function distance(a: readonly Float64Array[], b: readonly Float64Array[]): number {

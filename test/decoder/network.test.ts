@@ -18,15 +18,23 @@ function changed(g: Geometry, change: (name: string, values: Float32Array) => Fl
   const edited: TensorSource = { shapes: source.shapes, read: (name) => change(name, source.read(name)) };
   return loadModel(g, edited, epsilon);
 }
-const zeroed = (pattern: RegExp) => (name: string, values: Float32Array) => (pattern.test(name) ? values.fill(0) : values);
-const embeddingOf = (model: Model, token: number): Vector => model.embedding.data.slice(token * model.geometry.hidden, (token + 1) * model.geometry.hidden);
+const zeroed = (pattern: RegExp) => (name: string, values: Float32Array) =>
+  pattern.test(name) ? values.fill(0) : values;
+const embeddingOf = (model: Model, token: number): Vector =>
+  model.embedding.data.slice(token * model.geometry.hidden, (token + 1) * model.geometry.hidden);
 
 describe('operations', () => {
   it('are what their definitions say', () => {
     const x = Float64Array.from([3, 4]);
     expect([...rmsNorm(x, Float64Array.from([1, 2]), 0)]).toEqual([3 / Math.sqrt(12.5), 8 / Math.sqrt(12.5)]);
     expect(rmsNorm(x, Float64Array.from([1, 1]), 87.5)[0]).toBeCloseTo(0.3, 12);
-    expect([...product({ rows: 3, columns: 2, data: Float64Array.from([1, 0, 0, 1, 1, -1]) }, x, Float64Array.from([0, 0, 10]))]).toEqual([3, 4, 9]);
+    expect([
+      ...product(
+        { rows: 3, columns: 2, data: Float64Array.from([1, 0, 0, 1, 1, -1]) },
+        x,
+        Float64Array.from([0, 0, 10]),
+      ),
+    ]).toEqual([3, 4, 9]);
     expect(swiglu(Float64Array.from([2]), Float64Array.from([3]))[0]).toBeCloseTo(6 / (1 + Math.exp(-2)), 12);
     expect(softmax([1000, 1000 + Math.log(3)])[1]).toBeCloseTo(0.75, 12);
   });
@@ -34,11 +42,17 @@ describe('operations', () => {
   it('rotate turns pairs by position · θ^(−2m/d): half-split and adjacent are the same up to the order', () => {
     const rope = { theta: 100, pairing: 'half-split' } as const;
     const y = rotate(Float64Array.from([1, 0, 0, 2]), 5, rope);
-    [Math.cos(5), -2 * Math.sin(0.5), Math.sin(5), 2 * Math.cos(0.5)].forEach((expected, i) => expect(y[i]).toBeCloseTo(expected, 12));
+    [Math.cos(5), -2 * Math.sin(0.5), Math.sin(5), 2 * Math.cos(0.5)].forEach((expected, i) =>
+      expect(y[i]).toBeCloseTo(expected, 12),
+    );
     const adjacent = rotate(Float64Array.from([1, 0, 0, 2]), 5, { theta: 100, pairing: 'adjacent' });
-    [Math.cos(5), Math.sin(5), -2 * Math.sin(0.5), 2 * Math.cos(0.5)].forEach((expected, i) => expect(adjacent[i]).toBeCloseTo(expected, 12));
+    [Math.cos(5), Math.sin(5), -2 * Math.sin(0.5), 2 * Math.cos(0.5)].forEach((expected, i) =>
+      expect(adjacent[i]).toBeCloseTo(expected, 12),
+    );
     const twice = rotate(rotate(Float64Array.from([1, 2, 3, 4]), 7, rope), -9, rope);
-    rotate(Float64Array.from([1, 2, 3, 4]), -2, rope).forEach((expected, i) => expect(twice[i]).toBeCloseTo(expected, 12));
+    rotate(Float64Array.from([1, 2, 3, 4]), -2, rope).forEach((expected, i) =>
+      expect(twice[i]).toBeCloseTo(expected, 12),
+    );
   });
 });
 
@@ -53,9 +67,15 @@ describe('network (seed ' + SEED + ')', () => {
     });
     expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
     const once = changed(grouped, zeroed(/o_proj|down_proj/));
-    expect(distance(forward(once, [4]), [product(once.head, rmsNorm(rmsNorm(embeddingOf(once, 4), once.norm, 1e-6), once.norm, 1e-6))])).toBeLessThan(EXACT);
+    expect(
+      distance(forward(once, [4]), [
+        product(once.head, rmsNorm(rmsNorm(embeddingOf(once, 4), once.norm, 1e-6), once.norm, 1e-6)),
+      ]),
+    ).toBeLessThan(EXACT);
     const plain = changed(ordinary, zeroed(/o_proj|down_proj/));
-    expect(distance(forward(plain, [4]), [product(plain.head, rmsNorm(embeddingOf(plain, 4), plain.norm, 1e-6))])).toBeLessThan(EXACT);
+    expect(
+      distance(forward(plain, [4]), [product(plain.head, rmsNorm(embeddingOf(plain, 4), plain.norm, 1e-6))]),
+    ).toBeLessThan(EXACT);
   });
 
   it('one token attends to itself alone: a layer is n2(W_o W_v n1(x)), then the MLP', () => {
@@ -64,33 +84,54 @@ describe('network (seed ' + SEED + ')', () => {
     const x = embeddingOf(model, 7);
     const add = (a: Vector, b: Vector): Vector => a.map((v, i) => v + (b[i] as number));
     const norm = (v: Vector, weight: Vector | undefined): Vector => rmsNorm(v, weight as Vector, 1e-6);
-    const attended = add(x, norm(product(layer.output, product(layer.value, norm(x, layer.attentionNorm))), layer.attentionOutNorm));
+    const attended = add(
+      x,
+      norm(product(layer.output, product(layer.value, norm(x, layer.attentionNorm))), layer.attentionOutNorm),
+    );
     const input = norm(attended, layer.mlpNorm);
-    const out = add(attended, norm(product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))), layer.mlpOutNorm));
+    const out = add(
+      attended,
+      norm(product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))), layer.mlpOutNorm),
+    );
     expect(distance(forward(model, [7]), [product(model.head, norm(out, model.norm))])).toBeLessThan(EXACT);
   });
 
   it('the adapter mixes the state, at first zero, with the prelude in every loop', () => {
     const tokens = promptOf(huginn, 3, SEED);
-    const half = (first: boolean) => (name: string, values: Float32Array) => (name === ADAPTER ? values.map((x, i) => (i % (2 * huginn.hidden) < huginn.hidden === first ? 0 : x)) : values);
+    const half = (first: boolean) => (name: string, values: Float32Array) =>
+      name === ADAPTER ? values.map((x, i) => (i % (2 * huginn.hidden) < huginn.hidden === first ? 0 : x)) : values;
     const one = { ...huginn, loops: 1 };
     const same = (name: string, values: Float32Array): Float32Array => (name === '' ? values.fill(0) : values);
-    expect(distance(forward(changed(one, half(true)), tokens), forward(changed(one, same), tokens))).toBeLessThan(EXACT);
-    expect(distance(forward(changed(one, half(false)), tokens), forward(changed(one, same), tokens))).toBeGreaterThan(1e-3);
-    expect(distance(forward(changed(huginn, half(true)), tokens), forward(changed(huginn, same), tokens))).toBeGreaterThan(1e-3);
+    expect(distance(forward(changed(one, half(true)), tokens), forward(changed(one, same), tokens))).toBeLessThan(
+      EXACT,
+    );
+    expect(distance(forward(changed(one, half(false)), tokens), forward(changed(one, same), tokens))).toBeGreaterThan(
+      1e-3,
+    );
+    expect(
+      distance(forward(changed(huginn, half(true)), tokens), forward(changed(huginn, same), tokens)),
+    ).toBeGreaterThan(1e-3);
   });
 
   it('loops use the same weights: more loops, another result from the same tensors', () => {
     const tokens = promptOf(ouro, 3, SEED);
     expect(modelTensors({ ...ouro, loops: 9 })).toEqual(modelTensors(ouro));
-    expect(distance(forward(modelOf({ ...ouro, loops: 9 }, SEED), tokens), forward(modelOf(ouro, SEED), tokens))).toBeGreaterThan(1e-3);
+    expect(
+      distance(forward(modelOf({ ...ouro, loops: 9 }, SEED), tokens), forward(modelOf(ouro, SEED), tokens)),
+    ).toBeGreaterThan(1e-3);
   });
 
   it('biases of q and k, or of v as well, are used where the geometry has them', () => {
     const tokens = promptOf(huginn, 4, SEED);
-    for (const [g, pattern] of [[huginn, /q_proj.bias/], [ordinary, /k_proj.bias/], [ordinary, /v_proj.bias/]] as const) {
+    for (const [g, pattern] of [
+      [huginn, /q_proj.bias/],
+      [ordinary, /k_proj.bias/],
+      [ordinary, /v_proj.bias/],
+    ] as const) {
       // A key's bias turns with its position, so it does not cancel in softmax.
-      expect(distance(forward(changed(g, zeroed(pattern)), tokens), forward(modelOf(g, SEED), tokens))).toBeGreaterThan(1e-6);
+      expect(distance(forward(changed(g, zeroed(pattern)), tokens), forward(modelOf(g, SEED), tokens))).toBeGreaterThan(
+        1e-6,
+      );
     }
   });
 
@@ -105,17 +146,27 @@ describe('network (seed ' + SEED + ')', () => {
         const values = narrow.read(name);
         if (!/[kv]_proj/.test(name)) return values;
         const group = grouped.heads / grouped.kvHeads;
-        return Float32Array.from({ length: grouped.heads * rows }, (_, i) => values[Math.floor(Math.floor(i / rows) / group) * rows + (i % rows)] as number);
+        return Float32Array.from(
+          { length: grouped.heads * rows },
+          (_, i) => values[Math.floor(Math.floor(i / rows) / group) * rows + (i % rows)] as number,
+        );
       },
     };
     const tokens = promptOf(g, 5, SEED);
-    expect(distance(forward(loadModel(g, repeated), tokens), forward(modelOf(grouped, SEED), tokens))).toBeLessThan(EXACT);
+    expect(distance(forward(loadModel(g, repeated), tokens), forward(modelOf(grouped, SEED), tokens))).toBeLessThan(
+      EXACT,
+    );
   });
 
   it('refuses weights that are missing or of another shape', () => {
     const specs = modelTensors(ouro);
-    const source = (list: typeof specs): TensorSource => fabricate(list, { seed: SEED, tiedEmbeddings: false, codec: 'random' });
-    expect(() => loadModel(ouro, source(specs.slice(1)))).toThrow('the weights of ouro-like: "model.embed_tokens.weight" is missing');
-    expect(() => loadModel(ouro, source(modelTensors({ ...ouro, mlpHidden: 21 })))).toThrow('mlp.gate_proj.weight has shape [21,12], where [20,12] is needed');
+    const source = (list: typeof specs): TensorSource =>
+      fabricate(list, { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+    expect(() => loadModel(ouro, source(specs.slice(1)))).toThrow(
+      'the weights of ouro-like: "model.embed_tokens.weight" is missing',
+    );
+    expect(() => loadModel(ouro, source(modelTensors({ ...ouro, mlpHidden: 21 })))).toThrow(
+      'mlp.gate_proj.weight has shape [21,12], where [20,12] is needed',
+    );
   });
 });

@@ -1,7 +1,15 @@
 /** The four kinds of prefill, against the definition of the two passes written out. */
 import { describe, expect, it } from 'vitest';
 import { dot, accumulate, joined, rotate, softmax, type Vector } from '../../src/decoder/reference/arithmetic.js';
-import { decode, encode, groupOf, loadCodec, offsetOf, type AxisCodec, type LayerCodec } from '../../src/decoder/reference/codec.js';
+import {
+  decode,
+  encode,
+  groupOf,
+  loadCodec,
+  offsetOf,
+  type AxisCodec,
+  type LayerCodec,
+} from '../../src/decoder/reference/codec.js';
 import type { PrefillKind } from '../../src/decoder/reference/decoder.js';
 import { exactAttention, forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
@@ -10,7 +18,17 @@ import type { Codec } from '../../src/codecs/codec.js';
 import { scalarsPerToken } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { SEED } from '../gpu/random.js';
-import { BRANCH, codecWeights, decodeAll, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf } from './models.js';
+import {
+  BRANCH,
+  codecWeights,
+  decodeAll,
+  decoderOf,
+  distance,
+  GEOMETRIES,
+  learnedCodecs,
+  modelOf,
+  promptOf,
+} from './models.js';
 
 const EXACT = 1e-9;
 const PROMPT = 8;
@@ -33,7 +51,9 @@ function twoPasses(model: Model, codecs: readonly LayerCodec[], tokens: readonly
     const group = groupOf(axis, site.loop, head);
     const stack = new Float64Array(axis.groups.width);
     for (let loop = 0; loop < model.geometry.loops; loop++) {
-      for (let h = 0; h < kvHeads; h++) if (groupOf(axis, loop, h) === group) stack.set(at({ ...site, loop }, token)[what][h] as Vector, offsetOf(axis, loop, h));
+      for (let h = 0; h < kvHeads; h++)
+        if (groupOf(axis, loop, h) === group)
+          stack.set(at({ ...site, loop }, token)[what][h] as Vector, offsetOf(axis, loop, h));
     }
     return decode(axis, site.loop, head, encode(axis, group, stack));
   };
@@ -44,9 +64,11 @@ function twoPasses(model: Model, codecs: readonly LayerCodec[], tokens: readonly
           const kvHead = Math.floor((head * kvHeads) / heads);
           const before = positions.slice(0, n + 1);
           const out = new Float64Array(headDim);
-          softmax(before.map((m) => dot(rotate(query, n, rope), rotate(forced(site, m, 'keys', kvHead), m, rope)) / Math.sqrt(headDim))).forEach((p, m) =>
-            accumulate(out, forced(site, m, 'values', kvHead), p),
-          );
+          softmax(
+            before.map(
+              (m) => dot(rotate(query, n, rope), rotate(forced(site, m, 'keys', kvHead), m, rope)) / Math.sqrt(headDim),
+            ),
+          ).forEach((p, m) => accumulate(out, forced(site, m, 'values', kvHead), p));
           return out;
         }),
       ),
@@ -58,13 +80,23 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
   const model = modelOf(g, SEED);
   const prompt = promptOf(g, PROMPT, SEED);
   const more = promptOf(g, 4, SEED + 1);
-  const others: Codec[] = [{ kind: 'cla', shareLayers: 2 }, { kind: 'kv-quant', bits: 4 }, ...(g.loops > 1 ? [{ kind: 'final-loop' } as const] : [])];
+  const others: Codec[] = [
+    { kind: 'cla', shareLayers: 2 },
+    { kind: 'kv-quant', bits: 4 },
+    ...(g.loops > 1 ? [{ kind: 'final-loop' } as const] : []),
+  ];
 
   it('of a full cache is the forward pass, whole or in chunks, and decoding goes on from it', () => {
     const truth = forward(model, [...prompt, ...more]);
-    for (const [kind, size] of [...KINDS.map((k) => [k, undefined] as const), ['chunked', 1] as const, ['chunked', 3] as const]) {
+    for (const [kind, size] of [
+      ...KINDS.map((k) => [k, undefined] as const),
+      ['chunked', 1] as const,
+      ['chunked', 3] as const,
+    ]) {
       const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-      expect(distance([...decoder.prefill(prompt, kind, size), ...decodeAll(decoder, more)], truth)).toBeLessThan(EXACT);
+      expect(distance([...decoder.prefill(prompt, kind, size), ...decodeAll(decoder, more)], truth)).toBeLessThan(
+        EXACT,
+      );
       expect(decoder.length).toBe(PROMPT + more.length);
     }
   });
@@ -75,7 +107,9 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
       for (const path of ['reconstruct', 'fast'] as const) {
         for (const [kind, size] of [...KINDS.map((k) => [k, undefined] as const), ['chunked', 3] as const]) {
           const decoder = decoderOf(model, { codec, path, seed: SEED, matrices: 'identity' });
-          expect(distance([...decoder.prefill(prompt, kind, size), ...decodeAll(decoder, more)], truth)).toBeLessThan(EXACT);
+          expect(distance([...decoder.prefill(prompt, kind, size), ...decodeAll(decoder, more)], truth)).toBeLessThan(
+            EXACT,
+          );
         }
       }
     });
@@ -87,7 +121,9 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
       const expected = twoPasses(model, loadCodec(g, codec, 'reconstruct', BRANCH, codecWeights(g, setup)), prompt);
       for (const path of ['reconstruct', 'block-absorbed', 'fast'] as const) {
         for (const [kind, size] of [...KINDS.map((k) => [k, undefined] as const), ['chunked', PROMPT + 1] as const]) {
-          expect(distance(decoderOf(model, { ...setup, path }).prefill(prompt, kind, size), expected)).toBeLessThan(EXACT);
+          expect(distance(decoderOf(model, { ...setup, path }).prefill(prompt, kind, size), expected)).toBeLessThan(
+            EXACT,
+          );
         }
       }
       expect(distance(expected, forward(model, prompt))).toBeGreaterThan(1e-3);
@@ -98,7 +134,8 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
       const whole = decoderOf(model, { codec, seed: SEED }).prefill(prompt, 'accumulated');
       const chunks = decoderOf(model, { codec, seed: SEED }).prefill(prompt, 'chunked', 3);
       expect(distance(chunks.slice(0, 3), whole.slice(0, 3))).toBeLessThan(EXACT);
-      if (g.loops > 1 || g.preludeLayers + g.layers > 1) expect(distance(chunks.slice(3), whole.slice(3))).toBeGreaterThan(1e-6);
+      if (g.loops > 1 || g.preludeLayers + g.layers > 1)
+        expect(distance(chunks.slice(3), whole.slice(3))).toBeGreaterThan(1e-6);
     });
 
     it(`of ${codec.kind} absorbed agrees among the kinds`, () => {
@@ -124,9 +161,21 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
         expect(kept).toHaveLength(4);
         if (eviction.policy === 'streaming') expect(kept).toEqual([0, PROMPT - 3, PROMPT - 2, PROMPT - 1]);
         else expect(kept.slice(2)).toEqual([PROMPT - 2, PROMPT - 1]);
-        const perToken = scalarsPerToken(layoutOf(g, codec, codec.rankK === undefined ? 'full' : 'reconstruct', { storage: 'f16', groupSize: 32 }, BRANCH));
+        const perToken = scalarsPerToken(
+          layoutOf(
+            g,
+            codec,
+            codec.rankK === undefined ? 'full' : 'reconstruct',
+            { storage: 'f16', groupSize: 32 },
+            BRANCH,
+          ),
+        );
         expect(decoder.cachedScalars).toBe(4 * perToken);
-        expect(decodeAll(decoder, more).flatMap((row) => [...row]).every(Number.isFinite)).toBe(true);
+        expect(
+          decodeAll(decoder, more)
+            .flatMap((row) => [...row])
+            .every(Number.isFinite),
+        ).toBe(true);
       }
     }
   });
@@ -158,22 +207,29 @@ describe.each(GEOMETRIES)('prefill, $name (seed ' + SEED + ')', (g) => {
   it('in chunks of one token under H2O is a step each, without latents', () => {
     const eviction = { policy: 'h2o', heavyTokens: 2, recentTokens: 2, budgetTokens: 4 } as const;
     for (const codec of [{ kind: 'full' } as const, ...others]) {
-      const [chunks, steps] = [0, 1].map(() => decoderOf(model, { codec, eviction, seed: SEED })) as [ReturnType<typeof decoderOf>, ReturnType<typeof decoderOf>];
+      const [chunks, steps] = [0, 1].map(() => decoderOf(model, { codec, eviction, seed: SEED })) as [
+        ReturnType<typeof decoderOf>,
+        ReturnType<typeof decoderOf>,
+      ];
       expect(distance(chunks.prefill(prompt, 'chunked', 1), decodeAll(steps, prompt))).toBeLessThan(EXACT);
       const site = { block: 'core', layer: 0, loop: 0 } as const;
       expect(chunks.keptPositions(site, 0)).toEqual(steps.keptPositions(site, 0));
-      for (const position of steps.keptPositions(site, 0)) expect(chunks.massOf(site, 0, position)).toBeCloseTo(steps.massOf(site, 0, position), 9);
+      for (const position of steps.keptPositions(site, 0))
+        expect(chunks.massOf(site, 0, position)).toBeCloseTo(steps.massOf(site, 0, position), 9);
     }
   });
 
   it('of codecs without latents is one pass over exact keys and values; cla shares them among layers', () => {
     const choice = { storage: 'f16' as const, groupSize: 32 };
     for (const codec of others) {
-      const expected = codec.kind === 'cla' ? decodeAll(decoderOf(model, { codec, seed: SEED }), prompt) : forward(model, prompt);
+      const expected =
+        codec.kind === 'cla' ? decodeAll(decoderOf(model, { codec, seed: SEED }), prompt) : forward(model, prompt);
       for (const kind of KINDS) {
         const decoder = decoderOf(model, { codec, choice, seed: SEED });
         expect(distance(decoder.prefill(prompt, kind), expected)).toBeLessThan(EXACT);
-        expect(distance(decodeAll(decoder, more), forward(model, [...prompt, ...more]).slice(PROMPT))).toBeGreaterThan(1e-6);
+        expect(distance(decodeAll(decoder, more), forward(model, [...prompt, ...more]).slice(PROMPT))).toBeGreaterThan(
+          1e-6,
+        );
       }
     }
   });

@@ -40,7 +40,8 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
 
   for (const codec of learnedCodecs(g, 0.5)) {
     it(`${codec.kind} of half ranks loses something, the same on reconstruct, block-absorbed and fast`, () => {
-      const over = (path: 'reconstruct' | 'block-absorbed' | 'fast') => decodeAll(decoderOf(model, { codec, path, seed: SEED }), tokens);
+      const over = (path: 'reconstruct' | 'block-absorbed' | 'fast') =>
+        decodeAll(decoderOf(model, { codec, path, seed: SEED }), tokens);
       const reconstruct = over('reconstruct');
       expect(distance(reconstruct, truth)).toBeGreaterThan(1e-3);
       expect(distance(over('block-absorbed'), reconstruct)).toBeLessThan(EXACT);
@@ -48,7 +49,8 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
     });
 
     it(`${codec.kind} absorbed runs with the branch shared and per head, and differs from full RoPE`, () => {
-      const over = (perHead: boolean) => decodeAll(decoderOf(model, { codec, path: 'absorbed', branch: { ...BRANCH, perHead }, seed: SEED }), tokens);
+      const over = (perHead: boolean) =>
+        decodeAll(decoderOf(model, { codec, path: 'absorbed', branch: { ...BRANCH, perHead }, seed: SEED }), tokens);
       const shared = over(false);
       expect(shared.flatMap((row) => [...row]).every(Number.isFinite)).toBe(true);
       expect(distance(shared, decodeAll(decoderOf(model, { codec, seed: SEED }), tokens))).toBeGreaterThan(1e-3);
@@ -57,19 +59,36 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
   }
 
   it('refuses a path that the codec has not', () => {
-    expect(() => decoderOf(model, { codec: { kind: 'full' }, path: 'absorbed', seed: SEED })).toThrow('full cannot be read by the path absorbed');
-    expect(() => decoderOf(model, { codec: { kind: 'lla', rankK: 1000, rankV: 1 }, seed: SEED })).toThrow('rank K 1000 exceeds');
-    expect(() => decoderOf(model, { codec: learnedCodecs(g, 1)[0] as Codec, path: 'absorbed', branch: { width: 5, perHead: false }, seed: SEED })).toThrow('even width, not 5');
-    expect(() => decoderOf(model, { codec: { kind: 'full' }, seed: SEED }).step(g.vocab)).toThrow(`not one of the model's ${g.vocab}`);
+    expect(() => decoderOf(model, { codec: { kind: 'full' }, path: 'absorbed', seed: SEED })).toThrow(
+      'full cannot be read by the path absorbed',
+    );
+    expect(() => decoderOf(model, { codec: { kind: 'lla', rankK: 1000, rankV: 1 }, seed: SEED })).toThrow(
+      'rank K 1000 exceeds',
+    );
+    expect(() =>
+      decoderOf(model, {
+        codec: learnedCodecs(g, 1)[0] as Codec,
+        path: 'absorbed',
+        branch: { width: 5, perHead: false },
+        seed: SEED,
+      }),
+    ).toThrow('even width, not 5');
+    expect(() => decoderOf(model, { codec: { kind: 'full' }, seed: SEED }).step(g.vocab)).toThrow(
+      `not one of the model's ${g.vocab}`,
+    );
   });
 
   it('caches the rows of the layout: on every path as many scalars a token', () => {
     const absorbed = { path: 'absorbed', branch: { ...BRANCH, perHead: true } } as const;
     for (const codec of [{ kind: 'full' }, { kind: 'cla', shareLayers: 2 }, ...learnedCodecs(g, 0.5)] as Codec[]) {
-      for (const { path, branch } of codec.rankK === undefined ? [{ path: 'full', branch: BRANCH } as const] : [{ path: 'reconstruct', branch: BRANCH } as const, { path: 'fast', branch: BRANCH } as const, absorbed]) {
+      for (const { path, branch } of codec.rankK === undefined
+        ? [{ path: 'full', branch: BRANCH } as const]
+        : [{ path: 'reconstruct', branch: BRANCH } as const, { path: 'fast', branch: BRANCH } as const, absorbed]) {
         const decoder = decoderOf(model, { codec, path, branch, seed: SEED });
         decodeAll(decoder, tokens);
-        expect(decoder.cachedScalars).toBe(LENGTH * scalarsPerToken(layoutOf(g, codec, path, { storage: 'f32', groupSize: 32 }, branch)));
+        expect(decoder.cachedScalars).toBe(
+          LENGTH * scalarsPerToken(layoutOf(g, codec, path, { storage: 'f32', groupSize: 32 }, branch)),
+        );
       }
     }
   });
@@ -79,8 +98,13 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
     for (const codec of codecs) {
       const exact = decodeAll(decoderOf(model, { codec, seed: SEED }), tokens);
       let before = 0;
-      // Bounds hold for the first token that meets a rounded one: further on, random models amplify what they are off by.
-      for (const [storage, most] of [['f32', 1e-5], ['f16', 5e-2], ['q8', 0.5]] as const) {
+      // Bounds hold for the first token that meets a rounded one: further on, random models amplify what they are off
+      // by.
+      for (const [storage, most] of [
+        ['f32', 1e-5],
+        ['f16', 5e-2],
+        ['q8', 0.5],
+      ] as const) {
         const rounded = decodeAll(decoderOf(model, { codec, choice: { storage, groupSize: 32 }, seed: SEED }), tokens);
         expect(rounded[0]).toEqual(exact[0]);
         expect(distance(rounded.slice(1, 2), exact.slice(1, 2))).toBeLessThan(most);

@@ -57,8 +57,14 @@ describe('safetensors', () => {
   it('reads tensors of more than one piece', () => {
     const values = Array.from({ length: 2 ** 20 + 5 }, (_, i) => (i % 251) - 125);
     for (const dtype of ['F32', 'BF16'] as const) {
-      const [read] = [...readAll(safetensors({ x: { dtype: 'F32', shape: [1], values: [7] }, y: { dtype, shape: [values.length], values } })).values()].slice(1);
-      expect(Buffer.from((read as Float32Array).buffer).equals(Buffer.from(Float32Array.from(values).buffer))).toBe(true);
+      const [read] = [
+        ...readAll(
+          safetensors({ x: { dtype: 'F32', shape: [1], values: [7] }, y: { dtype, shape: [values.length], values } }),
+        ).values(),
+      ].slice(1);
+      expect(Buffer.from((read as Float32Array).buffer).equals(Buffer.from(Float32Array.from(values).buffer))).toBe(
+        true,
+      );
     }
   });
 
@@ -75,8 +81,16 @@ describe('safetensors', () => {
   it.each<[string, Buffer, RegExp]>([
     ['empty', Buffer.alloc(0), /has 0 bytes/],
     ['cut in the length', Buffer.alloc(5, 1), /has 5 bytes/],
-    ['a header length beyond the file', Buffer.concat([Buffer.from([200, 0, 0, 0, 0, 0, 0, 0]), Buffer.from('{}')]), /cut short: its header takes 200 bytes/],
-    ['a header length of 2^64 − 1', Buffer.concat([Buffer.alloc(8, 255), Buffer.from('{}')]), /header of 18446744073709551615 bytes is beyond/],
+    [
+      'a header length beyond the file',
+      Buffer.concat([Buffer.from([200, 0, 0, 0, 0, 0, 0, 0]), Buffer.from('{}')]),
+      /cut short: its header takes 200 bytes/,
+    ],
+    [
+      'a header length of 2^64 − 1',
+      Buffer.concat([Buffer.alloc(8, 255), Buffer.from('{}')]),
+      /header of 18446744073709551615 bytes is beyond/,
+    ],
     ['not JSON', fileOf('{"x":', Buffer.alloc(0)), /not valid JSON/],
     ['a list', fileOf('[]       ', Buffer.alloc(0)), /does not begin with \{/],
     ['not UTF-8', Buffer.concat([Buffer.from([3, 0, 0, 0, 0, 0, 0, 0]), Buffer.from([0x7b, 0xff, 0x7d])]), /not UTF-8/],
@@ -89,24 +103,60 @@ describe('safetensors', () => {
     ['a negative size', one('"dtype":"F32","shape":[-1],"data_offsets":[0,4]'), /shape \[-1\]/],
     ['a broken size', one('"dtype":"F32","shape":[0.5],"data_offsets":[0,2]'), /shape \[0.5\]/],
     ['a size beyond integers', one('"dtype":"F32","shape":[9007199254740993],"data_offsets":[0,4]'), /shape/],
-    ['a product that overflows', one('"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]'), /more elements than a file can hold/],
-    ['a product that wraps in 64 bits', one('"dtype":"F32","shape":[4294967296,4294967296,4294967296,4294967296,1],"data_offsets":[0,0]', 0), /more elements/],
-    ['nine dimensions', one(`"dtype":"F32","shape":[${Array(9).fill(1).join()}],"data_offsets":[0,4]`), /at most 8 sizes/],
+    [
+      'a product that overflows',
+      one('"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]'),
+      /more elements than a file can hold/,
+    ],
+    [
+      'a product that wraps in 64 bits',
+      one('"dtype":"F32","shape":[4294967296,4294967296,4294967296,4294967296,1],"data_offsets":[0,0]', 0),
+      /more elements/,
+    ],
+    [
+      'nine dimensions',
+      one(`"dtype":"F32","shape":[${Array(9).fill(1).join()}],"data_offsets":[0,4]`),
+      /at most 8 sizes/,
+    ],
     ['offsets the wrong way', one('"dtype":"F32","shape":[1],"data_offsets":[4,0]'), /takes -4 bytes/],
-    ['a shape of other size than its bytes', one('"dtype":"F32","shape":[2],"data_offsets":[0,4]'), /takes 4 bytes .* takes 8/],
+    [
+      'a shape of other size than its bytes',
+      one('"dtype":"F32","shape":[2],"data_offsets":[0,4]'),
+      /takes 4 bytes .* takes 8/,
+    ],
     ['three offsets', one('"dtype":"F32","shape":[1],"data_offsets":[0,4,8]'), /not two offsets/],
     ['an unknown field', one(`${good},"extra":1`), /a field "extra"/],
-    ['a hole', one('"dtype":"F32","shape":[1],"data_offsets":[4,8]', 8), /bytes 0 to 4 of the data belong to no tensor/],
-    ['an overlap', fileOf(`{"x":{${good}},"y":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}}`, Buffer.alloc(6)), /"y" begins at byte 2 of the data, inside the tensor before it/],
+    [
+      'a hole',
+      one('"dtype":"F32","shape":[1],"data_offsets":[4,8]', 8),
+      /bytes 0 to 4 of the data belong to no tensor/,
+    ],
+    [
+      'an overlap',
+      fileOf(`{"x":{${good}},"y":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}}`, Buffer.alloc(6)),
+      /"y" begins at byte 2 of the data, inside the tensor before it/,
+    ],
     ['the same bytes twice', fileOf(`{"x":{${good}},"y":{${good}}}`, Buffer.alloc(4)), /inside the tensor before it/],
     ['a name twice', fileOf(`{"x":{${good}},"x":{${good}}}`, Buffer.alloc(4)), /names "x" twice/],
-    ['a name twice in other spelling', fileOf(`{"x":{${good}},"\\u0078":{${good}}}`, Buffer.alloc(4)), /names "x" twice/],
+    [
+      'a name twice in other spelling',
+      fileOf(`{"x":{${good}},"\\u0078":{${good}}}`, Buffer.alloc(4)),
+      /names "x" twice/,
+    ],
     ['a field twice', one(`${good},"shape":[1]`), /names "shape" twice/],
     ['metadata that is no object', fileOf('{"__metadata__":[]}', Buffer.alloc(0)), /__metadata__ must map/],
     ['a tensor that is null', fileOf('{"x":null}', Buffer.alloc(0)), /must be an object/],
-    ['a name with line ends', one(good.replace('F32', 'U8'), 4, '"x\\nError: all is well"'), /"x\\nError: all is well"/],
+    [
+      'a name with line ends',
+      one(good.replace('F32', 'U8'), 4, '"x\\nError: all is well"'),
+      /"x\\nError: all is well"/,
+    ],
     ['NaN', safetensors({ x: { dtype: 'F16', shape: [3], values: [1, NaN, 2] } }), /tensor "x" holds NaN at element 1/],
-    ['infinity', safetensors({ x: { dtype: 'BF16', shape: [2], values: [1, -Infinity] } }), /holds -Infinity at element 1/],
+    [
+      'infinity',
+      safetensors({ x: { dtype: 'BF16', shape: [2], values: [1, -Infinity] } }),
+      /holds -Infinity at element 1/,
+    ],
   ])('refuses %s', (_, contents, pattern) => {
     expect(refusal(contents)).toMatch(pattern);
   });
@@ -116,7 +166,11 @@ describe('safetensors', () => {
     expect([...values.keys()]).toEqual(['__proto__']);
   });
 
-  it.each([['/dev/zero', 'not a regular file'], ['/', 'not a regular file'], ['/nowhere/x.safetensors', 'does not exist']])('refuses %s', (path, why) => {
+  it.each([
+    ['/dev/zero', 'not a regular file'],
+    ['/', 'not a regular file'],
+    ['/nowhere/x.safetensors', 'does not exist'],
+  ])('refuses %s', (path, why) => {
     expect(() => new SafetensorsFile(path)).toThrow(why);
   });
 
@@ -150,7 +204,8 @@ describe('safetensors', () => {
         for (const { kind, at, byte } of mutations) {
           const i = at % (contents.length + 1);
           if (kind === 'cut') contents = Buffer.concat([contents.subarray(0, i), contents.subarray(i + byte)]);
-          else if (kind === 'insert') contents = Buffer.concat([contents.subarray(0, i), Buffer.from([byte]), contents.subarray(i)]);
+          else if (kind === 'insert')
+            contents = Buffer.concat([contents.subarray(0, i), Buffer.from([byte]), contents.subarray(i)]);
           else if (kind === 'end') contents = contents.subarray(0, contents.length - at);
           else if (i < contents.length) contents[i] = byte;
         }
@@ -163,9 +218,15 @@ describe('safetensors', () => {
         }
         opened++;
         const length = Number(contents.readBigUInt64LE(0));
-        const header = JSON.parse(contents.toString('utf8', 8, 8 + length)) as Record<string, { dtype: string; data_offsets: [number, number] }>;
+        const header = JSON.parse(contents.toString('utf8', 8, 8 + length)) as Record<
+          string,
+          { dtype: string; data_offsets: [number, number] }
+        >;
         for (const [name, values] of read) {
-          const { dtype, data_offsets: [begin, end] } = header[name] as (typeof header)[string];
+          const {
+            dtype,
+            data_offsets: [begin, end],
+          } = header[name] as (typeof header)[string];
           const data = contents.subarray(8 + length + begin, 8 + length + end);
           const bytesEach = dtype === 'F32' ? 4 : 2;
           expect(values).toHaveLength(data.length / bytesEach);

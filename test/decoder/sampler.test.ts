@@ -16,7 +16,12 @@ const frequencies = (temperature: number, topP: number): number[] => {
   return counts.map((n) => n / DRAWS);
 };
 
-const expectNear = (found: number[], expected: number[]): void => expected.forEach((p, i) => expect(Math.abs((found[i] as number) - p), `token ${i}, seed ${SEED}`).toBeLessThan(5 * Math.sqrt((p * (1 - p)) / DRAWS) + 1e-12));
+const expectNear = (found: number[], expected: number[]): void =>
+  expected.forEach((p, i) =>
+    expect(Math.abs((found[i] as number) - p), `token ${i}, seed ${SEED}`).toBeLessThan(
+      5 * Math.sqrt((p * (1 - p)) / DRAWS) + 1e-12,
+    ),
+  );
 
 describe('sample', () => {
   it('greedily takes the largest, the first of equals', () => {
@@ -41,7 +46,8 @@ describe('sample', () => {
   });
 
   it('repeats with the seed, and differs with it and with the draw', () => {
-    const run = (seed: number): string => Array.from({ length: 50 }, (_, i) => sample(logits, { temperature: 1, topP: 1, seed }, i)).join();
+    const run = (seed: number): string =>
+      Array.from({ length: 50 }, (_, i) => sample(logits, { temperature: 1, topP: 1, seed }, i)).join();
     expect(run(SEED)).toBe(run(SEED));
     expect(run(SEED)).not.toBe(run(SEED + 1));
     const draws = Array.from({ length: 4000 }, (_, i) => uniform(SEED, 3, i));
@@ -55,12 +61,18 @@ describe('sample', () => {
     const seen = Array.from({ length: 500 }, (_, i) => sample(flat, { temperature: 1, topP: 0.5, seed: SEED }, i));
     expect(new Set(seen).size).toBeGreaterThan(400);
     const steep = flat.map((_, token) => -token);
-    expect(Math.max(...Array.from({ length: 500 }, (_, i) => sample(steep, { temperature: 1, topP: 0.8, seed: SEED }, i)))).toBe(1);
+    expect(
+      Math.max(...Array.from({ length: 500 }, (_, i) => sample(steep, { temperature: 1, topP: 0.8, seed: SEED }, i))),
+    ).toBe(1);
   });
 
   it('draws what the kernel is specified to draw', () => {
     const random = Float64Array.from({ length: 300 }, (_, i) => 3 * Math.sin(i * i + SEED));
-    for (const [temperature, topP] of [[1, 0.9], [0.3, 0.5], [2, 1]] as const) {
+    for (const [temperature, topP] of [
+      [1, 0.9],
+      [0.3, 0.5],
+      [2, 1],
+    ] as const) {
       for (let draw = 0; draw < 200; draw++) {
         const settings = { temperature, topP, seed: SEED };
         expect(sample(random, settings, draw, 7)).toBe(drawToken(random, settings, 7, draw));
@@ -73,6 +85,14 @@ describe('sample', () => {
     expect(() => sample([Infinity], GREEDY, 0)).toThrow('is Infinity');
     expect(() => sample([-Infinity], GREEDY, 0)).toThrow('no token can be sampled');
     expect(() => sample([], GREEDY, 0)).toThrow('no token can be sampled');
-    for (const bad of [{ temperature: -1 }, { temperature: NaN }, { temperature: 101 }, { topP: 0 }, { topP: 1.1 }, { topP: NaN }]) expect(() => checkSampling({ ...GREEDY, ...bad })).toThrow(/temperature must|top-p must/);
+    for (const bad of [
+      { temperature: -1 },
+      { temperature: NaN },
+      { temperature: 101 },
+      { topP: 0 },
+      { topP: 1.1 },
+      { topP: NaN },
+    ])
+      expect(() => checkSampling({ ...GREEDY, ...bad })).toThrow(/temperature must|top-p must/);
   });
 });

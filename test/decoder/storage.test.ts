@@ -1,4 +1,6 @@
-/** What storage rounding leaves of cached rows, and of which rows: keys after rotation, latents and values as they are. */
+/**
+ * What storage rounding leaves of cached rows, and of which rows: keys after rotation, latents and values as they are.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
@@ -9,7 +11,17 @@ import { run, type Projection, type Site } from '../../src/decoder/reference/net
 import { stored, type CacheType } from '../../src/decoder/reference/storage.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { SEED } from '../gpu/random.js';
-import { BRANCH, codecWeights, decodeAll, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf } from './models.js';
+import {
+  BRANCH,
+  codecWeights,
+  decodeAll,
+  decoderOf,
+  distance,
+  GEOMETRIES,
+  learnedCodecs,
+  modelOf,
+  promptOf,
+} from './models.js';
 
 const EXACT = 1e-9;
 const half = (x: number): number => halfValue(halfBits(x));
@@ -36,8 +48,11 @@ describe('stored', () => {
           expect(Math.abs(code - Math.round(code))).toBeLessThan(1e-9);
           expect(code).toBeGreaterThan(-0.5);
           expect(code).toBeLessThan(2 ** bits - 0.5);
-          // The scale is a rounded half, so the outermost level may fall short of the largest value by 2^-11 of it, more for a tiny scale.
-          expect(Math.abs((out[i] as number) - x)).toBeLessThanOrEqual(step / 2 + Math.abs(x) * 2 ** -11 + 2 ** -25 * 2 ** bits);
+          // The scale is a rounded half, so the outermost level may fall short of the largest value by 2^-11 of it,
+          // more for a tiny scale.
+          expect(Math.abs((out[i] as number) - x)).toBeLessThanOrEqual(
+            step / 2 + Math.abs(x) * 2 ** -11 + 2 ** -25 * 2 ** bits,
+          );
         });
       }),
       { seed: SEED },
@@ -52,7 +67,16 @@ describe('stored', () => {
 });
 
 /** One token at a time, with a substitute for what is cached of earlier tokens: keys ready to meet a rotated query. */
-function naive(model: Model, tokens: readonly number[], cached: (history: Map<string, Projection>[], token: number, site: Site, head: number) => { key: Vector; value: Vector }): Vector[] {
+function naive(
+  model: Model,
+  tokens: readonly number[],
+  cached: (
+    history: Map<string, Projection>[],
+    token: number,
+    site: Site,
+    head: number,
+  ) => { key: Vector; value: Vector },
+): Vector[] {
   const { rope, headDim, heads, kvHeads } = model.geometry;
   const history: Map<string, Projection>[] = [];
   return tokens.map((token, n) => {
@@ -64,9 +88,15 @@ function naive(model: Model, tokens: readonly number[], cached: (history: Map<st
         joined(
           own.queries.map((query, head) => {
             const kvHead = Math.floor((head * kvHeads) / heads);
-            const rows = history.map((_, m) => (m < n ? cached(history, m, site, kvHead) : { key: rotate(own.keys[kvHead] as Vector, n, rope), value: own.values[kvHead] as Vector }));
+            const rows = history.map((_, m) =>
+              m < n
+                ? cached(history, m, site, kvHead)
+                : { key: rotate(own.keys[kvHead] as Vector, n, rope), value: own.values[kvHead] as Vector },
+            );
             const out = new Float64Array(headDim);
-            softmax(rows.map(({ key }) => dot(rotate(query, n, rope), key) / Math.sqrt(headDim))).forEach((p, m) => accumulate(out, (rows[m] as { value: Vector }).value, p));
+            softmax(rows.map(({ key }) => dot(rotate(query, n, rope), key) / Math.sqrt(headDim))).forEach((p, m) =>
+              accumulate(out, (rows[m] as { value: Vector }).value, p),
+            );
             return out;
           }),
         ),
@@ -78,7 +108,8 @@ function naive(model: Model, tokens: readonly number[], cached: (history: Map<st
 describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
   const model = modelOf(g, SEED);
   const tokens = promptOf(g, 7, SEED);
-  const at = (history: Map<string, Projection>[], token: number, site: Site): Projection => history[token]?.get([site.block, site.layer, site.loop].join()) as Projection;
+  const at = (history: Map<string, Projection>[], token: number, site: Site): Projection =>
+    history[token]?.get([site.block, site.layer, site.loop].join()) as Projection;
   const fullWidth = (type: CacheType, history: Map<string, Projection>[], token: number, site: Site, head: number) => ({
     key: stored(rotate(at(history, token, site).keys[head] as Vector, token, g.rope), type, GROUP),
     value: stored(at(history, token, site).values[head] as Vector, type, GROUP),
@@ -92,27 +123,48 @@ describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
     ['kv-quant of 2 bits', { kind: 'kv-quant', bits: 2 }, 'f16', 'q2'],
   ])('%s: keys are rounded after rotation', (_, codec, storage, type) => {
     const steps = decodeAll(decoderOf(model, { codec, choice: { storage, groupSize: GROUP }, seed: SEED }), tokens);
-    expect(distance(steps, naive(model, tokens, (...args) => fullWidth(type, ...args)))).toBeLessThan(EXACT);
+    expect(
+      distance(
+        steps,
+        naive(model, tokens, (...args) => fullWidth(type, ...args)),
+      ),
+    ).toBeLessThan(EXACT);
   });
 
-  it.each(learnedCodecs(g, 0.5).flatMap((codec) => [['reconstruct', codec] as const, ['fast', codec] as const]))('%s of $kind: rounded are latents, or what is decoded from them', (path, codec) => {
-    const setup = { codec, path, choice: { storage: 'f16' as const, groupSize: GROUP }, seed: SEED };
-    const layers = loadCodec(g, codec, path, BRANCH, codecWeights(g, setup));
-    const reconstructed = (axis: AxisCodec, what: 'keys' | 'values', history: Map<string, Projection>[], token: number, site: Site, head: number): Vector => {
-      const latent = new Float64Array(axis.rank);
-      for (let loop = 0; loop < g.loops; loop++) {
-        for (let h = 0; h < g.kvHeads; h++) {
-          if (groupOf(axis, loop, h) === groupOf(axis, site.loop, head)) encodeShare(axis, latent, loop, h, at(history, token, { ...site, loop })[what][h] as Vector);
+  it.each(learnedCodecs(g, 0.5).flatMap((codec) => [['reconstruct', codec] as const, ['fast', codec] as const]))(
+    '%s of $kind: rounded are latents, or what is decoded from them',
+    (path, codec) => {
+      const setup = { codec, path, choice: { storage: 'f16' as const, groupSize: GROUP }, seed: SEED };
+      const layers = loadCodec(g, codec, path, BRANCH, codecWeights(g, setup));
+      const reconstructed = (
+        axis: AxisCodec,
+        what: 'keys' | 'values',
+        history: Map<string, Projection>[],
+        token: number,
+        site: Site,
+        head: number,
+      ): Vector => {
+        const latent = new Float64Array(axis.rank);
+        for (let loop = 0; loop < g.loops; loop++) {
+          for (let h = 0; h < g.kvHeads; h++) {
+            if (groupOf(axis, loop, h) === groupOf(axis, site.loop, head))
+              encodeShare(axis, latent, loop, h, at(history, token, { ...site, loop })[what][h] as Vector);
+          }
         }
-      }
-      return decode(axis, site.loop, head, path === 'fast' ? latent : stored(latent, 'f16', GROUP));
-    };
-    const expected = naive(model, tokens, (history, token, site, head) => {
-      if (site.block !== 'core') return fullWidth('f16', history, token, site, head);
-      const { key, value } = layers[site.layer] as (typeof layers)[number];
-      const rows = { key: rotate(reconstructed(key, 'keys', history, token, site, head), token, g.rope), value: reconstructed(value, 'values', history, token, site, head) };
-      return path === 'fast' ? { key: stored(rows.key, 'f16', GROUP), value: stored(rows.value, 'f16', GROUP) } : rows;
-    });
-    expect(distance(decodeAll(decoderOf(model, setup), tokens), expected)).toBeLessThan(EXACT);
-  });
+        return decode(axis, site.loop, head, path === 'fast' ? latent : stored(latent, 'f16', GROUP));
+      };
+      const expected = naive(model, tokens, (history, token, site, head) => {
+        if (site.block !== 'core') return fullWidth('f16', history, token, site, head);
+        const { key, value } = layers[site.layer] as (typeof layers)[number];
+        const rows = {
+          key: rotate(reconstructed(key, 'keys', history, token, site, head), token, g.rope),
+          value: reconstructed(value, 'values', history, token, site, head),
+        };
+        return path === 'fast'
+          ? { key: stored(rows.key, 'f16', GROUP), value: stored(rows.value, 'f16', GROUP) }
+          : rows;
+      });
+      expect(distance(decodeAll(decoderOf(model, setup), tokens), expected)).toBeLessThan(EXACT);
+    },
+  );
 });

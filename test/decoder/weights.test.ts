@@ -1,7 +1,15 @@
 /** Fabricated weights: values, their spread, and what stands for a model on disk. */
 import { describe, expect, it } from 'vitest';
 import { codecTensors, elementsOf, modelTensors } from '../../src/decoder/tensors.js';
-import { combined, counterHash, fabricate, fabricatedValue, levelsOf, storedAs, tensorSeed } from '../../src/decoder/weights.js';
+import {
+  combined,
+  counterHash,
+  fabricate,
+  fabricatedValue,
+  levelsOf,
+  storedAs,
+  tensorSeed,
+} from '../../src/decoder/weights.js';
 import { mix } from '../../src/hash.js';
 import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
@@ -46,7 +54,12 @@ describe('fabricated weights (seed ' + SEED + ')', () => {
   const source = fabricate(specs, options);
 
   it('are halves, spread as stated around 0 or 1', () => {
-    for (const [name, mean, deviation] of [['m', 0, 200 ** -0.5], ['n', 1, 0.25 / Math.sqrt(3)], ['b', 0, 0.1], ['codec.layers.0.key.down', 0, 512 ** -0.5]] as const) {
+    for (const [name, mean, deviation] of [
+      ['m', 0, 200 ** -0.5],
+      ['n', 1, 0.25 / Math.sqrt(3)],
+      ['b', 0, 0.1],
+      ['codec.layers.0.key.down', 0, 512 ** -0.5],
+    ] as const) {
       const values = [...source.read(name)];
       for (const x of values) expect(halfValue(halfBits(x))).toBe(x);
       const average = values.reduce((a, b) => a + b, 0) / values.length;
@@ -61,17 +74,29 @@ describe('fabricated weights (seed ' + SEED + ')', () => {
     expect([...source.read('m', 12345, 10)]).toEqual([...all.subarray(12345, 12355)]);
     const spec = specs[0];
     expect(fabricatedValue(tensorSeed(SEED, 'm'), levelsOf(spec, false), 777)).toBe(all[777]);
-    const same = (a: Float32Array, b: Float32Array): number => a.reduce((n, x, i) => n + (x === b[i] ? 1 : 0), 0) / a.length;
+    const same = (a: Float32Array, b: Float32Array): number =>
+      a.reduce((n, x, i) => n + (x === b[i] ? 1 : 0), 0) / a.length;
     expect(same(all, source.read('other'))).toBeLessThan(0.01);
     expect(same(all, fabricate(specs, { ...options, seed: SEED + 1 }).read('m'))).toBeLessThan(0.01);
   });
 
   it('are no permutation of one another: single hashes of two tensors are, when their seeds are close', () => {
     const [a] = tensorSeed(SEED, 'm');
-    const words = (hash: (i: number) => number): Set<number> => new Set(Array.from({ length: 4096 }, (_, i) => hash(i)));
+    const words = (hash: (i: number) => number): Set<number> =>
+      new Set(Array.from({ length: 4096 }, (_, i) => hash(i)));
     const overlap = (x: Set<number>, y: Set<number>): number => [...x].filter((w) => y.has(w)).length;
-    expect(overlap(words((i) => mix(i ^ a)), words((i) => mix(i ^ (a ^ 5))))).toBe(4096);
-    expect(overlap(words((i) => counterHash([a, 1], i)), words((i) => counterHash([a ^ 5, 2], i)))).toBeLessThan(5);
+    expect(
+      overlap(
+        words((i) => mix(i ^ a)),
+        words((i) => mix(i ^ (a ^ 5))),
+      ),
+    ).toBe(4096);
+    expect(
+      overlap(
+        words((i) => counterHash([a, 1], i)),
+        words((i) => counterHash([a ^ 5, 2], i)),
+      ),
+    ).toBeLessThan(5);
   });
 
   it('of a codec: columns nearly orthonormal, W_up the slices of W_down, or an identity', () => {
@@ -93,11 +118,16 @@ describe('fabricated weights (seed ' + SEED + ')', () => {
 });
 
 describe('sources', () => {
-  const plain = { shapes: new Map([['x', [3]]]), read: (_: string, from = 0, count = 3 - from) => Float32Array.from([1 / 3, 65504, 70000].slice(from, from + count)) };
+  const plain = {
+    shapes: new Map([['x', [3]]]),
+    read: (_: string, from = 0, count = 3 - from) => Float32Array.from([1 / 3, 65504, 70000].slice(from, from + count)),
+  };
 
   it('hold weights as halves, and refuse what no half can hold', () => {
     expect([...storedAs(plain, 'f16').read('x', 0, 2)]).toEqual([halfValue(halfBits(1 / 3)), 65504]);
-    expect(() => storedAs(plain, 'f16').read('x', 1)).toThrow('tensor x holds 70000 at element 2, beyond the range of f16');
+    expect(() => storedAs(plain, 'f16').read('x', 1)).toThrow(
+      'tensor x holds 70000 at element 2, beyond the range of f16',
+    );
     expect(storedAs(plain, 'f32')).toBe(plain);
   });
 

@@ -32,7 +32,12 @@ describe('device catalogue', () => {
 
   it('has the figures that domain.md works with', () => {
     const h200 = findDevice('h200');
-    expect(h200).toMatchObject({ vramBytes: 141e9, memoryBytesPerSecond: 4.8e12, f32FlopsPerSecond: 67e12, matrixFlopsPerSecond: 989e12 });
+    expect(h200).toMatchObject({
+      vramBytes: 141e9,
+      memoryBytesPerSecond: 4.8e12,
+      f32FlopsPerSecond: 67e12,
+      matrixFlopsPerSecond: 989e12,
+    });
     expect(h200.driverBytes).toBe(143_771 * 1024 ** 2);
   });
 });
@@ -72,7 +77,11 @@ describe('findDevice', () => {
     expect(findDevice(asked).id).toBe(id);
   });
 
-  it.each([['h20o', 'h200'], ['rtx 409', 'rtx-4090'], ['a100', 'a100-40']])('suggests for %s', (asked, meant) => {
+  it.each([
+    ['h20o', 'h200'],
+    ['rtx 409', 'rtx-4090'],
+    ['a100', 'a100-40'],
+  ])('suggests for %s', (asked, meant) => {
     try {
       findDevice(asked);
       expect.unreachable();
@@ -84,13 +93,15 @@ describe('findDevice', () => {
   });
 
   it('throws nothing but UserError', () => {
-    fc.assert(fc.property(fc.string(), (text) => {
-      try {
-        findDevice(text);
-      } catch (error) {
-        expect(error).toBeInstanceOf(UserError);
-      }
-    }));
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        try {
+          findDevice(text);
+        } catch (error) {
+          expect(error).toBeInstanceOf(UserError);
+        }
+      }),
+    );
   });
 });
 
@@ -121,10 +132,18 @@ describe('deviceOfAdapter', () => {
     expect(DEVICES.filter((d) => new RegExp(d.adapterPattern, 'i').test(description)).map((d) => d.id)).toEqual([id]);
   });
 
-  it.each(['NVIDIA GeForce RTX 3090 Ti', 'NVIDIA GeForce RTX 4090 Laptop GPU', 'NVIDIA GeForce RTX 4090 D', 'NVIDIA L40', 'NVIDIA GB200', 'NVIDIA A100X', 'llvmpipe (LLVM 19.1.4, 256 bits)', ''])(
-    'knows no %s', (description) => {
-      expect(deviceOfAdapter(description)).toBeUndefined();
-    });
+  it.each([
+    'NVIDIA GeForce RTX 3090 Ti',
+    'NVIDIA GeForce RTX 4090 Laptop GPU',
+    'NVIDIA GeForce RTX 4090 D',
+    'NVIDIA L40',
+    'NVIDIA GB200',
+    'NVIDIA A100X',
+    'llvmpipe (LLVM 19.1.4, 256 bits)',
+    '',
+  ])('knows no %s', (description) => {
+    expect(deviceOfAdapter(description)).toBeUndefined();
+  });
 });
 
 describe('nearestName', () => {

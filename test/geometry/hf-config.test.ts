@@ -9,40 +9,143 @@ import { displayName, geometryFromConfig, readModelFile } from '../../src/geomet
 import { findPreset } from '../../src/geometry/presets.js';
 
 const OURO = {
-  architectures: ['OuroForCausalLM'], model_type: 'ouro', hidden_size: 2048, intermediate_size: 5632, num_hidden_layers: 24,
-  num_attention_heads: 16, num_key_value_heads: 16, head_dim: 128, vocab_size: 49152, tie_word_embeddings: false, rope_theta: 1000000.0,
-  rope_scaling: null, rms_norm_eps: 1e-6, max_position_embeddings: 65536, torch_dtype: 'bfloat16', total_ut_steps: 4, early_exit_threshold: 1.0,
-  use_sliding_window: false, sliding_window: null, max_window_layers: 24, layer_types: Array.from({ length: 24 }, () => 'full_attention'),
+  architectures: ['OuroForCausalLM'],
+  model_type: 'ouro',
+  hidden_size: 2048,
+  intermediate_size: 5632,
+  num_hidden_layers: 24,
+  num_attention_heads: 16,
+  num_key_value_heads: 16,
+  head_dim: 128,
+  vocab_size: 49152,
+  tie_word_embeddings: false,
+  rope_theta: 1000000.0,
+  rope_scaling: null,
+  rms_norm_eps: 1e-6,
+  max_position_embeddings: 65536,
+  torch_dtype: 'bfloat16',
+  total_ut_steps: 4,
+  early_exit_threshold: 1.0,
+  use_sliding_window: false,
+  sliding_window: null,
+  max_window_layers: 24,
+  layer_types: Array.from({ length: 24 }, () => 'full_attention'),
 };
 const HUGINN = {
-  architectures: ['RavenForCausalLM'], model_type: 'huginn_raven', n_embd: 5280, n_heads: 55, num_attention_heads: 55, num_key_value_heads: 55, head_dim: 96,
-  intermediate_size: 17920, vocab_size: 65536, padded_vocab_size: 65536, n_layers: 8, n_layers_in_prelude: 2, n_layers_in_recurrent_block: 4, n_layers_in_coda: 2,
-  injection_type: 'linear', mean_recurrence: 32, mean_backprop_depth: 8, effective_expected_depth: 132, block_class_name: 'SandwichBlock', mlp_class_name: 'GatedMLP',
-  norm_class_name: 'RMSNorm_llama', qk_bias: true, bias: false, tie_embeddings: true, rope_base: 50000, block_size: 4096, torch_dtype: 'bfloat16',
+  architectures: ['RavenForCausalLM'],
+  model_type: 'huginn_raven',
+  n_embd: 5280,
+  n_heads: 55,
+  num_attention_heads: 55,
+  num_key_value_heads: 55,
+  head_dim: 96,
+  intermediate_size: 17920,
+  vocab_size: 65536,
+  padded_vocab_size: 65536,
+  n_layers: 8,
+  n_layers_in_prelude: 2,
+  n_layers_in_recurrent_block: 4,
+  n_layers_in_coda: 2,
+  injection_type: 'linear',
+  mean_recurrence: 32,
+  mean_backprop_depth: 8,
+  effective_expected_depth: 132,
+  block_class_name: 'SandwichBlock',
+  mlp_class_name: 'GatedMLP',
+  norm_class_name: 'RMSNorm_llama',
+  qk_bias: true,
+  bias: false,
+  tie_embeddings: true,
+  rope_base: 50000,
+  block_size: 4096,
+  torch_dtype: 'bfloat16',
 };
 const NANBEIGE = {
-  architectures: ['NanbeigeForCausalLM'], model_type: 'nanbeige', vocab_size: 166144, hidden_size: 3072, intermediate_size: 10752, num_hidden_layers: 22,
-  num_attention_heads: 48, num_key_value_heads: 8, head_dim: 128, kv_channels: 128, max_position_embeddings: 262144, rope_theta: 70000000, attention_bias: false,
-  num_loops: 2, loop_loss_weights: [], skip_loop_final_norm: false, tie_word_embeddings: false, torch_dtype: 'bfloat16',
+  architectures: ['NanbeigeForCausalLM'],
+  model_type: 'nanbeige',
+  vocab_size: 166144,
+  hidden_size: 3072,
+  intermediate_size: 10752,
+  num_hidden_layers: 22,
+  num_attention_heads: 48,
+  num_key_value_heads: 8,
+  head_dim: 128,
+  kv_channels: 128,
+  max_position_embeddings: 262144,
+  rope_theta: 70000000,
+  attention_bias: false,
+  num_loops: 2,
+  loop_loss_weights: [],
+  skip_loop_final_norm: false,
+  tie_word_embeddings: false,
+  torch_dtype: 'bfloat16',
 };
 const LLAMA = {
-  architectures: ['LlamaForCausalLM'], model_type: 'llama', hidden_size: 4096, intermediate_size: 14336, num_hidden_layers: 32, num_attention_heads: 32,
-  num_key_value_heads: 8, vocab_size: 128256, tie_word_embeddings: false, rope_theta: 500000.0, attention_bias: false, mlp_bias: false, max_position_embeddings: 131072,
-  rope_scaling: { factor: 8.0, rope_type: 'llama3' }, torch_dtype: 'bfloat16',
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  hidden_size: 4096,
+  intermediate_size: 14336,
+  num_hidden_layers: 32,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  vocab_size: 128256,
+  tie_word_embeddings: false,
+  rope_theta: 500000.0,
+  attention_bias: false,
+  mlp_bias: false,
+  max_position_embeddings: 131072,
+  rope_scaling: { factor: 8.0, rope_type: 'llama3' },
+  torch_dtype: 'bfloat16',
 };
 const QWEN2 = {
-  architectures: ['Qwen2ForCausalLM'], model_type: 'qwen2', hidden_size: 3584, intermediate_size: 18944, num_hidden_layers: 28, num_attention_heads: 28,
-  num_key_value_heads: 4, vocab_size: 152064, tie_word_embeddings: false, rope_theta: 1000000.0, max_position_embeddings: 32768, sliding_window: 131072,
-  use_sliding_window: false, max_window_layers: 28, torch_dtype: 'bfloat16',
+  architectures: ['Qwen2ForCausalLM'],
+  model_type: 'qwen2',
+  hidden_size: 3584,
+  intermediate_size: 18944,
+  num_hidden_layers: 28,
+  num_attention_heads: 28,
+  num_key_value_heads: 4,
+  vocab_size: 152064,
+  tie_word_embeddings: false,
+  rope_theta: 1000000.0,
+  max_position_embeddings: 32768,
+  sliding_window: 131072,
+  use_sliding_window: false,
+  max_window_layers: 28,
+  torch_dtype: 'bfloat16',
 };
 const QWEN3 = {
-  architectures: ['Qwen3ForCausalLM'], model_type: 'qwen3', hidden_size: 4096, intermediate_size: 12288, num_hidden_layers: 36, num_attention_heads: 32,
-  num_key_value_heads: 8, head_dim: 128, vocab_size: 151936, tie_word_embeddings: false, rope_theta: 1000000, attention_bias: false, max_position_embeddings: 40960,
-  sliding_window: null, use_sliding_window: false, torch_dtype: 'bfloat16',
+  architectures: ['Qwen3ForCausalLM'],
+  model_type: 'qwen3',
+  hidden_size: 4096,
+  intermediate_size: 12288,
+  num_hidden_layers: 36,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  head_dim: 128,
+  vocab_size: 151936,
+  tie_word_embeddings: false,
+  rope_theta: 1000000,
+  attention_bias: false,
+  max_position_embeddings: 40960,
+  sliding_window: null,
+  use_sliding_window: false,
+  torch_dtype: 'bfloat16',
 };
 const MISTRAL = {
-  architectures: ['MistralForCausalLM'], model_type: 'mistral', hidden_size: 4096, intermediate_size: 14336, num_hidden_layers: 32, num_attention_heads: 32,
-  num_key_value_heads: 8, vocab_size: 32768, tie_word_embeddings: false, rope_theta: 1000000.0, sliding_window: null, max_position_embeddings: 32768, torch_dtype: 'bfloat16',
+  architectures: ['MistralForCausalLM'],
+  model_type: 'mistral',
+  hidden_size: 4096,
+  intermediate_size: 14336,
+  num_hidden_layers: 32,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  vocab_size: 32768,
+  tie_word_embeddings: false,
+  rope_theta: 1000000.0,
+  sliding_window: null,
+  max_position_embeddings: 32768,
+  torch_dtype: 'bfloat16',
 };
 
 /** A geometry without its two texts. */
@@ -64,7 +167,11 @@ function refusal(json: unknown): UserError {
 }
 
 describe('geometryFromConfig', () => {
-  it.each([['ouro-1.4b', OURO], ['huginn-3.5b', HUGINN], ['nanbeige4.2-3b', NANBEIGE]] as const)('reads %s exactly as its preset', (name, config) => {
+  it.each([
+    ['ouro-1.4b', OURO],
+    ['huginn-3.5b', HUGINN],
+    ['nanbeige4.2-3b', NANBEIGE],
+  ] as const)('reads %s exactly as its preset', (name, config) => {
     expect(facts(geometryFromConfig(config, name))).toEqual(facts(findPreset(name)));
   });
 
@@ -82,11 +189,26 @@ describe('geometryFromConfig', () => {
   });
 
   it('takes the defaults of the class for what is absent', () => {
-    const { num_key_value_heads: _kv, tie_word_embeddings: _tie, rope_theta: _theta, torch_dtype: _dtype, architectures: _arch, ...bare } = LLAMA;
+    const {
+      num_key_value_heads: _kv,
+      tie_word_embeddings: _tie,
+      rope_theta: _theta,
+      torch_dtype: _dtype,
+      architectures: _arch,
+      ...bare
+    } = LLAMA;
     const g = geometryFromConfig(bare, 'bare');
-    expect(g).toMatchObject({ kvHeads: 32, headDim: 128, tiedEmbeddings: false, weightType: 'bf16', rope: { theta: 10_000 } });
+    expect(g).toMatchObject({
+      kvHeads: 32,
+      headDim: 128,
+      tiedEmbeddings: false,
+      weightType: 'bf16',
+      rope: { theta: 10_000 },
+    });
     expect(g.source).toContain('bf16 assumed');
-    expect(geometryFromConfig({ ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' }, 'bare')).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
+    expect(
+      geometryFromConfig({ ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' }, 'bare'),
+    ).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
   });
 
   it('counts the biases that the class has', () => {
@@ -111,7 +233,18 @@ describe('geometryFromConfig', () => {
     [{ ...LLAMA, torch_dtype: 'int8' }, /torch_dtype must be bfloat16/],
     [{ ...LLAMA, tie_word_embeddings: 'yes' }, /tie_word_embeddings must be true or false/],
     [{ ...LLAMA, max_position_embeddings: 0 }, /max_position_embeddings/],
-    [{ ...LLAMA, hidden_size: 131072, intermediate_size: 2 ** 20, num_attention_heads: 1024, num_key_value_heads: 1024, head_dim: 1024, num_hidden_layers: 1000 }, /10\^13 parameters/],
+    [
+      {
+        ...LLAMA,
+        hidden_size: 131072,
+        intermediate_size: 2 ** 20,
+        num_attention_heads: 1024,
+        num_key_value_heads: 1024,
+        head_dim: 1024,
+        num_hidden_layers: 1000,
+      },
+      /10\^13 parameters/,
+    ],
     [{ ...OURO, total_ut_steps: undefined }, /total_ut_steps .* missing/],
     [{ ...HUGINN, mean_recurrence: 0 }, /mean_recurrence .* not 0/],
     [{ ...HUGINN, n_layers: 9 }, /n_layers must be the sum/],
@@ -158,11 +291,31 @@ describe('geometryFromConfig', () => {
   });
 
   it('throws nothing but UserError, and gives positive whole numbers', () => {
-    const keys = [...new Set([OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL].flatMap((c) => Object.keys(c))), 'num_experts', 'kv_lora_rank', 'rope_parameters', '_name_or_path'];
+    const keys = [
+      ...new Set([OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL].flatMap((c) => Object.keys(c))),
+      'num_experts',
+      'kv_lora_rank',
+      'rope_parameters',
+      '_name_or_path',
+    ];
     const bases = fc.constantFrom<object>({}, OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL);
-    const value = fc.oneof(fc.jsonValue(), fc.integer({ min: -2, max: 5000 }), fc.double(), fc.constant(undefined), fc.constant({ toString: null }));
-    const changes = fc.dictionary(fc.oneof({ arbitrary: fc.constantFrom(...keys), weight: 5 }, { arbitrary: fc.string(), weight: 1 }), value, { maxKeys: 4, noNullPrototype: false });
-    const config = fc.oneof(fc.jsonValue(), fc.anything({ withNullPrototype: true }), fc.tuple(bases, changes).map(([a, b]) => ({ ...a, ...b })));
+    const value = fc.oneof(
+      fc.jsonValue(),
+      fc.integer({ min: -2, max: 5000 }),
+      fc.double(),
+      fc.constant(undefined),
+      fc.constant({ toString: null }),
+    );
+    const changes = fc.dictionary(
+      fc.oneof({ arbitrary: fc.constantFrom(...keys), weight: 5 }, { arbitrary: fc.string(), weight: 1 }),
+      value,
+      { maxKeys: 4, noNullPrototype: false },
+    );
+    const config = fc.oneof(
+      fc.jsonValue(),
+      fc.anything({ withNullPrototype: true }),
+      fc.tuple(bases, changes).map(([a, b]) => ({ ...a, ...b })),
+    );
     let read = 0;
     fc.assert(
       fc.property(config, fc.string(), (json, name) => {
@@ -174,8 +327,20 @@ describe('geometryFromConfig', () => {
           return;
         }
         read++;
-        for (const n of [g.layers, g.loops, g.heads, g.kvHeads, g.headDim, g.hidden, g.mlpHidden, g.vocab, g.maxPositions]) expect(Number.isSafeInteger(n) && n > 0).toBe(true);
-        for (const n of [g.preludeLayers, g.codaLayers, g.extraParametersPerLayer]) expect(Number.isSafeInteger(n) && n >= 0).toBe(true);
+        for (const n of [
+          g.layers,
+          g.loops,
+          g.heads,
+          g.kvHeads,
+          g.headDim,
+          g.hidden,
+          g.mlpHidden,
+          g.vocab,
+          g.maxPositions,
+        ])
+          expect(Number.isSafeInteger(n) && n > 0).toBe(true);
+        for (const n of [g.preludeLayers, g.codaLayers, g.extraParametersPerLayer])
+          expect(Number.isSafeInteger(n) && n >= 0).toBe(true);
         expect(Number.isSafeInteger(parameterCount(g))).toBe(true);
         expect(g.rope.theta).toBeGreaterThan(0);
         expect(g.name).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
@@ -222,8 +387,13 @@ describe('readModelFile', () => {
   });
 
   it('prefers the name that the config gives', () => {
-    expect(readModelFile(write('a.json', `\ufeff${JSON.stringify({ ...LLAMA, _name_or_path: 'meta-llama/Llama-3.1-8B' })}`)).name).toBe('Llama-3.1-8B');
-    expect(readModelFile(write('b.json', JSON.stringify({ ...LLAMA, _name_or_path: '\u001b]0;x\u0007' }))).name).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
+    expect(
+      readModelFile(write('a.json', `\ufeff${JSON.stringify({ ...LLAMA, _name_or_path: 'meta-llama/Llama-3.1-8B' })}`))
+        .name,
+    ).toBe('Llama-3.1-8B');
+    expect(
+      readModelFile(write('b.json', JSON.stringify({ ...LLAMA, _name_or_path: '\u001b]0;x\u0007' }))).name,
+    ).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
   });
 
   it.each(['-', '', '/no/such/config.json', '/dev/null', 'a\u0000b'])('refuses the path %j', (path) => {

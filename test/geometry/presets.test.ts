@@ -64,15 +64,18 @@ describe('presets', () => {
     }
   });
 
-  it.each(['', 'gpt', 'constructor', '__proto__', 'toString', '\u001b[31mred', 'x'.repeat(10_000)])('refuses %j in one printable line', (typed) => {
-    try {
-      findPreset(typed);
-      expect.unreachable();
-    } catch (error) {
-      expect(error).toBeInstanceOf(UserError);
-      expect((error as UserError).message.length).toBeLessThan(250);
-       
-      expect((error as UserError).message).not.toMatch(/[\u0000-\u001f]/);
-    }
-  });
+  it.each(['', 'gpt', 'constructor', '__proto__', 'toString', '\u001b[31mred', 'x'.repeat(10_000)])(
+    'refuses %j in one printable line',
+    (typed) => {
+      try {
+        findPreset(typed);
+        expect.unreachable();
+      } catch (error) {
+        expect(error).toBeInstanceOf(UserError);
+        expect((error as UserError).message.length).toBeLessThan(250);
+
+        expect((error as UserError).message).not.toMatch(/[\u0000-\u001f]/);
+      }
+    },
+  );
 });

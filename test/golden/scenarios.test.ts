@@ -1,6 +1,7 @@
 /**
- * Every scenario is a golden test: what it answers is stored in golden/NAME.json. Sizes must agree exactly, times to 1e-9
- * (the last digits of exp and log differ between machines). UPDATE_GOLDEN=1 rewrites the files; read the difference.
+ * Every scenario is a golden test: what it answers is stored in golden/NAME.json. Sizes must agree exactly, times to
+ * 1e-9 (the last digits of exp and log differ between machines). UPDATE_GOLDEN=1 rewrites the files; read the
+ * difference.
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +13,10 @@ import { expectSoundJson, plan } from '../cli/program.js';
 const SCENARIOS = fileURLToPath(new URL('../../scenarios/', import.meta.url));
 const GOLDEN = fileURLToPath(new URL('./', import.meta.url));
 
-const names = readdirSync(SCENARIOS).filter((n) => n.endsWith('.yaml')).map((n) => n.replace(/\.yaml$/, '')).sort();
+const names = readdirSync(SCENARIOS)
+  .filter((n) => n.endsWith('.yaml'))
+  .map((n) => n.replace(/\.yaml$/, ''))
+  .sort();
 
 /** A report without the published figures, which have tests of their own: the rest is what a buyer reads. */
 function essence(code: number, report: PlanReport): unknown {
@@ -22,7 +26,10 @@ function essence(code: number, report: PlanReport): unknown {
     device: report.device,
     contextTokens: report.contextTokens,
     settings: report.settings,
-    plans: report.plans.map(({ quality, ...p }) => ({ ...p, gsm8k: quality.filter((q) => q.metric === 'gsm8k').map((q) => `${q.value} (${q.source})`) })),
+    plans: report.plans.map(({ quality, ...p }) => ({
+      ...p,
+      gsm8k: quality.filter((q) => q.metric === 'gsm8k').map((q) => `${q.value} (${q.source})`),
+    })),
     recommendation: report.recommendation,
     removed: report.removed,
     refused: report.refused,
@@ -44,7 +51,8 @@ function expectClose(got: unknown, want: unknown, path: string): void {
   }
   if (typeof got === 'object' && typeof want === 'object' && got !== null && want !== null) {
     expect(Object.keys(got), `${path}: fields`).toEqual(Object.keys(want));
-    for (const key of Object.keys(got)) expectClose((got as Record<string, unknown>)[key], (want as Record<string, unknown>)[key], `${path}.${key}`);
+    for (const key of Object.keys(got))
+      expectClose((got as Record<string, unknown>)[key], (want as Record<string, unknown>)[key], `${path}.${key}`);
     return;
   }
   expect(got, path).toEqual(want);
@@ -54,7 +62,9 @@ describe('scenarios', () => {
   it('there are at least six', () => expect(names.length).toBeGreaterThanOrEqual(6));
 
   it('every golden belongs to a scenario', () => {
-    const goldens = readdirSync(GOLDEN).filter((n) => n.endsWith('.json')).map((n) => n.replace(/\.json$/, ''));
+    const goldens = readdirSync(GOLDEN)
+      .filter((n) => n.endsWith('.json'))
+      .map((n) => n.replace(/\.json$/, ''));
     expect(goldens.filter((n) => !names.includes(n))).toEqual([]);
   });
 
@@ -75,6 +85,7 @@ describe('scenarios', () => {
   it('a flag overrides the file, a file says what it is', async () => {
     const o = await plan(join(SCENARIOS, 'chat-h200.yaml'), '--ctx', '8k', '--format', 'json');
     expect(JSON.parse(o.out)).toMatchObject({ contextTokens: 8192, scenario: { name: 'Chat on one H200' } });
-    for (const name of names) expect(readFileSync(join(SCENARIOS, `${name}.yaml`), 'utf8')).toMatch(/^name: .+\ndescription: >\n/);
+    for (const name of names)
+      expect(readFileSync(join(SCENARIOS, `${name}.yaml`), 'utf8')).toMatch(/^name: .+\ndescription: >\n/);
   });
 });

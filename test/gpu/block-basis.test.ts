@@ -1,4 +1,7 @@
-/** The functions of block-absorbed attention reproduce every rotary pair at every offset, within the error that the plan states. */
+/**
+ * The functions of block-absorbed attention reproduce every rotary pair at every offset, within the error that the plan
+ * states.
+ */
 import { describe, expect, test } from 'vitest';
 import { rotaryFrequencies } from '../../src/gpu/rotary.js';
 import { BLOCK_SIZES, blockPlan } from '../../src/schedule/block-absorbed.js';
@@ -15,29 +18,36 @@ const BASES = [1e4, 5e4, 1e6, 7e7];
 const WIDTHS = [2, 36, 64, 96, 128];
 
 describe.each(BASES)('rotary base %d', (base) => {
-  test.each(WIDTHS.flatMap((width) => [undefined, ...BLOCK_SIZES].map((block) => [width, block] as const)))('head width %d, blocks of %s: no pair is off by more than 1e-5/√2 at any offset', (width, block) => {
-    const { basis, blockTokens, exactPairs } = blockPlan(base, width, block);
-    const theta = rotaryFrequencies(base, width);
-    const [phi, psi] = [phiTable(base, width, basis), psiTable(width, basis)];
-    const [even, odd] = [basis.even.directions.length, basis.odd.directions.length];
-    const quads = (n: number): number => 4 * Math.ceil(n / 4);
-    const split = quads(exactPairs + even);
-    const [row, share] = [split + quads(exactPairs + odd), quads(even + odd)];
-    let worst = 0;
-    for (let o = 0; o < blockTokens / 2; o++) {
-      theta.forEach((t, m) => {
-        let [cosine, sine] = [0, 0];
-        if (m < exactPairs) [cosine, sine] = [phi[o * row + m] as number, phi[o * row + split + m] as number];
-        else {
-          for (let j = 0; j < even; j++) cosine += (phi[o * row + exactPairs + j] as number) * (psi[(m - exactPairs) * share + j] as number);
-          for (let j = 0; j < odd; j++) sine += (phi[o * row + split + exactPairs + j] as number) * (psi[(m - exactPairs) * share + even + j] as number);
-        }
-        worst = Math.max(worst, Math.abs(cosine - Math.cos(t * (o + 0.5))), Math.abs(sine - Math.sin(t * (o + 0.5))));
-      });
-    }
-    // The tables are rounded to f32.
-    expect(worst).toBeLessThan(1e-5 / Math.SQRT2 + 1e-6);
-  });
+  test.each(WIDTHS.flatMap((width) => [undefined, ...BLOCK_SIZES].map((block) => [width, block] as const)))(
+    'head width %d, blocks of %s: no pair is off by more than 1e-5/√2 at any offset',
+    (width, block) => {
+      const { basis, blockTokens, exactPairs } = blockPlan(base, width, block);
+      const theta = rotaryFrequencies(base, width);
+      const [phi, psi] = [phiTable(base, width, basis), psiTable(width, basis)];
+      const [even, odd] = [basis.even.directions.length, basis.odd.directions.length];
+      const quads = (n: number): number => 4 * Math.ceil(n / 4);
+      const split = quads(exactPairs + even);
+      const [row, share] = [split + quads(exactPairs + odd), quads(even + odd)];
+      let worst = 0;
+      for (let o = 0; o < blockTokens / 2; o++) {
+        theta.forEach((t, m) => {
+          let [cosine, sine] = [0, 0];
+          if (m < exactPairs) [cosine, sine] = [phi[o * row + m] as number, phi[o * row + split + m] as number];
+          else {
+            for (let j = 0; j < even; j++)
+              cosine += (phi[o * row + exactPairs + j] as number) * (psi[(m - exactPairs) * share + j] as number);
+            for (let j = 0; j < odd; j++)
+              sine +=
+                (phi[o * row + split + exactPairs + j] as number) *
+                (psi[(m - exactPairs) * share + even + j] as number);
+          }
+          worst = Math.max(worst, Math.abs(cosine - Math.cos(t * (o + 0.5))), Math.abs(sine - Math.sin(t * (o + 0.5))));
+        });
+      }
+      // The tables are rounded to f32.
+      expect(worst).toBeLessThan(1e-5 / Math.SQRT2 + 1e-6);
+    },
+  );
 });
 
 test('at a width of 128 it costs a fifth of rebuilding K at base 1e6, and less the slower the pairs', () => {

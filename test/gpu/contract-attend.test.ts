@@ -1,6 +1,7 @@
 /**
- * Kernels that read cached rows, against float64: attention over rows as they lie, over latents with K rebuilt, and the rebuilding of
- * rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of the main factors instead.
+ * Kernels that read cached rows, against float64: attention over rows as they lie, over latents with K rebuilt, and the
+ * rebuilding of rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of
+ * the main factors instead.
  */
 import './unoptimised.js';
 import { expect, test } from 'vitest';
@@ -8,7 +9,15 @@ import { mix } from '../../src/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import type { RunOptions, Span } from '../../src/gpu/operations/fold.js';
-import { isQuantised, STORAGES, storedBytes, type KernelCall, type KernelName, type Shape, type Storage } from '../../src/schedule/kernels.js';
+import {
+  isQuantised,
+  STORAGES,
+  storedBytes,
+  type KernelCall,
+  type KernelName,
+  type Shape,
+  type Storage,
+} from '../../src/schedule/kernels.js';
 import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { pairwise, product, type Case } from './pairwise.js';
@@ -38,7 +47,10 @@ const SIDE = {
 const FACTORS = { ...MAIN, ...SIDE };
 type Setting = Case<typeof FACTORS>;
 
-/** Bytes of cached rows and multiply-adds of a case's reference row: a binding holds the first, the second takes a second or two. */
+/**
+ * Bytes of cached rows and multiply-adds of a case's reference row: a binding holds the first, the second takes a
+ * second or two.
+ */
 const MOST_BYTES = 64 * 2 ** 20;
 const MOST_REFERENCE = FULL ? 3e9 : 4e8;
 /** Tokens over all rows, each rebuilt for every head: what a software adapter does in about a second. */
@@ -61,7 +73,11 @@ const ranksOf = (s: Setting): { rankK: number; rankV: number } => {
 };
 const KV_HEADS = 2;
 const sharedHeads = (s: Setting): number => (s.latent === 'shared' ? 1 : KV_HEADS);
-const common = (s: Setting): { sequences: number; kvHeads: number; context: number } => ({ sequences: s.sequences, kvHeads: KV_HEADS, context: s.context });
+const common = (s: Setting): { sequences: number; kvHeads: number; context: number } => ({
+  sequences: s.sequences,
+  kvHeads: KV_HEADS,
+  context: s.context,
+});
 const groupSize = (s: Setting, random: Random): number => (isQuantised(s.storage) ? random.pick([32, 64, 96]) : 0);
 const scoresOf = (s: Setting): string => (s.scores === 'written' ? '+scores' : '');
 
@@ -74,7 +90,16 @@ const CONTRACTS: readonly Contract[] = [
     shape: (s, random) => {
       const { rankK, rankV } = s.pairing === 'adjacent' ? ranksOf(s) : { rankK: s.headDim, rankV: s.headDim };
       const branch = s.pairing === 'adjacent' ? random.pick([0, 64]) : 0;
-      return { ...common(s), group: s.group, keyWidth: rankK, valueWidth: rankV, branchWidth: branch, branchHeads: branch === 0 ? 0 : s.latent === 'shared' ? 1 : KV_HEADS, groupSize: groupSize(s, random), splits: random.whole(1, 5) };
+      return {
+        ...common(s),
+        group: s.group,
+        keyWidth: rankK,
+        valueWidth: rankV,
+        branchWidth: branch,
+        branchHeads: branch === 0 ? 0 : s.latent === 'shared' ? 1 : KV_HEADS,
+        groupSize: groupSize(s, random),
+        splits: random.whole(1, 5),
+      };
     },
     tolerance: scoreTolerance,
     work: (s) => s.headDim + ranksOf(s).rankV,
@@ -84,7 +109,15 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'attend_rebuild',
     cases: 3,
     variant: (s) => s.storage + scoresOf(s),
-    shape: (s, random) => ({ ...common(s), ...ranksOf(s), group: s.group, headDim: s.headDim, latentHeads: sharedHeads(s), groupSize: groupSize(s, random), splits: random.whole(1, 5) }),
+    shape: (s, random) => ({
+      ...common(s),
+      ...ranksOf(s),
+      group: s.group,
+      headDim: s.headDim,
+      latentHeads: sharedHeads(s),
+      groupSize: groupSize(s, random),
+      splits: random.whole(1, 5),
+    }),
     tolerance: scoreTolerance,
     work: (s) => s.headDim * ranksOf(s).rankK,
     width: (s) => ranksOf(s).rankV,
@@ -93,17 +126,29 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'rebuild',
     cases: 2,
     variant: (s) => `${s.storage}+${s.size === 'large' ? 'plain' : 'rope'}`,
-    shape: (s, random) => ({ ...common(s), rank: ranksOf(s).rankK, headDim: s.headDim, latentHeads: sharedHeads(s), groupSize: groupSize(s, random) }),
+    shape: (s, random) => ({
+      ...common(s),
+      rank: ranksOf(s).rankK,
+      headDim: s.headDim,
+      latentHeads: sharedHeads(s),
+      groupSize: groupSize(s, random),
+    }),
     tolerance: () => HALF_TOLERANCE,
     work: (s) => s.headDim * ranksOf(s).rankK,
     width: (s) => ranksOf(s).rankK + s.headDim,
   },
 ];
 
-const allowed = (c: Contract) => (s: Setting): boolean => {
-  const rows = s.sequences * KV_HEADS * s.context;
-  return rows * storedBytes(s.storage, c.width(s), 64) <= MOST_BYTES && s.context * c.work(s) <= MOST_REFERENCE && rows * c.work(s) <= MOST_ROWS;
-};
+const allowed =
+  (c: Contract) =>
+  (s: Setting): boolean => {
+    const rows = s.sequences * KV_HEADS * s.context;
+    return (
+      rows * storedBytes(s.storage, c.width(s), 64) <= MOST_BYTES &&
+      s.context * c.work(s) <= MOST_REFERENCE &&
+      rows * c.work(s) <= MOST_ROWS
+    );
+  };
 
 /** Where a case's tokens are; every sequence has its own number of them unless the cache is plain. */
 function runOf(s: Setting, random: Random): RunOptions {
@@ -113,13 +158,18 @@ function runOf(s: Setting, random: Random): RunOptions {
   const pinned = s.cells === 'pinned' ? random.pick([4, 37, 256]) : 0;
   // One sequence is as long as the shape says, the others are shorter.
   const ring = (i: number): number => (i === 0 ? s.context : random.whole(1, s.context));
-  const spans = Array.from({ length: s.sequences }, (_, i): Span => ({ pinned: pinned === 0 ? 0 : random.whole(0, pinned), firstPosition: s.cells === 'ragged' ? 0 : Math.min(last, first + random.whole(0, 5000)), ring: ring(i) }));
+  const spans = Array.from({ length: s.sequences }, (_, i): Span => ({
+    pinned: pinned === 0 ? 0 : random.whole(0, pinned),
+    firstPosition: s.cells === 'ragged' ? 0 : Math.min(last, first + random.whole(0, 5000)),
+    ring: ring(i),
+  }));
   return { pinned, capacity: capacityOf(pinned + s.context + random.whole(0, 40)), spans };
 }
 
 function optionsOf(c: Contract, s: Setting, shape: Shape, random: Random): OperationOptions {
   // A spread of scores of a few units, so that softmax is neither flat nor one token; or of hundreds.
-  const spread = c.kernel === 'attend' ? (shape.keyWidth as number) + (shape.branchWidth as number) : s.headDim * ranksOf(s).rankK;
+  const spread =
+    c.kernel === 'attend' ? (shape.keyWidth as number) + (shape.branchWidth as number) : s.headDim * ranksOf(s).rankK;
   const run = runOf(s, random);
   return {
     scale: (s.size === 'large' ? 100 : 3) * spread ** -0.5,
@@ -138,14 +188,20 @@ async function expectContract(device: Device, c: Contract, s: Setting, seed: num
   const options = optionsOf(c, s, shape, random);
   const { error, largestScore } = await check(device, call, [options], seed);
   const tolerance = c.tolerance(largestScore);
-  expect(error <= tolerance, `relative error ${error}, at most ${tolerance}, at ${call.kernel} ${call.variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`).toBe(true);
+  expect(
+    error <= tolerance,
+    `relative error ${error}, at most ${tolerance}, at ${call.kernel} ${call.variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`,
+  ).toBe(true);
 }
 
 /** Cases of a contract: the sample, or the product of the main factors with the others at random. */
 function casesOf(c: Contract, storage: Storage | null): Setting[] {
   const random = randomOf(mix(SEED ^ mix(c.kernel.length)));
   if (storage === null) return pairwise(FACTORS, random, allowed(c), c.cases);
-  const side = (): Case<typeof SIDE> => Object.fromEntries(Object.entries(SIDE).map(([name, values]) => [name, random.pick<string | number>(values)])) as Case<typeof SIDE>;
+  const side = (): Case<typeof SIDE> =>
+    Object.fromEntries(
+      Object.entries(SIDE).map(([name, values]) => [name, random.pick<string | number>(values)]),
+    ) as Case<typeof SIDE>;
   return product({ ...MAIN, storage: [storage] })
     .map((main) => ({ ...main, ...side() }))
     .filter(allowed(c));
@@ -155,30 +211,67 @@ describeGpu('kernels that read caches, against float64', (device) => {
   for (const c of CONTRACTS) {
     for (const storage of FULL ? STORAGES : [null]) {
       const cases = casesOf(c, storage);
-      test(`${c.kernel}: ${storage ?? 'sampled'}, ${cases.length} cases`, { timeout: FULL ? 24 * 3_600_000 : 600_000 }, async () => {
-        for (const [i, s] of cases.entries()) await expectContract(device, c, s, mix(SEED + i));
-      });
+      test(
+        `${c.kernel}: ${storage ?? 'sampled'}, ${cases.length} cases`,
+        { timeout: FULL ? 24 * 3_600_000 : 600_000 },
+        async () => {
+          for (const [i, s] of cases.entries()) await expectContract(device, c, s, mix(SEED + i));
+        },
+      );
     }
   }
 
   test('units of 2-bit codes whose halves lie in different groups', { timeout: 600_000 }, async () => {
     const common = { sequences: 2, kvHeads: 2, context: 37, groupSize: randomOf(mix(SEED + 3)).pick([96, 160]) };
     const calls: KernelCall[] = [
-      { kernel: 'attend', variant: 'q2', shape: { ...common, group: 1, keyWidth: 192, valueWidth: 320, branchWidth: 0, branchHeads: 0, splits: 2 } },
-      { kernel: 'attend_rebuild', variant: 'q2', shape: { ...common, group: 1, latentHeads: 2, rankK: 192, rankV: 320, headDim: 64, splits: 2 } },
+      {
+        kernel: 'attend',
+        variant: 'q2',
+        shape: { ...common, group: 1, keyWidth: 192, valueWidth: 320, branchWidth: 0, branchHeads: 0, splits: 2 },
+      },
+      {
+        kernel: 'attend_rebuild',
+        variant: 'q2',
+        shape: { ...common, group: 1, latentHeads: 2, rankK: 192, rankV: 320, headDim: 64, splits: 2 },
+      },
       { kernel: 'rebuild', variant: 'q2+plain', shape: { ...common, latentHeads: 2, rank: 320, headDim: 64 } },
     ];
     for (const call of calls) {
       const { error } = await check(device, call, [{ scale: 0.1 }], mix(SEED));
-      expect(error <= HALF_TOLERANCE, `${call.kernel}, groups of ${common.groupSize}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+      expect(
+        error <= HALF_TOLERANCE,
+        `${call.kernel}, groups of ${common.groupSize}: relative error ${error}, LLA_SIM_SEED=${SEED}`,
+      ).toBe(true);
     }
   });
 
   test('pinned tokens and the ring in calls of their own fill the same partials', { timeout: 600_000 }, async () => {
-    const spans = [{ pinned: 4, firstPosition: 1000, ring: 90 }, { pinned: 3, firstPosition: 7, ring: 41 }];
-    const shape = { sequences: 2, kvHeads: 2, latentHeads: 2, group: 2, context: 90, rankK: 27, rankV: 45, headDim: 64, groupSize: 0, splits: 3 };
-    const part = (only: 'pinned' | 'ring', firstSplit: number): OperationOptions => ({ scale: 0.1, run: { pinned: 4, capacity: 128, spans, splits: 4, only, firstSplit } });
-    const { error } = await check(device, { kernel: 'attend_rebuild', variant: 'f16', shape }, [part('ring', 0), part('pinned', 3)], mix(SEED));
+    const spans = [
+      { pinned: 4, firstPosition: 1000, ring: 90 },
+      { pinned: 3, firstPosition: 7, ring: 41 },
+    ];
+    const shape = {
+      sequences: 2,
+      kvHeads: 2,
+      latentHeads: 2,
+      group: 2,
+      context: 90,
+      rankK: 27,
+      rankV: 45,
+      headDim: 64,
+      groupSize: 0,
+      splits: 3,
+    };
+    const part = (only: 'pinned' | 'ring', firstSplit: number): OperationOptions => ({
+      scale: 0.1,
+      run: { pinned: 4, capacity: 128, spans, splits: 4, only, firstSplit },
+    });
+    const { error } = await check(
+      device,
+      { kernel: 'attend_rebuild', variant: 'f16', shape },
+      [part('ring', 0), part('pinned', 3)],
+      mix(SEED),
+    );
     expect(error <= 1e-5, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
   });
 });

@@ -1,4 +1,6 @@
-/** Block-absorbed attention and its set-up against float64, alone and one after the other. Outputs are NaN before a run. */
+/**
+ * Block-absorbed attention and its set-up against float64, alone and one after the other. Outputs are NaN before a run.
+ */
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
@@ -29,7 +31,18 @@ function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape 
   const plan = blockPlan(ropeBase, shape.headDim as number, blockTokens);
   return { ...shape, blockTokens: plan.blockTokens, functions: plan.functions };
 }
-const LONG = { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1, context: 1000, rankK: 96, rankV: 160, headDim: 128, groupSize: 0, splits: 3 };
+const LONG = {
+  sequences: 1,
+  kvHeads: 2,
+  latentHeads: 2,
+  group: 1,
+  context: 1000,
+  rankK: 96,
+  rankV: 160,
+  headDim: 128,
+  groupSize: 0,
+  splits: 3,
+};
 const SMALL = { ...LONG, headDim: 64, rankK: 27, rankV: 45, context: 300, splits: 2 };
 /** Scores with a spread of a few units, so that softmax is neither flat nor one token. */
 const scaleOf = (s: Shape): number => 4 * ((s.rankK as number) * (s.headDim as number)) ** -0.5;
@@ -37,7 +50,14 @@ const scaleOf = (s: Shape): number => 4 * ((s.rankK as number) * (s.headDim as n
 const basisScale = (s: Shape): number => 4 * ((s.rankK as number) * (s.functions as number)) ** -0.5;
 const FIRST = [0, 12_345, 900_001] as const;
 /** A ragged batch: a ring that wraps after pinned tokens, and a short one. */
-const ragged = { pinned: 37, capacity: 352, spans: [{ pinned: 37, firstPosition: 1234, ring: 300 }, { pinned: 5, firstPosition: 999_983, ring: 11 }] };
+const ragged = {
+  pinned: 37,
+  capacity: 352,
+  spans: [
+    { pinned: 37, firstPosition: 1234, ring: 300 },
+    { pinned: 5, firstPosition: 999_983, ring: 11 },
+  ],
+};
 
 interface Case {
   name: string;
@@ -47,23 +67,57 @@ interface Case {
   block?: number;
   options: (random: Random) => OperationOptions;
 }
-/** A pipeline takes a software adapter up to half a minute to compile: beside the first cases, one storage a seed, or all on demand. */
+/**
+ * A pipeline takes a software adapter up to half a minute to compile: beside the first cases, one storage a seed, or
+ * all on demand.
+ */
 const OTHER_STORAGES: readonly Case[] = [
   { name: 'f32', variant: 'f32', shape: { ...SMALL, headDim: 36 }, base: 5e4, options: () => ({}) },
   { name: 'q8', variant: 'q8', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
-  { name: 'q4', variant: 'q4', shape: { ...SMALL, groupSize: 32, headDim: 36, sequences: 2 }, base: 5e4, options: () => ({ run: ragged }) },
+  {
+    name: 'q4',
+    variant: 'q4',
+    shape: { ...SMALL, groupSize: 32, headDim: 36, sequences: 2 },
+    base: 5e4,
+    options: () => ({ run: ragged }),
+  },
   { name: 'q3', variant: 'q3', shape: { ...SMALL, groupSize: 64, headDim: 36 }, base: 5e4, options: () => ({}) },
   { name: 'q2', variant: 'q2', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
 ];
 const CASES: readonly Case[] = [
-  { name: 'whole units', variant: 'f16', shape: LONG, base: 1e6, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
-  { name: 'odd ranks, one latent for all heads, grouped queries', variant: 'f16', shape: { ...SMALL, latentHeads: 1, group: 3 }, base: 1e4, options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }) },
-  { name: 'a wrapped ring after pinned tokens, scores kept', variant: 'f16+scores', shape: { ...SMALL, sequences: 2 }, base: 1e4, options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }) },
-  { name: 'launched as on a GPU, two blocks at a time', variant: 'f16', shape: { ...SMALL, headDim: 36, context: 900 }, base: 5e4, options: () => ({ software: false, tuning: { ways: 2 } }) },
+  {
+    name: 'whole units',
+    variant: 'f16',
+    shape: LONG,
+    base: 1e6,
+    options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }),
+  },
+  {
+    name: 'odd ranks, one latent for all heads, grouped queries',
+    variant: 'f16',
+    shape: { ...SMALL, latentHeads: 1, group: 3 },
+    base: 1e4,
+    options: (r) => ({ run: { firstPosition: r.pick(FIRST) } }),
+  },
+  {
+    name: 'a wrapped ring after pinned tokens, scores kept',
+    variant: 'f16+scores',
+    shape: { ...SMALL, sequences: 2 },
+    base: 1e4,
+    options: () => ({ run: { ...ragged, splits: 5, firstSplit: 2 } }),
+  },
+  {
+    name: 'launched as on a GPU, two blocks at a time',
+    variant: 'f16',
+    shape: { ...SMALL, headDim: 36, context: 900 },
+    base: 5e4,
+    options: () => ({ software: false, tuning: { ways: 2 } }),
+  },
 ];
 
 describeGpu('block-absorbed attention against float64', (device) => {
-  const others = process.env.LLA_SIM_CONTRACT === 'full' ? OTHER_STORAGES : [randomOf(mix(SEED + 7)).pick(OTHER_STORAGES)];
+  const others =
+    process.env.LLA_SIM_CONTRACT === 'full' ? OTHER_STORAGES : [randomOf(mix(SEED + 7)).pick(OTHER_STORAGES)];
   for (const { name, variant, shape, base, block, options } of [...CASES, ...others]) {
     test(name, { timeout: 600_000 }, async () => {
       const own = options(randomOf(mix(SEED)));
@@ -92,40 +146,92 @@ describeGpu('block-absorbed attention against float64', (device) => {
 
   test.each([
     ['whole quads, three heads', { sequences: 1, heads: 3, context: 700, rankK: 96, headDim: 128 }, 1e6, {}],
-    ['an odd rank, a ragged batch far out', { sequences: 2, heads: 2, context: 300, rankK: 27, headDim: 64 }, 1e4, { run: ragged }],
+    [
+      'an odd rank, a ragged batch far out',
+      { sequences: 2, heads: 2, context: 300, rankK: 27, headDim: 64 },
+      1e4,
+      { run: ragged },
+    ],
     ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
   ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
     const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim as number);
-    const error = await errorOf(device, { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } }, { ropeBase, ...options }, mix(SEED));
+    const error = await errorOf(
+      device,
+      { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } },
+      { ropeBase, ...options },
+      mix(SEED),
+    );
     expect(error <= 2e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
   });
 
-  test.each(['half-split', 'adjacent'] as const)('all three in a row are attention over rebuilt keys with %s pairs', { timeout: 600_000 }, async (pairing) => {
-    const shape = withBlock({ ...SMALL, group: 2, sequences: 2 }, 1e4);
-    const scale = scaleOf(shape) / 2;
-    const run = { firstPosition: 900_001 };
-    const vectorsPlan = planOperation({ kernel: 'block_vectors', variant: 'f16', shape: { heads: 8, kvHeads: 2, rankK: 27, headDim: 64 } }, { pairing, blockVectors: { group: 2 } });
-    const attendPlan = planOperation({ kernel: 'attend_block_absorbed', variant: 'f16', shape }, { software: true, ropeBase: 1e4, scale, run });
-    const vectors = await makeOperands(device, vectorsPlan, mix(SEED));
-    const attend = await makeOperands(device, attendPlan, mix(SEED + 1));
-    const { blockTokens, functions, setupPerRank } = blockPlan(1e4, 64);
-    const basisPlan = planOperation({ kernel: 'block_basis', variant: 'f32', shape: { sequences: 2, heads: 4, context: 300, rankK: 27, headDim: 64, blockTokens, functions, setupPerRank } }, { ropeBase: 1e4, run });
-    const basis = await makeOperands(device, basisPlan, mix(SEED + 2));
-    type Shared = NonNullable<ReturnType<typeof attend.buffers.get>>;
-    const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors') as Shared]]);
-    const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis') as Shared]]);
-    await device.run([...(await device.bindAll(vectorsPlan, vectors.buffers)), ...(await device.bindAll(basisPlan, basisBuffers)), ...(await device.bindAll(attendPlan, buffers))]);
-    const partials = new Float32Array(await device.read(buffers.get('partials') as NonNullable<ReturnType<typeof buffers.get>>, bufferOf(attendPlan, 'partials').bytes));
-    const capacity = capacityOf(300);
-    const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
-    const tokens: Run = { span: () => ({ pinned: 0, firstPosition: 900_001, ring: 300 }), pinned: 0, capacity, querySet: 0 };
-    const rebuilding = { ropeBase: 1e4, pairing, weights: vectors.scalar('weights'), means: vectors.scalar('means') };
-    for (let head = 0; head < 8; head++) {
-      const { output } = attendLatentRow(shape, scale, vectors.scalar('queries'), rebuilding, { keys: cached('keys', 27), values: cached('values', 45) }, tokens, head, () => 0);
-      const actual = mergedRow((i) => partials[i] as number, head, 2, 45);
-      const error = Math.sqrt(output.reduce((s, x, i) => s + (x - (actual[i] as number)) ** 2, 0) / output.reduce((s, x) => s + x * x, 0));
-      expect(error <= TOLERANCE, `head ${head}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
-    }
-    device.free(...vectors.buffers.values(), ...basis.buffers.values(), ...attend.buffers.values());
-  });
+  test.each(['half-split', 'adjacent'] as const)(
+    'all three in a row are attention over rebuilt keys with %s pairs',
+    { timeout: 600_000 },
+    async (pairing) => {
+      const shape = withBlock({ ...SMALL, group: 2, sequences: 2 }, 1e4);
+      const scale = scaleOf(shape) / 2;
+      const run = { firstPosition: 900_001 };
+      const vectorsPlan = planOperation(
+        { kernel: 'block_vectors', variant: 'f16', shape: { heads: 8, kvHeads: 2, rankK: 27, headDim: 64 } },
+        { pairing, blockVectors: { group: 2 } },
+      );
+      const attendPlan = planOperation(
+        { kernel: 'attend_block_absorbed', variant: 'f16', shape },
+        { software: true, ropeBase: 1e4, scale, run },
+      );
+      const vectors = await makeOperands(device, vectorsPlan, mix(SEED));
+      const attend = await makeOperands(device, attendPlan, mix(SEED + 1));
+      const { blockTokens, functions, setupPerRank } = blockPlan(1e4, 64);
+      const basisPlan = planOperation(
+        {
+          kernel: 'block_basis',
+          variant: 'f32',
+          shape: { sequences: 2, heads: 4, context: 300, rankK: 27, headDim: 64, blockTokens, functions, setupPerRank },
+        },
+        { ropeBase: 1e4, run },
+      );
+      const basis = await makeOperands(device, basisPlan, mix(SEED + 2));
+      type Shared = NonNullable<ReturnType<typeof attend.buffers.get>>;
+      const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors') as Shared]]);
+      const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis') as Shared]]);
+      await device.run([
+        ...(await device.bindAll(vectorsPlan, vectors.buffers)),
+        ...(await device.bindAll(basisPlan, basisBuffers)),
+        ...(await device.bindAll(attendPlan, buffers)),
+      ]);
+      const partials = new Float32Array(
+        await device.read(
+          buffers.get('partials') as NonNullable<ReturnType<typeof buffers.get>>,
+          bufferOf(attendPlan, 'partials').bytes,
+        ),
+      );
+      const capacity = capacityOf(300);
+      const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
+      const tokens: Run = {
+        span: () => ({ pinned: 0, firstPosition: 900_001, ring: 300 }),
+        pinned: 0,
+        capacity,
+        querySet: 0,
+      };
+      const rebuilding = { ropeBase: 1e4, pairing, weights: vectors.scalar('weights'), means: vectors.scalar('means') };
+      for (let head = 0; head < 8; head++) {
+        const { output } = attendLatentRow(
+          shape,
+          scale,
+          vectors.scalar('queries'),
+          rebuilding,
+          { keys: cached('keys', 27), values: cached('values', 45) },
+          tokens,
+          head,
+          () => 0,
+        );
+        const actual = mergedRow((i) => partials[i] as number, head, 2, 45);
+        const error = Math.sqrt(
+          output.reduce((s, x, i) => s + (x - (actual[i] as number)) ** 2, 0) / output.reduce((s, x) => s + x * x, 0),
+        );
+        expect(error <= TOLERANCE, `head ${head}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+      }
+      device.free(...vectors.buffers.values(), ...basis.buffers.values(), ...attend.buffers.values());
+    },
+  );
 });

@@ -4,11 +4,30 @@ import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
 import { relativeError } from '../../src/bench/verify.js';
 import { putRow, slotOf, storedGroup } from '../../src/bench/reference/cache.js';
-import { cacheRow, capacityOf, codeValue, fieldsOf, putComponent, putScale, rowLayout, scaleField, storedBits, TILE_TOKENS, type RowLayout } from '../../src/gpu/cache-layout.js';
+import {
+  cacheRow,
+  capacityOf,
+  codeValue,
+  fieldsOf,
+  putComponent,
+  putScale,
+  rowLayout,
+  scaleField,
+  storedBits,
+  TILE_TOKENS,
+  type RowLayout,
+} from '../../src/gpu/cache-layout.js';
 import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { AppendOptions } from '../../src/gpu/operations/append.js';
-import { isQuantised, KERNELS, STORAGE_BITS, storedBytes, type KernelCall, type Storage } from '../../src/schedule/kernels.js';
+import {
+  isQuantised,
+  KERNELS,
+  STORAGE_BITS,
+  storedBytes,
+  type KernelCall,
+  type Storage,
+} from '../../src/schedule/kernels.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
@@ -16,25 +35,30 @@ import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
 const STORAGES = Object.keys(STORAGE_BITS) as Storage[];
 const WIDTHS = [1, 2, 18, 27, 30, 32, 45, 64, 96, 128, 160] as const;
 
-test.each(STORAGES)('%s: every bit of a tile belongs to one component or scale, and bytes are those of the memory model', (storage) => {
-  for (const width of WIDTHS) {
-    const layout = rowLayout(storage, width, 32);
-    // The second row's second tile of rows of two.
-    const first = 3 * layout.tileWords;
-    const owners = new Uint8Array(32 * layout.tileWords);
-    let outside = 0;
-    const own = (f: { word: number; shift: number; bits: number }): void => {
-      if (f.word < first || f.word >= first + layout.tileWords) outside++;
-      else for (let b = 32 * (f.word - first) + f.shift, n = 0; n < f.bits; n++) owners[b + n] = (owners[b + n] as number) + 1;
-    };
-    for (let t = 0; t < TILE_TOKENS; t++) {
-      for (let c = 0; c < width; c++) fieldsOf(layout, 64, 1, TILE_TOKENS + t, c).forEach(own);
-      for (let g = 0; g < layout.groups; g++) own(scaleField(layout, 64, 1, TILE_TOKENS + t, g));
+test.each(STORAGES)(
+  '%s: every bit of a tile belongs to one component or scale, and bytes are those of the memory model',
+  (storage) => {
+    for (const width of WIDTHS) {
+      const layout = rowLayout(storage, width, 32);
+      // The second row's second tile of rows of two.
+      const first = 3 * layout.tileWords;
+      const owners = new Uint8Array(32 * layout.tileWords);
+      let outside = 0;
+      const own = (f: { word: number; shift: number; bits: number }): void => {
+        if (f.word < first || f.word >= first + layout.tileWords) outside++;
+        else
+          for (let b = 32 * (f.word - first) + f.shift, n = 0; n < f.bits; n++)
+            owners[b + n] = (owners[b + n] as number) + 1;
+      };
+      for (let t = 0; t < TILE_TOKENS; t++) {
+        for (let c = 0; c < width; c++) fieldsOf(layout, 64, 1, TILE_TOKENS + t, c).forEach(own);
+        for (let g = 0; g < layout.groups; g++) own(scaleField(layout, 64, 1, TILE_TOKENS + t, g));
+      }
+      expect({ outside, once: owners.every((n) => n === 1) }, `width ${width}`).toEqual({ outside: 0, once: true });
+      expect(4 * layout.tileWords).toBe(TILE_TOKENS * storedBytes(storage, width, 32));
     }
-    expect({ outside, once: owners.every((n) => n === 1) }, `width ${width}`).toEqual({ outside: 0, once: true });
-    expect(4 * layout.tileWords).toBe(TILE_TOKENS * storedBytes(storage, width, 32));
-  }
-});
+  },
+);
 
 test.each(STORAGES)('%s: a component is read where it was put, and its neighbours keep their bits', (storage) => {
   const random = randomOf(mix(SEED + STORAGE_BITS[storage]));
@@ -49,7 +73,9 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     putComponent(words, layout, capacity, row, token, c, put);
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
     const value = cacheRow((i) => words[i] as number, storage, width, 32, capacity)(row, token, c);
-    expect(value, `width ${width}, LLA_SIM_SEED=${SEED}`).toBe(isQuantised(storage) ? codeValue(put, 0.25, layout.bits) : 0.625);
+    expect(value, `width ${width}, LLA_SIM_SEED=${SEED}`).toBe(
+      isQuantised(storage) ? codeValue(put, 0.25, layout.bits) : 0.625,
+    );
     // Put back, the buffer is as it was.
     const fields = fieldsOf(layout, capacity, row, token, c);
     let rest = old;
@@ -60,7 +86,10 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     }
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
     const scale = isQuantised(storage) ? scaleField(layout, capacity, row, token, Math.floor(c / 32)).word : -1;
-    expect(words.findIndex((w, i) => i !== scale && w !== before[i]), `changed word, width ${width}, LLA_SIM_SEED=${SEED}`).toBe(-1);
+    expect(
+      words.findIndex((w, i) => i !== scale && w !== before[i]),
+      `changed word, width ${width}, LLA_SIM_SEED=${SEED}`,
+    ).toBe(-1);
   }
 });
 
@@ -100,8 +129,19 @@ function appendCase(random: Random, storage: Storage, width: number): AppendCase
   };
 }
 
-/** Takes the stored scale and codes of a token where f32 rounding allows them, so that all words can be compared at once. */
-function acceptNeighbours(expected: Uint32Array, actual: Uint32Array, layout: RowLayout, capacity: number, row: number, slot: number, values: readonly number[]): void {
+/**
+ * Takes the stored scale and codes of a token where f32 rounding allows them, so that all words can be compared at
+ * once.
+ */
+function acceptNeighbours(
+  expected: Uint32Array,
+  actual: Uint32Array,
+  layout: RowLayout,
+  capacity: number,
+  row: number,
+  slot: number,
+  values: readonly number[],
+): void {
   for (let from = 0; from < layout.width; from += layout.groupSize) {
     const right = storedGroup(values.slice(from, from + layout.groupSize), layout.bits);
     const field = scaleField(layout, capacity, row, slot, from / layout.groupSize);
@@ -115,13 +155,24 @@ function acceptNeighbours(expected: Uint32Array, actual: Uint32Array, layout: Ro
   }
 }
 
-async function checkAppend(device: Device, { storage, sequences, heads, width, groupSize, options }: AppendCase, seed: number): Promise<void> {
+async function checkAppend(
+  device: Device,
+  { storage, sequences, heads, width, groupSize, options }: AppendCase,
+  seed: number,
+): Promise<void> {
   const { chunk } = options;
   const capacity = capacityOf(options.capacity);
   const layout = rowLayout(storage, width, groupSize);
-  const plan = planOperation({ kernel: 'append', variant: storage, shape: { rows: sequences * chunk, heads, width, groupSize } }, { append: options });
+  const plan = planOperation(
+    { kernel: 'append', variant: storage, shape: { rows: sequences * chunk, heads, width, groupSize } },
+    { append: options },
+  );
   const random = randomOf(seed);
-  const starts = Uint32Array.from({ length: sequences }, () => (options.pinned === 0 && options.ring === capacity && chunk <= capacity ? random.whole(0, capacity - chunk) : random.whole(0, 1000)));
+  const starts = Uint32Array.from({ length: sequences }, () =>
+    options.pinned === 0 && options.ring === capacity && chunk <= capacity
+      ? random.whole(0, capacity - chunk)
+      : random.whole(0, 1000),
+  );
   const rows = randomSingles(mix(seed + 1), wordsIn(plan, 'rows'));
   const bias = randomSingles(mix(seed + 2), heads * width);
   const before = randomWords(mix(seed + 3), wordsIn(plan, 'cache'));
@@ -129,13 +180,20 @@ async function checkAppend(device: Device, { storage, sequences, heads, width, g
     Array.from({ length: width }, (_, c) => {
       // A token of zeros, and one of a single outlier.
       if (token === 1) return 0;
-      const x = rows[(options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c] as number;
+      const x = rows[
+        (options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c
+      ] as number;
       return options.bias ? Math.fround(x + (bias[head * width + c] as number)) : x;
     });
   for (let s = 0; s < sequences && chunk > 1; s++) {
-    for (let i = 0; i < heads * width; i++) rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias ? -(bias[i] as number) : 0;
+    for (let i = 0; i < heads * width; i++)
+      rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias
+        ? -(bias[i] as number)
+        : 0;
   }
-  const actual = (await runPlan(device, plan, { tokens: starts, rows, cache: before, ...(options.bias ? { bias } : {}) }))('cache');
+  const actual = (
+    await runPlan(device, plan, { tokens: starts, rows, cache: before, ...(options.bias ? { bias } : {}) })
+  )('cache');
   const expected = before.slice();
   for (let s = 0; s < sequences; s++) {
     for (let head = 0; head < heads; head++) {
@@ -149,22 +207,37 @@ async function checkAppend(device: Device, { storage, sequences, heads, width, g
     }
   }
   const wrong = actual.findIndex((w, i) => w !== expected[i]);
-  expect(wrong, `append ${storage} ${JSON.stringify({ sequences, heads, width, groupSize, ...options, starts: [...starts] })}: word ${wrong} is ${actual[wrong]}, not ${expected[wrong]}; LLA_SIM_SEED=${SEED}`).toBe(-1);
+  expect(
+    wrong,
+    `append ${storage} ${JSON.stringify({ sequences, heads, width, groupSize, ...options, starts: [...starts] })}: word ${wrong} is ${actual[wrong]}, not ${expected[wrong]}; LLA_SIM_SEED=${SEED}`,
+  ).toBe(-1);
 }
 
 describeGpu('caches against float64', (device) => {
-  test.each(KERNELS.append.variants)('append %s: the whole cache is right, all other tokens unchanged', { timeout: 600_000 }, async (variant) => {
-    const widths = [27, 45, 128, 1, 30, 96, 160, 33];
-    for (const [i, width] of widths.entries()) {
-      const seed = mix(SEED + i);
-      await checkAppend(device, appendCase(randomOf(seed), variant as Storage, width), seed);
-    }
-  });
+  test.each(KERNELS.append.variants)(
+    'append %s: the whole cache is right, all other tokens unchanged',
+    { timeout: 600_000 },
+    async (variant) => {
+      const widths = [27, 45, 128, 1, 30, 96, 160, 33];
+      for (const [i, width] of widths.entries()) {
+        const seed = mix(SEED + i);
+        await checkAppend(device, appendCase(randomOf(seed), variant as Storage, width), seed);
+      }
+    },
+  );
 
   // What `calibrate` and `bench` verify before they time: their checkers have to agree with the kernels as well.
   test.each<KernelCall>([
-    ...STORAGES.map((variant): KernelCall => ({ kernel: 'append', variant, shape: { rows: 3, heads: 2, width: 45, groupSize: isQuantised(variant) ? 32 : 0 } })),
-    ...STORAGES.map((variant): KernelCall => ({ kernel: 'evict', variant, shape: { rows: 3, context: 40, width: 55, groupSize: isQuantised(variant) ? 32 : 0 } })),
+    ...STORAGES.map((variant): KernelCall => ({
+      kernel: 'append',
+      variant,
+      shape: { rows: 3, heads: 2, width: 45, groupSize: isQuantised(variant) ? 32 : 0 },
+    })),
+    ...STORAGES.map((variant): KernelCall => ({
+      kernel: 'evict',
+      variant,
+      shape: { rows: 3, context: 40, width: 55, groupSize: isQuantised(variant) ? 32 : 0 },
+    })),
     { kernel: 'attend_merge', variant: 'f32', shape: { rows: 5, splits: 9, width: 45, keyWidth: 0 } },
     { kernel: 'attend_merge', variant: 'current', shape: { rows: 5, splits: 9, width: 45, keyWidth: 70 } },
     { kernel: 'attend_current', variant: 'f32', shape: { rows: 5, keyWidth: 70, valueWidth: 100 } },

@@ -1,4 +1,7 @@
-/** H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is compared. */
+/**
+ * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
+ * compared.
+ */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { moveOf, nextSlot, pooledWeight, staysBehind, type Span } from '../../src/bench/reference/eviction.js';
@@ -14,7 +17,12 @@ import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
 
 const TOLERANCE = 1e-5;
 
-async function checkMass(device: Device, shape: { rows: number; group: number; context: number }, capacity: number, seed: number): Promise<void> {
+async function checkMass(
+  device: Device,
+  shape: { rows: number; group: number; context: number },
+  capacity: number,
+  seed: number,
+): Promise<void> {
   const heads = shape.rows * shape.group;
   const plan = planOperation({ kernel: 'mass', variant: 'f32', shape }, { mass: { capacity } });
   const noise = randomSingles(mix(seed), heads * capacity);
@@ -29,12 +37,19 @@ async function checkMass(device: Device, shape: { rows: number; group: number; c
     const heads = own.map((head) => ({ m: stats[2 * head] as number, l: stats[2 * head + 1] as number }));
     for (let slot = 0; slot < capacity; slot++) {
       const at = row * capacity + slot;
-      const sum = (before[at] as number) + pooledWeight(own.map((head) => scores[head * capacity + slot] as number), heads);
+      const sum =
+        (before[at] as number) +
+        pooledWeight(
+          own.map((head) => scores[head * capacity + slot] as number),
+          heads,
+        );
       difference += ((mass[at] as number) - sum) ** 2;
       norm += sum ** 2;
     }
   }
-  expect(Math.sqrt(difference / norm), `mass ${JSON.stringify(shape)}, LLA_SIM_SEED=${SEED}`).toBeLessThanOrEqual(TOLERANCE);
+  expect(Math.sqrt(difference / norm), `mass ${JSON.stringify(shape)}, LLA_SIM_SEED=${SEED}`).toBeLessThanOrEqual(
+    TOLERANCE,
+  );
 }
 
 /** A token's place among cached rows. */
@@ -53,10 +68,19 @@ function copyRow(layout: RowLayout, from: CachedAt, to: CachedAt): void {
     to.words[b.word] = ((to.words[b.word] as number) & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
   };
   for (let c = 0; c < layout.width; c++) {
-    const [a, b] = [fieldsOf(layout, from.capacity, from.row, from.slot, c), fieldsOf(layout, to.capacity, to.row, to.slot, c)];
-    a.forEach((field, i) => { copy(field, b[i] as Field); });
+    const [a, b] = [
+      fieldsOf(layout, from.capacity, from.row, from.slot, c),
+      fieldsOf(layout, to.capacity, to.row, to.slot, c),
+    ];
+    a.forEach((field, i) => {
+      copy(field, b[i] as Field);
+    });
   }
-  for (let g = 0; g < layout.groups; g++) copy(scaleField(layout, from.capacity, from.row, from.slot, g), scaleField(layout, to.capacity, to.row, to.slot, g));
+  for (let g = 0; g < layout.groups; g++)
+    copy(
+      scaleField(layout, from.capacity, from.row, from.slot, g),
+      scaleField(layout, to.capacity, to.row, to.slot, g),
+    );
 }
 
 /** Caches of a token that go together. */
@@ -68,7 +92,9 @@ const cachesOf = (r: ReturnType<typeof randomOf>): EvictedCache[] => [
 
 /** The situations a row can be in, one a sequence: room in the ring, room among the pinned, neither. */
 const spanOf = (r: ReturnType<typeof randomOf>, situation: number, pinned: number, ring: number): Span =>
-  situation === 0 ? { pinned: 0, first: r.whole(0, 5), ring: r.whole(0, ring - 1) } : { pinned: situation === 1 ? r.whole(0, pinned - 1) : pinned, first: r.whole(0, 1000), ring };
+  situation === 0
+    ? { pinned: 0, first: r.whole(0, 5), ring: r.whole(0, ring - 1) }
+    : { pinned: situation === 1 ? r.whole(0, pinned - 1) : pinned, first: r.whole(0, 1000), ring };
 
 async function checkEvict(device: Device, storage: Storage, seed: number): Promise<void> {
   const r = randomOf(seed);
@@ -80,14 +106,26 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   const sequences = 4;
   const rows = sequences * heads;
   const width = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
-  const plan = planOperation({ kernel: 'evict', variant: storage, shape: { rows, context: heavy, width, groupSize } }, { evict: { heads, pinned, ring, capacity, caches } });
+  const plan = planOperation(
+    { kernel: 'evict', variant: storage, shape: { rows, context: heavy, width, groupSize } },
+    { evict: { heads, pinned, ring, capacity, caches } },
+  );
   const spans = Array.from({ length: sequences }, (_, i) => spanOf(r, i % 3, heavy, ring));
   // Few different masses, so that there are ties.
   const mass = Float32Array.from({ length: rows * capacity }, (_, i) => (mix(seed + i) % 5) / 4);
   const positions = randomWords(mix(seed + 1), rows * capacity);
   const before = new Map(caches.map((c, i) => [c.name, randomWords(mix(seed + 2 + i), wordsIn(plan, c.name))]));
-  const result = await runPlan(device, plan, { spans: Uint32Array.from(spans.flatMap((s) => [s.pinned, s.first, s.ring, 0])), mass, positions, ...Object.fromEntries(before) });
-  const expected = { mass: mass.slice(), positions: positions.slice(), caches: new Map([...before].map(([name, words]) => [name, words.slice()])) };
+  const result = await runPlan(device, plan, {
+    spans: Uint32Array.from(spans.flatMap((s) => [s.pinned, s.first, s.ring, 0])),
+    mass,
+    positions,
+    ...Object.fromEntries(before),
+  });
+  const expected = {
+    mass: mass.slice(),
+    positions: positions.slice(),
+    caches: new Map([...before].map(([name, words]) => [name, words.slice()])),
+  };
   for (let row = 0; row < rows; row++) {
     const span = spans[Math.floor(row / heads)] as Span;
     const base = row * capacity;
@@ -98,7 +136,12 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
       for (const c of caches) {
         const layout = rowLayout(storage, c.width, groupSize);
         for (let i = 0; i < (c.rows ?? 1); i++) {
-          const at = (slot: number): CachedAt => ({ words: expected.caches.get(c.name) as Uint32Array, capacity, row: row * (c.rows ?? 1) + i, slot });
+          const at = (slot: number): CachedAt => ({
+            words: expected.caches.get(c.name) as Uint32Array,
+            capacity,
+            row: row * (c.rows ?? 1) + i,
+            slot,
+          });
           copyRow(layout, at(move.from), at(move.to));
         }
       }
@@ -110,7 +153,10 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   const where = `evict ${storage} ${JSON.stringify({ heads, heavy, pinned, ring, capacity, groupSize, caches, spans })}, LLA_SIM_SEED=${SEED}`;
   const different = (name: string, right: Uint32Array): void => {
     const actual = result(name);
-    expect(right.findIndex((w, i) => w !== actual[i]), `word of ${name}: ${where}`).toBe(-1);
+    expect(
+      right.findIndex((w, i) => w !== actual[i]),
+      `word of ${name}: ${where}`,
+    ).toBe(-1);
   };
   different('mass', new Uint32Array(expected.mass.buffer));
   different('positions', expected.positions);
@@ -120,7 +166,12 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
 /** @param behind cached tokens: evict_chunk */
 async function checkEvictPrefill(device: Device, storage: Storage, seed: number, behind: boolean): Promise<void> {
   const r = randomOf(seed);
-  const [rows, firstRow, heavy, ring] = [r.whole(1, 3), r.whole(0, 2), r.pick([0, 1, 4, 31, 40, 130]), r.pick([1, 5, 33, 64])];
+  const [rows, firstRow, heavy, ring] = [
+    r.whole(1, 3),
+    r.whole(0, 2),
+    r.pick([0, 1, 4, 31, 40, 130]),
+    r.pick([1, 5, 33, 64]),
+  ];
   const pinned = heavy + r.pick([0, 0, 1, 28]);
   const capacity = capacityOf(pinned + ring + r.whole(0, 40));
   const position = behind ? r.pick([1, ring, heavy + ring, r.whole(1, 100), r.whole(300, 700)]) : 0;
@@ -133,14 +184,26 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
   const width = caches.reduce((sum, c) => sum + c.width * (c.rows ?? 1), 0);
   // Few different masses, so that there are ties; or of every magnitude, so that every digit counts.
   const coarse = r.pick([true, false]);
-  const runMass = Float32Array.from({ length: rows * room }, (_, i) => (coarse ? (mix(seed + i) % 5) / 4 : (mix(seed + i) % 1000) * 2 ** -(mix(i) % 40)));
-  const stays = Array.from({ length: rows }, (_, row) => staysBehind([...runMass.subarray(row * room, row * room + tokens)], { held, position }, pinned, ring, heavy));
+  const runMass = Float32Array.from({ length: rows * room }, (_, i) =>
+    coarse ? (mix(seed + i) % 5) / 4 : (mix(seed + i) % 1000) * 2 ** -(mix(i) % 40),
+  );
+  const stays = Array.from({ length: rows }, (_, row) =>
+    staysBehind([...runMass.subarray(row * room, row * room + tokens)], { held, position }, pinned, ring, heavy),
+  );
   const kept = stays[0]?.length as number;
   const options = { pinned, heavy, ring, capacity, firstRow, room, runCapacity, caches };
   const shape = { rows, context: tokens, kept, width, groupSize };
   const kernel = behind ? 'evict_chunk' : 'evict_prefill';
-  const plan = planOperation({ kernel, variant: storage, shape: behind ? { ...shape, held } : shape }, behind ? { evictChunk: { ...options, position } } : { evictPrefill: options });
-  const random = new Map(['mass', 'positions', ...caches.flatMap(({ name }) => [name, runOf(name)])].map((name, i) => [name, randomWords(mix(seed + i), wordsIn(plan, name))]));
+  const plan = planOperation(
+    { kernel, variant: storage, shape: behind ? { ...shape, held } : shape },
+    behind ? { evictChunk: { ...options, position } } : { evictPrefill: options },
+  );
+  const random = new Map(
+    ['mass', 'positions', ...caches.flatMap(({ name }) => [name, runOf(name)])].map((name, i) => [
+      name,
+      randomWords(mix(seed + i), wordsIn(plan, name)),
+    ]),
+  );
   const result = await runPlan(device, plan, { runMass, ...Object.fromEntries(random) });
   const expected = new Map([...random].map(([name, words]) => [name, words.slice()]));
   const [mass, positions] = ['mass', 'positions'].map((name) => expected.get(name)) as [Uint32Array, Uint32Array];
@@ -153,8 +216,18 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
       if (!moves) continue;
       for (const { name, width, rows: each = 1 } of caches) {
         for (let i = 0; i < each; i++) {
-          const from = { words: random.get(runOf(name)) as Uint32Array, capacity: runCapacity, row: row * each + i, slot: token };
-          copyRow(rowLayout(storage, width, groupSize), from, { words: expected.get(name) as Uint32Array, capacity, row: (firstRow + row) * each + i, slot });
+          const from = {
+            words: random.get(runOf(name)) as Uint32Array,
+            capacity: runCapacity,
+            row: row * each + i,
+            slot: token,
+          };
+          copyRow(rowLayout(storage, width, groupSize), from, {
+            words: expected.get(name) as Uint32Array,
+            capacity,
+            row: (firstRow + row) * each + i,
+            slot,
+          });
         }
       }
     }
@@ -162,7 +235,10 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
   const where = `${kernel} ${storage} ${JSON.stringify({ held, position, tokens, heavy, pinned, ring, capacity, firstRow, room, groupSize, caches, coarse })}, LLA_SIM_SEED=${SEED}`;
   for (const [name, words] of expected) {
     const actual = result(name);
-    expect(words.findIndex((w, i) => w !== actual[i]), `word of ${name}: ${where}`).toBe(-1);
+    expect(
+      words.findIndex((w, i) => w !== actual[i]),
+      `word of ${name}: ${where}`,
+    ).toBe(-1);
   }
 }
 
@@ -171,7 +247,12 @@ describeGpu('eviction against float64', (device) => {
     const r = randomOf(SEED);
     for (const [i, group] of [1, 2, 16, r.whole(1, 8)].entries()) {
       const context = r.pick([1, 31, 100, 300]);
-      await checkMass(device, { rows: r.whole(1, 5), group, context }, capacityOf(context + r.whole(0, 50)), mix(SEED + i));
+      await checkMass(
+        device,
+        { rows: r.whole(1, 5), group, context },
+        capacityOf(context + r.whole(0, 50)),
+        mix(SEED + i),
+      );
     }
   });
 
@@ -196,16 +277,32 @@ test('a heavier token replaces the lightest, the lowest slot of equals; one as h
   expect(moveOf([2, 1, 1, 9, 9], { ...span, ring: 1 }, 3, 2)).toBeNull();
 });
 
-test.each(['evict', 'evict_prefill', 'evict_chunk'] as const)('%s refuses slots and widths that do not fit', (kernel) => {
-  const shape = { evict: { context: 4 }, evict_prefill: { context: 20, kept: 9 }, evict_chunk: { context: 20, kept: 9, held: 9 } }[kernel];
-  const [slots, caches] = [{ pinned: 4, heavy: 4, ring: 5, capacity: 32 }, [{ name: 'keys', width: 27, rows: 2 }, { name: 'values', width: 10 }]];
-  const planned = (width: number, options: Partial<typeof slots>) => (): unknown => {
-    const all = { ...slots, caches, ...options };
-    return planOperation({ kernel, variant: 'f16', shape: { rows: 1, width, groupSize: 0, ...shape } }, { evict: all, evictPrefill: all, evictChunk: all });
-  };
-  expect(planned(64, {})).not.toThrow();
-  expect(planned(37, {})).toThrow(`${kernel}: the caches hold 64 scalars of a token, not 37`);
-  expect(planned(64, { pinned: 3 })).toThrow(`${kernel}: 4 tokens do not fit 3 pinned slots`);
-  expect(planned(64, { ring: 0 })).toThrow(`${kernel}: 4 pinned slots and a ring of 0 do not fit 32`);
-  expect(planned(64, { ring: 29 })).toThrow(`${kernel}: 4 pinned slots and a ring of 29 do not fit 32`);
-});
+test.each(['evict', 'evict_prefill', 'evict_chunk'] as const)(
+  '%s refuses slots and widths that do not fit',
+  (kernel) => {
+    const shape = {
+      evict: { context: 4 },
+      evict_prefill: { context: 20, kept: 9 },
+      evict_chunk: { context: 20, kept: 9, held: 9 },
+    }[kernel];
+    const [slots, caches] = [
+      { pinned: 4, heavy: 4, ring: 5, capacity: 32 },
+      [
+        { name: 'keys', width: 27, rows: 2 },
+        { name: 'values', width: 10 },
+      ],
+    ];
+    const planned = (width: number, options: Partial<typeof slots>) => (): unknown => {
+      const all = { ...slots, caches, ...options };
+      return planOperation(
+        { kernel, variant: 'f16', shape: { rows: 1, width, groupSize: 0, ...shape } },
+        { evict: all, evictPrefill: all, evictChunk: all },
+      );
+    };
+    expect(planned(64, {})).not.toThrow();
+    expect(planned(37, {})).toThrow(`${kernel}: the caches hold 64 scalars of a token, not 37`);
+    expect(planned(64, { pinned: 3 })).toThrow(`${kernel}: 4 tokens do not fit 3 pinned slots`);
+    expect(planned(64, { ring: 0 })).toThrow(`${kernel}: 4 pinned slots and a ring of 0 do not fit 32`);
+    expect(planned(64, { ring: 29 })).toThrow(`${kernel}: 4 pinned slots and a ring of 29 do not fit 32`);
+  },
+);

@@ -1,4 +1,7 @@
-/** Products whose rows lie apart in wider buffers, share weights or add to what is there: against float64, gaps untouched. */
+/**
+ * Products whose rows lie apart in wider buffers, share weights or add to what is there: against float64, gaps
+ * untouched.
+ */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
@@ -23,29 +26,65 @@ interface Case {
   options: MatmulOptions;
 }
 
-/** [sequence][group][width] with gaps, as activations of heads lie: rows are sequences. Or [group][sequence][width], where a row past the last is another group's. */
+/**
+ * [sequence][group][width] with gaps, as activations of heads lie: rows are sequences. Or [group][sequence][width],
+ * where a row past the last is another group's.
+ */
 const between = (r: Random, { groups, m }: Pick<Case, 'groups' | 'm'>, width: number): Required<Rows> => {
   const [offset, inner, gap] = [r.whole(0, 9), width + r.whole(0, 3), r.whole(0, 5)];
-  return r.pick([true, false]) ? { offset, group: inner, row: groups * inner + gap } : { offset, row: inner, group: m * inner + gap };
+  return r.pick([true, false])
+    ? { offset, group: inner, row: groups * inner + gap }
+    : { offset, row: inner, group: m * inner + gap };
 };
 
 function caseOf(r: Random, fixed: Partial<Case>): Case {
   const weightGroup = r.pick([1, 2, 4]);
-  const c = { variant: r.pick(['f16', 'f32'] as const), groups: weightGroup * r.whole(1, 3), m: r.pick([1, 3, 8, 9, 40, 70]), k: r.whole(1, 150), n: r.pick([r.whole(1, 150), 8 * r.whole(1, 20)]), software: r.pick([true, false]), tuning: {}, ...fixed };
-  return { ...c, options: { x: between(r, c, c.k), y: between(r, c, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]), transposed: fixed.software === undefined && r.pick([true, false]) } };
+  const c = {
+    variant: r.pick(['f16', 'f32'] as const),
+    groups: weightGroup * r.whole(1, 3),
+    m: r.pick([1, 3, 8, 9, 40, 70]),
+    k: r.whole(1, 150),
+    n: r.pick([r.whole(1, 150), 8 * r.whole(1, 20)]),
+    software: r.pick([true, false]),
+    tuning: {},
+    ...fixed,
+  };
+  return {
+    ...c,
+    options: {
+      x: between(r, c, c.k),
+      y: between(r, c, c.n),
+      weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1,
+      accumulate: r.pick([true, false]),
+      transposed: fixed.software === undefined && r.pick([true, false]),
+    },
+  };
 }
 
 async function check(device: Device, c: Case, seed: number): Promise<void> {
-  const plan = planOperation({ kernel: 'matmul', variant: c.variant, shape: { groups: c.groups, m: c.m, k: c.k, n: c.n } }, { matmul: c.options, software: c.software, tuning: c.tuning });
+  const plan = planOperation(
+    { kernel: 'matmul', variant: c.variant, shape: { groups: c.groups, m: c.m, k: c.k, n: c.n } },
+    { matmul: c.options, software: c.software, tuning: c.tuning },
+  );
   const [x, before] = [randomSingles(mix(seed), wordsIn(plan, 'x')), randomSingles(mix(seed + 1), wordsIn(plan, 'y'))];
   const { weightGroup = 1, transposed = false } = c.options;
   const [rows, stride] = transposed ? [c.n, 2 * pairsOf(c.k)] : [c.k, 2 * pairsOf(c.n)];
   const count = (c.groups / weightGroup) * rows * stride;
   const halves = Uint16Array.from(randomSingles(mix(seed + 2), count), halfBits);
-  const weights = c.variant === 'f16' ? Float64Array.from(halves, halfValue) : Float64Array.from(randomSingles(mix(seed + 2), count));
-  const result = new Float32Array((await runPlan(device, plan, { x, y: before, weights: c.variant === 'f16' ? new Uint32Array(halves.buffer) : Float32Array.from(weights) }))('y').buffer);
+  const weights =
+    c.variant === 'f16' ? Float64Array.from(halves, halfValue) : Float64Array.from(randomSingles(mix(seed + 2), count));
+  const result = new Float32Array(
+    (
+      await runPlan(device, plan, {
+        x,
+        y: before,
+        weights: c.variant === 'f16' ? new Uint32Array(halves.buffer) : Float32Array.from(weights),
+      })
+    )('y').buffer,
+  );
   const expected = Float64Array.from(before);
-  const at = (rows: Rows | undefined, width: number, g: number, row: number): number => (rows?.offset ?? 0) + g * (rows?.group ?? c.m * width) + row * (rows?.row ?? width);
+  const at = (rows: Rows | undefined, width: number, g: number, row: number): number =>
+    (rows?.offset ?? 0) + g * (rows?.group ?? c.m * width) + row * (rows?.row ?? width);
   const written = new Set<number>();
   let [difference, norm] = [0, 0];
   for (let g = 0; g < c.groups; g++) {
@@ -53,7 +92,12 @@ async function check(device: Device, c: Case, seed: number): Promise<void> {
       for (let j = 0; j < c.n; j++) {
         const out = at(c.options.y, c.n, g, row) + j;
         let sum = c.options.accumulate ? (expected[out] as number) : 0;
-        for (let i = 0; i < c.k; i++) sum += (x[at(c.options.x, c.k, g, row) + i] as number) * (weights[(Math.floor(g / weightGroup) * rows + (transposed ? j : i)) * stride + (transposed ? i : j)] as number);
+        for (let i = 0; i < c.k; i++)
+          sum +=
+            (x[at(c.options.x, c.k, g, row) + i] as number) *
+            (weights[
+              (Math.floor(g / weightGroup) * rows + (transposed ? j : i)) * stride + (transposed ? i : j)
+            ] as number);
         written.add(out);
         difference += ((result[out] as number) - sum) ** 2;
         norm += sum ** 2;
@@ -63,14 +107,30 @@ async function check(device: Device, c: Case, seed: number): Promise<void> {
   const where = `matmul ${JSON.stringify(c)}, LLA_SIM_SEED=${SEED}`;
   expect(written.size, where).toBe(c.groups * c.m * c.n);
   expect(Math.sqrt(difference / norm), where).toBeLessThanOrEqual(TOLERANCE);
-  expect(before.findIndex((value, i) => !written.has(i) && value !== result[i]), `float changed beside the rows: ${where}`).toBe(-1);
+  expect(
+    before.findIndex((value, i) => !written.has(i) && value !== result[i]),
+    `float changed beside the rows: ${where}`,
+  ).toBe(-1);
 }
 
-const EDGES: readonly Partial<Case>[] = [{ groups: 1, m: 1, k: 1, n: 1 }, { groups: 4, m: 1, k: 160, n: 128 }, { groups: 4, m: 100, k: 33, n: 27 }, { groups: 1, m: 1024, k: 64, n: 70 }, { m: 8 }, { m: 9 }, {}, {}, {}, {},
+const EDGES: readonly Partial<Case>[] = [
+  { groups: 1, m: 1, k: 1, n: 1 },
+  { groups: 4, m: 1, k: 160, n: 128 },
+  { groups: 4, m: 100, k: 33, n: 27 },
+  { groups: 1, m: 1024, k: 64, n: 70 },
+  { m: 8 },
+  { m: 9 },
+  {},
+  {},
+  {},
+  {},
   // Every vector kernel with and without shares of k, with rows past m, and steps of k past its end.
-  ...[true, false].flatMap((software) => [27, 96].flatMap((n) => [3, 7].map((m) => ({ variant: 'f16' as const, m, n, k: 261, software })))),
+  ...[true, false].flatMap((software) =>
+    [27, 96].flatMap((n) => [3, 7].map((m) => ({ variant: 'f16' as const, m, n, k: 261, software }))),
+  ),
   { variant: 'f16', m: 5, n: 72, k: 333, software: true, tuning: { workgroup: 16, columns: 16, rows: 8, steps: 4 } },
-  { variant: 'f16', m: 5, n: 72, k: 333, software: false, tuning: { workgroup: 64, columns: 8, rows: 2, steps: 1 } }];
+  { variant: 'f16', m: 5, n: 72, k: 333, software: false, tuning: { workgroup: 64, columns: 8, rows: 2, steps: 1 } },
+];
 
 describeGpu('strided products against float64', (device) => {
   test('rows apart, shared weights, sums', { timeout: 60_000 }, async () => {

@@ -1,13 +1,21 @@
 /**
- * Kernels for matrix units. Everywhere: with the units emulated in plain WGSL (matrix_emulated.wgsl), so that tiles, edges, strides and
- * sums are checked against float64; and compiled with the real ones by Dawn's null backend, which has every feature and runs
- * nothing. Where an adapter has matrix units, the kernels themselves.
+ * Kernels for matrix units. Everywhere: with the units emulated in plain WGSL (matrix_emulated.wgsl), so that tiles,
+ * edges, strides and sums are checked against float64; and compiled with the real ones by Dawn's null backend, which
+ * has every feature and runs nothing. Where an adapter has matrix units, the kernels themselves.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
-import { capacityOf, openDevice, planOperation, type Device, type OperationOptions, type OperationPlan, type Step } from '../../src/gpu/index.js';
+import {
+  capacityOf,
+  openDevice,
+  planOperation,
+  type Device,
+  type OperationOptions,
+  type OperationPlan,
+  type Step,
+} from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';
 import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/gpu/operations/matrix.js';
 import { KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../src/schedule/kernel-source.js';
@@ -18,14 +26,19 @@ import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, runPlan, wordsIn } from './run-plan.js';
 
 const EMULATED = sourcesFrom('emulated', (file) =>
-  readFileSync(file === 'matrix_units.wgsl' ? new URL('matrix_emulated.wgsl', import.meta.url) : new URL(file, KERNEL_DIRECTORY), 'utf8'),
+  readFileSync(
+    file === 'matrix_units.wgsl' ? new URL('matrix_emulated.wgsl', import.meta.url) : new URL(file, KERNEL_DIRECTORY),
+    'utf8',
+  ),
 );
 /** Against float64 over the same f16 operands only the order of f32 sums is left. */
 const SUM_TOLERANCE = 1e-5;
 
 /** The device, running the kernels of another set of sources. */
 const running = (device: Device, sources: SourceSet): Device =>
-  Object.assign(Object.create(device) as Device, { bindAll: (plan: OperationPlan, buffers: Parameters<Device['bindAll']>[1]) => device.bindAll(plan, buffers, sources) });
+  Object.assign(Object.create(device) as Device, {
+    bindAll: (plan: OperationPlan, buffers: Parameters<Device['bindAll']>[1]) => device.bindAll(plan, buffers, sources),
+  });
 
 interface Product {
   groups: number;
@@ -35,33 +48,68 @@ interface Product {
   options: MatmulOptions;
 }
 
-/** With gaps: [sequence][group][width] as activations of heads lie, where rows are sequences, or [group][row][width] with rows to spare. */
+/**
+ * With gaps: [sequence][group][width] as activations of heads lie, where rows are sequences, or [group][row][width]
+ * with rows to spare.
+ */
 const between = (r: Random, groups: number, m: number, width: number): Required<Rows> => {
   const [offset, apart] = [r.whole(0, 9), width + r.whole(0, 3)];
-  return r.pick([{ offset, group: apart, row: groups * apart + r.whole(0, 5) }, { offset, group: (m + r.whole(1, 3)) * apart, row: apart }]);
+  return r.pick([
+    { offset, group: apart, row: groups * apart + r.whole(0, 5) },
+    { offset, group: (m + r.whole(1, 3)) * apart, row: apart },
+  ]);
 };
 
 function productOf(r: Random, fixed: Partial<Product>): Product {
   const weightGroup = r.pick([1, 2, 4]);
-  const c = { groups: weightGroup * r.whole(1, 2), m: r.pick([16, 17, 32, 40, 64, 70]), k: 4 * r.whole(1, 30), n: r.whole(1, 150), ...fixed };
-  return { ...c, options: { x: between(r, c.groups, c.m, c.k), y: between(r, c.groups, c.m, c.n), weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1, accumulate: r.pick([true, false]), ...fixed.options } };
+  const c = {
+    groups: weightGroup * r.whole(1, 2),
+    m: r.pick([16, 17, 32, 40, 64, 70]),
+    k: 4 * r.whole(1, 30),
+    n: r.whole(1, 150),
+    ...fixed,
+  };
+  return {
+    ...c,
+    options: {
+      x: between(r, c.groups, c.m, c.k),
+      y: between(r, c.groups, c.m, c.n),
+      weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1,
+      accumulate: r.pick([true, false]),
+      ...fixed.options,
+    },
+  };
 }
 
-const callOf = ({ groups, m, k, n }: Omit<Product, 'options'>): KernelCall => ({ kernel: 'matmul', variant: 'f16', shape: { groups, m, k, n } });
+const callOf = ({ groups, m, k, n }: Omit<Product, 'options'>): KernelCall => ({
+  kernel: 'matmul',
+  variant: 'f16',
+  shape: { groups, m, k, n },
+});
 
 /** Relative error against float64: over f16 operands, and over the activations as they are. */
-async function checkProduct(device: Device, c: Product, seed: number, spread = 0): Promise<{ error: number; rounded: number }> {
+async function checkProduct(
+  device: Device,
+  c: Product,
+  seed: number,
+  spread = 0,
+): Promise<{ error: number; rounded: number }> {
   const where = `${JSON.stringify(c)}, LLA_SIM_SEED=${SEED}`;
   const plan = planOperation(callOf(c), { matmul: c.options, matrixUnits: true });
   expect(usesMatrixUnits(plan), where).toBe(true);
-  const x = randomSingles(mix(seed), wordsIn(plan, 'x')).map((value, i) => value * 10 ** (spread * ((mix(seed + i) % 1000) / 1000)));
+  const x = randomSingles(mix(seed), wordsIn(plan, 'x')).map(
+    (value, i) => value * 10 ** (spread * ((mix(seed + i) % 1000) / 1000)),
+  );
   const before = randomSingles(mix(seed + 1), wordsIn(plan, 'y'));
   const stride = 2 * pairsOf(c.n);
   const weightGroup = c.options.weightGroup ?? 1;
   const halves = Uint16Array.from(randomSingles(mix(seed + 2), (c.groups / weightGroup) * c.k * stride), halfBits);
   const weights = Float64Array.from(halves, halfValue);
-  const result = new Float32Array((await runPlan(device, plan, { x, y: before, weights: new Uint32Array(halves.buffer) }))('y').buffer);
-  const at = (rows: Rows | undefined, width: number, g: number, row: number): number => (rows?.offset ?? 0) + g * (rows?.group ?? c.m * width) + row * (rows?.row ?? width);
+  const result = new Float32Array(
+    (await runPlan(device, plan, { x, y: before, weights: new Uint32Array(halves.buffer) }))('y').buffer,
+  );
+  const at = (rows: Rows | undefined, width: number, g: number, row: number): number =>
+    (rows?.offset ?? 0) + g * (rows?.group ?? c.m * width) + row * (rows?.row ?? width);
   const written = new Set<number>();
   let [difference, roundedDifference, norm] = [0, 0, 0];
   for (let g = 0; g < c.groups; g++) {
@@ -86,7 +134,10 @@ async function checkProduct(device: Device, c: Product, seed: number, spread = 0
     }
   }
   expect(written.size, where).toBe(c.groups * c.m * c.n);
-  expect(before.findIndex((value, i) => !written.has(i) && value !== result[i]), `float changed beside the rows: ${where}`).toBe(-1);
+  expect(
+    before.findIndex((value, i) => !written.has(i) && value !== result[i]),
+    `float changed beside the rows: ${where}`,
+  ).toBe(-1);
   const errors = { error: Math.sqrt(difference / norm), rounded: Math.sqrt(roundedDifference / norm) };
   expect(errors.rounded, `over f16 operands: ${where}`).toBeLessThanOrEqual(SUM_TOLERANCE);
   expect(errors.error, where).toBeLessThanOrEqual(MATRIX_RELATIVE_ERROR);
@@ -103,7 +154,10 @@ const EDGES: readonly Partial<Product>[] = [
   { groups: 160, m: 16, k: 8, n: 65 },
   { groups: 160, m: 20, k: 36, n: 70 },
   { groups: 64, m: 65, k: 8, n: 129 },
-  {}, {}, {}, {},
+  {},
+  {},
+  {},
+  {},
 ];
 
 function products(device: Device): void {
@@ -119,7 +173,12 @@ function products(device: Device): void {
 
   test('f16 activations keep the contract at magnitudes over three decades', async () => {
     for (const spread of [0, 3]) {
-      const { error } = await checkProduct(device, { groups: 1, m: 48, k: 512, n: 64, options: {} }, mix(SEED + 99), spread);
+      const { error } = await checkProduct(
+        device,
+        { groups: 1, m: 48, k: 512, n: 64, options: {} },
+        mix(SEED + 99),
+        spread,
+      );
       // Rounding leaves 2^-12 or less of an operand, and something must be left.
       expect(error, `LLA_SIM_SEED=${SEED}`).toBeLessThan(4e-4);
       expect(error, `LLA_SIM_SEED=${SEED}`).toBeGreaterThan(5e-5);
@@ -127,7 +186,9 @@ function products(device: Device): void {
   });
 }
 
-/** Every storage and stage depth, one and several stages and passes over the pairs, odd ranks, rows without whole quads. */
+/**
+ * Every storage and stage depth, one and several stages and passes over the pairs, odd ranks, rows without whole quads.
+ */
 const REBUILDS: readonly { storage: Storage; rank: number; headDim: number }[] = [
   { storage: 'f16', rank: 96, headDim: 128 },
   { storage: 'f16', rank: 27, headDim: 96 },
@@ -138,12 +199,34 @@ const REBUILDS: readonly { storage: Storage; rank: number; headDim: number }[] =
   { storage: 'q2', rank: 150, headDim: 128 },
 ];
 
-function rebuildOf(r: Random, { storage, rank, headDim }: (typeof REBUILDS)[number]): { call: KernelCall; options: OperationOptions } {
+function rebuildOf(
+  r: Random,
+  { storage, rank, headDim }: (typeof REBUILDS)[number],
+): { call: KernelCall; options: OperationOptions } {
   const [kvHeads, context, sequences, pinned] = [2, r.whole(1, 150), r.whole(1, 3), r.pick([0, 4, 37])];
-  const shape = { sequences, kvHeads, latentHeads: r.pick([1, kvHeads]), context, rank, headDim, groupSize: isQuantised(storage) ? 32 * r.whole(1, 2) : 0 };
-  const spans = Array.from({ length: sequences }, (_, i) => ({ pinned: r.whole(0, pinned), firstPosition: r.whole(0, 100_000), ring: i === 0 ? context : r.whole(1, context) }));
+  const shape = {
+    sequences,
+    kvHeads,
+    latentHeads: r.pick([1, kvHeads]),
+    context,
+    rank,
+    headDim,
+    groupSize: isQuantised(storage) ? 32 * r.whole(1, 2) : 0,
+  };
+  const spans = Array.from({ length: sequences }, (_, i) => ({
+    pinned: r.whole(0, pinned),
+    firstPosition: r.whole(0, 100_000),
+    ring: i === 0 ? context : r.whole(1, context),
+  }));
   const run = { pinned, capacity: capacityOf(pinned + context + r.whole(0, 40)), spans };
-  const options = { ropeBase: r.pick([1e4, 1e6]), pairing: headDim % 4 === 0 ? r.pick(['adjacent', 'half-split'] as const) : 'adjacent', positionsByHead: r.pick([true, false]), positions: 2 ** 17, matrixUnits: true, run } as const;
+  const options = {
+    ropeBase: r.pick([1e4, 1e6]),
+    pairing: headDim % 4 === 0 ? r.pick(['adjacent', 'half-split'] as const) : 'adjacent',
+    positionsByHead: r.pick([true, false]),
+    positions: 2 ** 17,
+    matrixUnits: true,
+    run,
+  } as const;
   return { call: { kernel: 'rebuild', variant: `${storage}+${r.pick(['rope', 'plain'])}`, shape }, options };
 }
 
@@ -177,12 +260,25 @@ describeGpu('matrix units, compiled', () => {
     const nothing = await openDevice({ backend: 'null' });
     const most = nothing.limits.maxComputeWorkgroupStorageSize;
     try {
-      const calls = [[16, 64], [32, 64], [64, 32], [64, 33], [16, 4096 * 8], [64, 4096 * 8]].map(([m = 0, n = 0]) => callOf({ groups: 1, m, k: 64, n }));
+      const calls = [
+        [16, 64],
+        [32, 64],
+        [64, 32],
+        [64, 33],
+        [16, 4096 * 8],
+        [64, 4096 * 8],
+      ].map(([m = 0, n = 0]) => callOf({ groups: 1, m, k: 64, n }));
       for (const call of [...calls, ...REBUILDS.map((fixed) => rebuildOf(randomOf(SEED), fixed).call)]) {
         const plan = planOperation(call, { matrixUnits: true });
         expect(usesMatrixUnits(plan)).toBe(true);
         // The null backend has 16 KiB of workgroup memory: of larger tiles it can say that everything else is right.
-        await nothing.pipeline(plan.steps[0] as Step).catch((error: Error) => expect(error.message).toMatch(new RegExp(`The total use of workgroup storage .* is larger than the maximum allowed \\(${most} bytes`)));
+        await nothing
+          .pipeline(plan.steps[0] as Step)
+          .catch((error: Error) =>
+            expect(error.message).toMatch(
+              new RegExp(`The total use of workgroup storage .* is larger than the maximum allowed \\(${most} bytes`),
+            ),
+          );
       }
     } finally {
       nothing.close();
@@ -191,7 +287,11 @@ describeGpu('matrix units, compiled', () => {
 });
 
 test('few rows, f32 weights, weights that are no whole vec4s and a device without the option stay with the other kernels', () => {
-  const sourceOf = (shape: { groups: number; m: number; k: number; n: number }, variant = 'f16', matrixUnits = true): string | undefined => planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source;
+  const sourceOf = (
+    shape: { groups: number; m: number; k: number; n: number },
+    variant = 'f16',
+    matrixUnits = true,
+  ): string | undefined => planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source;
   const shape = { groups: 1, m: 16, k: 64, n: 64 };
   expect(sourceOf(shape)).toBe('matmul_matrix');
   expect(sourceOf({ ...shape, m: 15 })).toBe('matmul');
@@ -205,11 +305,24 @@ test('few rows, f32 weights, weights that are no whole vec4s and a device withou
 test('what a device lacks for matrix units is named', () => {
   const unit = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 };
   const all = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix'];
-  const device = (features: readonly string[], config: typeof unit, sizes: readonly [number, number], bytes: number) => ({ has: (f: string) => features.includes(f), units: { matrixConfigs: [config], subgroupSizes: sizes }, limits: { maxComputeWorkgroupStorageSize: bytes } });
+  const device = (
+    features: readonly string[],
+    config: typeof unit,
+    sizes: readonly [number, number],
+    bytes: number,
+  ) => ({
+    has: (f: string) => features.includes(f),
+    units: { matrixConfigs: [config], subgroupSizes: sizes },
+    limits: { maxComputeWorkgroupStorageSize: bytes },
+  });
   expect(matrixUnitsObstacle(device(all, unit, [32, 32], 49_152))).toBeNull();
-  expect(matrixUnitsObstacle(device(all.slice(0, 2), unit, [32, 32], 49_152))).toMatch(/has no chromium-experimental-subgroup-matrix/);
+  expect(matrixUnitsObstacle(device(all.slice(0, 2), unit, [32, 32], 49_152))).toMatch(
+    /has no chromium-experimental-subgroup-matrix/,
+  );
   expect(matrixUnitsObstacle(device(all.slice(1), unit, [32, 32], 49_152))).toMatch(/need shader-f16/);
-  expect(matrixUnitsObstacle(device(all, { ...unit, resultComponentType: 'f16' }, [32, 32], 49_152))).toMatch(/there are 16×16×16 f16 into f16/);
+  expect(matrixUnitsObstacle(device(all, { ...unit, resultComponentType: 'f16' }, [32, 32], 49_152))).toMatch(
+    /there are 16×16×16 f16 into f16/,
+  );
   expect(matrixUnitsObstacle(device(all, { ...unit, N: 8 }, [32, 32], 49_152))).toMatch(/there are 16×8×16/);
   expect(matrixUnitsObstacle(device(all, unit, [8, 32], 49_152))).toMatch(/8 to 32 threads/);
   expect(matrixUnitsObstacle(device(all, unit, [64, 64], 49_152))).toMatch(/64 to 64 threads/);

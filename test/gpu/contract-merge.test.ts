@@ -32,7 +32,17 @@ interface Case {
 function caseOf(seed: number, fixed: Partial<Case>): Case {
   const r = randomOf(seed);
   const group = r.pick([1, 2, 4]);
-  return { sequences: r.whole(1, 3), heads: group * r.whole(1, 4), group, splits: r.whole(1, 70), keyWidth: r.whole(1, 200), width: r.whole(1, 200), empty: r.pick([0, 0.3, 1]), spread: r.pick([1, 30, 300]), ...fixed };
+  return {
+    sequences: r.whole(1, 3),
+    heads: group * r.whole(1, 4),
+    group,
+    splits: r.whole(1, 70),
+    keyWidth: r.whole(1, 200),
+    width: r.whole(1, 200),
+    empty: r.pick([0, 0.3, 1]),
+    spread: r.pick([1, 30, 300]),
+    ...fixed,
+  };
 }
 
 /** Partials of a row of splits as attention writes them; empty ones hold NaN where nothing may be read. */
@@ -54,7 +64,8 @@ function partialsOf(c: Case, seed: number): { words: Float32Array<ArrayBuffer>; 
   return { words, rows };
 }
 
-const dot = (a: Float32Array, from: number, b: (i: number) => number, n: number): number => Array.from({ length: n }, (_, i) => (a[from + i] as number) * b(i)).reduce((x, y) => x + y, 0);
+const dot = (a: Float32Array, from: number, b: (i: number) => number, n: number): number =>
+  Array.from({ length: n }, (_, i) => (a[from + i] as number) * b(i)).reduce((x, y) => x + y, 0);
 
 function compare(rows: readonly Attended[], output: Float32Array, stats: Float32Array, c: Case, where: string): void {
   const { width } = c;
@@ -65,10 +76,18 @@ function compare(rows: readonly Attended[], output: Float32Array, stats: Float32
     if (row.l === 0) expect(actual, where).toEqual(row.o.map(() => 0));
     else expect(errorOf(actual, row.o), `row ${i}: ${where}`).toBeLessThanOrEqual(tolerance);
     const scale = Math.max(c.spread, row.m === LOWEST ? 1 : Math.abs(row.m));
-    expect(row.m === LOWEST ? Math.abs((stats[2 * i] as number) / LOWEST - 1) : Math.abs((stats[2 * i] as number) - row.m) / scale, `m of row ${i}: ${where}`).toBeLessThanOrEqual(TOLERANCE);
+    expect(
+      row.m === LOWEST
+        ? Math.abs((stats[2 * i] as number) / LOWEST - 1)
+        : Math.abs((stats[2 * i] as number) - row.m) / scale,
+      `m of row ${i}: ${where}`,
+    ).toBeLessThanOrEqual(TOLERANCE);
     // An error of m turns up in l as well, and cancels in what is made of both.
     const sum = (stats[2 * i + 1] as number) * 2 ** ((stats[2 * i] as number) - row.m);
-    expect(row.l === 0 ? Math.abs(stats[2 * i + 1] as number) : Math.abs(sum / row.l - 1), `l of row ${i}: ${where}`).toBeLessThanOrEqual(row.l === 0 ? 0 : 10 * TOLERANCE * scale);
+    expect(
+      row.l === 0 ? Math.abs(stats[2 * i + 1] as number) : Math.abs(sum / row.l - 1),
+      `l of row ${i}: ${where}`,
+    ).toBeLessThanOrEqual(row.l === 0 ? 0 : 10 * TOLERANCE * scale);
   });
 }
 
@@ -80,13 +99,31 @@ async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, s
   const kvHeads = c.heads / c.group;
   // Query, key and value side by side, as one projection writes them.
   const stride = (c.heads + kvHeads) * c.keyWidth + kvHeads * c.width + r.whole(0, 3);
-  const at = { queries: { offset: 0, stride }, keys: { offset: c.heads * c.keyWidth, stride }, values: { offset: (c.heads + kvHeads) * c.keyWidth, stride } };
+  const at = {
+    queries: { offset: 0, stride },
+    keys: { offset: c.heads * c.keyWidth, stride },
+    values: { offset: (c.heads + kvHeads) * c.keyWidth, stride },
+  };
   const scale = c.spread / Math.sqrt(c.keyWidth);
   const current = variant === 'current';
-  const plan = planOperation({ kernel: 'attend_merge', variant, shape: { rows: c.sequences * c.heads, splits: c.splits, width: c.width, keyWidth: current ? c.keyWidth : 0 } }, { current: { heads: c.heads, group: c.group, scale, ...at } });
+  const plan = planOperation(
+    {
+      kernel: 'attend_merge',
+      variant,
+      shape: { rows: c.sequences * c.heads, splits: c.splits, width: c.width, keyWidth: current ? c.keyWidth : 0 },
+    },
+    { current: { heads: c.heads, group: c.group, scale, ...at } },
+  );
   const vectors = randomSingles(mix(seed + 9), c.sequences * stride);
-  const part = (offset: number, width: number): Float32Array<ArrayBuffer> => vectors.slice(0, offset + (c.sequences - 1) * stride + width);
-  const contents = current ? { queries: part(0, c.heads * c.keyWidth), newKeys: part(at.keys.offset, kvHeads * c.keyWidth), newValues: part(at.values.offset, kvHeads * c.width) } : {};
+  const part = (offset: number, width: number): Float32Array<ArrayBuffer> =>
+    vectors.slice(0, offset + (c.sequences - 1) * stride + width);
+  const contents = current
+    ? {
+        queries: part(0, c.heads * c.keyWidth),
+        newKeys: part(at.keys.offset, kvHeads * c.keyWidth),
+        newValues: part(at.values.offset, kvHeads * c.width),
+      }
+    : {};
   const result = await runPlan(device, plan, { partials: words, ...contents });
   const expected = rows.map((splits, row) => {
     const merged = mergeSplits(splits, c.width);
@@ -94,7 +131,10 @@ async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, s
     const [sequence, head] = [Math.floor(row / c.heads), row % c.heads];
     const key = sequence * stride + at.keys.offset + Math.floor(head / c.group) * c.keyWidth;
     const value = sequence * stride + at.values.offset + Math.floor(head / c.group) * c.width;
-    const score = scale * Math.LOG2E * dot(vectors, sequence * stride + head * c.keyWidth, (i) => vectors[key + i] as number, c.keyWidth);
+    const score =
+      scale *
+      Math.LOG2E *
+      dot(vectors, sequence * stride + head * c.keyWidth, (i) => vectors[key + i] as number, c.keyWidth);
     return withToken(merged, score, [...vectors.subarray(value, value + c.width)]);
   });
   const where = `attend_merge ${variant} ${JSON.stringify(c)}, LLA_SIM_SEED=${SEED}`;
@@ -112,52 +152,116 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
   const scale = c.spread / Math.sqrt(c.keyWidth + branchWidth);
   // Branch queries lie between other vectors, keys are one a sequence or one a KV head.
   const queryHead = branchWidth + r.whole(0, 5);
-  const branch = { width: branchWidth, heads: r.pick([1, kvHeads]), queries: { offset: r.whole(0, 7), stride: c.heads * queryHead + r.whole(0, 3), head: queryHead }, keys: { offset: r.whole(0, 7), stride: 0 } };
+  const branch = {
+    width: branchWidth,
+    heads: r.pick([1, kvHeads]),
+    queries: { offset: r.whole(0, 7), stride: c.heads * queryHead + r.whole(0, 3), head: queryHead },
+    keys: { offset: r.whole(0, 7), stride: 0 },
+  };
   branch.keys.stride = branch.heads * branchWidth + r.whole(0, 3);
   const current = { heads: c.heads, group: c.group, scale, ...(branchWidth > 0 ? { branch } : {}) };
-  const plan = planOperation({ kernel: 'attend_current', variant, shape: { rows, keyWidth: c.keyWidth + branchWidth, valueWidth: c.width } }, { current });
+  const plan = planOperation(
+    { kernel: 'attend_current', variant, shape: { rows, keyWidth: c.keyWidth + branchWidth, valueWidth: c.width } },
+    { current },
+  );
   const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
   const [o, valueMeans, keyMeans] = [of(1, rows * c.width), of(2, kvHeads * c.width), of(3, kvHeads * c.keyWidth)];
-  const [queries, newKeys, newValues] = [of(4, rows * c.keyWidth), of(5, c.sequences * kvHeads * c.keyWidth), of(6, c.sequences * kvHeads * c.width)];
-  const branchQueries = of(8, branch.queries.offset + (c.sequences - 1) * branch.queries.stride + (c.heads - 1) * queryHead + branchWidth);
+  const [queries, newKeys, newValues] = [
+    of(4, rows * c.keyWidth),
+    of(5, c.sequences * kvHeads * c.keyWidth),
+    of(6, c.sequences * kvHeads * c.width),
+  ];
+  const branchQueries = of(
+    8,
+    branch.queries.offset + (c.sequences - 1) * branch.queries.stride + (c.heads - 1) * queryHead + branchWidth,
+  );
   const branchKeys = of(9, branch.keys.offset + (c.sequences - 1) * branch.keys.stride + branch.heads * branchWidth);
   const noise = of(7, 2 * rows);
   const there = Array.from({ length: rows }, (_, i) => c.empty < 1 && (mix(seed + i) % 1000) / 1000 >= c.empty);
-  const stats = Float32Array.from({ length: 2 * rows }, (_, i) => (!there[i >> 1] ? (i & 1 ? 0 : LOWEST) : i & 1 ? 1 + 50 * Math.abs(noise[i] as number) : c.spread * (noise[i] as number)));
-  const result = await runPlan(device, plan, { output: o, stats, valueMeans, queries, newKeys, newValues, ...(variant === 'absorbed' ? { keyMeans } : {}), ...(branchWidth > 0 ? { branchQueries, branchKeys } : {}) });
+  const stats = Float32Array.from({ length: 2 * rows }, (_, i) =>
+    !there[i >> 1]
+      ? i & 1
+        ? 0
+        : LOWEST
+      : i & 1
+        ? 1 + 50 * Math.abs(noise[i] as number)
+        : c.spread * (noise[i] as number),
+  );
+  const result = await runPlan(device, plan, {
+    output: o,
+    stats,
+    valueMeans,
+    queries,
+    newKeys,
+    newValues,
+    ...(variant === 'absorbed' ? { keyMeans } : {}),
+    ...(branchWidth > 0 ? { branchQueries, branchKeys } : {}),
+  });
   const expected = Array.from({ length: rows }, (_, row) => {
     const [sequence, kvHead] = [Math.floor(row / c.heads), Math.floor((row % c.heads) / c.group)];
     const [key, value] = [(sequence * kvHeads + kvHead) * c.keyWidth, (sequence * kvHeads + kvHead) * c.width];
-    const keyOf = (i: number): number => (newKeys[key + i] as number) - (variant === 'absorbed' ? (keyMeans[kvHead * c.keyWidth + i] as number) : 0);
-    const before = Array.from({ length: c.width }, (_, i) => (o[row * c.width + i] as number) + (valueMeans[kvHead * c.width + i] as number));
-    const branchKey = branch.keys.offset + sequence * branch.keys.stride + (branch.heads === 1 ? 0 : kvHead * branchWidth);
-    const beside = dot(branchQueries, branch.queries.offset + sequence * branch.queries.stride + (row % c.heads) * queryHead, (i) => branchKeys[branchKey + i] as number, branchWidth);
+    const keyOf = (i: number): number =>
+      (newKeys[key + i] as number) - (variant === 'absorbed' ? (keyMeans[kvHead * c.keyWidth + i] as number) : 0);
+    const before = Array.from(
+      { length: c.width },
+      (_, i) => (o[row * c.width + i] as number) + (valueMeans[kvHead * c.width + i] as number),
+    );
+    const branchKey =
+      branch.keys.offset + sequence * branch.keys.stride + (branch.heads === 1 ? 0 : kvHead * branchWidth);
+    const beside = dot(
+      branchQueries,
+      branch.queries.offset + sequence * branch.queries.stride + (row % c.heads) * queryHead,
+      (i) => branchKeys[branchKey + i] as number,
+      branchWidth,
+    );
     const score = scale * Math.LOG2E * (dot(queries, row * c.keyWidth, keyOf, c.keyWidth) + beside);
-    return withToken({ o: before, m: stats[2 * row] as number, l: stats[2 * row + 1] as number }, score, [...newValues.subarray(value, value + c.width)]);
+    return withToken({ o: before, m: stats[2 * row] as number, l: stats[2 * row + 1] as number }, score, [
+      ...newValues.subarray(value, value + c.width),
+    ]);
   });
   const where = `attend_current ${variant} ${JSON.stringify({ ...c, branch })}, LLA_SIM_SEED=${SEED}`;
   compare(expected, single(result('output')), single(result('stats')), c, where);
   if (c.empty === 1) expect([...single(result('output'))], where).toEqual(expected.flatMap((row) => row.o));
 }
 
-const EDGES: readonly Partial<Case>[] = [{ splits: 1, width: 1, keyWidth: 1 }, { splits: 200, width: 160 }, { empty: 1 }, { empty: 0.9, spread: 300 }, { splits: 1, empty: 1, width: 45, keyWidth: 27 }, {}, {}, {}];
+const EDGES: readonly Partial<Case>[] = [
+  { splits: 1, width: 1, keyWidth: 1 },
+  { splits: 200, width: 160 },
+  { empty: 1 },
+  { empty: 0.9, spread: 300 },
+  { splits: 1, empty: 1, width: 45, keyWidth: 27 },
+  {},
+  {},
+  {},
+];
 
 describeGpu('merges against float64', (device) => {
   test.each(['f32', 'current'] as const)('attend_merge %s', { timeout: 60_000 }, async (variant) => {
-    for (const [i, edge] of EDGES.entries()) await checkMerge(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
+    for (const [i, edge] of EDGES.entries())
+      await checkMerge(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
   });
 
   test.each(['f32', 'absorbed'] as const)('attend_current %s', { timeout: 60_000 }, async (variant) => {
-    for (const [i, edge] of EDGES.entries()) await checkCurrent(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
+    for (const [i, edge] of EDGES.entries())
+      await checkCurrent(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
   });
 
   test('a NaN among the partials is not hidden', async () => {
-    const plan = planOperation({ kernel: 'attend_merge', variant: 'f32', shape: { rows: 1, splits: 2, width: 2, keyWidth: 0 } });
+    const plan = planOperation({
+      kernel: 'attend_merge',
+      variant: 'f32',
+      shape: { rows: 1, splits: 2, width: 2, keyWidth: 0 },
+    });
     const result = await runPlan(device, plan, { partials: Float32Array.of(NaN, 1, 0, 1, 1, 1, 0, 1) });
     expect([...single(result('output'))]).toEqual([NaN, 1]);
   });
 });
 
 test('heads that do not divide are refused', () => {
-  expect(() => planOperation({ kernel: 'attend_merge', variant: 'current', shape: { rows: 6, splits: 1, width: 2, keyWidth: 2 } }, { current: { heads: 4, group: 2 } })).toThrow(/do not divide/);
+  expect(() =>
+    planOperation(
+      { kernel: 'attend_merge', variant: 'current', shape: { rows: 6, splits: 1, width: 2, keyWidth: 2 } },
+      { current: { heads: 4, group: 2 } },
+    ),
+  ).toThrow(/do not divide/);
 });

@@ -8,7 +8,9 @@ import type { KernelCall } from '../../src/schedule/kernels.js';
 export const TOLERANCE = 1e-5;
 /** Results that are stored as halves are rounded by up to 2^-11 of their size. */
 export const HALF_TOLERANCE = 2 ** -11;
-/** Half-units in the last place of a score by which sums of its terms may be off, and the most that large scores excuse. */
+/**
+ * Half-units in the last place of a score by which sums of its terms may be off, and the most that large scores excuse.
+ */
 const SCORE_UNITS = 8;
 const MOST_TOLERANCE = 1e-3;
 
@@ -19,13 +21,21 @@ export interface Checked {
 }
 
 /**
- * What softmax may be off by: an error e of a score is a relative error e of its weight, and a score s is known to |s| 2^-24 times
- * a small factor.
+ * What softmax may be off by: an error e of a score is a relative error e of its weight, and a score s is known to |s|
+ * 2^-24 times a small factor.
  */
-export const scoreTolerance = (largestScore: number): number => Math.min(MOST_TOLERANCE, Math.max(TOLERANCE, SCORE_UNITS * largestScore * 2 ** -24));
+export const scoreTolerance = (largestScore: number): number =>
+  Math.min(MOST_TOLERANCE, Math.max(TOLERANCE, SCORE_UNITS * largestScore * 2 ** -24));
 
-/** @param parts options of calls that share the operands, one after the other; the reference takes those of the first */
-export async function check(device: Device, call: KernelCall, parts: readonly OperationOptions[], seed: number): Promise<Checked> {
+/**
+ * @param parts options of calls that share the operands, one after the other; the reference takes those of the first
+ */
+export async function check(
+  device: Device,
+  call: KernelCall,
+  parts: readonly OperationOptions[],
+  seed: number,
+): Promise<Checked> {
   const plans = parts.map((options) => planOperation(call, options));
   const plan = plans[0] as OperationPlan;
   const operands = await makeOperands(device, plan, seed);
@@ -42,7 +52,12 @@ export async function check(device: Device, call: KernelCall, parts: readonly Op
   }
 }
 
-async function largestScore(device: Device, { shape }: KernelCall, plan: OperationPlan, buffers: Awaited<ReturnType<typeof makeOperands>>['buffers']): Promise<number> {
+async function largestScore(
+  device: Device,
+  { shape }: KernelCall,
+  plan: OperationPlan,
+  buffers: Awaited<ReturnType<typeof makeOperands>>['buffers'],
+): Promise<number> {
   const width = shape.valueWidth ?? shape.rankV;
   const partials = plan.buffers.find((b) => b.name === 'partials');
   const buffer = buffers.get('partials');
@@ -50,6 +65,7 @@ async function largestScore(device: Device, { shape }: KernelCall, plan: Operati
   const values = new Float32Array(await device.read(buffer, partials.bytes));
   let most = 0;
   // An empty split has no tokens, and a maximum that stands for minus infinity.
-  for (let at = width; at < values.length; at += width + 2) if ((values[at + 1] as number) !== 0) most = Math.max(most, Math.abs(values[at] as number) * Math.LN2);
+  for (let at = width; at < values.length; at += width + 2)
+    if ((values[at + 1] as number) !== 0) most = Math.max(most, Math.abs(values[at] as number) * Math.LN2);
   return most;
 }

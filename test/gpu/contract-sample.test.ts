@@ -11,11 +11,27 @@ import { randomSingles, randomWords, runPlan } from './run-plan.js';
 /** f32 sums of probabilities are known to this: a draw or a top-p this near a boundary may go either way. */
 const CLOSE = 1e-5;
 
-const greedy = async (device: Device, rows: number, logits: Float32Array<ArrayBuffer>): Promise<number[]> =>
-  [...(await runPlan(device, planOperation({ kernel: 'sample', variant: 'greedy', shape: { rows, vocab: logits.length / rows } }), { logits }))('tokens')];
+const greedy = async (device: Device, rows: number, logits: Float32Array<ArrayBuffer>): Promise<number[]> => [
+  ...(
+    await runPlan(
+      device,
+      planOperation({ kernel: 'sample', variant: 'greedy', shape: { rows, vocab: logits.length / rows } }),
+      { logits },
+    )
+  )('tokens'),
+];
 
-async function topP(device: Device, rows: number, logits: Float32Array<ArrayBuffer>, draws: Uint32Array<ArrayBuffer>, sampling: Sampling): Promise<number[]> {
-  const plan = planOperation({ kernel: 'sample', variant: 'top-p', shape: { rows, vocab: logits.length / rows } }, { sample: sampling });
+async function topP(
+  device: Device,
+  rows: number,
+  logits: Float32Array<ArrayBuffer>,
+  draws: Uint32Array<ArrayBuffer>,
+  sampling: Sampling,
+): Promise<number[]> {
+  const plan = planOperation(
+    { kernel: 'sample', variant: 'top-p', shape: { rows, vocab: logits.length / rows } },
+    { sample: sampling },
+  );
   return [...(await runPlan(device, plan, { logits, draws }))('tokens')];
 }
 
@@ -26,8 +42,31 @@ describeGpu('sampling', (device) => {
       change(x);
       return x;
     };
-    const rows = [row((x) => { x[300] = 2; x[650] = 2; }), row((x) => x.fill(-Infinity)), row((x) => { x.fill(-Infinity); x[699] = -3e38; }), row((x) => { x[513] = NaN; x[5] = 9; }), row((x) => { x[699] = Infinity; })];
-    expect(await greedy(device, 5, Float32Array.from(rows.flatMap((x) => [...x])))).toEqual([300, 0, 699, NO_TOKEN, 699]);
+    const rows = [
+      row((x) => {
+        x[300] = 2;
+        x[650] = 2;
+      }),
+      row((x) => x.fill(-Infinity)),
+      row((x) => {
+        x.fill(-Infinity);
+        x[699] = -3e38;
+      }),
+      row((x) => {
+        x[513] = NaN;
+        x[5] = 9;
+      }),
+      row((x) => {
+        x[699] = Infinity;
+      }),
+    ];
+    expect(await greedy(device, 5, Float32Array.from(rows.flatMap((x) => [...x])))).toEqual([
+      300,
+      0,
+      699,
+      NO_TOKEN,
+      699,
+    ]);
   });
 
   test('top-p draws the token of the reference', { timeout: 60_000 }, async () => {
@@ -35,7 +74,11 @@ describeGpu('sampling', (device) => {
     for (const [i, vocab] of [1, 2, 255, 257, 3000, 49152].entries()) {
       const r = randomOf(mix(SEED + i));
       const rows = vocab > 10000 ? 4 : 16;
-      const sampling = { temperature: r.pick([0.3, 0.7, 1, 2]), topP: r.pick([0.05, 0.5, 0.9, 0.95, 1]), seed: mix(SEED + i) };
+      const sampling = {
+        temperature: r.pick([0.3, 0.7, 1, 2]),
+        topP: r.pick([0.05, 0.5, 0.9, 0.95, 1]),
+        seed: mix(SEED + i),
+      };
       // Rounded to a sixteenth, so that many tokens are as likely as each other.
       const logits = randomSingles(mix(SEED + i), rows * vocab).map((x) => Math.round(96 * x) / 16);
       const draws = randomWords(mix(SEED + 7 * i), 2 * rows);
@@ -45,7 +88,12 @@ describeGpu('sampling', (device) => {
         const [stream, counter] = [draws[2 * row] as number, draws[2 * row + 1] as number];
         const right = drawToken(own, sampling, stream, counter);
         const allowed = [right];
-        if (token !== right) for (const p of [-CLOSE, 0, CLOSE]) for (const shift of [-CLOSE, 0, CLOSE]) allowed.push(drawToken(own, { ...sampling, topP: Math.min(1, sampling.topP + p) }, stream, counter, shift));
+        if (token !== right)
+          for (const p of [-CLOSE, 0, CLOSE])
+            for (const shift of [-CLOSE, 0, CLOSE])
+              allowed.push(
+                drawToken(own, { ...sampling, topP: Math.min(1, sampling.topP + p) }, stream, counter, shift),
+              );
         expect(allowed, `row ${row} of ${vocab}, ${JSON.stringify(sampling)}, LLA_SIM_SEED=${SEED}`).toContain(token);
         all++;
         if (token === right) same++;
@@ -57,7 +105,13 @@ describeGpu('sampling', (device) => {
   test('top-p repeats with seed, stream and counter, wherever the row is, and differs otherwise', async () => {
     const logits = randomSingles(mix(SEED), 500);
     const rows = (order: readonly number[], seed: number): Promise<number[]> =>
-      topP(device, order.length, Float32Array.from(order.flatMap(() => [...logits])), Uint32Array.from(order.flatMap((i) => [i, 3])), { temperature: 1, topP: 1, seed });
+      topP(
+        device,
+        order.length,
+        Float32Array.from(order.flatMap(() => [...logits])),
+        Uint32Array.from(order.flatMap((i) => [i, 3])),
+        { temperature: 1, topP: 1, seed },
+      );
     const order = Array.from({ length: 32 }, (_, i) => i);
     const first = await rows(order, SEED);
     expect(await rows([...order].reverse(), SEED)).toEqual([...first].reverse());
@@ -69,13 +123,19 @@ describeGpu('sampling', (device) => {
     const row = (x: number): number[] => [...randomSingles(mix(SEED), 299), x];
     const masked = Array.from({ length: 300 }, (_, i) => (i === 123 ? -5 : -Infinity));
     const logits = Float32Array.from([...row(NaN), ...row(Infinity), ...masked, ...masked.map(() => -Infinity)]);
-    expect(await topP(device, 4, logits, randomWords(mix(SEED), 8), { temperature: 1, topP: 1, seed: 1 })).toEqual([NO_TOKEN, NO_TOKEN, 123, NO_TOKEN]);
+    expect(await topP(device, 4, logits, randomWords(mix(SEED), 8), { temperature: 1, topP: 1, seed: 1 })).toEqual([
+      NO_TOKEN,
+      NO_TOKEN,
+      123,
+      NO_TOKEN,
+    ]);
   });
 });
 
 test('drawn numbers are even over [0, 1), and a nucleus is the least set that reaches top-p', () => {
   const bins = new Array<number>(10).fill(0);
-  for (let i = 0; i < 10_000; i++) bins[Math.floor(10 * drawn(SEED, i % 7, i))] = (bins[Math.floor(10 * drawn(SEED, i % 7, i))] as number) + 1;
+  for (let i = 0; i < 10_000; i++)
+    bins[Math.floor(10 * drawn(SEED, i % 7, i))] = (bins[Math.floor(10 * drawn(SEED, i % 7, i))] as number) + 1;
   // Six standard deviations of a count of 1000.
   for (const count of bins) expect(Math.abs(count - 1000), `LLA_SIM_SEED=${SEED}`).toBeLessThan(180);
   const logits = [0.5, 0.3, 0.1, 0.1].map(Math.log);

@@ -24,7 +24,10 @@ interface Contract {
 }
 
 /** Rows side by side, or further apart in a longer buffer. */
-const placed = (random: Random, width: number): Placement => ({ offset: random.pick([0, 0, 3]), stride: width + random.pick([0, 0, 1, 70]) });
+const placed = (random: Random, width: number): Placement => ({
+  offset: random.pick([0, 0, 3]),
+  stride: width + random.pick([0, 0, 1, 70]),
+});
 
 const CONTRACTS: readonly Contract[] = [
   {
@@ -46,16 +49,29 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'rmsnorm',
     variants: ['norm', 'norm-add', 'add'],
-    options: (random, s) => ({ placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) } }),
+    options: (random, s) => ({
+      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
+    }),
     // More rows than one dimension of a grid may have workgroups.
-    edges: [{ rows: 1, width: 1 }, { rows: 2, width: 2048 }, { rows: 66_000, width: 3 }],
+    edges: [
+      { rows: 1, width: 1 },
+      { rows: 2, width: 2048 },
+      { rows: 66_000, width: 3 },
+    ],
     shape: (r) => ({ rows: r.whole(1, 20), width: r.whole(1, 3000) }),
   },
   {
     kernel: 'rope',
     variants: ['half-split', 'adjacent'],
-    options: (random, s) => ({ positions: 2 ** 20, ropeBase: random.pick([1e4, 5e4, 1e6, 7e7]), rope: ropeOptions(random, s) }),
-    edges: [{ rows: 64, heads: 16, headDim: 128 }, { rows: 1, heads: 1, headDim: 2 }],
+    options: (random, s) => ({
+      positions: 2 ** 20,
+      ropeBase: random.pick([1e4, 5e4, 1e6, 7e7]),
+      rope: ropeOptions(random, s),
+    }),
+    edges: [
+      { rows: 64, heads: 16, headDim: 128 },
+      { rows: 1, heads: 1, headDim: 2 },
+    ],
     shape: (r) => ({ rows: r.whole(1, 30), heads: r.whole(1, 20), headDim: r.even(2, 128) }),
     // An angle of 1e6 rounded anywhere to f32 would be off by 0.03.
     tolerance: 4e-7,
@@ -63,7 +79,11 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'rope_kept',
     variants: ['half-split', 'adjacent'],
-    options: (random, s) => ({ positions: 2 ** 20, ropeBase: random.pick([1e4, 1e6, 7e7]), ropeKept: ropeKeptOptions(random, s) }),
+    options: (random, s) => ({
+      positions: 2 ** 20,
+      ropeBase: random.pick([1e4, 1e6, 7e7]),
+      ropeKept: ropeKeptOptions(random, s),
+    }),
     edges: [{ rows: 1, heads: 1, headDim: 2 }],
     shape: (r) => ({ rows: r.whole(1, 30), heads: r.whole(1, 12), headDim: r.even(2, 128) }),
     tolerance: 4e-7,
@@ -71,14 +91,20 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'swiglu',
     variants: ['f32'],
-    options: (random, s) => ({ placement: { input: placed(random, 2 * (s.width as number)), output: placed(random, s.width as number) } }),
+    options: (random, s) => ({
+      placement: { input: placed(random, 2 * (s.width as number)), output: placed(random, s.width as number) },
+    }),
     edges: [{ rows: 1, width: 1 }],
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
   },
   {
     kernel: 'embed',
     variants: ['f16'],
-    options: (random, s) => ({ placement: { output: placed(random, s.width as number) }, embeddingColumns: random.pick([true, false]), vocabulary: random.whole(1, 3000) }),
+    options: (random, s) => ({
+      placement: { output: placed(random, s.width as number) },
+      embeddingColumns: random.pick([true, false]),
+      vocabulary: random.whole(1, 3000),
+    }),
     edges: [{ rows: 1, width: 2 }],
     shape: (r) => ({ rows: r.whole(1, 50), width: r.even(2, 700) }),
     tolerance: 0,
@@ -89,7 +115,13 @@ const CONTRACTS: readonly Contract[] = [
 function ropeKeptOptions(random: Random, s: Shape): NonNullable<OperationOptions['ropeKept']> {
   const [rows, heads, headDim] = [s.rows as number, s.heads as number, s.headDim as number];
   const first = random.whole(0, 9);
-  return { data: placed(random, heads * headDim), pooled: random.pick([1, heads]), firstRow: random.whole(0, 3), first, capacity: first + rows + random.whole(0, 20) };
+  return {
+    data: placed(random, heads * headDim),
+    pooled: random.pick([1, heads]),
+    firstRow: random.whole(0, 3),
+    first,
+    capacity: first + rows + random.whole(0, 20),
+  };
 }
 
 /** Heads inside packed rows, some of which go elsewhere, with or without bias. */
@@ -111,7 +143,9 @@ describeGpu('kernels against float64', (device) => {
     for (const variant of contract.variants) {
       test(`${contract.kernel} ${variant}`, { timeout: 600_000 }, async () => {
         // Variants share their code but for the element type: the edges are divided among them.
-        const edges = contract.edges.filter((_, i) => i % contract.variants.length === contract.variants.indexOf(variant) || contract.edges.length < 3);
+        const edges = contract.edges.filter(
+          (_, i) => i % contract.variants.length === contract.variants.indexOf(variant) || contract.edges.length < 3,
+        );
         for (let i = 0; i < edges.length + (contract.randomShapes ?? RANDOM_SHAPES); i++) {
           const seed = mix(SEED + i);
           const random = randomOf(seed);

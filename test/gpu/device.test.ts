@@ -7,10 +7,21 @@ import { u32, write, type Step } from '../../src/gpu/plan.js';
 import type { KernelCall } from '../../src/schedule/kernels.js';
 import { describeGpu } from './device.js';
 
-const noop: Step = { source: 'noop', element: 'f32', constants: {}, uniforms: [u32(7)], buffers: write('target'), workgroups: [1, 1, 1] };
+const noop: Step = {
+  source: 'noop',
+  element: 'f32',
+  constants: {},
+  uniforms: [u32(7)],
+  buffers: write('target'),
+  workgroups: [1, 1, 1],
+};
 
-test('an adapter that is not there is the user\'s error, with exit code 6 and the remedy', async () => {
-  await expect(openDevice({ adapter: 'no such adapter' })).rejects.toMatchObject({ name: 'UserError', exitCode: 6, hint: expect.stringContaining('setup:gpu') as string });
+test("an adapter that is not there is the user's error, with exit code 6 and the remedy", async () => {
+  await expect(openDevice({ adapter: 'no such adapter' })).rejects.toMatchObject({
+    name: 'UserError',
+    exitCode: 6,
+    hint: expect.stringContaining('setup:gpu') as string,
+  });
 });
 
 describeGpu('device', (device) => {
@@ -39,7 +50,9 @@ describeGpu('device', (device) => {
 
   test('parts of a program run in order, each with a time of its own, however many there are', async () => {
     const target = await device.buffer('target', 16);
-    const steps = await Promise.all([7, 8].map((value) => device.bind({ ...noop, uniforms: [u32(value)] }, new Map([['target', target]]))));
+    const steps = await Promise.all(
+      [7, 8].map((value) => device.bind({ ...noop, uniforms: [u32(value)] }, new Map([['target', target]]))),
+    );
     const parts = Array.from({ length: 2100 }, (_, i) => steps.slice(i % 2, (i % 2) + 1));
     if (device.hasTimestamps) {
       const seconds = await device.runEach(parts);
@@ -54,10 +67,13 @@ describeGpu('device', (device) => {
   });
 
   test('a buffer beyond the limit is out of memory, before the driver is asked', async () => {
-    await expect(device.buffer('huge', device.limits.maxBufferSize + 4)).rejects.toMatchObject({ name: 'GpuError', fault: 'out-of-memory' });
+    await expect(device.buffer('huge', device.limits.maxBufferSize + 4)).rejects.toMatchObject({
+      name: 'GpuError',
+      fault: 'out-of-memory',
+    });
   });
 
-  test('an unknown constant and a missing buffer fail with the kernel\'s name', async () => {
+  test("an unknown constant and a missing buffer fail with the kernel's name", async () => {
     await expect(device.pipeline({ ...noop, constants: { NO_SUCH: 1 } })).rejects.toThrow(/noop\.wgsl.*NO_SUCH/s);
     await expect(device.bind(noop, new Map())).rejects.toThrow(/no buffer target/);
   });
@@ -74,15 +90,56 @@ describeGpu('device', (device) => {
     const plan = planOperation({ kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 8 } });
     const operands = await makeOperands(device, plan, 1);
     const output = operands.buffers.get('output');
-    expect([...new Float32Array(await device.read(output as NonNullable<typeof output>, 32))].every(Number.isNaN)).toBe(true);
+    expect([...new Float32Array(await device.read(output as NonNullable<typeof output>, 32))].every(Number.isNaN)).toBe(
+      true,
+    );
     device.free(...operands.buffers.values());
   });
 });
 
 test.each([
-  [{ kernel: 'attend', variant: 'q5', shape: { sequences: 1, kvHeads: 1, group: 1, context: 1, keyWidth: 2, valueWidth: 2, branchWidth: 0, branchHeads: 1, groupSize: 64, splits: 1 } }, /attend has no variant q5/],
-  [{ kernel: 'attend', variant: 'q4', shape: { sequences: 1, kvHeads: 1, group: 1, context: 1, keyWidth: 2, valueWidth: 2, branchWidth: 0, branchHeads: 1, groupSize: 48, splits: 1 } }, /48 is not a multiple of 32/],
-  [{ kernel: 'rope', variant: 'half-split', shape: { rows: 1, heads: 1, headDim: 27 } }, /headDim must be even, not 27/],
+  [
+    {
+      kernel: 'attend',
+      variant: 'q5',
+      shape: {
+        sequences: 1,
+        kvHeads: 1,
+        group: 1,
+        context: 1,
+        keyWidth: 2,
+        valueWidth: 2,
+        branchWidth: 0,
+        branchHeads: 1,
+        groupSize: 64,
+        splits: 1,
+      },
+    },
+    /attend has no variant q5/,
+  ],
+  [
+    {
+      kernel: 'attend',
+      variant: 'q4',
+      shape: {
+        sequences: 1,
+        kvHeads: 1,
+        group: 1,
+        context: 1,
+        keyWidth: 2,
+        valueWidth: 2,
+        branchWidth: 0,
+        branchHeads: 1,
+        groupSize: 48,
+        splits: 1,
+      },
+    },
+    /48 is not a multiple of 32/,
+  ],
+  [
+    { kernel: 'rope', variant: 'half-split', shape: { rows: 1, heads: 1, headDim: 27 } },
+    /headDim must be even, not 27/,
+  ],
   [{ kernel: 'matmul', variant: 'f16', shape: { groups: 1, m: 0, k: 1, n: 1 } }, /m must be at least 1/],
   [{ kernel: 'swiglu', variant: 'f32', shape: { rows: 1 } }, /width must be a whole number/],
 ] as [KernelCall, RegExp][])('a shape that no kernel handles is refused: %j', (call, message) => {

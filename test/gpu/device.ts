@@ -1,6 +1,6 @@
 /**
- * The device of the GPU tests, opened once a file. Without an adapter the tests are skipped with the reason in view, but fail
- * where CI or LLA_SIM_REQUIRE_GPU=1 says that there has to be one.
+ * The device of the GPU tests, opened once a file. Without an adapter the tests are skipped with the reason in view,
+ * but fail where CI or LLA_SIM_REQUIRE_GPU=1 says that there has to be one.
  */
 import { afterAll, describe, test } from 'vitest';
 import { openDevice, type Device } from '../../src/gpu/index.js';

@@ -16,15 +16,21 @@ export function pairsOf(of: Readonly<Record<string, string | number>>): string[]
 }
 
 /**
- * Cases, the ones with the most new pairs first (greedily), until every pair that an allowed case can hold is met or `most` cases are
- * made. Which cases they are depends on `random` only.
+ * Cases, the ones with the most new pairs first (greedily), until every pair that an allowed case can hold is met or
+ * `most` cases are made. Which cases they are depends on `random` only.
  */
-export function pairwise<F extends Factors>(factors: F, random: Random, allowed: (of: Case<F>) => boolean = () => true, most = Infinity): Case<F>[] {
+export function pairwise<F extends Factors>(
+  factors: F,
+  random: Random,
+  allowed: (of: Case<F>) => boolean = () => true,
+  most = Infinity,
+): Case<F>[] {
   const names = Object.keys(factors);
   const open = new Map<string, Readonly<Record<string, string | number>>>();
   names.forEach((a, i) => {
     for (const b of names.slice(i + 1)) {
-      for (const x of factors[a] ?? []) for (const y of factors[b] ?? []) open.set(keyOf(a, x, b, y), { [a]: x, [b]: y });
+      for (const x of factors[a] ?? [])
+        for (const y of factors[b] ?? []) open.set(keyOf(a, x, b, y), { [a]: x, [b]: y });
     }
   });
   const cases: Case<F>[] = [];
@@ -32,7 +38,9 @@ export function pairwise<F extends Factors>(factors: F, random: Random, allowed:
     const [pair, fixed] = random.pick([...open]);
     let best: { of: Case<F>; met: number } | null = null;
     for (let i = 0; i < TRIES; i++) {
-      const of = Object.fromEntries(names.map((name) => [name, fixed[name] ?? random.pick(factors[name] ?? [])])) as Case<F>;
+      const of = Object.fromEntries(
+        names.map((name) => [name, fixed[name] ?? random.pick(factors[name] ?? [])]),
+      ) as Case<F>;
       if (!allowed(of)) continue;
       const met = pairsOf(of).filter((p) => open.has(p)).length;
       if (!best || met > best.met) best = { of, met };
@@ -50,6 +58,7 @@ export function pairwise<F extends Factors>(factors: F, random: Random, allowed:
 /** All allowed cases of the product. */
 export function product<F extends Factors>(factors: F, allowed: (of: Case<F>) => boolean = () => true): Case<F>[] {
   let cases: Record<string, string | number>[] = [{}];
-  for (const [name, values] of Object.entries(factors)) cases = cases.flatMap((c) => values.map((value) => ({ ...c, [name]: value })));
+  for (const [name, values] of Object.entries(factors))
+    cases = cases.flatMap((c) => values.map((value) => ({ ...c, [name]: value })));
   return (cases as Case<F>[]).filter(allowed);
 }

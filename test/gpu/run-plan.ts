@@ -6,16 +6,23 @@ import { bufferOf, type Device, type OperationPlan } from '../../src/gpu/index.j
 export type Contents = Readonly<Record<string, Uint32Array<ArrayBuffer> | Float32Array<ArrayBuffer>>>;
 
 /** Random words: any bit pattern, NaN and infinities among them. */
-export const randomWords = (seed: number, count: number): Uint32Array<ArrayBuffer> => Uint32Array.from({ length: count }, (_, i) => mix(i ^ mix(seed)));
+export const randomWords = (seed: number, count: number): Uint32Array<ArrayBuffer> =>
+  Uint32Array.from({ length: count }, (_, i) => mix(i ^ mix(seed)));
 
 /** Random f32 in [-1, 1). */
-export const randomSingles = (seed: number, count: number): Float32Array<ArrayBuffer> => Float32Array.from({ length: count }, (_, i) => (mix(i ^ mix(seed)) >>> 8) * 2 ** -23 - 1);
+export const randomSingles = (seed: number, count: number): Float32Array<ArrayBuffer> =>
+  Float32Array.from({ length: count }, (_, i) => (mix(i ^ mix(seed)) >>> 8) * 2 ** -23 - 1);
 
 /** Words of a plan's buffer. */
 export const wordsIn = (plan: OperationPlan, name: string): number => bufferOf(plan, name).bytes / 4;
 
 /** The words of each buffer after `runs` runs. */
-export async function runPlan(device: Device, plan: OperationPlan, contents: Contents, runs = 1): Promise<(name: string) => Uint32Array<ArrayBuffer>> {
+export async function runPlan(
+  device: Device,
+  plan: OperationPlan,
+  contents: Contents,
+  runs = 1,
+): Promise<(name: string) => Uint32Array<ArrayBuffer>> {
   const unknown = Object.keys(contents).filter((name) => !plan.buffers.some((b) => b.name === name));
   if (unknown.length > 0) throw new Error(`the plan has no buffer ${unknown.join(', ')}`);
   const buffers = new Map<string, Awaited<ReturnType<Device['buffer']>>>();
@@ -24,7 +31,8 @@ export async function runPlan(device: Device, plan: OperationPlan, contents: Con
       const buffer = await device.buffer(b.name, b.bytes);
       buffers.set(b.name, buffer);
       const given = contents[b.name] ?? b.data?.();
-      if (given && given.byteLength !== b.bytes) throw new Error(`buffer ${b.name} takes ${b.bytes} bytes, ${given.byteLength} are given`);
+      if (given && given.byteLength !== b.bytes)
+        throw new Error(`buffer ${b.name} takes ${b.bytes} bytes, ${given.byteLength} are given`);
       if (given) await device.write(buffer, given);
       else await poison(device, buffer);
     }
@@ -32,7 +40,11 @@ export async function runPlan(device: Device, plan: OperationPlan, contents: Con
     for (let i = 0; i < runs; i++) await device.run(steps);
     device.free(...steps.map((step) => step.uniforms));
     const read = new Map<string, Uint32Array<ArrayBuffer>>();
-    for (const b of plan.buffers) read.set(b.name, new Uint32Array(await device.read(buffers.get(b.name) as NonNullable<ReturnType<typeof buffers.get>>, b.bytes)));
+    for (const b of plan.buffers)
+      read.set(
+        b.name,
+        new Uint32Array(await device.read(buffers.get(b.name) as NonNullable<ReturnType<typeof buffers.get>>, b.bytes)),
+      );
     return (name) => read.get(name) as Uint32Array<ArrayBuffer>;
   } finally {
     device.free(...buffers.values());

@@ -12,17 +12,27 @@ const files =
   };
 
 test('an include is inserted once, and the element line becomes the storage type', () => {
-  const read = files({ 'a.wgsl': '#element\n#include "b.wgsl"\n#include "c.wgsl"\nmain', 'b.wgsl': '#include "c.wgsl"\nb', 'c.wgsl': 'c', 'element_f16.wgsl': 'halves' });
+  const read = files({
+    'a.wgsl': '#element\n#include "b.wgsl"\n#include "c.wgsl"\nmain',
+    'b.wgsl': '#include "c.wgsl"\nb',
+    'c.wgsl': 'c',
+    'element_f16.wgsl': 'halves',
+  });
   expect(loadSource('a', 'f16', read)).toBe('halves\nc\nb\n\nmain');
 });
 
 test('an include cycle is refused', () => {
-  expect(() => loadSource('a', 'f16', files({ 'a.wgsl': '#include "b.wgsl"', 'b.wgsl': '#include "a.wgsl"' }))).toThrow(/cycle a.wgsl -> b.wgsl -> a.wgsl/);
+  expect(() => loadSource('a', 'f16', files({ 'a.wgsl': '#include "b.wgsl"', 'b.wgsl': '#include "a.wgsl"' }))).toThrow(
+    /cycle a.wgsl -> b.wgsl -> a.wgsl/,
+  );
 });
 
-test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{RANK}};'])('an unresolved line is refused: %s', (line) => {
-  expect(() => loadSource('a', 'f16', files({ 'a.wgsl': `fn a() {}\n${line}` }))).toThrow(/unresolved directive/);
-});
+test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{RANK}};'])(
+  'an unresolved line is refused: %s',
+  (line) => {
+    expect(() => loadSource('a', 'f16', files({ 'a.wgsl': `fn a() {}\n${line}` }))).toThrow(/unresolved directive/);
+  },
+);
 
 test('every kernel on disk resolves in both storage types and says how to run it', () => {
   for (const file of readdirSync(new URL('../../kernels/', import.meta.url))) {

@@ -5,13 +5,31 @@ import { PAPER_FIGURES, printed } from '../../src/paper/figures.js';
 import { judge } from '../../src/paper/judge.js';
 import type { Answer, Expectation, PaperFigure } from '../../src/paper/types.js';
 
-const SEED = process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
-const check = <T>(arbitrary: fc.Arbitrary<T>, property: (x: T) => void): void => fc.assert(fc.property(arbitrary, property), { seed: SEED, numRuns: 300 });
+const SEED =
+  process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
+const check = <T>(arbitrary: fc.Arbitrary<T>, property: (x: T) => void): void =>
+  fc.assert(fc.property(arbitrary, property), { seed: SEED, numRuns: 300 });
 
 const figure = (expectation: Expectation, value: number | null, precision = 0, text = 'x'): PaperFigure => ({
-  id: 'f', section: 's', source: 'Table t', quantity: 'q', text, value, precision, unit: 'ratio', expect: expectation, subject: { of: 'accuracy' },
+  id: 'f',
+  section: 's',
+  source: 'Table t',
+  quantity: 'q',
+  text,
+  value,
+  precision,
+  unit: 'ratio',
+  expect: expectation,
+  subject: { of: 'accuracy' },
 });
-const answer = (value: number | null, low = value, high = value, explain?: Answer['explain'], text = 'x'): Answer => ({ value, low, high, text, reason: 'because', ...(explain ? { explain } : {}) });
+const answer = (value: number | null, low = value, high = value, explain?: Answer['explain'], text = 'x'): Answer => ({
+  value,
+  low,
+  high,
+  text,
+  reason: 'because',
+  ...(explain ? { explain } : {}),
+});
 const size = fc.double({ min: 1e-6, max: 1e12, noNaN: true });
 
 describe('verdicts', () => {
@@ -33,23 +51,36 @@ describe('verdicts', () => {
 
   it('a claim in words is compared word by word', () => {
     expect(judge(figure('exact', null, 0, 'fits'), answer(null, null, null, undefined, 'fits')).verdict).toBe('exact');
-    expect(judge(figure('exact', null, 0, 'fits'), answer(null, null, null, undefined, 'does not fit')).verdict).toBe('wrong');
+    expect(judge(figure('exact', null, 0, 'fits'), answer(null, null, null, undefined, 'does not fit')).verdict).toBe(
+      'wrong',
+    );
   });
 
   it('inside when the printed value can lie in the interval, else explained or unexplained', () => {
-    check(fc.tuple(size, size, fc.double({ min: 0, max: 0.1, noNaN: true }), size, fc.boolean()), ([a, b, share, value, known]) => {
-      const [low, high] = [Math.min(a, b), Math.max(a, b)];
-      const precision = share * value;
-      const c = judge(figure('interval', value, precision), answer((low + high) / 2, low, high, () => (known ? 'a reason' : null)));
-      const inside = value + precision >= low && value - precision <= high;
-      expect(c.verdict).toBe(inside ? 'inside' : known ? 'explained' : 'unexplained');
-      expect(c.reason).toBe(inside || !known ? 'because' : 'a reason');
-      expect(c.mustBeExact).toBe(false);
-    });
+    check(
+      fc.tuple(size, size, fc.double({ min: 0, max: 0.1, noNaN: true }), size, fc.boolean()),
+      ([a, b, share, value, known]) => {
+        const [low, high] = [Math.min(a, b), Math.max(a, b)];
+        const precision = share * value;
+        const c = judge(
+          figure('interval', value, precision),
+          answer((low + high) / 2, low, high, () => (known ? 'a reason' : null)),
+        );
+        const inside = value + precision >= low && value - precision <= high;
+        expect(c.verdict).toBe(inside ? 'inside' : known ? 'explained' : 'unexplained');
+        expect(c.reason).toBe(inside || !known ? 'because' : 'a reason');
+        expect(c.mustBeExact).toBe(false);
+      },
+    );
   });
 
   it('an explained difference needs its reason, and none where there is no difference', () => {
-    expect(judge(figure('explained', 4), answer(3.94, 3.94, 3.94, () => 'a reason')).verdict).toBe('explained');
+    expect(
+      judge(
+        figure('explained', 4),
+        answer(3.94, 3.94, 3.94, () => 'a reason'),
+      ).verdict,
+    ).toBe('explained');
     expect(judge(figure('explained', 4), answer(3.94)).verdict).toBe('unexplained');
     expect(judge(figure('explained', 4), answer(4)).verdict).toBe('exact');
   });

@@ -25,7 +25,11 @@ describe('lla-sim paper', () => {
   });
 
   it('JSON and Markdown, to stdout or a file', () => {
-    const json = JSON.parse(program.run(['paper', '--format', 'json']).out) as { schema: string; schemaVersion: number; verdicts: Record<string, number> };
+    const json = JSON.parse(program.run(['paper', '--format', 'json']).out) as {
+      schema: string;
+      schemaVersion: number;
+      verdicts: Record<string, number>;
+    };
     expect(json).toMatchObject({ schema: 'lla-sim/paper', schemaVersion: 1, verdicts: { wrong: 0, unexplained: 0 } });
     const at = join(files.path, 'paper.md');
     const o = program.run(['paper', '--format', 'markdown', '-o', at]);
@@ -37,7 +41,15 @@ describe('lla-sim paper', () => {
 
   it('2: wrong input', () => {
     const llvmpipe = join(ROOT, 'calibrations/mesa-llvmpipe.json');
-    for (const args of [['--format', 'csv'], ['--calibration', 'none.json'], ['--calibration', llvmpipe], ['x'], ['--nope'], ['--output', '/nonexistent/x']]) expectBadInput(program.run(['paper', ...args]));
+    for (const args of [
+      ['--format', 'csv'],
+      ['--calibration', 'none.json'],
+      ['--calibration', llvmpipe],
+      ['x'],
+      ['--nope'],
+      ['--output', '/nonexistent/x'],
+    ])
+      expectBadInput(program.run(['paper', ...args]));
   });
 
   it('its help has examples that run', () => {

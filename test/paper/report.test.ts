@@ -1,4 +1,6 @@
-/** The comparison itself: what it must say, that each verdict depends on the planner, and that its numbers are right. */
+/**
+ * The comparison itself: what it must say, that each verdict depends on the planner, and that its numbers are right.
+ */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,14 +39,20 @@ const cell = (b: Beyond, row: string, column: string, among = 0): number => {
   return found[b.columns.findIndex((c) => c.name === column)] as number;
 };
 /** A planner whose preset of this name is another shape. */
-const reshaped = (name: string, change: Partial<Geometry>): PaperModel => new PaperModel(H200, (n) => (n === name ? { ...findPreset(n), ...change } : findPreset(n)));
+const reshaped = (name: string, change: Partial<Geometry>): PaperModel =>
+  new PaperModel(H200, (n) => (n === name ? { ...findPreset(n), ...change } : findPreset(n)));
 
 describe('against the datasheet', () => {
   it('nothing that must be exact is wrong and nothing is unexplained', () => {
-    expect(REPORT.comparisons.filter((c) => c.verdict === 'wrong' || c.verdict === 'unexplained').map((c) => `${c.id}: ${c.model?.text}`)).toEqual([]);
+    expect(
+      REPORT.comparisons
+        .filter((c) => c.verdict === 'wrong' || c.verdict === 'unexplained')
+        .map((c) => `${c.id}: ${c.model?.text}`),
+    ).toEqual([]);
     expect(holds(REPORT)).toBe(true);
     expect(Object.values(REPORT.verdicts).reduce((a, b) => a + b)).toBe(REPORT.comparisons.length);
-    for (const v of ['exact', 'inside', 'explained', 'not-predictable'] as const) expect(REPORT.verdicts[v], v).toBeGreaterThan(5);
+    for (const v of ['exact', 'inside', 'explained', 'not-predictable'] as const)
+      expect(REPORT.verdicts[v], v).toBeGreaterThan(5);
   });
 
   it.each([
@@ -76,7 +84,13 @@ describe('each verdict depends on the planner', () => {
   it('a wrong head width makes exact figures wrong', () => {
     const r = paperReport(reshaped('ouro-1.4b', { headDim: 120 }));
     expect(holds(r)).toBe(false);
-    for (const id of ['memory/kv-per-token/ouro-1.4b/teacher', 'memory/kv-at-1m/teacher', 'tier4/4.00x/ratio', 'tier4/2.67x/ranks']) expect(by(r, id).verdict, id).toBe('wrong');
+    for (const id of [
+      'memory/kv-per-token/ouro-1.4b/teacher',
+      'memory/kv-at-1m/teacher',
+      'tier4/4.00x/ratio',
+      'tier4/2.67x/ranks',
+    ])
+      expect(by(r, id).verdict, id).toBe('wrong');
     expect(by(r, 'memory/kv-per-token/ouro-2.6b/teacher').verdict).toBe('exact');
   });
 
@@ -115,7 +129,10 @@ describe('each verdict depends on the planner', () => {
 describe('the arithmetic, done again', () => {
   const KIB = 1024;
   it('reads are T/ρ for ranks that nobody published', () => {
-    const seed = process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
+    const seed =
+      process.env['LLA_SIM_SEED'] === undefined
+        ? Math.floor(Math.random() * 2 ** 31)
+        : Number(process.env['LLA_SIM_SEED']);
     const full = readBytesPerToken(MODEL, 'ouro-1.4b', { codec: { kind: 'full' }, path: 'full' });
     expect(full).toBe(2 * 4 * 16 * 128 * 24 * 2);
     for (let i = 0; i < 8; i++) {
@@ -137,7 +154,9 @@ describe('the arithmetic, done again', () => {
     expect(cell(beyond('in-flight'), 'ouro-1.4b', 'bytesPerSequence', 1)).toBe(48 * 16 * 24 * 4);
     // Per layer, head and axis: W_down 512 × r, W_up 4 × 128 × r, μ 512.
     expect(cell(beyond('codec-parameters'), 'ouro-1.4b', 'parameters', 1)).toBe(24 * 16 * (2 * 512 * 256 + 2 * 512));
-    expect(cell(beyond('codec-parameters'), 'ouro-1.4b', 'bytes', 1)).toBe(24 * 16 * (2 * 512 * 256 * 2 + 2 * 512 * 4) + 24 * 16 * 256 * 4); // and a constant a latent
+    expect(cell(beyond('codec-parameters'), 'ouro-1.4b', 'bytes', 1)).toBe(
+      24 * 16 * (2 * 512 * 256 * 2 + 2 * 512 * 4) + 24 * 16 * 256 * 4,
+    ); // and a constant a latent
     expect(cell(beyond('codec-parameters'), 'lla-2d-16x', 'parameters') / 3_564_976_800).toBeCloseTo(8.008, 2);
   });
 
@@ -147,7 +166,13 @@ describe('the arithmetic, done again', () => {
     expect(captures).toBe(96 * 2 ** 30);
     expect(bytes).toBeGreaterThan(captures);
     expect(bytes).toBeLessThan(captures * 1.01);
-    expect(beyond('prefill-peaks').rows.map((r) => r.at(-1))).toEqual(['one-shot', 'by-layer', 'by-layer', 'chunked', 'by-layer']);
+    expect(beyond('prefill-peaks').rows.map((r) => r.at(-1))).toEqual([
+      'one-shot',
+      'by-layer',
+      'by-layer',
+      'chunked',
+      'by-layer',
+    ]);
   });
 
   it('teacher’s layer at 262,144 tokens: 8.6 GB in four loops, the paper’s time is 40 % of 4.8 TB/s', () => {
@@ -163,21 +188,34 @@ describe('the arithmetic, done again', () => {
     expect(c.reason).toContain(`one a head ${1024 / (256 + 64)}×`);
   });
 
-  it('kv-quant at 4 bits stores 64 × 4 bits and 2 bytes a group', () => expect(by(REPORT, 'ratios/ouro-1.4b/kv-quant-4x').model?.value).toBeCloseTo(128 / (32 + 2), 9));
+  it('kv-quant at 4 bits stores 64 × 4 bits and 2 bytes a group', () =>
+    expect(by(REPORT, 'ratios/ouro-1.4b/kv-quant-4x').model?.value).toBeCloseTo(128 / (32 + 2), 9));
 
-  it('KV a token in the paper’s unit', () => expect(by(REPORT, 'memory/kv-per-token/ouro-2.6b/teacher').model).toMatchObject({ text: '1536 KiB', value: 1536 * KIB }));
+  it('KV a token in the paper’s unit', () =>
+    expect(by(REPORT, 'memory/kv-per-token/ouro-2.6b/teacher').model).toMatchObject({
+      text: '1536 KiB',
+      value: 1536 * KIB,
+    }));
 
   it('at the fast end a path breaks even where its reads do; break-even points separate slower from faster', () => {
     expect(breakEvenRatio(MODEL, 'ouro-1.4b', { path: 'reconstruct' }).low).toBe(4);
     expect(breakEvenRatio(MODEL, 'ouro-1.4b', { path: 'absorbed' }).low).toBeCloseTo(1024 / 252, 6);
-    expect(breakEvenRatio(MODEL, 'ouro-1.4b', { path: 'reconstruct', materialised: true })).toEqual({ low: null, estimate: null, high: null });
+    expect(breakEvenRatio(MODEL, 'ouro-1.4b', { path: 'reconstruct', materialised: true })).toEqual({
+      low: null,
+      estimate: null,
+      high: null,
+    });
     const decoding = { codec: MODEL.codec('ouro-1.4b', 'lla', 64 / 3), path: 'block-absorbed' } as const;
     const at = breakEvenContext(MODEL, 'ouro-1.4b', decoding, 1);
     const full = { codec: { kind: 'full' }, path: 'full' } as const;
     for (const end of ['low', 'estimate', 'high'] as const) {
       const context = at[end] as number;
-      expect(MODEL.step('ouro-1.4b', decoding, 1, context)[end]).toBeLessThanOrEqual(MODEL.step('ouro-1.4b', full, 1, context)[end]);
-      expect(MODEL.step('ouro-1.4b', decoding, 1, context - 1)[end]).toBeGreaterThan(MODEL.step('ouro-1.4b', full, 1, context - 1)[end]);
+      expect(MODEL.step('ouro-1.4b', decoding, 1, context)[end]).toBeLessThanOrEqual(
+        MODEL.step('ouro-1.4b', full, 1, context)[end],
+      );
+      expect(MODEL.step('ouro-1.4b', decoding, 1, context - 1)[end]).toBeGreaterThan(
+        MODEL.step('ouro-1.4b', full, 1, context - 1)[end],
+      );
     }
   });
 });
@@ -207,7 +245,10 @@ describe('a calibration', () => {
     expect(prices(datasheet)).toBe('8.07 (2.78–31.7) ms');
     expect(paperPart(await readSources({ calibration: bundled })).markdown).toBe(datasheet);
     const measured = await readSources({ calibration: claimed({ description: 'NVIDIA H200', software: false }) });
-    const named = { ...measured, calibration: { ...(measured.calibration as NonNullable<typeof measured.calibration>), file: '<img src=x>.json' } };
+    const named = {
+      ...measured,
+      calibration: { ...(measured.calibration as NonNullable<typeof measured.calibration>), file: '<img src=x>.json' },
+    };
     const { html, markdown } = paperPart(named);
     expect(prices(markdown)).not.toBe(prices(datasheet));
     for (const text of [html.text, markdown]) {
@@ -236,14 +277,56 @@ describe('printing', () => {
   });
 
   it('JSON: the fields of version 1', () => {
-    const json = JSON.parse(JSON.stringify(REPORT)) as Record<string, unknown> & { comparisons: object[]; beyond: object[]; quality: object };
-    expect(Object.keys(json)).toEqual(['schema', 'schemaVersion', 'paper', 'device', 'verdicts', 'comparisons', 'beyond', 'quality', 'notes']);
+    const json = JSON.parse(JSON.stringify(REPORT)) as Record<string, unknown> & {
+      comparisons: object[];
+      beyond: object[];
+      quality: object;
+    };
+    expect(Object.keys(json)).toEqual([
+      'schema',
+      'schemaVersion',
+      'paper',
+      'device',
+      'verdicts',
+      'comparisons',
+      'beyond',
+      'quality',
+      'notes',
+    ]);
     expect([json['schema'], json['schemaVersion']]).toEqual(['lla-sim/paper', 1]);
-    expect(Object.keys(json['verdicts'] as object)).toEqual(['exact', 'inside', 'explained', 'not-predictable', 'unexplained', 'wrong']);
-    for (const c of json.comparisons) expect(Object.keys(c).sort()).toEqual(['id', 'model', 'mustBeExact', 'published', 'quantity', 'reason', 'section', 'source', 'unit', 'verdict']);
+    expect(Object.keys(json['verdicts'] as object)).toEqual([
+      'exact',
+      'inside',
+      'explained',
+      'not-predictable',
+      'unexplained',
+      'wrong',
+    ]);
+    for (const c of json.comparisons)
+      expect(Object.keys(c).sort()).toEqual([
+        'id',
+        'model',
+        'mustBeExact',
+        'published',
+        'quantity',
+        'reason',
+        'section',
+        'source',
+        'unit',
+        'verdict',
+      ]);
     for (const b of json.beyond) expect(Object.keys(b)).toEqual(['id', 'title', 'text', 'columns', 'rows']);
     expect(Object.keys(json.quality)).toEqual(['figures', 'contradictions']);
-    expect(REPORT.beyond.map((b) => b.id)).toEqual(['reads', 'equal-memory', 'break-even-ratios', 'break-even-contexts', 'prefill-peaks', 'codec-parameters', 'in-flight', 'missing-cells']);
+    expect(REPORT.beyond.map((b) => b.id)).toEqual([
+      'reads',
+      'equal-memory',
+      'break-even-ratios',
+      'break-even-contexts',
+      'prefill-peaks',
+      'codec-parameters',
+      'in-flight',
+      'missing-cells',
+    ]);
     for (const b of REPORT.beyond) for (const row of b.rows) expect(row.length, b.id).toBe(b.columns.length);
   });
 
@@ -252,22 +335,32 @@ describe('printing', () => {
     const cells = tables.flatMap((t) => t.rows.flatMap((r) => r.cells)).filter((c) => c !== '–');
     expect(cells.flatMap((c) => c.split(' / ')).length).toBe(REPORT.quality.figures.length);
     expect(cells.filter((c) => c.includes(' / '))).toEqual([]);
-    expect(tables.find((t) => t.source === 'Table scale')?.contradictions.map((c) => c.id)).not.toContain('matched-budget');
+    expect(tables.find((t) => t.source === 'Table scale')?.contradictions.map((c) => c.id)).not.toContain(
+      'matched-budget',
+    );
     expect(tables.find((t) => t.source === 'Table isocache')?.contradictions.map((c) => c.id)).toContain('gsm8k-4x');
     const markdown = paperMarkdown(REPORT);
-    for (const c of REPORT.quality.contradictions) expect(markdown).toContain(`- **${c.subject.replace(/[\\`*_{}[\]<>#|!&]/g, '\\$&')}**`);
+    for (const c of REPORT.quality.contradictions)
+      expect(markdown).toContain(`- **${c.subject.replace(/[\\`*_{}[\]<>#|!&]/g, '\\$&')}**`);
   });
 
   it('the part of a page has every figure with its verdict and reason, every table, every contradiction', () => {
     const page = paperHtml(REPORT).text;
     for (const c of REPORT.comparisons) {
-      for (const text of [c.quantity, c.published.text, c.model?.text ?? '–', c.reason, c.source]) expect(page, c.id).toContain(`>${escapeHtml(text)}<`);
+      for (const text of [c.quantity, c.published.text, c.model?.text ?? '–', c.reason, c.source])
+        expect(page, c.id).toContain(`>${escapeHtml(text)}<`);
     }
     const rows = [...page.matchAll(/<tr>(?!<th scope="col")/g)].length;
-    expect(rows).toBe(REPORT.comparisons.length + REPORT.beyond.reduce((n, b) => n + b.rows.length, 0) + qualityTables(REPORT.quality.figures).reduce((n, t) => n + t.rows.length, 0));
+    expect(rows).toBe(
+      REPORT.comparisons.length +
+        REPORT.beyond.reduce((n, b) => n + b.rows.length, 0) +
+        qualityTables(REPORT.quality.figures).reduce((n, t) => n + t.rows.length, 0),
+    );
     for (const c of REPORT.quality.contradictions) expect(page).toContain(`<strong>${escapeHtml(c.subject)}</strong>`);
     expect(page.match(/<details>/g)?.length).toBe(page.match(/<\/details>/g)?.length);
-    expect(paperHtml(paperReport(reshaped('ouro-1.4b', { headDim: 120 }))).text).toContain('<span class="evidence wrong">WRONG</span>');
+    expect(paperHtml(paperReport(reshaped('ouro-1.4b', { headDim: 120 }))).text).toContain(
+      '<span class="evidence wrong">WRONG</span>',
+    );
   });
 
   it('as a part of another document its headings lie deeper, and nothing else differs', () => {
@@ -278,7 +371,9 @@ describe('printing', () => {
     const file = fileURLToPath(new URL('./paper.golden.md', import.meta.url));
     const text = paperMarkdown(REPORT);
     if (process.env['UPDATE_GOLDEN'] === '1') writeFileSync(file, text);
-    expect(existsSync(file), 'no golden: run UPDATE_GOLDEN=1 npx vitest run test/paper and read the difference').toBe(true);
+    expect(existsSync(file), 'no golden: run UPDATE_GOLDEN=1 npx vitest run test/paper and read the difference').toBe(
+      true,
+    );
     expect(text).toBe(readFileSync(file, 'utf8'));
   });
 });

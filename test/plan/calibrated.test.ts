@@ -11,24 +11,42 @@ const FILE = 'calibrations/mesa-llvmpipe.json';
 const calibration = calibrationSchema.parse(JSON.parse(readFileSync(FILE, 'utf8')));
 
 describe('the carried calibration', () => {
-  it('is a software adapter\'s, and says so', () => expect(calibration.device.software).toBe(true));
+  it("is a software adapter's, and says so", () => expect(calibration.device.software).toBe(true));
 
-  it.each(calibration.kernels.map((k) => [k.kernel, k] as const))('%s has predictors that belong to its samples', (kernel, k) => {
-    expect(Object.keys(k.predictors).sort()).toEqual([...new Set(k.samples.map((s) => s.variant))].sort());
-    for (const [variant, p] of Object.entries(k.predictors)) expect(p.samplesDigest).toBe(digestSamples(kernel as KernelName, variant, k.samples));
-  });
+  it.each(calibration.kernels.map((k) => [k.kernel, k] as const))(
+    '%s has predictors that belong to its samples',
+    (kernel, k) => {
+      expect(Object.keys(k.predictors).sort()).toEqual([...new Set(k.samples.map((s) => s.variant))].sort());
+      for (const [variant, p] of Object.entries(k.predictors))
+        expect(p.samplesDigest).toBe(digestSamples(kernel as KernelName, variant, k.samples));
+    },
+  );
 
   it('holds no wrong result: every point was checked against float64 before it was timed', () => {
     // What `rebuild` writes is rounded to halves; everything else is f32.
-    for (const k of calibration.kernels) for (const s of k.samples) expect(s.relativeError, k.kernel).toBeLessThan(k.kernel === 'rebuild' ? 5e-4 : 2e-5);
+    for (const k of calibration.kernels)
+      for (const s of k.samples) expect(s.relativeError, k.kernel).toBeLessThan(k.kernel === 'rebuild' ? 5e-4 : 2e-5);
   });
 });
 
 /** Kernels whose source or terms have changed since they were measured. */
-const stale = calibration.kernels.filter((k) => k.sourceHash !== kernelHash(k.kernel as KernelName) || Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)).map((k) => k.kernel);
+const stale = calibration.kernels
+  .filter(
+    (k) =>
+      k.sourceHash !== kernelHash(k.kernel as KernelName) ||
+      Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION),
+  )
+  .map((k) => k.kernel);
 
 describe('a plan priced from it', () => {
-  const scenario = { calibration: FILE, context: 1024, batch: 4, codec: ['full', 'lla'], ratio: [4, 21.33], path: ['full', 'reconstruct', 'block-absorbed', 'absorbed'] };
+  const scenario = {
+    calibration: FILE,
+    context: 1024,
+    batch: 4,
+    codec: ['full', 'lla'],
+    ratio: [4, 21.33],
+    path: ['full', 'reconstruct', 'block-absorbed', 'absorbed'],
+  };
 
   it('rests on measurements, or says which kernels have changed since, with ordered intervals', async () => {
     const report = await ask(scenario);
@@ -41,7 +59,9 @@ describe('a plan priced from it', () => {
       // A step is as good as the worst of its kernels: roofline where one that it calls has changed, and only there.
       const share = p.decode.evidenceShare!;
       if (stale.length === 0) expect(share.roofline, p.id).toBe(0);
-      expect(share.roofline > 0 ? ['roofline'] : ['measured', 'interpolated', 'extrapolated'], p.id).toContain(p.decode.evidence);
+      expect(share.roofline > 0 ? ['roofline'] : ['measured', 'interpolated', 'extrapolated'], p.id).toContain(
+        p.decode.evidence,
+      );
       // What is left of the calibration still counts: its submission cost, and kernels that have not changed.
       expect(share.measured).toBeGreaterThan(0);
       expect(s!.low).toBeLessThan(s!.estimate);

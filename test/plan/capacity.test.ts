@@ -1,10 +1,29 @@
 /** What fits: the published maximum batches, the exact ones, the memory they are made of, and prefill peaks. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bytesPerSequence, maxBatch, memoryModel, onGrid, prefillPeaks, totalBytes, weightBytes } from '../../src/cost/memory.js';
+import {
+  bytesPerSequence,
+  maxBatch,
+  memoryModel,
+  onGrid,
+  prefillPeaks,
+  totalBytes,
+  weightBytes,
+} from '../../src/cost/memory.js';
 import { CODECS } from '../../src/codecs/registry.js';
 import type { Codec, Path } from '../../src/codecs/codec.js';
-import { configuration, F16, GiB, HUGINN, lla, MiB, OURO, OURO_26, SHARED, smallGeometry } from '../contract/geometries.js';
+import {
+  configuration,
+  F16,
+  GiB,
+  HUGINN,
+  lla,
+  MiB,
+  OURO,
+  OURO_26,
+  SHARED,
+  smallGeometry,
+} from '../contract/geometries.js';
 import { planOf, row } from './requests.js';
 
 const DRIVER_H200 = 143_771 * MiB;
@@ -37,17 +56,26 @@ describe('the largest batch at 4096 tokens and 141 GB', () => {
     ['1.4B 21.33×', OURO, lla(18, 30), 'reconstruct', 979],
     ['2.6B full', OURO_26, { kind: 'full' }, 'full', 22],
     ['2.6B 4×', OURO_26, lla(96, 160), 'reconstruct', 90],
-  ] as [string, typeof OURO, Codec, Path, number][])('weights, codec and cache alone allow what domain.md says at 143,771 MiB: %s', (_name, geometry, codec, path, batch) => {
-    const m = memoryModel(configuration({ geometry, codec, path }), 4096, 32);
-    expect(Math.floor((DRIVER_H200 - m.weightsBytes - m.codecBytes) / m.kvBytesPerSequence)).toBe(batch);
-    expect(maxBatch(m, DRIVER_H200)).toBeLessThanOrEqual(batch);
-    // The next point of the grid needs 144 GiB of cache, in all five cases.
-    const next = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024].find((g) => g > onGrid(batch)) as number;
-    expect(next * m.kvBytesPerSequence).toBe(144 * GiB);
-  });
+  ] as [string, typeof OURO, Codec, Path, number][])(
+    'weights, codec and cache alone allow what domain.md says at 143,771 MiB: %s',
+    (_name, geometry, codec, path, batch) => {
+      const m = memoryModel(configuration({ geometry, codec, path }), 4096, 32);
+      expect(Math.floor((DRIVER_H200 - m.weightsBytes - m.codecBytes) / m.kvBytesPerSequence)).toBe(batch);
+      expect(maxBatch(m, DRIVER_H200)).toBeLessThanOrEqual(batch);
+      // The next point of the grid needs 144 GiB of cache, in all five cases.
+      const next = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024].find(
+        (g) => g > onGrid(batch),
+      ) as number;
+      expect(next * m.kvBytesPerSequence).toBe(144 * GiB);
+    },
+  );
 
   it('the grid is 2^k and 3·2^(k−1)', () => {
-    const grid = new Set(Array.from({ length: 20 }, (_, k) => [2 ** k, 3 * 2 ** k]).flat().concat(1));
+    const grid = new Set(
+      Array.from({ length: 20 }, (_, k) => [2 ** k, 3 * 2 ** k])
+        .flat()
+        .concat(1),
+    );
     for (let n = 1; n < 5000; n++) {
       const g = onGrid(n);
       expect(grid.has(g)).toBe(true);
@@ -58,56 +86,100 @@ describe('the largest batch at 4096 tokens and 141 GB', () => {
 });
 
 const anyPlan = fc.oneof(smallGeometry, fc.constantFrom(OURO, OURO_26, HUGINN)).chain((geometry) =>
-  fc.constantFrom('full' as const, 'lla' as const, 'lla-2d' as const, 'mla-head' as const, 'kv-quant' as const).chain((kind) => {
-    const codec: Codec = kind === 'full' ? { kind } : kind === 'kv-quant' ? { kind, bits: 4 } : { kind, rankK: 3, rankV: 5 };
-    return fc
-      .record({ path: fc.constantFrom(...CODECS[kind].paths), materialised: fc.boolean(), evict: fc.constantFrom(null, { policy: 'h2o', heavyTokens: 100, recentTokens: 200, budgetTokens: 300 } as const, { policy: 'streaming', sinkTokens: 4, windowTokens: 60, budgetTokens: 64 } as const) })
-      .map(({ path, materialised, evict }) => configuration({ geometry, codec, path, materialised: materialised && path === 'reconstruct', eviction: evict }));
-  }),
+  fc
+    .constantFrom('full' as const, 'lla' as const, 'lla-2d' as const, 'mla-head' as const, 'kv-quant' as const)
+    .chain((kind) => {
+      const codec: Codec =
+        kind === 'full' ? { kind } : kind === 'kv-quant' ? { kind, bits: 4 } : { kind, rankK: 3, rankV: 5 };
+      return fc
+        .record({
+          path: fc.constantFrom(...CODECS[kind].paths),
+          materialised: fc.boolean(),
+          evict: fc.constantFrom(
+            null,
+            { policy: 'h2o', heavyTokens: 100, recentTokens: 200, budgetTokens: 300 } as const,
+            { policy: 'streaming', sinkTokens: 4, windowTokens: 60, budgetTokens: 64 } as const,
+          ),
+        })
+        .map(({ path, materialised, evict }) =>
+          configuration({
+            geometry,
+            codec,
+            path,
+            materialised: materialised && path === 'reconstruct',
+            eviction: evict,
+          }),
+        );
+    }),
 );
 
 describe('memory, for any codec, path and policy', () => {
   it('is never less for a longer context, and the batch never more', () => {
     fc.assert(
-      fc.property(anyPlan, fc.integer({ min: 1, max: 1e6 }), fc.integer({ min: 1, max: 1e5 }), fc.integer({ min: 1e6, max: 2e11 }), (c, context, more, usable) => {
-        const [a, b] = [memoryModel(c, context, 32), memoryModel(c, context + more, 32)];
-        expect(b.kvBytesPerSequence).toBeGreaterThanOrEqual(a.kvBytesPerSequence);
-        expect(bytesPerSequence(b)).toBeGreaterThanOrEqual(bytesPerSequence(a));
-        expect(maxBatch(b, usable)).toBeLessThanOrEqual(maxBatch(a, usable));
-      }),
+      fc.property(
+        anyPlan,
+        fc.integer({ min: 1, max: 1e6 }),
+        fc.integer({ min: 1, max: 1e5 }),
+        fc.integer({ min: 1e6, max: 2e11 }),
+        (c, context, more, usable) => {
+          const [a, b] = [memoryModel(c, context, 32), memoryModel(c, context + more, 32)];
+          expect(b.kvBytesPerSequence).toBeGreaterThanOrEqual(a.kvBytesPerSequence);
+          expect(bytesPerSequence(b)).toBeGreaterThanOrEqual(bytesPerSequence(a));
+          expect(maxBatch(b, usable)).toBeLessThanOrEqual(maxBatch(a, usable));
+        },
+      ),
       { numRuns: 400 },
     );
   });
 
   it('the largest batch fits, and one more does not', () => {
     fc.assert(
-      fc.property(anyPlan, fc.integer({ min: 1, max: 1e5 }), fc.integer({ min: 1, max: 4e11 }), (c, context, usable) => {
-        const m = memoryModel(c, context, 32);
-        const batch = maxBatch(m, usable);
-        if (batch > 0) expect(totalBytes(m, batch)).toBeLessThanOrEqual(usable);
-        expect(totalBytes(m, batch + 1)).toBeGreaterThan(usable);
-      }),
+      fc.property(
+        anyPlan,
+        fc.integer({ min: 1, max: 1e5 }),
+        fc.integer({ min: 1, max: 4e11 }),
+        (c, context, usable) => {
+          const m = memoryModel(c, context, 32);
+          const batch = maxBatch(m, usable);
+          if (batch > 0) expect(totalBytes(m, batch)).toBeLessThanOrEqual(usable);
+          expect(totalBytes(m, batch + 1)).toBeGreaterThan(usable);
+        },
+      ),
       { numRuns: 400 },
     );
   });
 
   it('the cache shrinks when the ratio grows, by the ratio', () => {
     fc.assert(
-      fc.property(fc.constantFrom(OURO, OURO_26), fc.double({ min: 1.1, max: 60, noNaN: true }), fc.double({ min: 1.3, max: 4, noNaN: true }), (geometry, ratio, factor) => {
-        const at = (r: number) => memoryModel(configuration({ geometry, codec: CODECS.lla.fromRatio(geometry, r) as Codec, path: 'reconstruct' }), 4096, 32);
-        expect(at(ratio * factor).kvBytesPerToken).toBeLessThan(at(ratio).kvBytesPerToken);
-        expect(at(ratio * factor).codecBytes).toBeLessThan(at(ratio).codecBytes);
-        expect(maxBatch(at(ratio * factor), 141e9)).toBeGreaterThanOrEqual(maxBatch(at(ratio), 141e9));
-      }),
+      fc.property(
+        fc.constantFrom(OURO, OURO_26),
+        fc.double({ min: 1.1, max: 60, noNaN: true }),
+        fc.double({ min: 1.3, max: 4, noNaN: true }),
+        (geometry, ratio, factor) => {
+          const at = (r: number) =>
+            memoryModel(
+              configuration({ geometry, codec: CODECS.lla.fromRatio(geometry, r) as Codec, path: 'reconstruct' }),
+              4096,
+              32,
+            );
+          expect(at(ratio * factor).kvBytesPerToken).toBeLessThan(at(ratio).kvBytesPerToken);
+          expect(at(ratio * factor).codecBytes).toBeLessThan(at(ratio).codecBytes);
+          expect(maxBatch(at(ratio * factor), 141e9)).toBeGreaterThanOrEqual(maxBatch(at(ratio), 141e9));
+        },
+      ),
       { numRuns: 200 },
     );
   });
 
   it('eviction holds the budget whatever the context', () => {
     fc.assert(
-      fc.property(anyPlan.filter((c) => c.eviction !== null), fc.integer({ min: 400, max: 1e8 }), (c, context) => {
-        expect(memoryModel(c, context, 32).kvBytesPerSequence).toBe(memoryModel(c, 400, 32).kvBytesPerSequence);
-      }),
+      fc.property(
+        anyPlan.filter((c) => c.eviction !== null),
+        fc.integer({ min: 400, max: 1e8 }),
+        (c, context) => {
+          expect(memoryModel(c, context, 32).kvBytesPerSequence).toBe(memoryModel(c, 400, 32).kvBytesPerSequence);
+        },
+      ),
       { numRuns: 100 },
     );
   });
@@ -115,21 +187,38 @@ describe('memory, for any codec, path and policy', () => {
   it('splitting over GPUs never makes a GPU hold more, and together they hold at least the whole', () => {
     for (const geometry of [OURO, OURO_26]) {
       for (const gpus of [2, 4, 8, 16]) {
-        for (const [codec, path] of [[{ kind: 'full' }, 'full'], [lla(96, 160), 'absorbed'], [{ kind: 'lla-2d', rankK: 96, rankV: 160 }, 'reconstruct']] as [Codec, Path][]) {
-          const [one, part] = [1, gpus].map((n) => memoryModel(configuration({ geometry, codec, path, gpus: n }), 4096, 32)) as [ReturnType<typeof memoryModel>, ReturnType<typeof memoryModel>];
-          for (const field of ['weightsBytes', 'codecBytes', 'kvBytesPerSequence', 'inFlightBytesPerSequence', 'workspaceBytesPerSequence'] as const) {
+        for (const [codec, path] of [
+          [{ kind: 'full' }, 'full'],
+          [lla(96, 160), 'absorbed'],
+          [{ kind: 'lla-2d', rankK: 96, rankV: 160 }, 'reconstruct'],
+        ] as [Codec, Path][]) {
+          const [one, part] = [1, gpus].map((n) =>
+            memoryModel(configuration({ geometry, codec, path, gpus: n }), 4096, 32),
+          ) as [ReturnType<typeof memoryModel>, ReturnType<typeof memoryModel>];
+          for (const field of [
+            'weightsBytes',
+            'codecBytes',
+            'kvBytesPerSequence',
+            'inFlightBytesPerSequence',
+            'workspaceBytesPerSequence',
+          ] as const) {
             expect(part[field], field).toBeLessThanOrEqual(one[field]);
-            if (field !== 'codecBytes') expect(part[field] * gpus, `${field} ${codec.kind}`).toBeGreaterThanOrEqual(one[field]);
+            if (field !== 'codecBytes')
+              expect(part[field] * gpus, `${field} ${codec.kind}`).toBeGreaterThanOrEqual(one[field]);
           }
         }
       }
-      expect(memoryModel(configuration({ geometry, gpus: 2 }), 4096, 32).kvBytesPerToken).toBe(memoryModel(configuration({ geometry }), 4096, 32).kvBytesPerToken / 2);
+      expect(memoryModel(configuration({ geometry, gpus: 2 }), 4096, 32).kvBytesPerToken).toBe(
+        memoryModel(configuration({ geometry }), 4096, 32).kvBytesPerToken / 2,
+      );
       expect(weightBytes(geometry, 2)).toBeLessThan(weightBytes(geometry, 1) * 0.51);
     }
   });
 
   it('materialising takes 32 MiB a sequence at 4k on 1.4B beside the fused path', () => {
-    const at = (materialised: boolean) => memoryModel(configuration({ codec: lla(18, 30), path: 'reconstruct', materialised }), 4096, 32).workspaceBytesPerSequence;
+    const at = (materialised: boolean) =>
+      memoryModel(configuration({ codec: lla(18, 30), path: 'reconstruct', materialised }), 4096, 32)
+        .workspaceBytesPerSequence;
     expect(at(true) - at(false)).toBeGreaterThan(31.9 * MiB);
     expect(at(true) - at(false)).toBeLessThan(32.1 * MiB);
   });
@@ -142,7 +231,8 @@ describe('memory, for any codec, path and policy', () => {
 });
 
 describe('prefill peaks on 1.4B', () => {
-  const peaks = (context: number, codec: Codec = lla(96, 160)) => prefillPeaks(configuration({ codec, path: 'reconstruct', choice: F16, branch: SHARED }), context);
+  const peaks = (context: number, codec: Codec = lla(96, 160)) =>
+    prefillPeaks(configuration({ codec, path: 'reconstruct', choice: F16, branch: SHARED }), context);
   /** Residual stream and its norm, one chunk's MLP and attention, logits: what every kind pays. */
   const activations = (context: number) => prefillPeaks(configuration(), context).accumulated;
 
@@ -155,7 +245,14 @@ describe('prefill peaks on 1.4B', () => {
   });
   it('a latent that is complete within its layer is captured and accumulated for one layer', () => {
     const tokens = 2 ** 15;
-    for (const c of [configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' }), configuration({ geometry: { ...OURO, loops: 1 }, codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })]) {
+    for (const c of [
+      configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' }),
+      configuration({
+        geometry: { ...OURO, loops: 1 },
+        codec: { kind: 'lla-2d', rankK: 96, rankV: 160 },
+        path: 'reconstruct',
+      }),
+    ]) {
       const p = prefillPeaks(c, tokens);
       expect(p['by-layer'] - activations(tokens)).toBe(2 * 2048 * 2 * tokens);
       expect(p.accumulated - activations(tokens)).toBe((2 * 2048 * 2 + 256 * 4) * tokens);
@@ -178,7 +275,14 @@ describe('prefill peaks on 1.4B', () => {
     }
   });
   it('a plan says that its prompt cannot be prefilled', async () => {
-    const report = await planOf({ vram: '141GB', context: '64k', codec: ['lla'], ratio: [4], path: ['reconstruct'], prefill: 'one-shot' });
+    const report = await planOf({
+      vram: '141GB',
+      context: '64k',
+      codec: ['lla'],
+      ratio: [4],
+      path: ['reconstruct'],
+      prefill: 'one-shot',
+    });
     const p = row(report, 'lla-4x/reconstruct');
     expect(p.prefill.fits).toBe(false);
     expect(p.limitedBy).toBe('prefill');

@@ -4,7 +4,8 @@ import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 
 /** Plans a scenario on an H200 unless it says otherwise. */
-export const planOf = (s: Scenario): Promise<PlanReport> => ask(s.vram === undefined && s.device === undefined ? { device: 'h200', ...s } : s);
+export const planOf = (s: Scenario): Promise<PlanReport> =>
+  ask(s.vram === undefined && s.device === undefined ? { device: 'h200', ...s } : s);
 
 /** The plan with this id. */
 export function row(report: PlanReport, id: string): Plan {

@@ -7,8 +7,15 @@ const LLA_4X: QualityQuery = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathC
 const EVICTED = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
 
 /** The one value of a metric in a table (and variant) for a query. */
-function value(query: Partial<QualityQuery>, metric: Metric, source: string, variant: string | null = null): number | undefined {
-  const found = qualityOf({ ...LLA_4X, ...query }).filter((f) => f.metric === metric && f.source === source && f.variant === variant);
+function value(
+  query: Partial<QualityQuery>,
+  metric: Metric,
+  source: string,
+  variant: string | null = null,
+): number | undefined {
+  const found = qualityOf({ ...LLA_4X, ...query }).filter(
+    (f) => f.metric === metric && f.source === source && f.variant === variant,
+  );
   expect(found.length).toBeLessThanOrEqual(1);
   return found[0]?.value;
 }
@@ -16,8 +23,17 @@ function value(query: Partial<QualityQuery>, metric: Metric, source: string, var
 describe('figures', () => {
   // Counted in the paper's LaTeX by a script, number by number, when the tables were entered.
   it.each([
-    ['tier4', 13], ['broadsuite', 56], ['isocache', 48], ['scale', 21], ['onpolicy', 22], ['ablations', 7],
-    ['huginn', 19], ['evict', 2], ['scale_mc', 135], ['passkey', 30], ['decoupled_char', 4],
+    ['tier4', 13],
+    ['broadsuite', 56],
+    ['isocache', 48],
+    ['scale', 21],
+    ['onpolicy', 22],
+    ['ablations', 7],
+    ['huginn', 19],
+    ['evict', 2],
+    ['scale_mc', 135],
+    ['passkey', 30],
+    ['decoupled_char', 4],
   ])('has all %2$i numbers of Table %1$s', (table, count) => {
     expect(FIGURES.filter((f) => f.source === `Table ${table}`)).toHaveLength(count);
   });
@@ -39,18 +55,39 @@ describe('figures', () => {
       expect(f.isTeacher).toBe(f.codec === 'full');
       expect(f.pathClass === 'uncompressed').toBe(f.codec === 'full');
       expect(f.contextTokens !== null).toBe(f.metric === 'passkey');
-      const id = JSON.stringify([f.model, f.codec, f.ratio, f.pathClass, f.eviction, f.metric, f.contextTokens, f.variant, f.source]);
+      const id = JSON.stringify([
+        f.model,
+        f.codec,
+        f.ratio,
+        f.pathClass,
+        f.eviction,
+        f.metric,
+        f.contextTokens,
+        f.variant,
+        f.source,
+      ]);
       expect(seen.has(id), id).toBe(false);
       seen.add(id);
     }
   });
 
   it('has means that follow from the tasks', () => {
-    const tasks: readonly Metric[] = ['arc-e', 'arc-c', 'hellaswag', 'winogrande', 'commonsense-qa', 'mmlu', 'piqa', 'openbook-qa'];
+    const tasks: readonly Metric[] = [
+      'arc-e',
+      'arc-c',
+      'hellaswag',
+      'winogrande',
+      'commonsense-qa',
+      'mmlu',
+      'piqa',
+      'openbook-qa',
+    ];
     const rows = FIGURES.filter((f) => f.source === 'Table scale_mc' && f.metric === 'mc-avg');
     expect(rows).toHaveLength(15);
     for (const r of rows) {
-      const mine = FIGURES.filter((f) => f.source === r.source && f.codec === r.codec && f.ratio === r.ratio && tasks.includes(f.metric));
+      const mine = FIGURES.filter(
+        (f) => f.source === r.source && f.codec === r.codec && f.ratio === r.ratio && tasks.includes(f.metric),
+      );
       expect(mine.reduce((sum, f) => sum + f.value, 0) / 8).toBeCloseTo(r.value, 2.9);
     }
   });
@@ -83,7 +120,11 @@ describe('qualityOf', () => {
   });
 
   it.each([
-    [3.2, 0.46, 0.7, 0.21, 0.06], [4, 0.43, 0.66, 0.15, 0.03], [5.33, 0.53, 0.69, 0.12, 0.03], [10.67, 0.65, 0.69, 0.09, 0.07], [21.33, 0.66, 0.62, 0.11, 0.05],
+    [3.2, 0.46, 0.7, 0.21, 0.06],
+    [4, 0.43, 0.66, 0.15, 0.03],
+    [5.33, 0.53, 0.69, 0.12, 0.03],
+    [10.67, 0.65, 0.69, 0.09, 0.07],
+    [21.33, 0.66, 0.62, 0.11, 0.05],
   ])('MATH-500 at %d×', (ratio, off, on, offNone, onNone) => {
     expect(value({ ratio }, 'math500', 'Table onpolicy', 'off-policy')).toBe(off);
     expect(value({ ratio }, 'math500', 'Table onpolicy', 'on-policy')).toBe(on);
@@ -110,15 +151,20 @@ describe('qualityOf', () => {
 
   it('inherits nothing across eviction', () => {
     expect(qualityOf({ ...LLA_4X, eviction: EVICTED }).map((f) => [f.metric, f.value])).toEqual([['gsm8k', 0.52]]);
-    expect(qualityOf({ ...LLA_4X, codec: 'kv-quant', ratio: 2, eviction: EVICTED }).map((f) => f.value)).toEqual([0.51]);
+    expect(qualityOf({ ...LLA_4X, codec: 'kv-quant', ratio: 2, eviction: EVICTED }).map((f) => f.value)).toEqual([
+      0.51,
+    ]);
     expect(qualityOf({ ...LLA_4X, codec: 'kv-quant', ratio: 2 })).toEqual([]);
     expect(qualityOf({ ...LLA_4X, eviction: { ...EVICTED, windowTokens: 1020, budgetTokens: 1024 } })).toEqual([]);
-    expect(qualityOf({ ...LLA_4X, eviction: { policy: 'h2o', heavyTokens: 4, recentTokens: 256, budgetTokens: 260 } })).toEqual([]);
+    expect(
+      qualityOf({ ...LLA_4X, eviction: { policy: 'h2o', heavyTokens: 4, recentTokens: 256, budgetTokens: 260 } }),
+    ).toEqual([]);
     expect(qualityOf({ ...LLA_4X, codec: 'full', ratio: 1, pathClass: 'uncompressed', eviction: EVICTED })).toEqual([]);
   });
 
   it('knows nothing of models that were not measured', () => {
-    for (const model of ['nanbeige4.2-3b', 'ouro-1.4b-thinking', 'Llama-3.1-8B', '__proto__', '']) expect(qualityOf({ ...LLA_4X, model })).toEqual([]);
+    for (const model of ['nanbeige4.2-3b', 'ouro-1.4b-thinking', 'Llama-3.1-8B', '__proto__', ''])
+      expect(qualityOf({ ...LLA_4X, model })).toEqual([]);
     expect(qualityOf({ ...LLA_4X, model: 'huginn-3.5b' })).toEqual([]); // Huginn has no 4×
   });
 
@@ -139,7 +185,8 @@ describe('qualityOf', () => {
     expect(pathClassOf('full', 'full')).toBe('uncompressed');
     expect(pathClassOf('lla', 'absorbed')).toBe('absorbed');
     expect(pathClassOf('kv-quant', 'full')).toBe('full-rope');
-    for (const path of ['fast', 'reconstruct', 'block-absorbed'] as const) expect(pathClassOf('lla', path)).toBe('full-rope');
+    for (const path of ['fast', 'reconstruct', 'block-absorbed'] as const)
+      expect(pathClassOf('lla', path)).toBe('full-rope');
     expect(exactRatio('5.33')).toBe(16 / 3);
   });
 });
@@ -186,7 +233,17 @@ describe('CONTRADICTIONS', () => {
 
   it('hold what domain.md lists', () => {
     const ids = CONTRADICTIONS.map((c) => c.id);
-    for (const id of ['gsm8k-4x', 'gsm8k-teacher', 'math500-3.2x', 'code-4x', 'passkey-4x-64k', 'batch-768', 'huginn-ratio', 'ratio-15.5x']) expect(ids).toContain(id);
+    for (const id of [
+      'gsm8k-4x',
+      'gsm8k-teacher',
+      'math500-3.2x',
+      'code-4x',
+      'passkey-4x-64k',
+      'batch-768',
+      'huginn-ratio',
+      'ratio-15.5x',
+    ])
+      expect(ids).toContain(id);
   });
 
   it('are given for the model that they concern', () => {
@@ -198,8 +255,10 @@ describe('CONTRADICTIONS', () => {
   });
 
   /** Is `score` a multiple of 1/n, as printed with three decimals? */
-  const possible = (score: number, n: number): boolean => [Math.floor(score * n), Math.ceil(score * n)].some((k) => Math.abs(k / n - score) <= 0.00050001);
-  const scores = (table: string, metric: Metric): number[] => FIGURES.filter((f) => f.source === `Table ${table}` && f.metric === metric && !f.isTeacher).map((f) => f.value);
+  const possible = (score: number, n: number): boolean =>
+    [Math.floor(score * n), Math.ceil(score * n)].some((k) => Math.abs(k / n - score) <= 0.00050001);
+  const scores = (table: string, metric: Metric): number[] =>
+    FIGURES.filter((f) => f.source === `Table ${table}` && f.metric === metric && !f.isTeacher).map((f) => f.value);
 
   it('on item counts follow from the figures', () => {
     expect(scores('isocache', 'gsm8k').filter((s) => !possible(s, 100))).toEqual([0.522, 0.702, 0.752, 0.122, 0.723]);

@@ -2,14 +2,32 @@
 import { existsSync } from 'node:fs';
 import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
 
-const PROGRAM = [process.env['LLA_SIM_CHROMIUM'] ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find((p) => p !== '' && existsSync(p));
+const PROGRAM = [process.env['LLA_SIM_CHROMIUM'] ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
+  (p) => p !== '' && existsSync(p),
+);
 
-/** Why there is no browser, or null. Where LLA_SIM_REQUIRE_BROWSER is set, a missing browser is a failure, not a skip. */
-export const noBrowser: string | null = PROGRAM !== undefined || process.env['LLA_SIM_REQUIRE_BROWSER'] === '1' ? null : 'no Chromium: run scripts/setup-browser.sh';
+/**
+ * Why there is no browser, or null. Where LLA_SIM_REQUIRE_BROWSER is set, a missing browser is a failure, not a skip.
+ */
+export const noBrowser: string | null =
+  PROGRAM !== undefined || process.env['LLA_SIM_REQUIRE_BROWSER'] === '1'
+    ? null
+    : 'no Chromium: run scripts/setup-browser.sh';
 
 export async function startBrowser(): Promise<Browser> {
   if (PROGRAM === undefined) throw new Error('no Chromium: run scripts/setup-browser.sh');
-  return chromium.launch({ executablePath: PROGRAM, args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
+  return chromium.launch({
+    executablePath: PROGRAM,
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
 }
 
 export interface Opened {

@@ -1,4 +1,6 @@
-/** The reports that the repository carries are those that the program writes today (npm run build && npm run reports). */
+/**
+ * The reports that the repository carries are those that the program writes today (npm run build && npm run reports).
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createCanvas, loadImage } from '@napi-rs/canvas';
@@ -9,22 +11,35 @@ import { ROOT } from '../cli/program.js';
 import { filesOf, scenarioOf } from './reports.js';
 
 const REPORTS = join(ROOT, 'reports');
-const names = readdirSync(REPORTS, { withFileTypes: true }).filter((e) => e.isDirectory()).map((e) => e.name).sort();
+const names = readdirSync(REPORTS, { withFileTypes: true })
+  .filter((e) => e.isDirectory())
+  .map((e) => e.name)
+  .sort();
 
 /** The page without its program, which changes with every line of the planner's code, and the program's hash. */
-const withoutProgram = (page: string): string => page.replace(/<script>[\s\S]*<\/script>/, '<script></script>').replace(/script-src &#39;[^;]*&#39;/, '');
+const withoutProgram = (page: string): string =>
+  page.replace(/<script>[\s\S]*<\/script>/, '<script></script>').replace(/script-src &#39;[^;]*&#39;/, '');
 
 /** Share of the pixels that differ by more than rounding: other processors may round colours otherwise. */
 async function difference(a: Buffer, b: Buffer): Promise<number> {
-  const [x, y] = await Promise.all([a, b].map(async (bytes) => {
-    const image = await loadImage(bytes);
-    const canvas = createCanvas(image.width, image.height);
-    canvas.getContext('2d').drawImage(image, 0, 0);
-    return canvas.getContext('2d').getImageData(0, 0, image.width, image.height).data;
-  }));
+  const [x, y] = await Promise.all(
+    [a, b].map(async (bytes) => {
+      const image = await loadImage(bytes);
+      const canvas = createCanvas(image.width, image.height);
+      canvas.getContext('2d').drawImage(image, 0, 0);
+      return canvas.getContext('2d').getImageData(0, 0, image.width, image.height).data;
+    }),
+  );
   if (!x || !y || x.length !== y.length) return 1;
   let other = 0;
-  for (let i = 0; i < x.length; i += 4) if (Math.abs((x[i] ?? 0) - (y[i] ?? 0)) + Math.abs((x[i + 1] ?? 0) - (y[i + 1] ?? 0)) + Math.abs((x[i + 2] ?? 0) - (y[i + 2] ?? 0)) > 24) other++;
+  for (let i = 0; i < x.length; i += 4)
+    if (
+      Math.abs((x[i] ?? 0) - (y[i] ?? 0)) +
+        Math.abs((x[i + 1] ?? 0) - (y[i + 1] ?? 0)) +
+        Math.abs((x[i + 2] ?? 0) - (y[i + 2] ?? 0)) >
+      24
+    )
+      other++;
   return (4 * other) / x.length;
 }
 
@@ -41,7 +56,11 @@ describe.each(names)('reports/%s', (name) => {
     for (const [file, content] of files) {
       const carried = readFileSync(join(REPORTS, name, file));
       if (Buffer.isBuffer(content)) expect(await difference(carried, content), file).toBeLessThan(0.001);
-      else if (file === 'report.html') expect(withoutProgram(carried.toString()) === withoutProgram(content), `${file}: run npm run build && npm run reports`).toBe(true);
+      else if (file === 'report.html')
+        expect(
+          withoutProgram(carried.toString()) === withoutProgram(content),
+          `${file}: run npm run build && npm run reports`,
+        ).toBe(true);
       else expect(carried.toString() === content, `${file}: run npm run build && npm run reports`).toBe(true);
     }
   });

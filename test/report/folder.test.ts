@@ -47,8 +47,17 @@ describe.each(SCENARIOS)('%s', (name) => {
 });
 
 it('names the pictures that it has only where there is something to show', async () => {
-  const ids = async (s: Parameters<typeof viewOfScenario>[0]) => picturesOf((await viewOfScenario(s)).view).map((p) => p.id);
-  expect(await ids({ device: 'h200' })).toEqual(['memory-breakdown', 'cache-against-context', 'batch-against-ratio', 'time-against-context', 'speed-against-quality', 'eviction-memory', 'eviction-batch']);
+  const ids = async (s: Parameters<typeof viewOfScenario>[0]) =>
+    picturesOf((await viewOfScenario(s)).view).map((p) => p.id);
+  expect(await ids({ device: 'h200' })).toEqual([
+    'memory-breakdown',
+    'cache-against-context',
+    'batch-against-ratio',
+    'time-against-context',
+    'speed-against-quality',
+    'eviction-memory',
+    'eviction-batch',
+  ]);
   // Nothing is known about the speed of 55 GB of memory.
   expect(await ids({ vram: '55GB' })).not.toEqual(expect.arrayContaining(['time-against-context']));
   expect(await ids({ vram: '55GB' })).not.toEqual(expect.arrayContaining(['speed-against-quality']));
@@ -59,24 +68,52 @@ it('names the pictures that it has only where there is something to show', async
 
 it('shows predicted against measured steps where a validation is at hand', async () => {
   const folder = scratch();
-  const step = (id: string, measured: number, predicted: number): object => ({ id, batch: 1, contextTokens: 64, measuredSeconds: measured, predicted: { estimate: predicted, low: predicted * 0.9, high: predicted * 1.1 }, evidence: 'interpolated' });
-  const file = folder.file('validation.json', JSON.stringify({ schema: 'lla-sim/validate', schemaVersion: 1, device: { description: 'llvm<b>pipe', software: true }, latency: { model: 'small', steps: [step('a', 0.01, 0.0102), step('b', 0.1, 0.12), step('c', 0.2, 0.21)] } }));
+  const step = (id: string, measured: number, predicted: number): object => ({
+    id,
+    batch: 1,
+    contextTokens: 64,
+    measuredSeconds: measured,
+    predicted: { estimate: predicted, low: predicted * 0.9, high: predicted * 1.1 },
+    evidence: 'interpolated',
+  });
+  const file = folder.file(
+    'validation.json',
+    JSON.stringify({
+      schema: 'lla-sim/validate',
+      schemaVersion: 1,
+      device: { description: 'llvm<b>pipe', software: true },
+      latency: { model: 'small', steps: [step('a', 0.01, 0.0102), step('b', 0.1, 0.12), step('c', 0.2, 0.21)] },
+    }),
+  );
   const made = await viewOfScenario(scenarioOf('chat-h200'));
   const view = viewOf(made.scenario, made.sources, readValidation(file));
   folder.remove();
   const picture = picturesOf(view).find((p) => p.id === 'predicted-against-measured');
-  expect(picture?.summary).toBe('3 decode steps: the prediction is off by 5 % in the median, 2 of 3 measured times lie in their interval. A software adapter: this says nothing about a GPU.');
+  expect(picture?.summary).toBe(
+    '3 decode steps: the prediction is off by 5 % in the median, 2 of 3 measured times lie in their interval. A software adapter: this says nothing about a GPU.',
+  );
   expect(picture?.evidence).toBe('interpolated');
-  const points = picture?.chart(LIGHT).data.datasets.find((d) => d.label === 'interpolated')?.data as { x: number; y: number }[];
-  expect(points.map(({ x, y }) => [Number(x.toFixed(6)), Number(y.toFixed(6))])).toEqual([[10, 10.2], [100, 120], [200, 210]]);
+  const points = picture?.chart(LIGHT).data.datasets.find((d) => d.label === 'interpolated')?.data as {
+    x: number;
+    y: number;
+  }[];
+  expect(points.map(({ x, y }) => [Number(x.toFixed(6)), Number(y.toFixed(6))])).toEqual([
+    [10, 10.2],
+    [100, 120],
+    [200, 210],
+  ]);
   expect(png(picture as NonNullable<typeof picture>).length).toBeGreaterThan(10_000);
   expect(picturesOf(made.view).some((p) => p.id === 'predicted-against-measured')).toBe(false);
 });
 
 it('gives the same bytes again, pictures too', async () => {
-  const [a, b] = [await filesOf(scenarioOf('huginn-h100'), { draw: png }), await filesOf(scenarioOf('huginn-h100'), { draw: png })];
+  const [a, b] = [
+    await filesOf(scenarioOf('huginn-h100'), { draw: png }),
+    await filesOf(scenarioOf('huginn-h100'), { draw: png }),
+  ];
   expect([...b.keys()]).toEqual([...a.keys()]);
-  for (const [name, content] of a) expect(Buffer.compare(Buffer.from(content), Buffer.from(b.get(name) as Buffer)), name).toBe(0);
+  for (const [name, content] of a)
+    expect(Buffer.compare(Buffer.from(content), Buffer.from(b.get(name) as Buffer)), name).toBe(0);
 });
 
 describe('the command', () => {
@@ -102,8 +139,23 @@ describe('the command', () => {
     expect(o.code, o.err).toBe(0);
     expect(o.out).toBe('');
     const names = readdirSync(out).sort();
-    expect(names).toEqual(['batch-against-ratio.png', 'cache-against-context.png', 'eviction-batch.png', 'eviction-memory.png', 'memory-breakdown.png', 'mine.png', 'notes.txt', 'plans.csv', 'plans.json', 'report.html', 'report.md', 'speed-against-quality.png', 'time-against-context.png']);
-    for (const name of names.filter((n) => n.endsWith('.png') && n !== 'mine.png')) expect(readFileSync(join(out, name)).subarray(1, 4).toString()).toBe('PNG');
+    expect(names).toEqual([
+      'batch-against-ratio.png',
+      'cache-against-context.png',
+      'eviction-batch.png',
+      'eviction-memory.png',
+      'memory-breakdown.png',
+      'mine.png',
+      'notes.txt',
+      'plans.csv',
+      'plans.json',
+      'report.html',
+      'report.md',
+      'speed-against-quality.png',
+      'time-against-context.png',
+    ]);
+    for (const name of names.filter((n) => n.endsWith('.png') && n !== 'mine.png'))
+      expect(readFileSync(join(out, name)).subarray(1, 4).toString()).toBe('PNG');
     expect(o.err).toContain('report.html');
     expect(run('scenarios/chat-h200.yaml', '-o', out, '--quiet').err).toBe('');
   });
@@ -128,7 +180,19 @@ describe('the command', () => {
       [['--device', 'h200'], /folder of the report is not given/],
       [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],
       [[chat, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not JSON/],
-      [[chat, '-o', join(folder.path, 'd'), '--validation', folder.file('v.json', '{"schema":"lla-sim/validate","schemaVersion":1,"device":{"description":"x","software":true},"latency":null}')], /holds no step times/],
+      [
+        [
+          chat,
+          '-o',
+          join(folder.path, 'd'),
+          '--validation',
+          folder.file(
+            'v.json',
+            '{"schema":"lla-sim/validate","schemaVersion":1,"device":{"description":"x","software":true},"latency":null}',
+          ),
+        ],
+        /holds no step times/,
+      ],
     ] as const) {
       const error = await report.run(parseCommand('report', report, args)).catch((e: unknown) => e);
       expect(error, args.join(' ')).toBeInstanceOf(UserError);
@@ -141,7 +205,9 @@ describe('the command', () => {
     const file = folder.file('bad.yaml', 'device: h200\nbatch: 0\n');
     const report = await COMMANDS['report']?.load();
     if (!report) throw new Error('report is not registered');
-    const error = await report.run(parseCommand('report', report, [file, '-o', join(folder.path, 'c')])).catch((e: unknown) => e);
+    const error = await report
+      .run(parseCommand('report', report, [file, '-o', join(folder.path, 'c')]))
+      .catch((e: unknown) => e);
     expect(error).toBeInstanceOf(UserError);
     expect((error as UserError).message).toMatch(/^scenario ".*bad\.yaml": batch must be/);
   });

@@ -15,38 +15,70 @@ import type { Sample } from '../../src/schema/calibration.js';
 import { plan, ROOT } from '../cli/program.js';
 import { filesOf, scenarioOf, textOf } from './reports.js';
 
-const TEXT = fc.oneof(fc.string({ unit: 'binary', maxLength: 60 }), fc.constantFrom('</script><script>alert(1)</script>', '<!--', ']]>', '" onload="x', "'><img src=x onerror=y>", '&lt;script&gt;', '=HYPERLINK("x")', '\u001b]0;x\u0007', '\u202eevil', 'a\nb\r\nc'));
+const TEXT = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 60 }),
+  fc.constantFrom(
+    '</script><script>alert(1)</script>',
+    '<!--',
+    ']]>',
+    '" onload="x',
+    "'><img src=x onerror=y>",
+    '&lt;script&gt;',
+    '=HYPERLINK("x")',
+    '\u001b]0;x\u0007',
+    '\u202eevil',
+    'a\nb\r\nc',
+  ),
+);
 const SEED = Number(process.env['LLA_SIM_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 const runs = { numRuns: 300, seed: SEED };
 
 describe(`hostile text (seed ${SEED})`, () => {
   it('stays text in HTML, and comes back as it was but for control characters', () => {
-    fc.assert(fc.property(TEXT, (text) => {
-      const safe = escapeHtml(text);
-      expect(safe).not.toMatch(/[<>"'`]/);
-      expect(safe).not.toMatch(/[\u0000-\u0008\u001b\u202a-\u202e]|&(?!#\d+;)/);
-      expect(html`<p title="${text}">${text}</p>`.text.match(/[<>]/g)?.length).toBe(4);
-    }), runs);
+    fc.assert(
+      fc.property(TEXT, (text) => {
+        const safe = escapeHtml(text);
+        expect(safe).not.toMatch(/[<>"'`]/);
+        expect(safe).not.toMatch(/[\u0000-\u0008\u001b\u202a-\u202e]|&(?!#\d+;)/);
+        expect(html`<p title="${text}">${text}</p>`.text.match(/[<>]/g)?.length).toBe(4);
+      }),
+      runs,
+    );
   });
 
   it('cannot end a script element, and is the same value there', () => {
-    fc.assert(fc.property(fc.dictionary(TEXT, TEXT), (value) => {
-      const written = scriptJson(value);
-      expect(written).not.toMatch(/[<>&\u2028\u2029]/);
-      expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(value)));
-    }), runs);
+    fc.assert(
+      fc.property(fc.dictionary(TEXT, TEXT), (value) => {
+        const written = scriptJson(value);
+        expect(written).not.toMatch(/[<>&\u2028\u2029]/);
+        expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(value)));
+      }),
+      runs,
+    );
   });
 
   it('is one word to a shell', () => {
-    fc.assert(fc.property(fc.array(TEXT.map((t) => t.replace(/\0/g, '')).filter((t) => Buffer.from(t).toString() === t), { minLength: 1, maxLength: 3 }), (words) => {
-      const out = spawnSync('sh', ['-c', `printf '%s\\0' ${words.map(shellWord).join(' ')}`], { encoding: 'utf8' });
-      expect(out.stdout).toBe(words.map((w) => `${w}\0`).join(''));
-    }), { numRuns: 40, seed: SEED });
+    fc.assert(
+      fc.property(
+        fc.array(
+          TEXT.map((t) => t.replace(/\0/g, '')).filter((t) => Buffer.from(t).toString() === t),
+          { minLength: 1, maxLength: 3 },
+        ),
+        (words) => {
+          const out = spawnSync('sh', ['-c', `printf '%s\\0' ${words.map(shellWord).join(' ')}`], { encoding: 'utf8' });
+          expect(out.stdout).toBe(words.map((w) => `${w}\0`).join(''));
+        },
+      ),
+      { numRuns: 40, seed: SEED },
+    );
   });
 
   it('in a scenario does nothing in any file of a report', async () => {
-    const hostile = '=cmd|\' /C calc\'!A0 <script>alert(1)</script> ![x](http://x) | `a` \u001b[2J\u202e</script>';
-    const files = await filesOf({ device: 'h200', codec: ['full', 'lla'], name: hostile, description: `${hostile}\n# heading\n- list` }, { file: hostile });
+    const hostile = "=cmd|' /C calc'!A0 <script>alert(1)</script> ![x](http://x) | `a` \u001b[2J\u202e</script>";
+    const files = await filesOf(
+      { device: 'h200', codec: ['full', 'lla'], name: hostile, description: `${hostile}\n# heading\n- list` },
+      { file: hostile },
+    );
     const page = textOf(files, 'report.html');
     expect(page.match(/<script/g)?.length).toBe(2);
     expect(page.match(/<\/script/g)?.length).toBe(2);
@@ -56,7 +88,8 @@ describe(`hostile text (seed ${SEED})`, () => {
     for (const name of ['report.html', 'report.md', 'plans.csv', 'plans.json']) {
       expect(/[\u0000-\u0008\u000b-\u001f\u007f\u202e]/.exec(textOf(files, name)), name).toBeNull();
     }
-    for (const cells of parse(textOf(files, 'plans.csv')) as string[][]) for (const cell of cells) expect(cell).not.toMatch(/^[=+\-@\t\r]/);
+    for (const cells of parse(textOf(files, 'plans.csv')) as string[][])
+      for (const cell of cells) expect(cell).not.toMatch(/^[=+\-@\t\r]/);
   });
 });
 
@@ -78,10 +111,32 @@ describe('what a page carries', () => {
     const samples = [1, 2, 4, 4, 8, 16, 32].map((rows, i): Sample => {
       const shape = { rows, width: 2048 };
       const w = workOf({ kernel: 'rmsnorm', variant: 'norm', shape });
-      return { variant: 'norm', shape, tuning: {}, ...w, seconds: [1e-6 * rows, 1.2e-6 * rows + 1e-8 * i, 0.9e-6 * rows], drift: [1.5, 1.3, 0.8], relativeError: 0 };
+      return {
+        variant: 'norm',
+        shape,
+        tuning: {},
+        ...w,
+        seconds: [1e-6 * rows, 1.2e-6 * rows + 1e-8 * i, 0.9e-6 * rows],
+        drift: [1.5, 1.3, 0.8],
+        relativeError: 0,
+      };
     });
     const fitted = fitPredictor('rmsnorm', 'norm', samples);
-    const sources: Sources = { ...base, calibration: { ...whole, stale: whole.content.kernels.map((k) => k.kernel).filter((k) => k !== 'rmsnorm'), content: { ...whole.content, kernels: [...whole.content.kernels.filter((k) => k.kernel !== 'rmsnorm'), { kernel: 'rmsnorm', samples, predictors: { norm: fitted } }] } }, imported: { source: 'imported x.csv', kernels: [{ kernel: 'rmsnorm', variant: 'norm', samples, fitted }] } };
+    const sources: Sources = {
+      ...base,
+      calibration: {
+        ...whole,
+        stale: whole.content.kernels.map((k) => k.kernel).filter((k) => k !== 'rmsnorm'),
+        content: {
+          ...whole.content,
+          kernels: [
+            ...whole.content.kernels.filter((k) => k.kernel !== 'rmsnorm'),
+            { kernel: 'rmsnorm', samples, predictors: { norm: fitted } },
+          ],
+        },
+      },
+      imported: { source: 'imported x.csv', kernels: [{ kernel: 'rmsnorm', variant: 'norm', samples, fitted }] },
+    };
     const scenario = { vram: '100GB', codec: ['full', 'lla'], ratio: [4] };
     const slim = JSON.parse(scriptJson(pageSources(sources))) as Sources;
     const [a, b] = [answer(scenario, sources), answer(scenario, slim)];
@@ -89,19 +144,39 @@ describe('what a page carries', () => {
     const share = a.plans[0]?.decode.evidenceShare;
     expect((share?.interpolated ?? 0) + (share?.extrapolated ?? 0)).toBeGreaterThan(0);
     expect(scriptJson(slim).length).toBeLessThan(scriptJson(sources).length);
-    expect(answer(scenario, pageSources({ ...sources, imported: null }))).toEqual(answer(scenario, { ...sources, imported: null }));
+    expect(answer(scenario, pageSources({ ...sources, imported: null }))).toEqual(
+      answer(scenario, { ...sources, imported: null }),
+    );
   });
 
   it('names a command that gives the same answer, whatever was changed', async () => {
     const scenario = scenarioOf('edge-rtx-4090');
-    const data = { scenario, sources: await readSources(scenario), origin: { file: null, fields: {} }, validation: null };
-    const values = { ...initialValues(data), context: '16k', vram: '48GB', tpot: '200ms', min: 'gsm8k=0.5, bbh=0.1', batch: '2' };
+    const data = {
+      scenario,
+      sources: await readSources(scenario),
+      origin: { file: null, fields: {} },
+      validation: null,
+    };
+    const values = {
+      ...initialValues(data),
+      context: '16k',
+      vram: '48GB',
+      tpot: '200ms',
+      min: 'gsm8k=0.5, bbh=0.1',
+      batch: '2',
+    };
     const changed = asked(data, values);
     const { command, without } = commandLine(data.origin, changed.scenario);
     expect(without).toEqual([]);
     const cli = await plan(...command.split(' ').slice(2), '--format', 'json');
-    expect({ ...JSON.parse(cli.out) as object, scenario: null }).toEqual({ ...JSON.parse(JSON.stringify(answer(changed.scenario, changed.sources))) as object, scenario: null });
-    expect(commandLine({ file: 'a b.yaml', fields: scenario }, { ...scenario, tpot: undefined as unknown as string }).without).toEqual(['tpot']);
+    expect({ ...(JSON.parse(cli.out) as object), scenario: null }).toEqual({
+      ...(JSON.parse(JSON.stringify(answer(changed.scenario, changed.sources))) as object),
+      scenario: null,
+    });
+    expect(
+      commandLine({ file: 'a b.yaml', fields: scenario }, { ...scenario, tpot: undefined as unknown as string })
+        .without,
+    ).toEqual(['tpot']);
     expect(commandLine({ file: 'a b.yaml', fields: scenario }, scenario).command).toBe("lla-sim plan 'a b.yaml'");
   });
 });

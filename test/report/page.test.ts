@@ -15,7 +15,17 @@ const FILE = (name: string): string => join(ROOT, 'scenarios', `${name}.yaml`);
 
 /** What the table of a page says, by plan and column, unrounded. */
 const tableOf = (page: Page): Promise<Record<string, Record<string, string>>> =>
-  page.evaluate(() => Object.fromEntries([...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')].map((row) => [row.dataset['id'] ?? '', { state: row.dataset['state'] ?? '', ...Object.fromEntries([...row.cells].map((c) => [c.dataset['key'] ?? '', c.dataset['value'] ?? ''])) }])));
+  page.evaluate(() =>
+    Object.fromEntries(
+      [...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')].map((row) => [
+        row.dataset['id'] ?? '',
+        {
+          state: row.dataset['state'] ?? '',
+          ...Object.fromEntries([...row.cells].map((c) => [c.dataset['key'] ?? '', c.dataset['value'] ?? ''])),
+        },
+      ]),
+    ),
+  );
 
 /** The page's figures are those of a report: every plan, batch, byte and second. */
 function expectSame(table: Record<string, Record<string, string>>, report: PlanReport): void {
@@ -26,7 +36,10 @@ function expectSame(table: Record<string, Record<string, string>>, report: PlanR
     expect(row['state'], p.id).not.toBe('removed');
     expect(Number(row['batch']), p.id).toBe(p.maxBatch.exact);
     expect(Number(row['kv']), p.id).toBe(p.memory.kvBytesPerToken);
-    for (const [key, value] of [['time', d.secondsPerStep?.estimate], ['rate', d.tokensPerSecond?.estimate]] as const) {
+    for (const [key, value] of [
+      ['time', d.secondsPerStep?.estimate],
+      ['rate', d.tokensPerSecond?.estimate],
+    ] as const) {
       // Another version of V8 may round exp and log otherwise in the last place.
       if (value === undefined) expect(row[key], `${p.id} ${key}`).toBe('');
       else expect(Math.abs(Number(row[key]) / value - 1), `${p.id} ${key}`).toBeLessThan(1e-12);
@@ -54,26 +67,35 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
   }
   const change = async (page: Page, name: string, value: string): Promise<void> => {
     const status = page.locator('#status');
-    await page.evaluate(() => { (document.getElementById('status') as HTMLElement).textContent = ''; });
+    await page.evaluate(() => {
+      (document.getElementById('status') as HTMLElement).textContent = '';
+    });
     const control = page.locator(`[name=${name}]`);
     if (name === 'model') await control.selectOption(value);
     else await control.fill(value);
     await expect.poll(() => status.textContent(), { timeout: 20_000 }).toMatch(/anew|Not changed/);
   };
 
-  it.each(['chat-h200', 'huginn-h100', 'tensor-parallel-2xh100', 'nothing-fits'])('%s opens without a message or a request, with its pictures drawn', async (name) => {
-    const o = await open(browser, await pageOf(scenarioOf(name)));
-    const drawn = await o.page.evaluate(() => [...document.querySelectorAll('canvas')].map((c) => {
-      const pixels = c.getContext('2d')?.getImageData(0, 0, c.width, c.height).data ?? [];
-      const colours = new Set<number>();
-      for (let i = 0; i < pixels.length; i += 4) if ((pixels[i + 3] ?? 0) > 200) colours.add(((pixels[i] ?? 0) << 16) + ((pixels[i + 1] ?? 0) << 8) + (pixels[i + 2] ?? 0));
-      return colours.size;
-    }));
-    expect(drawn.length).toBe(await o.page.locator('figure').count());
-    for (const colours of drawn) expect(colours).toBeGreaterThan(10);
-    expect(o.incidents).toEqual([]);
-    await o.close();
-  });
+  it.each(['chat-h200', 'huginn-h100', 'tensor-parallel-2xh100', 'nothing-fits'])(
+    '%s opens without a message or a request, with its pictures drawn',
+    async (name) => {
+      const o = await open(browser, await pageOf(scenarioOf(name)));
+      const drawn = await o.page.evaluate(() =>
+        [...document.querySelectorAll('canvas')].map((c) => {
+          const pixels = c.getContext('2d')?.getImageData(0, 0, c.width, c.height).data ?? [];
+          const colours = new Set<number>();
+          for (let i = 0; i < pixels.length; i += 4)
+            if ((pixels[i + 3] ?? 0) > 200)
+              colours.add(((pixels[i] ?? 0) << 16) + ((pixels[i + 1] ?? 0) << 8) + (pixels[i + 2] ?? 0));
+          return colours.size;
+        }),
+      );
+      expect(drawn.length).toBe(await o.page.locator('figure').count());
+      for (const colours of drawn) expect(colours).toBeGreaterThan(10);
+      expect(o.incidents).toEqual([]);
+      await o.close();
+    },
+  );
 
   it('gives the numbers of the command that it names when a control changes', async () => {
     const o = await open(browser, await pageOf(scenarioOf('chat-h200'), 'scenarios/chat-h200.yaml'));
@@ -101,7 +123,10 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     }
     await o.page.locator('button[type=reset]').click();
     await expect.poll(() => o.page.locator('#command').textContent()).toBe('lla-sim plan scenarios/chat-h200.yaml');
-    expectSame(await tableOf(o.page), JSON.parse((await plan(FILE('chat-h200'), '--format', 'json')).out) as PlanReport);
+    expectSame(
+      await tableOf(o.page),
+      JSON.parse((await plan(FILE('chat-h200'), '--format', 'json')).out) as PlanReport,
+    );
     expect(o.incidents).toEqual([]);
     await o.close();
   });
@@ -111,14 +136,24 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await change(o.page, 'vram', '60GB');
     const command = (await o.page.locator('#command').textContent()) ?? '';
     expect(command).toContain('--device h200');
-    expectSame(await tableOf(o.page), JSON.parse((await plan(...command.split(' ').slice(2), '--format', 'json')).out) as PlanReport);
+    expectSame(
+      await tableOf(o.page),
+      JSON.parse((await plan(...command.split(' ').slice(2), '--format', 'json')).out) as PlanReport,
+    );
     await o.close();
   });
 
   it('says what is wrong with a control and keeps its answer', async () => {
     const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
     const before = await tableOf(o.page);
-    for (const [name, value] of [['vram', 'much'], ['context', '-1'], ['min', 'taste=1'], ['tpot', '80'], ['retrieval', '<b>x'], ['batch', '1.5']] as const) {
+    for (const [name, value] of [
+      ['vram', 'much'],
+      ['context', '-1'],
+      ['min', 'taste=1'],
+      ['tpot', '80'],
+      ['retrieval', '<b>x'],
+      ['batch', '1.5'],
+    ] as const) {
       await change(o.page, name, value);
       expect(await o.page.locator('#status').textContent()).toMatch(/^Not changed: .+/);
       expect(await tableOf(o.page)).toEqual(before);
@@ -136,25 +171,40 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     const titles = await page.locator('#plans thead button').allTextContents();
     expect(titles.length).toBeGreaterThan(10);
     for (const title of titles) {
-      const button = page.locator('#plans thead button', { hasText: new RegExp(`^${title.replace(/[$.]/g, '\\$&')}$`) });
+      const button = page.locator('#plans thead button', {
+        hasText: new RegExp(`^${title.replace(/[$.]/g, '\\$&')}$`),
+      });
       for (const direction of ['ascending', 'descending']) {
         // By keyboard: the header is a button.
         await button.focus();
         await page.keyboard.press('Enter');
         expect(await button.locator('..').getAttribute('aria-sort')).toBe(direction);
         const numeric = (await button.getAttribute('data-numeric')) === 'yes';
-        const values = (await page.evaluate((column) => [...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')].map((r) => r.cells[column]?.dataset['value'] ?? ''), titles.indexOf(title))).filter((v) => v !== '');
+        const values = (
+          await page.evaluate(
+            (column) =>
+              [...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')].map(
+                (r) => r.cells[column]?.dataset['value'] ?? '',
+              ),
+            titles.indexOf(title),
+          )
+        ).filter((v) => v !== '');
         const order = numeric ? [...values].sort((a, b) => Number(a) - Number(b)) : [...values].sort();
         expect(values, `${title} ${direction}`).toEqual(direction === 'ascending' ? order : order.reverse());
       }
     }
     await page.locator('#find').fill('lla block');
-    const found = await page.locator('#plans tbody tr:visible').evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''));
+    const found = await page
+      .locator('#plans tbody tr:visible')
+      .evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''));
     expect(found.length).toBeGreaterThan(0);
     for (const id of found) expect(id).toMatch(/lla.*block/);
     await page.locator('#find').fill('');
     await page.locator('#kind').selectOption('kv-quant');
-    for (const id of await page.locator('#plans tbody tr:visible').evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''))) expect(id).toMatch(/^kv-quant/);
+    for (const id of await page
+      .locator('#plans tbody tr:visible')
+      .evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? '')))
+      expect(id).toMatch(/^kv-quant/);
     await o.close();
   });
 
@@ -179,15 +229,21 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       expect(widths.at(-1)?.[0], `at ${width}`).toBeLessThanOrEqual(width);
       await o.close();
     }
-    const contrast = (page: Page): Promise<number[]> => page.evaluate(() => {
-      const channels = (colour: string): number[] => (/rgba?\(([^)]+)\)/.exec(colour)?.[1] ?? '0,0,0').split(',').slice(0, 3).map(Number);
-      const light = (colour: string): number => {
-        const [r = 0, g = 0, b = 0] = channels(colour).map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-      };
-      const paper = light(getComputedStyle(document.body).backgroundColor);
-      return ['body', 'figcaption', '.units', '.source', 'dt', 'caption', '.why', 'label small'].map((s) => light(getComputedStyle(document.querySelector(s) ?? document.body).color)).map((ink) => (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05));
-    });
+    const contrast = (page: Page): Promise<number[]> =>
+      page.evaluate(() => {
+        const channels = (colour: string): number[] =>
+          (/rgba?\(([^)]+)\)/.exec(colour)?.[1] ?? '0,0,0').split(',').slice(0, 3).map(Number);
+        const light = (colour: string): number => {
+          const [r = 0, g = 0, b = 0] = channels(colour).map((c) =>
+            c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
+          );
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const paper = light(getComputedStyle(document.body).backgroundColor);
+        return ['body', 'figcaption', '.units', '.source', 'dt', 'caption', '.why', 'label small']
+          .map((s) => light(getComputedStyle(document.querySelector(s) ?? document.body).color))
+          .map((ink) => (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05));
+      });
     for (const colorScheme of ['light', 'dark'] as const) {
       const o = await open(browser, file, { colorScheme });
       // WCAG AA for text.
@@ -196,7 +252,11 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       expect(await o.page.locator('form').isVisible()).toBe(false);
       expect(await o.page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe('rgb(255, 255, 255)');
       // Backgrounds are left out on paper: a badge must be readable without its own.
-      expect(await o.page.evaluate(() => [...new Set([...document.querySelectorAll('.evidence')].map((e) => getComputedStyle(e).color))])).toEqual(['rgb(0, 0, 0)']);
+      expect(
+        await o.page.evaluate(() => [
+          ...new Set([...document.querySelectorAll('.evidence')].map((e) => getComputedStyle(e).color)),
+        ]),
+      ).toEqual(['rgb(0, 0, 0)']);
       expect((await o.page.pdf({ format: 'A4' })).subarray(0, 4).toString()).toBe('%PDF');
       expect(o.incidents).toEqual([]);
       await o.close();
@@ -210,13 +270,33 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       await o.page.keyboard.press('Tab');
       const at = await o.page.evaluate(() => {
         const e = document.activeElement as HTMLElement;
-        return { name: e.getAttribute('name') ?? (e.id || e.textContent || e.tagName), outline: getComputedStyle(e).outlineStyle };
+        return {
+          name: e.getAttribute('name') ?? (e.id || e.textContent || e.tagName),
+          outline: getComputedStyle(e).outlineStyle,
+        };
       });
       reached.push(at.name);
       expect(at.outline, at.name).not.toBe('none');
       if (at.name === 'evidence') break;
     }
-    expect(reached).toEqual(expect.arrayContaining(['model', 'vram', 'context', 'batch', 'tpot', 'retrieval', 'min', 'find', 'kind', 'state', 'save', 'rows', 'codec', 'evidence']));
+    expect(reached).toEqual(
+      expect.arrayContaining([
+        'model',
+        'vram',
+        'context',
+        'batch',
+        'tpot',
+        'retrieval',
+        'min',
+        'find',
+        'kind',
+        'state',
+        'save',
+        'rows',
+        'codec',
+        'evidence',
+      ]),
+    );
     await o.close();
   });
 
@@ -230,7 +310,9 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       await first.locator('summary').focus();
       await o.page.keyboard.press('Enter');
       await expect.poll(() => first.locator('tbody tr:visible').count()).toBe(10);
-      expect(await first.locator('tbody tr').first().innerText()).toMatch(/^KV\/token, 1\.4B, teacher\s+768 KiB\s+768 KiB\s+exact\s/);
+      expect(await first.locator('tbody tr').first().innerText()).toMatch(
+        /^KV\/token, 1\.4B, teacher\s+768 KiB\s+768 KiB\s+exact\s/,
+      );
       expect(await o.page.locator('nav a[href="#paper"]').count()).toBe(1);
       if (javaScriptEnabled) {
         const before = await o.page.locator('#comparison').innerHTML();
@@ -241,26 +323,57 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       await o.close();
     }
     const narrow = await open(browser, file, { viewport: { width: 320, height: 800 } });
-    await narrow.page.evaluate(() => { for (const d of document.querySelectorAll('details')) d.open = true; });
+    await narrow.page.evaluate(() => {
+      for (const d of document.querySelectorAll('details')) d.open = true;
+    });
     expect(await narrow.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
     await narrow.close();
   });
 
   it('runs nothing that a scenario or model name holds', async () => {
     const hostile = `</script><script>alert(1)</script><img src=x onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
-    const config = JSON.stringify({ model_type: 'ouro', _name_or_path: hostile, num_hidden_layers: 4, total_ut_steps: 4, num_attention_heads: 8, num_key_value_heads: 8, hidden_size: 512, head_dim: 64, intermediate_size: 1024, vocab_size: 1000, max_position_embeddings: 4096, rope_theta: 1e6, architectures: ['OuroForCausalLM'] });
+    const config = JSON.stringify({
+      model_type: 'ouro',
+      _name_or_path: hostile,
+      num_hidden_layers: 4,
+      total_ut_steps: 4,
+      num_attention_heads: 8,
+      num_key_value_heads: 8,
+      hidden_size: 512,
+      head_dim: 64,
+      intermediate_size: 1024,
+      vocab_size: 1000,
+      max_position_embeddings: 4096,
+      rope_theta: 1e6,
+      architectures: ['OuroForCausalLM'],
+    });
     const { mkdirSync } = await import('node:fs');
     const directory = join(folder.path, '<img src=x onerror=alert(6)>');
     mkdirSync(directory);
     writeFileSync(join(directory, 'config.json'), config);
-    const o = await open(browser, await pageOf({ name: hostile, description: hostile, device: 'h200', model: join(directory, 'config.json') }, hostile));
+    const o = await open(
+      browser,
+      await pageOf(
+        { name: hostile, description: hostile, device: 'h200', model: join(directory, 'config.json') },
+        hostile,
+      ),
+    );
     expect(await o.page.locator('h1').textContent()).toBe(hostile.replace(/\s+/g, ' '));
     await change(o.page, 'context', hostile);
     await change(o.page, 'context', '8k');
-    expect(await o.page.evaluate(() => ({ scripts: document.scripts.length, images: document.images.length, vectors: document.querySelectorAll('svg').length, handlers: document.querySelectorAll('[onerror],[onload]').length }))).toEqual({ scripts: 2, images: 0, vectors: 0, handlers: 0 });
+    expect(
+      await o.page.evaluate(() => ({
+        scripts: document.scripts.length,
+        images: document.images.length,
+        vectors: document.querySelectorAll('svg').length,
+        handlers: document.querySelectorAll('[onerror],[onload]').length,
+      })),
+    ).toEqual({ scripts: 2, images: 0, vectors: 0, handlers: 0 });
     expect(o.incidents).toEqual([]);
     // Were markup to get in all the same, the content policy stops it.
-    await o.page.evaluate(() => { document.body.insertAdjacentHTML('beforeend', '<img src="https://example.org/x.png" onerror="document.title=1">'); });
+    await o.page.evaluate(() => {
+      document.body.insertAdjacentHTML('beforeend', '<img src="https://example.org/x.png" onerror="document.title=1">');
+    });
     await expect.poll(() => o.incidents.join('\n')).toMatch(/Content Security Policy/);
     expect(o.incidents.join('\n')).not.toMatch(/dialog/);
     await o.close();

@@ -34,24 +34,48 @@ describe('numbers', () => {
 
   it('batches are those of the plans, and the ideal line starts at the full cache', async () => {
     const { view } = await viewOfScenario(H200);
-    for (const [kind, points] of batchSeries(view)) for (const p of points) {
-      expect(Math.max(...view.report.plans.filter((q) => q.codec.kind === kind && q.codec.label === p.label && q.path !== 'fast').map((q) => q.maxBatch.exact))).toBe(p.batch);
-    }
+    for (const [kind, points] of batchSeries(view))
+      for (const p of points) {
+        expect(
+          Math.max(
+            ...view.report.plans
+              .filter((q) => q.codec.kind === kind && q.codec.label === p.label && q.path !== 'fast')
+              .map((q) => q.maxBatch.exact),
+          ),
+        ).toBe(p.batch);
+      }
     expect(Math.floor(fullBatch(view) ?? 0)).toBe(row(view.report, 'full/full').maxBatch.exact);
   });
 
   it('times are those of plans at that context and batch, and lines end where memory does', async () => {
     const { view } = await viewOfScenario({ ...H200, codec: ['full', 'lla'], ratio: [4] });
     const data = timeLines(view);
-    expect(data?.lines.map((l) => l.label)).toEqual(['full cache', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'].filter((x) => data?.lines.some((l) => l.label === x)).sort((a, b) => (data?.lines.findIndex((l) => l.label === a) ?? 0) - (data?.lines.findIndex((l) => l.label === b) ?? 0)));
+    expect(data?.lines.map((l) => l.label)).toEqual(
+      ['full cache', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed']
+        .filter((x) => data?.lines.some((l) => l.label === x))
+        .sort(
+          (a, b) =>
+            (data?.lines.findIndex((l) => l.label === a) ?? 0) - (data?.lines.findIndex((l) => l.label === b) ?? 0),
+        ),
+    );
     expect(data?.lines.length).toBe(6);
     for (const context of [4096, 131072]) {
       const report = await ask({ ...H200, context, batch: 1, codec: ['full', 'lla'], ratio: [4] });
       for (const line of data?.lines ?? []) {
-        const p = report.plans.find((q) => (line.label === 'full cache' ? q.id === 'full' || q.id.startsWith('full/') : q.codec.kind === 'lla' && (q.variant === 'materialised' ? 'materialised' : q.path) === line.label));
+        const p = report.plans.find((q) =>
+          line.label === 'full cache'
+            ? q.id === 'full' || q.id.startsWith('full/')
+            : q.codec.kind === 'lla' && (q.variant === 'materialised' ? 'materialised' : q.path) === line.label,
+        );
         const at = line.points.find((q) => q.x === context);
-        expect(at?.y, `${line.label} at ${context}`).toBe(p ? (p.decode.secondsPerStep?.estimate ?? 0) * 1e3 : undefined);
-        expect([at?.low, at?.high]).toEqual([p?.decode.secondsPerStep?.low, p?.decode.secondsPerStep?.high].map((s) => (s === undefined ? undefined : s * 1e3)));
+        expect(at?.y, `${line.label} at ${context}`).toBe(
+          p ? (p.decode.secondsPerStep?.estimate ?? 0) * 1e3 : undefined,
+        );
+        expect([at?.low, at?.high]).toEqual(
+          [p?.decode.secondsPerStep?.low, p?.decode.secondsPerStep?.high].map((s) =>
+            s === undefined ? undefined : s * 1e3,
+          ),
+        );
       }
     }
     const full = data?.lines.find((l) => l.label === 'full cache');
@@ -78,7 +102,13 @@ describe('numbers', () => {
     const report = await ask({ ...H200, codec: ['full', 'lla'], ratio: [4], budget: 1024 });
     for (const line of budgetLines(view)) {
       const at = line.points.find((p) => p.budget === 1024);
-      expect(report.plans.some((p) => p.codec.label === line.label && p.memory.kvBytesPerSequence === at?.bytes && p.maxBatch.exact === at.batch), line.label).toBe(true);
+      expect(
+        report.plans.some(
+          (p) =>
+            p.codec.label === line.label && p.memory.kvBytesPerSequence === at?.bytes && p.maxBatch.exact === at.batch,
+        ),
+        line.label,
+      ).toBe(true);
     }
   });
 
@@ -101,19 +131,27 @@ describe('crossings', () => {
   it('are found where straight lines in log-log cross, and named by who is lower afterwards', () => {
     const xs = [1, 2, 4, 8, 16, 32, 64];
     fc.assert(
-      fc.property(fc.double({ min: 1.1, max: 60, noNaN: true }), fc.double({ min: 0.2, max: 2, noNaN: true }), fc.double({ min: 0.1, max: 1, noNaN: true }), (at, slope, gap) => {
-        const flat = { label: 'flat', points: xs.map((x) => ({ x, y: (x / at) ** slope })) };
-        const steep = { label: 'steep', points: xs.map((x) => ({ x, y: (x / at) ** (slope + gap) })) };
-        const [found, ...more] = crossingsOf(flat, steep);
-        if (xs.includes(at)) return;
-        expect(more).toEqual([]);
-        expect(found?.x).toBeCloseTo(at, 6);
-        expect([found?.lower, found?.upper]).toEqual(['flat', 'steep']);
-      }),
+      fc.property(
+        fc.double({ min: 1.1, max: 60, noNaN: true }),
+        fc.double({ min: 0.2, max: 2, noNaN: true }),
+        fc.double({ min: 0.1, max: 1, noNaN: true }),
+        (at, slope, gap) => {
+          const flat = { label: 'flat', points: xs.map((x) => ({ x, y: (x / at) ** slope })) };
+          const steep = { label: 'steep', points: xs.map((x) => ({ x, y: (x / at) ** (slope + gap) })) };
+          const [found, ...more] = crossingsOf(flat, steep);
+          if (xs.includes(at)) return;
+          expect(more).toEqual([]);
+          expect(found?.x).toBeCloseTo(at, 6);
+          expect([found?.lower, found?.upper]).toEqual(['flat', 'steep']);
+        },
+      ),
     );
   });
   it('are none for lines that touch, coincide or share no point', () => {
-    const line = (label: string, ys: number[], from = 0) => ({ label, points: ys.map((y, i) => ({ x: 2 ** (i + from), y })) });
+    const line = (label: string, ys: number[], from = 0) => ({
+      label,
+      points: ys.map((y, i) => ({ x: 2 ** (i + from), y })),
+    });
     expect(allCrossings([line('a', [1, 2, 4]), line('b', [1, 2, 4])])).toEqual([]);
     expect(allCrossings([line('a', [1, 2, 1]), line('b', [2, 2, 2])])).toEqual([]);
     expect(allCrossings([line('a', [1, 2]), line('b', [2, 1], 8)])).toEqual([]);
@@ -124,20 +162,27 @@ describe('crossings', () => {
 describe('axes', () => {
   it('have from two to nine ticks inside their range, whatever it is', () => {
     fc.assert(
-      fc.property(fc.double({ min: 1e-3, max: 1e12, noNaN: true }), fc.double({ min: 30, max: 1e9, noNaN: true }), (min, times) => {
-        for (const ticks of [powersOfTwo(min, min * times), decades(min, min * times)]) {
-          expect(ticks.length).toBeGreaterThanOrEqual(1);
-          expect(ticks.length).toBeLessThanOrEqual(10);
-          for (const t of ticks) expect(t >= min * 0.998 && t <= min * times * 1.002).toBe(true);
-        }
-      }),
+      fc.property(
+        fc.double({ min: 1e-3, max: 1e12, noNaN: true }),
+        fc.double({ min: 30, max: 1e9, noNaN: true }),
+        (min, times) => {
+          for (const ticks of [powersOfTwo(min, min * times), decades(min, min * times)]) {
+            expect(ticks.length).toBeGreaterThanOrEqual(1);
+            expect(ticks.length).toBeLessThanOrEqual(10);
+            for (const t of ticks) expect(t >= min * 0.998 && t <= min * times * 1.002).toBe(true);
+          }
+        },
+      ),
     );
   });
 });
 
 describe('evidence', () => {
   it('roofline is dashed, thin and hollow; measured is solid, thick and filled', () => {
-    const [roofline, measured] = [evidenceStyle('roofline', '#0072B2', '#ffffff'), evidenceStyle('measured', '#0072B2', '#ffffff')];
+    const [roofline, measured] = [
+      evidenceStyle('roofline', '#0072B2', '#ffffff'),
+      evidenceStyle('measured', '#0072B2', '#ffffff'),
+    ];
     expect(roofline.borderDash.length).toBeGreaterThan(0);
     expect(measured.borderDash).toEqual([]);
     expect(roofline.pointBackgroundColor).toBe('#ffffff');
@@ -148,41 +193,70 @@ describe('evidence', () => {
     const { view } = await viewOfScenario(H200);
     const byId = new Map(picturesOf(view).map((p) => [p.id, p]));
     for (const id of ['time-against-context', 'speed-against-quality']) expect(byId.get(id)?.evidence).toBe('roofline');
-    for (const id of ['cache-against-context', 'batch-against-ratio', 'memory-breakdown']) expect(byId.get(id)?.evidence).toBe('exact');
+    for (const id of ['cache-against-context', 'batch-against-ratio', 'memory-breakdown'])
+      expect(byId.get(id)?.evidence).toBe('exact');
     expect(byId.get('time-against-context')?.source).toMatch(/datasheet of NVIDIA H200/);
   });
 });
 
 /** Pixels of a PNG as [r, g, b]. */
-async function pixels(picture: Picture): Promise<{ at: (x: number, y: number) => [number, number, number]; data: Uint8ClampedArray }> {
+async function pixels(
+  picture: Picture,
+): Promise<{ at: (x: number, y: number) => [number, number, number]; data: Uint8ClampedArray }> {
   const image = await loadImage(png(picture));
   expect([image.width, image.height]).toEqual([WIDTH, HEIGHT]);
   const canvas = createCanvas(WIDTH, HEIGHT);
   canvas.getContext('2d').drawImage(image, 0, 0);
   const { data } = canvas.getContext('2d').getImageData(0, 0, WIDTH, HEIGHT);
-  return { at: (x, y) => [data[4 * (y * WIDTH + x)] ?? 0, data[4 * (y * WIDTH + x) + 1] ?? 0, data[4 * (y * WIDTH + x) + 2] ?? 0], data };
+  return {
+    at: (x, y) => [
+      data[4 * (y * WIDTH + x)] ?? 0,
+      data[4 * (y * WIDTH + x) + 1] ?? 0,
+      data[4 * (y * WIDTH + x) + 2] ?? 0,
+    ],
+    data,
+  };
 }
 
 /** Share of the pixels of a rectangle that satisfy a test. */
-function share(p: Awaited<ReturnType<typeof pixels>>, [x0, y0, x1, y1]: readonly [number, number, number, number], test: (rgb: [number, number, number]) => boolean): number {
+function share(
+  p: Awaited<ReturnType<typeof pixels>>,
+  [x0, y0, x1, y1]: readonly [number, number, number, number],
+  test: (rgb: [number, number, number]) => boolean,
+): number {
   let hits = 0;
   for (let y = y0; y < y1; y++) for (let x = x0; x < x1; x++) if (test(p.at(x, y))) hits++;
   return hits / ((x1 - x0) * (y1 - y0));
 }
 
 /** Shares of the pixels of a rectangle that are near each colour. */
-function sharesOf(p: Awaited<ReturnType<typeof pixels>>, [x0, y0, x1, y1]: readonly [number, number, number, number], colours: readonly string[]): number[] {
+function sharesOf(
+  p: Awaited<ReturnType<typeof pixels>>,
+  [x0, y0, x1, y1]: readonly [number, number, number, number],
+  colours: readonly string[],
+): number[] {
   const counts = new Map<number, number>();
-  for (let y = y0; y < y1; y++) for (let x = x0; x < x1; x++) {
-    const i = 4 * (y * WIDTH + x);
-    const key = ((p.data[i] ?? 0) << 16) + ((p.data[i + 1] ?? 0) << 8) + (p.data[i + 2] ?? 0);
-    counts.set(key, (counts.get(key) ?? 0) + 1);
-  }
-  return colours.map((colour) => [...counts].reduce((sum, [key, n]) => sum + (near(colour)([key >> 16, (key >> 8) & 255, key & 255]) ? n : 0), 0) / ((x1 - x0) * (y1 - y0)));
+  for (let y = y0; y < y1; y++)
+    for (let x = x0; x < x1; x++) {
+      const i = 4 * (y * WIDTH + x);
+      const key = ((p.data[i] ?? 0) << 16) + ((p.data[i + 1] ?? 0) << 8) + (p.data[i + 2] ?? 0);
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+  return colours.map(
+    (colour) =>
+      [...counts].reduce((sum, [key, n]) => sum + (near(colour)([key >> 16, (key >> 8) & 255, key & 255]) ? n : 0), 0) /
+      ((x1 - x0) * (y1 - y0)),
+  );
 }
 
 const dark = ([r, g, b]: [number, number, number]): boolean => r + g + b < 200;
-const near = (hex: string) => ([r, g, b]: [number, number, number]): boolean => Math.abs(r - parseInt(hex.slice(1, 3), 16)) + Math.abs(g - parseInt(hex.slice(3, 5), 16)) + Math.abs(b - parseInt(hex.slice(5, 7), 16)) < 24;
+const near =
+  (hex: string) =>
+  ([r, g, b]: [number, number, number]): boolean =>
+    Math.abs(r - parseInt(hex.slice(1, 3), 16)) +
+      Math.abs(g - parseInt(hex.slice(3, 5), 16)) +
+      Math.abs(b - parseInt(hex.slice(5, 7), 16)) <
+    24;
 
 describe('PNG', () => {
   it('has a title, axis words, a source, and its series in their colours', async () => {
@@ -191,12 +265,28 @@ describe('PNG', () => {
       const p = await pixels(picture);
       expect(p.at(2, 2), picture.id).toEqual([255, 255, 255]);
       expect(share(p, [18, 12, 300, 40], dark), `${picture.id}: title`).toBeGreaterThan(0.02);
-      expect(share(p, [18, HEIGHT - 36, 400, HEIGHT - 6], (c) => c[0] < 160), `${picture.id}: source`).toBeGreaterThan(0.02);
-      expect(share(p, [18, 76, 300, 98], (c) => c[0] < 160), `${picture.id}: legend`).toBeGreaterThan(0.01);
+      expect(
+        share(p, [18, HEIGHT - 36, 400, HEIGHT - 6], (c) => c[0] < 160),
+        `${picture.id}: source`,
+      ).toBeGreaterThan(0.02);
+      expect(
+        share(p, [18, 76, 300, 98], (c) => c[0] < 160),
+        `${picture.id}: legend`,
+      ).toBeGreaterThan(0.01);
       const { data } = picture.chart(LIGHT);
       // A part of a bar that is thinner than a few pixels shows no colour.
-      const wide = data.datasets.filter((d) => picture.id !== 'memory-breakdown' || Math.max(...(d.data as number[])) > 2);
-      const colours = wide.map((d) => (d.label === '' ? undefined : ((d as { borderColor?: unknown }).borderColor === LIGHT.paper ? d.backgroundColor : (d as { borderColor?: unknown }).borderColor))).filter((c): c is string => typeof c === 'string' && /^#[0-9a-f]{6}$/i.test(c));
+      const wide = data.datasets.filter(
+        (d) => picture.id !== 'memory-breakdown' || Math.max(...(d.data as number[])) > 2,
+      );
+      const colours = wide
+        .map((d) =>
+          d.label === ''
+            ? undefined
+            : (d as { borderColor?: unknown }).borderColor === LIGHT.paper
+              ? d.backgroundColor
+              : (d as { borderColor?: unknown }).borderColor,
+        )
+        .filter((c): c is string => typeof c === 'string' && /^#[0-9a-f]{6}$/i.test(c));
       expect(colours.length, picture.id).toBeGreaterThan(1);
       const shares = sharesOf(p, [80, 100, WIDTH - 20, HEIGHT - 60], colours);
       // Lines may lie on each other, so a colour may be rare, but each is there, and most are plain to see.
@@ -210,14 +300,19 @@ describe('PNG', () => {
   it('of roofline times has hollow marks and no solid line, of measured ones filled marks', async () => {
     const { view } = await viewOfScenario(H200);
     const picture = picturesOf(view).find((p) => p.id === 'time-against-context') as Picture;
-    const lines = picture.chart(LIGHT).data.datasets.filter((d) => d.label !== '') as { borderDash?: number[]; pointBackgroundColor?: string }[];
+    const lines = picture.chart(LIGHT).data.datasets.filter((d) => d.label !== '') as {
+      borderDash?: number[];
+      pointBackgroundColor?: string;
+    }[];
     expect(lines.length).toBeGreaterThan(2);
     for (const line of lines) expect([line.borderDash?.length, line.pointBackgroundColor]).toEqual([2, LIGHT.paper]);
   });
 
   it('shows other numbers as other pixels', async () => {
     const one = picturesOf((await viewOfScenario({ ...H200, codec: ['full', 'lla'] })).view)[0] as Picture;
-    const other = picturesOf((await viewOfScenario({ ...H200, vram: '80GB', codec: ['full', 'lla'] })).view)[0] as Picture;
+    const other = picturesOf(
+      (await viewOfScenario({ ...H200, vram: '80GB', codec: ['full', 'lla'] })).view,
+    )[0] as Picture;
     expect(Buffer.compare(png(one), png(other))).not.toBe(0);
   });
 });

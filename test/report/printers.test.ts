@@ -25,7 +25,7 @@ describe.each(scenarios)('%s', (name) => {
     for (const all of [false, true]) {
       const text = planTable(report, { all, colour: false });
       fits(text);
-       
+
       expect(text).not.toMatch(/\u001b|NaN|undefined|Infinity|\[object/);
       expect(text.endsWith('\n')).toBe(true);
     }
@@ -58,8 +58,24 @@ describe.each(scenarios)('%s', (name) => {
 describe('tables', () => {
   it('fit 100 columns with every column and the longest labels at once', async () => {
     for (const s of [
-      { eviction: ['none', 'streaming:4+1048576', 'h2o:524288+524288'], usdPerHour: 12, context: '1M', vram: '500TB', device: 'h200' },
-      { model: 'huginn-3.5b', ratio: [33.3, 77.7], eviction: ['h2o:128+132'], usdPerHour: 1e6, cacheType: 'int4', batch: 1, vram: '1000TB', device: 'l4', context: '512M' },
+      {
+        eviction: ['none', 'streaming:4+1048576', 'h2o:524288+524288'],
+        usdPerHour: 12,
+        context: '1M',
+        vram: '500TB',
+        device: 'h200',
+      },
+      {
+        model: 'huginn-3.5b',
+        ratio: [33.3, 77.7],
+        eviction: ['h2o:128+132'],
+        usdPerHour: 1e6,
+        cacheType: 'int4',
+        batch: 1,
+        vram: '1000TB',
+        device: 'l4',
+        context: '512M',
+      },
     ]) {
       const report = await planOf(s);
       for (const all of [false, true]) fits(planTable(report, { all, colour: false }));
@@ -74,31 +90,59 @@ describe('tables', () => {
     }
   });
   it('align: the header is as wide as its rows', () => {
-    const lines = columns([{ title: 'a', align: 'left', cell: (x: string) => x }, { title: 'b', align: 'right', cell: (x: string) => x.length.toString() }], ['long one', 'x']);
+    const lines = columns(
+      [
+        { title: 'a', align: 'left', cell: (x: string) => x },
+        { title: 'b', align: 'right', cell: (x: string) => x.length.toString() },
+      ],
+      ['long one', 'x'],
+    );
     expect(lines).toEqual(['a        b', 'long one 8', 'x        1']);
   });
   it('wrap keeps every word and the width', () => {
     fc.assert(
-      fc.property(fc.array(fc.stringMatching(/^[a-z]{1,20}$/), { maxLength: 60 }), fc.integer({ min: 30, max: 100 }), (words, width) => {
-        const lines = wrap(words.join(' '), width, '  ');
-        expect(lines.join(' ').split(/\s+/).filter(Boolean)).toEqual(words);
-        for (const l of lines) expect(l.length).toBeLessThanOrEqual(width + 2);
-      }),
+      fc.property(
+        fc.array(fc.stringMatching(/^[a-z]{1,20}$/), { maxLength: 60 }),
+        fc.integer({ min: 30, max: 100 }),
+        (words, width) => {
+          const lines = wrap(words.join(' '), width, '  ');
+          expect(lines.join(' ').split(/\s+/).filter(Boolean)).toEqual(words);
+          for (const l of lines) expect(l.length).toBeLessThanOrEqual(width + 2);
+        },
+      ),
     );
   });
 });
 
 describe('CSV cells', () => {
-  it.each([['=1+1', "'=1+1"], ['+x', "'+x"], ['-x', "'-x"], ['@cmd', "'@cmd"], ['\tx', "'\tx"], ['=a,b', '"\'=a,b"'], ['say "x"', '"say ""x"""'], ['a\nb', '"a\nb"']])('%j is written %j', (text, cell) => {
+  it.each([
+    ['=1+1', "'=1+1"],
+    ['+x', "'+x"],
+    ['-x', "'-x"],
+    ['@cmd', "'@cmd"],
+    ['\tx', "'\tx"],
+    ['=a,b', '"\'=a,b"'],
+    ['say "x"', '"say ""x"""'],
+    ['a\nb', '"a\nb"'],
+  ])('%j is written %j', (text, cell) => {
     expect(csvCell(text)).toBe(cell);
   });
   it('survive a round trip, and no cell starts a formula', () => {
     fc.assert(
-      fc.property(fc.array(fc.oneof(fc.string(), fc.stringMatching(/^[=+\-@\t\r",\n']{1,4}.{0,5}$/)), { minLength: 2, maxLength: 5 }), (texts) => {
-        const [row] = parse(`${texts.map((t) => csvCell(t)).join(',')}\n`, { relax_column_count: true, record_delimiter: '\n' }) as string[][];
-        expect(row?.map((cell, i) => cell === texts[i] || cell === `'${texts[i]}`)).toEqual(texts.map(() => true));
-        for (const cell of row ?? []) expect(cell).not.toMatch(/^[=+\-@\t\r]/);
-      }),
+      fc.property(
+        fc.array(fc.oneof(fc.string(), fc.stringMatching(/^[=+\-@\t\r",\n']{1,4}.{0,5}$/)), {
+          minLength: 2,
+          maxLength: 5,
+        }),
+        (texts) => {
+          const [row] = parse(`${texts.map((t) => csvCell(t)).join(',')}\n`, {
+            relax_column_count: true,
+            record_delimiter: '\n',
+          }) as string[][];
+          expect(row?.map((cell, i) => cell === texts[i] || cell === `'${texts[i]}`)).toEqual(texts.map(() => true));
+          for (const cell of row ?? []) expect(cell).not.toMatch(/^[=+\-@\t\r]/);
+        },
+      ),
       { numRuns: 500 },
     );
   });
@@ -110,11 +154,26 @@ describe('CSV cells', () => {
 describe('Markdown text', () => {
   it('cannot open HTML, a link, an image, code or a table cell', () => {
     fc.assert(
-      fc.property(fc.oneof(fc.string(), fc.constantFrom('<script>alert(1)</script>', '[x](javascript:1)', '![i](u)', '`a`', 'a | b', '# h\n\n- x', '&lt;', '\\<b>')), (text) => {
-        const safe = markdownText(text);
-        expect(safe).not.toMatch(/[<>\n\r]/);
-        expect(safe.replace(/\\./g, '').replace(/&(lt|gt|amp);/g, '')).not.toMatch(/[|`[\]*_#&]/);
-      }),
+      fc.property(
+        fc.oneof(
+          fc.string(),
+          fc.constantFrom(
+            '<script>alert(1)</script>',
+            '[x](javascript:1)',
+            '![i](u)',
+            '`a`',
+            'a | b',
+            '# h\n\n- x',
+            '&lt;',
+            '\\<b>',
+          ),
+        ),
+        (text) => {
+          const safe = markdownText(text);
+          expect(safe).not.toMatch(/[<>\n\r]/);
+          expect(safe.replace(/\\./g, '').replace(/&(lt|gt|amp);/g, '')).not.toMatch(/[|`[\]*_#&]/);
+        },
+      ),
       { numRuns: 500 },
     );
   });

@@ -10,7 +10,10 @@ import { readScenarioFile } from '../../src/schema/scenario.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { ROOT } from '../cli/program.js';
 
-export const SCENARIOS = readdirSync(join(ROOT, 'scenarios')).filter((n) => n.endsWith('.yaml')).map((n) => n.replace(/\.yaml$/, '')).sort();
+export const SCENARIOS = readdirSync(join(ROOT, 'scenarios'))
+  .filter((n) => n.endsWith('.yaml'))
+  .map((n) => n.replace(/\.yaml$/, ''))
+  .sort();
 
 export const scenarioOf = (name: string): Scenario => readScenarioFile(join(ROOT, 'scenarios', `${name}.yaml`));
 
@@ -26,9 +29,18 @@ export async function viewOfScenario(scenario: Scenario): Promise<Made> {
 }
 
 /** A report's files. Without `draw` there are no PNGs, without `script` a page that only shows. */
-export async function filesOf(scenario: Scenario, options: { draw?: Draw; script?: string; file?: string | null } = {}): Promise<Map<string, string | Buffer>> {
+export async function filesOf(
+  scenario: Scenario,
+  options: { draw?: Draw; script?: string; file?: string | null } = {},
+): Promise<Map<string, string | Buffer>> {
   const made = await viewOfScenario(scenario);
-  return reportFiles({ ...made, paper: paperPart(made.sources), origin: { file: options.file ?? null, fields: options.file === undefined ? {} : scenario }, script: options.script ?? 'void 0', draw: options.draw ?? null });
+  return reportFiles({
+    ...made,
+    paper: paperPart(made.sources),
+    origin: { file: options.file ?? null, fields: options.file === undefined ? {} : scenario },
+    script: options.script ?? 'void 0',
+    draw: options.draw ?? null,
+  });
 }
 
 export const textOf = (files: ReadonlyMap<string, string | Buffer>, name: string): string => {

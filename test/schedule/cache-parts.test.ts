@@ -1,4 +1,6 @@
-/** The division of a batch where bindings and workgroups end: every part within them, and all of the work listed once. */
+/**
+ * The division of a batch where bindings and workgroups end: every part within them, and all of the work listed once.
+ */
 import { describe, expect, test } from 'vitest';
 import type { Eviction } from '../../src/eviction/policy.js';
 import { parseEviction } from '../../src/eviction/policy.js';
@@ -13,17 +15,30 @@ import { configurationFor } from '../../src/validate/grid.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const GEOMETRY = findPreset('ouro-1.4b');
-const EVICTIONS = ['none', 'streaming:4+508', 'h2o:512+512', 'h2o:64+64'].map((text) => parseEviction(text, 'eviction'));
-const CANDIDATES: readonly Candidate[] = listCandidates(GEOMETRY, { kinds: null, ratios: null, ranks: null, paths: null, evictions: EVICTIONS }).candidates;
+const EVICTIONS = ['none', 'streaming:4+508', 'h2o:512+512', 'h2o:64+64'].map((text) =>
+  parseEviction(text, 'eviction'),
+);
+const CANDIDATES: readonly Candidate[] = listCandidates(GEOMETRY, {
+  kinds: null,
+  ratios: null,
+  ranks: null,
+  paths: null,
+  evictions: EVICTIONS,
+}).candidates;
 const BINDING_BYTES = 2 ** 31 - 4;
 const [BLOCK] = blocksOf(GEOMETRY) as [ReturnType<typeof blocksOf>[number]];
 /** Whole tiles that a row keeps at 4096 tokens. */
-const slotsOf = (eviction: Eviction | null): number => (eviction === null ? 4096 : eviction.policy === 'h2o' ? eviction.budgetTokens + 32 : eviction.budgetTokens);
+const slotsOf = (eviction: Eviction | null): number =>
+  eviction === null ? 4096 : eviction.policy === 'h2o' ? eviction.budgetTokens + 32 : eviction.budgetTokens;
 
 /** Rows that an operation works on in a step. */
 function rowsOf(c: Configuration, batch: number, kernel: Op['kernel'], dimension: string): number {
   let rows = 0;
-  forEachOp(c, schedule(c, batch, 4096, slotsOf(c.eviction)), (op, calls) => (rows += op.kernel === kernel ? calls * (op.shape[dimension] as number) : 0));
+  forEachOp(
+    c,
+    schedule(c, batch, 4096, slotsOf(c.eviction)),
+    (op, calls) => (rows += op.kernel === kernel ? calls * (op.shape[dimension] as number) : 0),
+  );
   return rows;
 }
 
@@ -45,7 +60,11 @@ describe(`parts of a batch (LLA_SIM_SEED=${SEED})`, () => {
       if (parts.length === 1 && parts[0]?.repeat === 1) continue;
       // Queries, maxima and sums, scores and positions of the second part begin where a binding may.
       const first = parts[0]?.size as number;
-      for (const words of [GEOMETRY.heads * GEOMETRY.headDim, ...(c.eviction?.policy === 'h2o' ? [2 * GEOMETRY.heads, GEOMETRY.heads * slots] : [])]) expect((4 * words * first) % 256).toBe(0);
+      for (const words of [
+        GEOMETRY.heads * GEOMETRY.headDim,
+        ...(c.eviction?.policy === 'h2o' ? [2 * GEOMETRY.heads, GEOMETRY.heads * slots] : []),
+      ])
+        expect((4 * words * first) % 256).toBe(0);
     }
   });
 
@@ -53,13 +72,22 @@ describe(`parts of a batch (LLA_SIM_SEED=${SEED})`, () => {
     const random = randomOf(SEED);
     for (const candidate of CANDIDATES.filter(({ eviction }) => eviction?.policy === 'h2o')) {
       const batch = random.whole(1000, 4000);
-      const [whole, divided] = [Infinity, 2 ** 28].map((bindingBytes) => configurationFor(GEOMETRY, candidate, bindingBytes)) as [Configuration, Configuration];
-      for (const kernel of ['mass', 'evict'] as const) expect(rowsOf(divided, batch, kernel, 'rows')).toBe(rowsOf(whole, batch, kernel, 'rows'));
+      const [whole, divided] = [Infinity, 2 ** 28].map((bindingBytes) =>
+        configurationFor(GEOMETRY, candidate, bindingBytes),
+      ) as [Configuration, Configuration];
+      for (const kernel of ['mass', 'evict'] as const)
+        expect(rowsOf(divided, batch, kernel, 'rows')).toBe(rowsOf(whole, batch, kernel, 'rows'));
     }
   });
 
   test('thousands of sequences of small evicted caches are divided by a GPU with 141 GB', () => {
-    const { candidates } = listCandidates(GEOMETRY, { kinds: ['lla'], ratios: [64 / 3], ranks: null, paths: null, evictions: [parseEviction('h2o:512+512', 'eviction')] });
+    const { candidates } = listCandidates(GEOMETRY, {
+      kinds: ['lla'],
+      ratios: [64 / 3],
+      ranks: null,
+      paths: null,
+      evictions: [parseEviction('h2o:512+512', 'eviction')],
+    });
     expect(candidates.length).toBeGreaterThan(2);
     for (const candidate of candidates) {
       const c = configurationFor(GEOMETRY, candidate, BINDING_BYTES);

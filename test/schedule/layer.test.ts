@@ -14,7 +14,9 @@ const LATENT = lla(96, 160);
 
 /** Operations of a core layer. */
 function layer(changes: Partial<Configuration>, batch = 2, context = 4096): readonly Op[] {
-  const stage = schedule(configuration(changes), batch, context).stages.find((s) => s.kind === 'stack' && s.block.name === 'core');
+  const stage = schedule(configuration(changes), batch, context).stages.find(
+    (s) => s.kind === 'stack' && s.block.name === 'core',
+  );
   return stage?.kind === 'stack' ? stage.layer : [];
 }
 const find = (ops: readonly Op[], label: string): Op => {
@@ -43,15 +45,72 @@ describe('order of a layer', () => {
     ['cla', { codec: { kind: 'cla', shareLayers: 6 } }, ['q', 'kv', 'rope', 'rope-k', 'attend', 'merge', ...APPEND]],
     ['full, streaming', { eviction: STREAMING }, ['qkv', 'rope-sinks', 'rope', 'attend', 'merge', ...APPEND]],
     ['full, H2O', { eviction: H2O }, ['qkv', 'rope', 'attend', 'merge', 'mass', 'evict', ...APPEND]],
-    ['fast', { codec: LATENT, path: 'fast' }, [...ENCODE, 'rope', 'attend', 'merge', 'reconstruct-k', 'reconstruct-v', 'rope-write', ...APPEND]],
-    ['materialised', { codec: LATENT, path: 'reconstruct', materialised: true }, [...ENCODE, 'rope', 'rebuild-k', 'rebuild-v', 'attend', 'merge', ...APPEND]],
-    ['reconstruct', { codec: LATENT, path: 'reconstruct' }, [...ENCODE, 'rope', 'attend', 'merge', ...LATER, ...APPEND]],
-    ['reconstruct, H2O', { codec: LATENT, path: 'reconstruct', eviction: H2O }, [...ENCODE, 'rope', 'attend', 'merge', ...LATER, 'mass', 'evict', ...APPEND]],
-    ['reconstruct, streaming', { codec: LATENT, path: 'reconstruct', eviction: STREAMING }, [...ENCODE, 'rope', 'attend', 'merge', ...LATER, ...APPEND]],
-    ['absorbed', { codec: LATENT, path: 'absorbed' }, [...BRANCH, 'rope-branch', 'rope-branch-key', 'query-absorb', 'attend', 'merge', ...LATER, ...APPEND, 'append-branch']],
-    ['absorbed, streaming', { codec: LATENT, path: 'absorbed', eviction: STREAMING }, [...BRANCH, 'rope-sinks', 'rope-branch', 'rope-branch-key', 'query-absorb', 'attend', 'merge', ...LATER, ...APPEND, 'append-branch']],
-    ['block-absorbed', { codec: LATENT, path: 'block-absorbed' }, [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'merge', ...LATER, ...APPEND]],
-    ['block-absorbed, streaming', { codec: LATENT, path: 'block-absorbed', eviction: STREAMING }, [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'attend-sinks', 'merge', ...LATER, ...APPEND]],
+    [
+      'fast',
+      { codec: LATENT, path: 'fast' },
+      [...ENCODE, 'rope', 'attend', 'merge', 'reconstruct-k', 'reconstruct-v', 'rope-write', ...APPEND],
+    ],
+    [
+      'materialised',
+      { codec: LATENT, path: 'reconstruct', materialised: true },
+      [...ENCODE, 'rope', 'rebuild-k', 'rebuild-v', 'attend', 'merge', ...APPEND],
+    ],
+    [
+      'reconstruct',
+      { codec: LATENT, path: 'reconstruct' },
+      [...ENCODE, 'rope', 'attend', 'merge', ...LATER, ...APPEND],
+    ],
+    [
+      'reconstruct, H2O',
+      { codec: LATENT, path: 'reconstruct', eviction: H2O },
+      [...ENCODE, 'rope', 'attend', 'merge', ...LATER, 'mass', 'evict', ...APPEND],
+    ],
+    [
+      'reconstruct, streaming',
+      { codec: LATENT, path: 'reconstruct', eviction: STREAMING },
+      [...ENCODE, 'rope', 'attend', 'merge', ...LATER, ...APPEND],
+    ],
+    [
+      'absorbed',
+      { codec: LATENT, path: 'absorbed' },
+      [
+        ...BRANCH,
+        'rope-branch',
+        'rope-branch-key',
+        'query-absorb',
+        'attend',
+        'merge',
+        ...LATER,
+        ...APPEND,
+        'append-branch',
+      ],
+    ],
+    [
+      'absorbed, streaming',
+      { codec: LATENT, path: 'absorbed', eviction: STREAMING },
+      [
+        ...BRANCH,
+        'rope-sinks',
+        'rope-branch',
+        'rope-branch-key',
+        'query-absorb',
+        'attend',
+        'merge',
+        ...LATER,
+        ...APPEND,
+        'append-branch',
+      ],
+    ],
+    [
+      'block-absorbed',
+      { codec: LATENT, path: 'block-absorbed' },
+      [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'merge', ...LATER, ...APPEND],
+    ],
+    [
+      'block-absorbed, streaming',
+      { codec: LATENT, path: 'block-absorbed', eviction: STREAMING },
+      [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'attend-sinks', 'merge', ...LATER, ...APPEND],
+    ],
   ] as [string, Partial<Configuration>, string[]][])('%s', (_name, changes, labels) => {
     expect(layer(changes).map((o) => o.label)).toEqual(['attention-norm', ...labels, ...MLP]);
   });
@@ -59,9 +118,16 @@ describe('order of a layer', () => {
 
 describe('the current token', () => {
   it('is folded into the merge where rows have full width', () => {
-    for (const changes of [{}, { codec: LATENT, path: 'fast' as const }, { codec: LATENT, path: 'reconstruct' as const, materialised: true }]) {
+    for (const changes of [
+      {},
+      { codec: LATENT, path: 'fast' as const },
+      { codec: LATENT, path: 'reconstruct' as const, materialised: true },
+    ]) {
       const ops = layer(changes);
-      expect(find(ops, 'merge')).toMatchObject({ variant: 'current', shape: { rows: 32, splits: find(ops, 'attend').shape['splits'], width: 128, keyWidth: 128 } });
+      expect(find(ops, 'merge')).toMatchObject({
+        variant: 'current',
+        shape: { rows: 32, splits: find(ops, 'attend').shape['splits'], width: 128, keyWidth: 128 },
+      });
     }
   });
 
@@ -69,7 +135,10 @@ describe('the current token', () => {
     for (const path of ['reconstruct', 'block-absorbed', 'absorbed'] as const) {
       const ops = layer({ codec: LATENT, path });
       expect(find(ops, 'merge')).toMatchObject({ variant: 'f32', shape: { width: 160, keyWidth: 0 } });
-      expect(find(ops, 'attend-current')).toMatchObject({ variant: path === 'absorbed' ? 'absorbed' : 'f32', shape: { rows: 32, keyWidth: path === 'absorbed' ? 192 : 128, valueWidth: 128 } });
+      expect(find(ops, 'attend-current')).toMatchObject({
+        variant: path === 'absorbed' ? 'absorbed' : 'f32',
+        shape: { rows: 32, keyWidth: path === 'absorbed' ? 192 : 128, valueWidth: 128 },
+      });
     }
   });
 
@@ -93,8 +162,14 @@ describe('products', () => {
   });
 
   it('make the rotary key once for the loops that share a latent, from the first of them', () => {
-    expect([calls({ codec: LATENT, path: 'absorbed' }, 'branch-key'), calls({ codec: LATENT, path: 'absorbed' }, 'rope-branch-key')]).toEqual([24, 24]);
-    expect(find(layer({ codec: LATENT, path: 'absorbed' }), 'branch-key')).toMatchObject({ when: 'first-loop', shape: { n: 64 } });
+    expect([
+      calls({ codec: LATENT, path: 'absorbed' }, 'branch-key'),
+      calls({ codec: LATENT, path: 'absorbed' }, 'rope-branch-key'),
+    ]).toEqual([24, 24]);
+    expect(find(layer({ codec: LATENT, path: 'absorbed' }), 'branch-key')).toMatchObject({
+      when: 'first-loop',
+      shape: { n: 64 },
+    });
     expect(find(layer({ codec: LATENT, path: 'absorbed', branch: PER_HEAD }), 'branch-key').shape['n']).toBe(16 * 64);
     expect(calls({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'absorbed' }, 'branch-key')).toBe(96);
   });
@@ -111,7 +186,7 @@ describe('block-absorbed', () => {
   const attend = (context: number) => find(layer({ codec: LATENT, path: 'block-absorbed' }, 512, context), 'attend');
   it('works on whole blocks: 260 tokens cost the scores of 512, but read 260', () => {
     const [short, exact, long] = [260, 256, 512].map((n) => ({ op: attend(n), work: workOf(attend(n)) }));
-    const key = (x: typeof short) => (x?.work.matrixFlops ?? 0);
+    const key = (x: typeof short) => x?.work.matrixFlops ?? 0;
     expect(short?.op.shape['blockTokens']).toBe(256);
     expect(key(short)).toBe(key(long));
     expect(key(short)).toBeCloseTo(2 * key(exact), 0);
@@ -135,7 +210,9 @@ describe('block-absorbed', () => {
     const ops = layer({ codec: lla(27, 45), path: 'block-absorbed' });
     expect(find(ops, 'block-vectors').shape).toEqual({ heads: 32, kvHeads: 16, rankK: 27, headDim: 128 });
     expect(workOf(find(ops, 'block-vectors')).writeBytes).toBe(32 * 128 * 28 * 4);
-    expect(workOf(find(layer({ codec: LATENT, path: 'block-absorbed' }), 'block-vectors')).writeBytes).toBe(32 * 128 * 98 * 4);
+    expect(workOf(find(layer({ codec: LATENT, path: 'block-absorbed' }), 'block-vectors')).writeBytes).toBe(
+      32 * 128 * 98 * 4,
+    );
     expect(calls({ codec: LATENT, path: 'block-absorbed' }, 'block-vectors')).toBe(96);
   });
 
@@ -145,14 +222,27 @@ describe('block-absorbed', () => {
     expect(find(ops, 'attend-sinks')).toMatchObject({ kernel: 'attend_rebuild', shape: { context: 4, splits: 1 } });
     expect(find(ops, 'merge').shape['splits']).toBe((find(ops, 'attend').shape['splits'] as number) + 1);
     // A prompt shorter than the sinks has no ring yet.
-    expect(layer({ codec: LATENT, path: 'block-absorbed', eviction: STREAMING }, 1, 3).map((o) => o.label)).not.toContain('attend');
+    expect(
+      layer({ codec: LATENT, path: 'block-absorbed', eviction: STREAMING }, 1, 3).map((o) => o.label),
+    ).not.toContain('attend');
   });
 });
 
 describe('eviction', () => {
   it('segments hold what is kept, the pinned ones first', () => {
-    const policy: fc.Arbitrary<Eviction | null> = fc.tuple(fc.constantFrom('streaming', 'h2o', 'budget', null), fc.integer({ min: 1, max: 500 }), fc.integer({ min: 1, max: 500 })).map(([kind, a, b]) =>
-      kind === 'streaming' ? { policy: kind, sinkTokens: a, windowTokens: b, budgetTokens: a + b } : kind === 'h2o' ? { policy: kind, heavyTokens: a, recentTokens: b, budgetTokens: a + b } : kind && { policy: kind, budgetTokens: a });
+    const policy: fc.Arbitrary<Eviction | null> = fc
+      .tuple(
+        fc.constantFrom('streaming', 'h2o', 'budget', null),
+        fc.integer({ min: 1, max: 500 }),
+        fc.integer({ min: 1, max: 500 }),
+      )
+      .map(([kind, a, b]) =>
+        kind === 'streaming'
+          ? { policy: kind, sinkTokens: a, windowTokens: b, budgetTokens: a + b }
+          : kind === 'h2o'
+            ? { policy: kind, heavyTokens: a, recentTokens: b, budgetTokens: a + b }
+            : kind && { policy: kind, budgetTokens: a },
+      );
     fc.assert(
       fc.property(policy, fc.integer({ min: 1, max: 2000 }), (eviction, context) => {
         const { pinned, ring } = segmentsOf(eviction, context);
@@ -169,7 +259,9 @@ describe('eviction', () => {
     const changes = { codec: LATENT, path: 'reconstruct', eviction: H2O } as const;
     const ops = layer(changes);
     expect(find(ops, 'attend')).toMatchObject({ variant: 'f16+scores', shape: { context: 260 } });
-    expect(workOf(find(ops, 'attend')).writeBytes - workOf({ ...find(ops, 'attend'), variant: 'f16' }).writeBytes).toBe(2 * 16 * 260 * 4);
+    expect(workOf(find(ops, 'attend')).writeBytes - workOf({ ...find(ops, 'attend'), variant: 'f16' }).writeBytes).toBe(
+      2 * 16 * 260 * 4,
+    );
     expect(find(ops, 'mass').shape).toEqual({ rows: 32, group: 1, context: 260 });
     expect([calls(changes, 'mass'), calls(changes, 'evict')]).toEqual([96, 24]);
     expect(find(ops, 'evict').shape).toEqual({ rows: 32, context: 128, width: 256, groupSize: 0 });
@@ -177,38 +269,99 @@ describe('eviction', () => {
 
   it.each([
     ['full: every loop and layer', {}, 96, { rows: 32, width: 256 }, { rows: 32, group: 1 }],
-    ['final-loop: the last loop', { codec: { kind: 'final-loop' } }, 24, { rows: 32, width: 256 }, { rows: 32, group: 1 }],
-    ['cla: once for the layers that share', { codec: { kind: 'cla', shareLayers: 6 } }, 16, { rows: 32, width: 256 }, { rows: 32, group: 1 }],
-    ['lla-2d: heads pooled', { codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' }, 24, { rows: 2, width: 256 }, { rows: 2, group: 16 }],
-    ['mla-head: heads pooled, each loop', { codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' }, 96, { rows: 2, width: 256 }, { rows: 2, group: 16 }],
-    ['absorbed: a shared rotary key goes for all heads', { codec: LATENT, path: 'absorbed' }, 24, { rows: 2, width: 16 * 256 + 64 }, { rows: 2, group: 16 }],
-    ['absorbed: rotary keys of their own', { codec: LATENT, path: 'absorbed', branch: PER_HEAD }, 24, { rows: 32, width: 256 + 64 }, { rows: 32, group: 1 }],
-    ['fast: the rows of all loops, in the last one', { codec: LATENT, path: 'fast' }, 24, { rows: 4 * 32, width: 256 }, { rows: 32, group: 1 }],
-  ] as [string, Partial<Configuration>, number, object, object][])('H2O evicts row sets: %s', (_name, changes, evictions, evict, mass) => {
-    const ops = layer({ ...changes, eviction: H2O });
-    expect(calls({ ...changes, eviction: H2O }, 'evict')).toBe(evictions);
-    expect(find(ops, 'evict').shape).toMatchObject(evict);
-    expect(find(ops, 'mass').shape).toMatchObject(mass);
-  });
+    [
+      'final-loop: the last loop',
+      { codec: { kind: 'final-loop' } },
+      24,
+      { rows: 32, width: 256 },
+      { rows: 32, group: 1 },
+    ],
+    [
+      'cla: once for the layers that share',
+      { codec: { kind: 'cla', shareLayers: 6 } },
+      16,
+      { rows: 32, width: 256 },
+      { rows: 32, group: 1 },
+    ],
+    [
+      'lla-2d: heads pooled',
+      { codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' },
+      24,
+      { rows: 2, width: 256 },
+      { rows: 2, group: 16 },
+    ],
+    [
+      'mla-head: heads pooled, each loop',
+      { codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' },
+      96,
+      { rows: 2, width: 256 },
+      { rows: 2, group: 16 },
+    ],
+    [
+      'absorbed: a shared rotary key goes for all heads',
+      { codec: LATENT, path: 'absorbed' },
+      24,
+      { rows: 2, width: 16 * 256 + 64 },
+      { rows: 2, group: 16 },
+    ],
+    [
+      'absorbed: rotary keys of their own',
+      { codec: LATENT, path: 'absorbed', branch: PER_HEAD },
+      24,
+      { rows: 32, width: 256 + 64 },
+      { rows: 32, group: 1 },
+    ],
+    [
+      'fast: the rows of all loops, in the last one',
+      { codec: LATENT, path: 'fast' },
+      24,
+      { rows: 4 * 32, width: 256 },
+      { rows: 32, group: 1 },
+    ],
+  ] as [string, Partial<Configuration>, number, object, object][])(
+    'H2O evicts row sets: %s',
+    (_name, changes, evictions, evict, mass) => {
+      const ops = layer({ ...changes, eviction: H2O });
+      expect(calls({ ...changes, eviction: H2O }, 'evict')).toBe(evictions);
+      expect(find(ops, 'evict').shape).toMatchObject(evict);
+      expect(find(ops, 'mass').shape).toMatchObject(mass);
+    },
+  );
 
   it('streaming turns the query a second time where keys are cached rotated', () => {
     expect(find(layer({ eviction: STREAMING }), 'rope-sinks').shape).toEqual({ rows: 2, heads: 16, headDim: 128 });
-    expect(find(layer({ codec: LATENT, path: 'absorbed', eviction: STREAMING }), 'rope-sinks').shape).toEqual({ rows: 2, heads: 16, headDim: 64 });
+    expect(find(layer({ codec: LATENT, path: 'absorbed', eviction: STREAMING }), 'rope-sinks').shape).toEqual({
+      rows: 2,
+      heads: 16,
+      headDim: 64,
+    });
   });
 });
 
 describe('group size', () => {
-  const read = (groupSize: number, changes: Partial<Configuration>) => workOf(find(layer({ ...changes, choice: { storage: 'q4', groupSize } }), 'attend')).readBytes;
+  const read = (groupSize: number, changes: Partial<Configuration>) =>
+    workOf(find(layer({ ...changes, choice: { storage: 'q4', groupSize } }), 'attend')).readBytes;
   it('reaches the reads that are priced', () => {
     // Two rows (K and V) of 128 scalars: four scales of two bytes less each time the groups double.
-    for (const changes of [{}, { codec: LATENT, path: 'reconstruct' as const }, { codec: LATENT, path: 'block-absorbed' as const }]) expect(read(32, changes)).toBeGreaterThan(read(64, changes));
-    expect(read(32, {}) - read(64, {})).toBe(2 * 16 * 4096 * 2 * (storedBytes('q4', 128, 32) - storedBytes('q4', 128, 64)));
+    for (const changes of [
+      {},
+      { codec: LATENT, path: 'reconstruct' as const },
+      { codec: LATENT, path: 'block-absorbed' as const },
+    ])
+      expect(read(32, changes)).toBeGreaterThan(read(64, changes));
+    expect(read(32, {}) - read(64, {})).toBe(
+      2 * 16 * 4096 * 2 * (storedBytes('q4', 128, 32) - storedBytes('q4', 128, 64)),
+    );
   });
   it('is no axis of storages without scales', () => {
-    for (const groupSize of [32, 128]) expect(find(layer({ choice: { storage: 'f16', groupSize } }), 'attend').shape['groupSize']).toBe(0);
+    for (const groupSize of [32, 128])
+      expect(find(layer({ choice: { storage: 'f16', groupSize } }), 'attend').shape['groupSize']).toBe(0);
   });
   it('rebuild reads latents in their own storage', () => {
-    const op = find(layer({ codec: LATENT, path: 'reconstruct', materialised: true, choice: { storage: 'q8', groupSize: 64 } }), 'rebuild-k');
+    const op = find(
+      layer({ codec: LATENT, path: 'reconstruct', materialised: true, choice: { storage: 'q8', groupSize: 64 } }),
+      'rebuild-k',
+    );
     expect(op.variant).toBe('q8+rope');
     expect(workOf(op).readBytes).toBe(2 * 16 * 4096 * (96 + 4) + 16 * 128 * (96 * 2 + 4));
   });

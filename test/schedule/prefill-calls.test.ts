@@ -9,7 +9,13 @@ import { configuration, HUGINN, lla } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
 
 const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
-const EVICTIONS = [null, { policy: 'streaming', sinkTokens: 4, windowTokens: 21, budgetTokens: 25 }, { policy: 'streaming', sinkTokens: 0, windowTokens: 9, budgetTokens: 9 }, { policy: 'budget', budgetTokens: 30 }, { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 }] as const;
+const EVICTIONS = [
+  null,
+  { policy: 'streaming', sinkTokens: 4, windowTokens: 21, budgetTokens: 25 },
+  { policy: 'streaming', sinkTokens: 0, windowTokens: 9, budgetTokens: 9 },
+  { policy: 'budget', budgetTokens: 30 },
+  { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 },
+] as const;
 const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   {},
   { codec: { kind: 'kv-quant', bits: 4 } },
@@ -24,53 +30,67 @@ const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   { codec: lla(27, 45), path: 'reconstruct', bindingBytes: 2 ** 24 },
 ];
 
-const keyOf = ({ kernel, variant, shape }: KernelCall): string => `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
+const keyOf = ({ kernel, variant, shape }: KernelCall): string =>
+  `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
 
 describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
   it('are those of the schedule, as often', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...CONFIGURATIONS), fc.constantFrom(...METHODS), fc.constantFrom(...EVICTIONS), fc.integer({ min: 1, max: 90 }), fc.integer({ min: 1, max: 40 }), (of, method, eviction, promptTokens, chunkTokens) => {
-        const c = configuration({ ...of, eviction });
-        const listed = new Map<string, number>();
-        const s = prefillSchedule(c, promptTokens, 1, chunkTokens, method);
-        let operations = 0;
-        forEachOp(c, s, (op, calls) => {
-          listed.set(keyOf(op), (listed.get(keyOf(op)) ?? 0) + calls);
-          operations += calls;
-        });
-        const counted = new Map<string, number>();
-        const frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, (call, times) => counted.set(keyOf(call), (counted.get(keyOf(call)) ?? 0) + times));
-        expect(counted).toEqual(listed);
-        const exchanged = (list: typeof s.collectives): Record<string, number> => {
-          const bytes: Record<string, number> = {};
-          for (const { label, kind, bytesEach, calls } of list) bytes[`${label} ${kind} ${bytesEach}`] = (bytes[`${label} ${kind} ${bytesEach}`] ?? 0) + calls;
-          return bytes;
-        };
-        expect(exchanged(frame.collectives)).toEqual(exchanged(s.collectives));
-        expect(frame.submissions).toBeGreaterThanOrEqual(operations / 256);
-      }),
+      fc.property(
+        fc.constantFrom(...CONFIGURATIONS),
+        fc.constantFrom(...METHODS),
+        fc.constantFrom(...EVICTIONS),
+        fc.integer({ min: 1, max: 90 }),
+        fc.integer({ min: 1, max: 40 }),
+        (of, method, eviction, promptTokens, chunkTokens) => {
+          const c = configuration({ ...of, eviction });
+          const listed = new Map<string, number>();
+          const s = prefillSchedule(c, promptTokens, 1, chunkTokens, method);
+          let operations = 0;
+          forEachOp(c, s, (op, calls) => {
+            listed.set(keyOf(op), (listed.get(keyOf(op)) ?? 0) + calls);
+            operations += calls;
+          });
+          const counted = new Map<string, number>();
+          const frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, (call, times) =>
+            counted.set(keyOf(call), (counted.get(keyOf(call)) ?? 0) + times),
+          );
+          expect(counted).toEqual(listed);
+          const exchanged = (list: typeof s.collectives): Record<string, number> => {
+            const bytes: Record<string, number> = {};
+            for (const { label, kind, bytesEach, calls } of list)
+              bytes[`${label} ${kind} ${bytesEach}`] = (bytes[`${label} ${kind} ${bytesEach}`] ?? 0) + calls;
+            return bytes;
+          };
+          expect(exchanged(frame.collectives)).toEqual(exchanged(s.collectives));
+          expect(frame.submissions).toBeGreaterThanOrEqual(operations / 256);
+        },
+      ),
       { numRuns: 200, seed: SEED },
     );
   });
 
-  it.each(['accumulated', 'chunked'] as const)('of a prompt of very many chunks (%s) are told apart at a few hundred places, with the same work', (method) => {
-    const c = configuration({ codec: lla(96, 160), path: 'reconstruct' });
-    const work = (promptTokens: number): { flops: number; calls: number; shapes: number } => {
-      const sum = { flops: 0, calls: 0, shapes: 0 };
-      forEachPrefillCall(c, { method, promptTokens, chunkTokens: 8 }, (call, times) => {
-        sum.flops += times * workOf(call).flops;
-        sum.calls += times;
-        sum.shapes++;
-      });
-      return sum;
-    };
-    // Work over n tokens is a + b n + c n²: three prompts whose chunks are all told apart say what a long one takes.
-    const [x, y, z] = [1024, 2048, 4096].map((n) => work(n).flops) as [number, number, number];
-    const quadratic = ((z - x) / 3072 - (y - x) / 1024) / 2048;
-    const linear = (y - x) / 1024 - quadratic * 3072;
-    const long = work(65_536);
-    expect(long.flops / (x + linear * (65_536 - 1024) + quadratic * (65_536 ** 2 - 1024 ** 2))).toBeCloseTo(1, 2);
-    expect(long.shapes).toBeLessThan(1200);
-    expect(work(65_536 * 64).shapes).toBeLessThan(1200);
-  });
+  it.each(['accumulated', 'chunked'] as const)(
+    'of a prompt of very many chunks (%s) are told apart at a few hundred places, with the same work',
+    (method) => {
+      const c = configuration({ codec: lla(96, 160), path: 'reconstruct' });
+      const work = (promptTokens: number): { flops: number; calls: number; shapes: number } => {
+        const sum = { flops: 0, calls: 0, shapes: 0 };
+        forEachPrefillCall(c, { method, promptTokens, chunkTokens: 8 }, (call, times) => {
+          sum.flops += times * workOf(call).flops;
+          sum.calls += times;
+          sum.shapes++;
+        });
+        return sum;
+      };
+      // Work over n tokens is a + b n + c n²: three prompts whose chunks are all told apart say what a long one takes.
+      const [x, y, z] = [1024, 2048, 4096].map((n) => work(n).flops) as [number, number, number];
+      const quadratic = ((z - x) / 3072 - (y - x) / 1024) / 2048;
+      const linear = (y - x) / 1024 - quadratic * 3072;
+      const long = work(65_536);
+      expect(long.flops / (x + linear * (65_536 - 1024) + quadratic * (65_536 ** 2 - 1024 ** 2))).toBeCloseTo(1, 2);
+      expect(long.shapes).toBeLessThan(1200);
+      expect(work(65_536 * 64).shapes).toBeLessThan(1200);
+    },
+  );
 });

@@ -5,7 +5,12 @@ import { isLatent } from '../../src/codecs/registry.js';
 import { planSlots } from '../../src/decoder/gpu/slots.js';
 import { walk, type Visit } from '../../src/decoder/gpu/walk.js';
 import { KERNELS, workOf } from '../../src/schedule/kernels.js';
-import { CAPTURING_KINDS as KINDS, PREFILL_CHUNK_TOKENS, prefillSchedule, type CapturingKind } from '../../src/schedule/prefill.js';
+import {
+  CAPTURING_KINDS as KINDS,
+  PREFILL_CHUNK_TOKENS,
+  prefillSchedule,
+  type CapturingKind,
+} from '../../src/schedule/prefill.js';
 import { forEachOp, type Configuration, type Op, type Schedule } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';
 
@@ -26,28 +31,53 @@ describe('prefill by captures', () => {
     const accumulated = rowsByLabel(c, prefillSchedule(c, tokens, 3));
     for (const kind of KINDS) {
       const captured = rowsByLabel(c, prefillSchedule(c, tokens, 3, PREFILL_CHUNK_TOKENS, kind));
-      for (const label of ['encode-k', 'encode-v', 'append-k', 'append-v', 'reconstruct-k', 'reconstruct-v', 'qkv', 'down', 'lm-head']) expect(captured.get(label), `${kind} ${label}`).toBe(accumulated.get(label));
+      for (const label of [
+        'encode-k',
+        'encode-v',
+        'append-k',
+        'append-v',
+        'reconstruct-k',
+        'reconstruct-v',
+        'qkv',
+        'down',
+        'lm-head',
+      ])
+        expect(captured.get(label), `${kind} ${label}`).toBe(accumulated.get(label));
       expect(captured.get('capture-k'), kind).toBe(96 * 3 * tokens);
     }
   });
 
   it('one-shot reads each latent back once and keeps all rows in 32 bits; by layer pass 2 is that of accumulation', () => {
     const oneShot = rowsByLabel(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'one-shot'));
-    expect([oneShot.get('load-k'), oneShot.get('keep-k'), oneShot.get('keep-reconstructed-v')]).toEqual([24 * tokens, 96 * tokens, 96 * tokens]);
+    expect([oneShot.get('load-k'), oneShot.get('keep-k'), oneShot.get('keep-reconstructed-v')]).toEqual([
+      24 * tokens,
+      96 * tokens,
+      96 * tokens,
+    ]);
     const variants = new Set<string>();
-    forEachOp(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'one-shot'), (op) => op.kernel === 'attend_prefill' && variants.add(op.variant));
+    forEachOp(
+      c,
+      prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'one-shot'),
+      (op) => op.kernel === 'attend_prefill' && variants.add(op.variant),
+    );
     expect([...variants]).toEqual(['f32']);
-    const secondPass = (list: Schedule) => list.stages.slice(list.stages.findLastIndex((s) => s.kind === 'once' && s.ops[0]?.label === 'embedding'));
-    expect(secondPass(prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))).toEqual(secondPass(prefillSchedule(c, tokens, 1)));
+    const secondPass = (list: Schedule) =>
+      list.stages.slice(list.stages.findLastIndex((s) => s.kind === 'once' && s.ops[0]?.label === 'embedding'));
+    expect(secondPass(prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))).toEqual(
+      secondPass(prefillSchedule(c, tokens, 1)),
+    );
   });
 
   it('(T − 1)·D + 1 rows are alive by layer, twice all of them at once', () => {
-    const slots = (of: Configuration, kind: CapturingKind): number => planSlots([...walk(of, prefillSchedule(of, tokens, 1, PREFILL_CHUNK_TOKENS, kind))], kind === 'one-shot').count;
+    const slots = (of: Configuration, kind: CapturingKind): number =>
+      planSlots([...walk(of, prefillSchedule(of, tokens, 1, PREFILL_CHUNK_TOKENS, kind))], kind === 'one-shot').count;
     expect(KINDS.map((kind) => slots(c, kind))).toEqual([2 * 24 * 4, 3 * 24 + 1]);
     const { layers, loops } = HUGINN;
     const huginn = configuration({ geometry: HUGINN, codec: lla(128, 256), path: 'reconstruct' });
     expect(KINDS.map((kind) => slots(huginn, kind))).toEqual([2 * layers * loops, (loops - 1) * layers + 1]);
-    expect(slots(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' }), 'by-layer')).toBe(1);
+    expect(
+      slots(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' }), 'by-layer'),
+    ).toBe(1);
   });
 
   it('no buffer is given away before the last operation on its rows', () => {
@@ -65,15 +95,22 @@ describe('prefill by captures', () => {
 
   it('every operation has its dimensions, a known variant and finite work', () => {
     fc.assert(
-      fc.property(smallGeometry, fc.constantFrom(...KINDS), fc.constantFrom('lla', 'lla-2d', 'mla-head'), fc.constantFrom('fast', 'reconstruct', 'absorbed'), fc.integer({ min: 1, max: 100 }), (geometry, kind, codec, path, length) => {
-        const of = configuration({ geometry, codec: { kind: codec, rankK: 3, rankV: 5 }, path });
-        expect(isLatent(of.codec)).toBe(true);
-        forEachOp(of, prefillSchedule(of, length, 2, 32, kind), (op) => {
-          expect(Object.keys(op.shape).sort(), op.label).toEqual([...KERNELS[op.kernel].dims].sort());
-          expect(KERNELS[op.kernel].variants).toContain(op.variant);
-          expect(Object.values(workOf(op)).every((x) => Number.isFinite(x) && x >= 0)).toBe(true);
-        });
-      }),
+      fc.property(
+        smallGeometry,
+        fc.constantFrom(...KINDS),
+        fc.constantFrom('lla', 'lla-2d', 'mla-head'),
+        fc.constantFrom('fast', 'reconstruct', 'absorbed'),
+        fc.integer({ min: 1, max: 100 }),
+        (geometry, kind, codec, path, length) => {
+          const of = configuration({ geometry, codec: { kind: codec, rankK: 3, rankV: 5 }, path });
+          expect(isLatent(of.codec)).toBe(true);
+          forEachOp(of, prefillSchedule(of, length, 2, 32, kind), (op) => {
+            expect(Object.keys(op.shape).sort(), op.label).toEqual([...KERNELS[op.kernel].dims].sort());
+            expect(KERNELS[op.kernel].variants).toContain(op.variant);
+            expect(Object.values(workOf(op)).every((x) => Number.isFinite(x) && x >= 0)).toBe(true);
+          });
+        },
+      ),
       { numRuns: 40 },
     );
   });

@@ -11,7 +11,8 @@ function runs(c: Configuration, tokens: number, batch = 1): { op: Op; calls: num
   forEachOp(c, prefillSchedule(c, tokens, batch), (op, calls) => list.push({ op, calls }));
   return list;
 }
-const total = (list: ReturnType<typeof runs>, label: string, value: (o: Op) => number): number => list.filter((r) => r.op.label === label).reduce((sum, r) => sum + r.calls * value(r.op), 0);
+const total = (list: ReturnType<typeof runs>, label: string, value: (o: Op) => number): number =>
+  list.filter((r) => r.op.label === label).reduce((sum, r) => sum + r.calls * value(r.op), 0);
 const rowsOf = (o: Op): number => (o.shape['m'] ?? o.shape['rows']) as number;
 
 describe('prefill', () => {
@@ -20,16 +21,21 @@ describe('prefill', () => {
     expect(total(runs(configuration(), tokens), 'qkv', rowsOf)).toBe(96 * tokens);
     const latent = runs(configuration({ codec: lla(96, 160), path: 'block-absorbed' }), tokens, 3);
     expect(total(latent, 'qkv', rowsOf)).toBe(2 * 3 * 96 * tokens);
-    for (const label of ['gate-up', 'down', 'attention-out']) expect(total(latent, label, rowsOf)).toBe(2 * 3 * 96 * tokens);
+    for (const label of ['gate-up', 'down', 'attention-out'])
+      expect(total(latent, label, rowsOf)).toBe(2 * 3 * 96 * tokens);
     expect(total(latent, 'lm-head', rowsOf)).toBe(3);
   });
 
   it('attends to each token and those before it: L(L + 1)/2 scores a head', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 5 * PREFILL_CHUNK_TOKENS }), fc.integer({ min: 1, max: 4 }), (length, batch) => {
-        const flops = total(runs(configuration(), length, batch), 'attend', (o) => workOf(o).flops);
-        expect(flops).toBe((96 * batch * 16 * length * (length + 1) * 2 * (128 + 128)) / 2);
-      }),
+      fc.property(
+        fc.integer({ min: 1, max: 5 * PREFILL_CHUNK_TOKENS }),
+        fc.integer({ min: 1, max: 4 }),
+        (length, batch) => {
+          const flops = total(runs(configuration(), length, batch), 'attend', (o) => workOf(o).flops);
+          expect(flops).toBe((96 * batch * 16 * length * (length + 1) * 2 * (128 + 128)) / 2);
+        },
+      ),
       { numRuns: 40 },
     );
   });
@@ -38,9 +44,19 @@ describe('prefill', () => {
     const list = runs(configuration({ codec: lla(27, 45), path: 'reconstruct' }), tokens);
     expect(total(list, 'encode-k', rowsOf)).toBe(96 * tokens);
     expect(total(list, 'reconstruct-v', rowsOf)).toBe(96 * tokens);
-    expect(total(list, 'append-k', (o) => rowsOf(o) * (o.shape['heads'] as number) * (o.shape['width'] as number))).toBe(24 * tokens * 16 * 27);
-    expect(total(runs(configuration({ codec: lla(27, 45), path: 'fast' }), tokens), 'append-k', (o) => rowsOf(o) * (o.shape['heads'] as number))).toBe(96 * tokens * 16);
-    expect(total(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } }), tokens), 'kv', rowsOf)).toBe(16 * tokens);
+    expect(
+      total(list, 'append-k', (o) => rowsOf(o) * (o.shape['heads'] as number) * (o.shape['width'] as number)),
+    ).toBe(24 * tokens * 16 * 27);
+    expect(
+      total(
+        runs(configuration({ codec: lla(27, 45), path: 'fast' }), tokens),
+        'append-k',
+        (o) => rowsOf(o) * (o.shape['heads'] as number),
+      ),
+    ).toBe(96 * tokens * 16);
+    expect(total(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } }), tokens), 'kv', rowsOf)).toBe(
+      16 * tokens,
+    );
   });
 
   it('encodes every token under StreamingLLM, since pass 2 attends to all, and keeps what stays', () => {
@@ -55,7 +71,7 @@ describe('prefill', () => {
   it('weighs every token under H2O by those after it, in the last pass alone, and keeps the budget of each row', () => {
     const eviction = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
     // What a query gives itself does not count; a score is 2 · width operations and four of its weight.
-    const weights = (96 * 16 * tokens * (tokens - 1)) / 2 * (2 * 128 + 4);
+    const weights = ((96 * 16 * tokens * (tokens - 1)) / 2) * (2 * 128 + 4);
     const choice = { storage: 'f16', groupSize: 64 } as const;
     for (const [c, evictions] of [
       [configuration({ eviction }), 96],
@@ -67,9 +83,14 @@ describe('prefill', () => {
       const list = runs({ ...c, choice }, tokens);
       expect(total(list, 'prompt-mass', (o) => workOf(o).flops)).toBe(weights);
       expect(total(list, 'prompt-evict', () => 1)).toBe(evictions);
-      expect(total(list, 'prompt-evict', (o) => (o.shape['rows'] as number) * (o.shape['kept'] as number))).toBe(evictions * 16 * 260);
+      expect(total(list, 'prompt-evict', (o) => (o.shape['rows'] as number) * (o.shape['kept'] as number))).toBe(
+        evictions * 16 * 260,
+      );
     }
-    const shared = runs(configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction }), tokens);
+    const shared = runs(
+      configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction }),
+      tokens,
+    );
     expect(total(shared, 'prompt-mass', (o) => workOf(o).flops)).toBe(weights);
     expect(total(shared, 'prompt-evict', (o) => o.shape['rows'] as number)).toBe(24);
   });
@@ -94,9 +115,16 @@ describe('prefill', () => {
     expect(of(quantised, 'attend') + of(quantised, 'attend-cached')).toBe(96 * all);
     expect(total(latent, 'lm-head', rowsOf)).toBe(1);
     const kept = 4 + 6;
-    const evicting = list(configuration({ codec: { kind: 'kv-quant', bits: 4 }, eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 6, budgetTokens: kept } }));
+    const evicting = list(
+      configuration({
+        codec: { kind: 'kv-quant', bits: 4 },
+        eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 6, budgetTokens: kept },
+      }),
+    );
     expect(of(evicting, 'attend-sinks')).toBe(96 * (length - 2 * chunk) * 4);
-    expect(of(evicting, 'attend-sinks') + of(evicting, 'attend-cached')).toBe(96 * (chunk * chunk + (length - 2 * chunk) * kept));
+    expect(of(evicting, 'attend-sinks') + of(evicting, 'attend-cached')).toBe(
+      96 * (chunk * chunk + (length - 2 * chunk) * kept),
+    );
   });
 
   it('exchanges activations of the whole prompt and pass, logits of its end', () => {
@@ -108,21 +136,28 @@ describe('prefill', () => {
 
   it('every operation has its dimensions, a known variant and finite work', () => {
     fc.assert(
-      fc.property(smallGeometry, fc.constantFrom('full', 'lla', 'lla-2d', 'mla-head'), fc.integer({ min: 1, max: 3 * PREFILL_CHUNK_TOKENS }), (geometry, kind, length) => {
-        const codec = kind === 'full' ? { kind } as const : { kind: kind as 'lla', rankK: 3, rankV: 5 };
-        for (const path of kind === 'full' ? (['full'] as const) : (['fast', 'absorbed', 'block-absorbed'] as const)) {
-          for (const { op, calls } of runs(configuration({ geometry, codec, path }), length)) {
-            expect(Object.keys(op.shape).sort()).toEqual([...KERNELS[op.kernel].dims].sort());
-            expect(KERNELS[op.kernel].variants).toContain(op.variant);
-            expect(calls).toBeGreaterThan(0);
-            const { readBytes, writeBytes, flops } = workOf(op);
-            for (const amount of [readBytes, writeBytes, flops, ...KERNELS[op.kernel].terms(op.shape, op.variant)]) {
-              expect(amount).toBeGreaterThanOrEqual(0);
-              expect(Number.isFinite(amount)).toBe(true);
+      fc.property(
+        smallGeometry,
+        fc.constantFrom('full', 'lla', 'lla-2d', 'mla-head'),
+        fc.integer({ min: 1, max: 3 * PREFILL_CHUNK_TOKENS }),
+        (geometry, kind, length) => {
+          const codec = kind === 'full' ? ({ kind } as const) : { kind: kind as 'lla', rankK: 3, rankV: 5 };
+          for (const path of kind === 'full'
+            ? (['full'] as const)
+            : (['fast', 'absorbed', 'block-absorbed'] as const)) {
+            for (const { op, calls } of runs(configuration({ geometry, codec, path }), length)) {
+              expect(Object.keys(op.shape).sort()).toEqual([...KERNELS[op.kernel].dims].sort());
+              expect(KERNELS[op.kernel].variants).toContain(op.variant);
+              expect(calls).toBeGreaterThan(0);
+              const { readBytes, writeBytes, flops } = workOf(op);
+              for (const amount of [readBytes, writeBytes, flops, ...KERNELS[op.kernel].terms(op.shape, op.variant)]) {
+                expect(amount).toBeGreaterThanOrEqual(0);
+                expect(Number.isFinite(amount)).toBe(true);
+              }
             }
           }
-        }
-      }),
+        },
+      ),
       { numRuns: 25 },
     );
   });

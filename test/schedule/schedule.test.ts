@@ -5,8 +5,26 @@ import { CODECS } from '../../src/codecs/registry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { blockPlan, SEARCHED, searchPlan } from '../../src/schedule/block-absorbed.js';
 import { KERNELS, workOf, type Work } from '../../src/schedule/kernels.js';
-import { forEachOp, headsPerGpu, MAX_SPLITS, schedule, splitCount, type Configuration, type Op } from '../../src/schedule/schedule.js';
-import { configuration, HUGINN, lla, NO_BRANCH, OURO, OURO_26, PER_HEAD, SHARED, smallGeometry } from '../contract/geometries.js';
+import {
+  forEachOp,
+  headsPerGpu,
+  MAX_SPLITS,
+  schedule,
+  splitCount,
+  type Configuration,
+  type Op,
+} from '../../src/schedule/schedule.js';
+import {
+  configuration,
+  HUGINN,
+  lla,
+  NO_BRANCH,
+  OURO,
+  OURO_26,
+  PER_HEAD,
+  SHARED,
+  smallGeometry,
+} from '../contract/geometries.js';
 
 interface Run {
   readonly op: Op;
@@ -18,8 +36,10 @@ function runs(c: Configuration, batch = 1, context = 4096): Run[] {
   forEachOp(c, schedule(c, batch, context), (op, calls) => list.push({ op, calls, work: workOf(op) }));
   return list;
 }
-const sum = (list: readonly Run[], value: (r: Run) => number): number => list.reduce((s, r) => s + r.calls * value(r), 0);
-const calls = (list: readonly Run[], label: string): number => list.filter((r) => r.op.label === label).reduce((s, r) => s + r.calls, 0);
+const sum = (list: readonly Run[], value: (r: Run) => number): number =>
+  list.reduce((s, r) => s + r.calls * value(r), 0);
+const calls = (list: readonly Run[], label: string): number =>
+  list.filter((r) => r.op.label === label).reduce((s, r) => s + r.calls, 0);
 
 /** Bytes and operations of a step per cached token: the slope between two contexts of equally many splits. */
 function perToken(c: Configuration, batch = 512): { read: number; written: number; flops: number } {
@@ -27,13 +47,20 @@ function perToken(c: Configuration, batch = 512): { read: number; written: numbe
   // A batch of 512 fills the target of 512 workgroups, so that neither context is split.
   const [a, b] = [runs(c, batch, short), runs(c, batch, long)];
   const slope = (value: (r: Run) => number) => (sum(b, value) - sum(a, value)) / ((long - short) * batch);
-  return { read: slope((r) => r.work.readBytes), written: slope((r) => r.work.writeBytes), flops: slope((r) => r.work.flops) };
+  return {
+    read: slope((r) => r.work.readBytes),
+    written: slope((r) => r.work.writeBytes),
+    flops: slope((r) => r.work.flops),
+  };
 }
 
 describe('weights', () => {
   it('a step of Ouro-1.4B at batch 1 streams the core four times and the head once: 10.07 GB', () => {
     const projections = runs(configuration()).filter((r) => r.op.kernel === 'matmul');
-    const weights = sum(projections, (r) => 2 * (r.op.shape['groups'] as number) * (r.op.shape['k'] as number) * (r.op.shape['n'] as number));
+    const weights = sum(
+      projections,
+      (r) => 2 * (r.op.shape['groups'] as number) * (r.op.shape['k'] as number) * (r.op.shape['n'] as number),
+    );
     const core = 24 * (4 * 2048 * 2048 + 3 * 2048 * 5632);
     expect(weights).toBe(2 * (4 * core + 49_152 * 2048) + 4 * 2 * 2048); // and four exit gates
     expect(weights / 1e9).toBeCloseTo(10.07, 2);
@@ -52,7 +79,11 @@ describe('weights', () => {
   });
 
   it('reads no more weights when the batch grows', () => {
-    const weights = (batch: number) => sum(runs(configuration(), batch).filter((r) => r.op.kernel === 'matmul'), (r) => (r.op.shape['k'] as number) * (r.op.shape['n'] as number));
+    const weights = (batch: number) =>
+      sum(
+        runs(configuration(), batch).filter((r) => r.op.kernel === 'matmul'),
+        (r) => (r.op.shape['k'] as number) * (r.op.shape['n'] as number),
+      );
     expect(weights(64)).toBe(weights(1));
   });
 });
@@ -60,7 +91,10 @@ describe('weights', () => {
 describe('cache reads a step and cached token, relative to full', () => {
   const full = perToken(configuration()).read;
   it('full reads 768 KiB', () => expect(full).toBe(786_432));
-  /** 37 basis vectors of 16 bytes a quad of components and of the mean, for 256 tokens and 16 query heads in 96 layers and loops. */
+  /**
+   * 37 basis vectors of 16 bytes a quad of components and of the mean, for 256 tokens and 16 query heads in 96 layers
+   * and loops.
+   */
   const basis = (quads: number): number => (96 * 16 * 37 * 16 * quads) / 256 / 786_432;
 
   it.each([
@@ -95,7 +129,10 @@ describe('floors per cached token on Ouro-1.4B (domain.md)', () => {
     expect(Math.abs(t.flops / 1e6 / mflop - 1)).toBeLessThan(0.03);
   });
 
-  it.each([[96, 160, 7.1], [18, 30, 1.3]])('block-absorbed %d/%d costs within a quarter of %d MFLOP', (rankK, rankV, mflop) => {
+  it.each([
+    [96, 160, 7.1],
+    [18, 30, 1.3],
+  ])('block-absorbed %d/%d costs within a quarter of %d MFLOP', (rankK, rankV, mflop) => {
     // The table's 22.4 multiply-adds a component are the padded prototype's; the plan chosen here may be leaner.
     const t = perToken(configuration({ codec: lla(rankK, rankV), path: 'block-absorbed' }));
     expect(Math.abs(t.flops / 1e6 / mflop - 1)).toBeLessThan(0.25);
@@ -119,7 +156,10 @@ describe('floors per cached token on Ouro-1.4B (domain.md)', () => {
 });
 
 describe('block plans', () => {
-  it.each([[1e6, 23.7], [1e4, 28.7]])('rotary base %d costs about the one-level %d multiply-adds a component', (theta, macs) => {
+  it.each([
+    [1e6, 23.7],
+    [1e4, 28.7],
+  ])('rotary base %d costs about the one-level %d multiply-adds a component', (theta, macs) => {
     // The expansion used here needs a few more functions than an SVD of the same tables.
     const p = blockPlan(theta, 128);
     expect(Math.abs(p.macsPerRank / macs - 1)).toBeLessThan(0.2);
@@ -151,7 +191,23 @@ describe('block plans', () => {
 describe('operations', () => {
   it('of the full cache: one attention a layer and loop, one head, four loop norms and gates', () => {
     const list = runs(configuration());
-    for (const label of ['attention-norm', 'qkv', 'rope', 'attend', 'merge', 'append-k', 'append-v', 'attention-out', 'attention-residual', 'mlp-norm', 'gate-up', 'swiglu', 'down', 'mlp-residual']) expect(calls(list, label), label).toBe(96);
+    for (const label of [
+      'attention-norm',
+      'qkv',
+      'rope',
+      'attend',
+      'merge',
+      'append-k',
+      'append-v',
+      'attention-out',
+      'attention-residual',
+      'mlp-norm',
+      'gate-up',
+      'swiglu',
+      'down',
+      'mlp-residual',
+    ])
+      expect(calls(list, label), label).toBe(96);
     for (const label of ['loop-norm', 'exit-gate']) expect(calls(list, label), label).toBe(4);
     for (const label of ['embedding', 'lm-head', 'sample']) expect(calls(list, label), label).toBe(1);
     expect(calls(list, 'final-norm')).toBe(0); // the loop norm of the last loop is the final norm
@@ -160,7 +216,10 @@ describe('operations', () => {
   it('encodes in every loop and appends in the last one', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'reconstruct' }));
     expect(calls(list, 'encode-k')).toBe(96);
-    for (const [label, width] of [['append-k', 96], ['append-v', 160]] as const) {
+    for (const [label, width] of [
+      ['append-k', 96],
+      ['append-v', 160],
+    ] as const) {
       expect(calls(list, label)).toBe(24);
       expect(list.find((r) => r.op.label === label)?.op.shape).toEqual({ rows: 1, heads: 16, width, groupSize: 0 });
     }
@@ -169,18 +228,41 @@ describe('operations', () => {
 
   it('shapes its products by heads and ranks', () => {
     const shapes = (codec: Configuration['codec'], path: Configuration['path']) =>
-      Object.fromEntries(runs(configuration({ codec, path }), 3).filter((r) => r.op.kernel === 'matmul').map((r) => [r.op.label, Object.values(r.op.shape)]));
+      Object.fromEntries(
+        runs(configuration({ codec, path }), 3)
+          .filter((r) => r.op.kernel === 'matmul')
+          .map((r) => [r.op.label, Object.values(r.op.shape)]),
+      );
     // groups, m, k, n
     expect(shapes(lla(96, 160), 'absorbed')).toMatchObject({
-      'qkv': [1, 3, 2048, 3 * 2048 + 64 * 16], 'branch-key': [1, 3, 2048, 64], 'encode-k': [16, 3, 128, 96], 'encode-v': [16, 3, 128, 160], 'query-absorb': [16, 3, 128, 96], 'value-up': [16, 3, 160, 128],
-      'attention-out': [1, 3, 2048, 2048], 'gate-up': [1, 3, 2048, 11_264], 'down': [1, 3, 5632, 2048], 'lm-head': [1, 3, 2048, 49_152],
+      qkv: [1, 3, 2048, 3 * 2048 + 64 * 16],
+      'branch-key': [1, 3, 2048, 64],
+      'encode-k': [16, 3, 128, 96],
+      'encode-v': [16, 3, 128, 160],
+      'query-absorb': [16, 3, 128, 96],
+      'value-up': [16, 3, 160, 128],
+      'attention-out': [1, 3, 2048, 2048],
+      'gate-up': [1, 3, 2048, 11_264],
+      down: [1, 3, 5632, 2048],
+      'lm-head': [1, 3, 2048, 49_152],
     });
-    expect(shapes({ kind: 'lla-2d', rankK: 300, rankV: 500 }, 'reconstruct')).toMatchObject({ 'encode-k': [1, 3, 2048, 300], 'value-up': [16, 3, 500, 128] });
-    expect(shapes(lla(96, 160), 'fast')).toMatchObject({ 'reconstruct-k': [16, 3, 96, 512], 'reconstruct-v': [16, 3, 160, 512] });
+    expect(shapes({ kind: 'lla-2d', rankK: 300, rankV: 500 }, 'reconstruct')).toMatchObject({
+      'encode-k': [1, 3, 2048, 300],
+      'value-up': [16, 3, 500, 128],
+    });
+    expect(shapes(lla(96, 160), 'fast')).toMatchObject({
+      'reconstruct-k': [16, 3, 96, 512],
+      'reconstruct-v': [16, 3, 160, 512],
+    });
   });
 
   it('mla-head appends in every loop, cla in owning layers, final-loop in the last loop', () => {
-    expect(calls(runs(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })), 'append-k')).toBe(96);
+    expect(
+      calls(
+        runs(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })),
+        'append-k',
+      ),
+    ).toBe(96);
     expect(calls(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } })), 'append-k')).toBe(16);
     expect(calls(runs(configuration({ codec: { kind: 'final-loop' } })), 'append-k')).toBe(24);
   });
@@ -214,54 +296,91 @@ describe('operations', () => {
 
 describe('properties', () => {
   const anyConfiguration = smallGeometry.chain((geometry) =>
-    fc.constantFrom('full' as const, 'lla' as const, 'lla-2d' as const, 'mla-head' as const, 'kv-quant' as const).chain((kind) => {
-      const codec = kind === 'full' ? { kind } : kind === 'kv-quant' ? { kind, bits: 4 as const } : { kind, rankK: 3, rankV: 5 };
-      return fc.record({ path: fc.constantFrom(...CODECS[kind].paths), materialised: fc.boolean() }).map(({ path, materialised }) => configuration({ geometry, codec, path, materialised: materialised && path === 'reconstruct' }));
-    }),
+    fc
+      .constantFrom('full' as const, 'lla' as const, 'lla-2d' as const, 'mla-head' as const, 'kv-quant' as const)
+      .chain((kind) => {
+        const codec =
+          kind === 'full' ? { kind } : kind === 'kv-quant' ? { kind, bits: 4 as const } : { kind, rankK: 3, rankV: 5 };
+        return fc
+          .record({ path: fc.constantFrom(...CODECS[kind].paths), materialised: fc.boolean() })
+          .map(({ path, materialised }) =>
+            configuration({ geometry, codec, path, materialised: materialised && path === 'reconstruct' }),
+          );
+      }),
   );
 
   it('every operation has its dimensions, a known variant, and finite work that grows with context and batch', () => {
     fc.assert(
-      fc.property(anyConfiguration, fc.integer({ min: 1, max: 64 }), fc.integer({ min: 1, max: 1e6 }), (c, batch, context) => {
-        for (const { op, work, calls: n } of runs(c, batch, context)) {
-          expect(Object.keys(op.shape).sort()).toEqual([...KERNELS[op.kernel].dims].sort());
-          expect(KERNELS[op.kernel].variants).toContain(op.variant);
-          expect(n).toBeGreaterThan(0);
-          for (const amount of [work.readBytes, work.writeBytes, work.flops, work.matrixFlops, ...KERNELS[op.kernel].terms(op.shape, op.variant)]) expect(amount).toBeGreaterThanOrEqual(0);
-          expect(work.matrixFlops).toBeLessThanOrEqual(work.flops);
-          expect(Number.isFinite(work.readBytes + work.writeBytes + work.flops)).toBe(true);
-        }
-        const cost = (b: number, l: number) => sum(runs(c, b, l), (r) => r.work.readBytes);
-        expect(cost(batch, context + 1000)).toBeGreaterThan(cost(batch, context));
-        expect(cost(batch + 1, context)).toBeGreaterThan(cost(batch, context));
-      }),
+      fc.property(
+        anyConfiguration,
+        fc.integer({ min: 1, max: 64 }),
+        fc.integer({ min: 1, max: 1e6 }),
+        (c, batch, context) => {
+          for (const { op, work, calls: n } of runs(c, batch, context)) {
+            expect(Object.keys(op.shape).sort()).toEqual([...KERNELS[op.kernel].dims].sort());
+            expect(KERNELS[op.kernel].variants).toContain(op.variant);
+            expect(n).toBeGreaterThan(0);
+            for (const amount of [
+              work.readBytes,
+              work.writeBytes,
+              work.flops,
+              work.matrixFlops,
+              ...KERNELS[op.kernel].terms(op.shape, op.variant),
+            ])
+              expect(amount).toBeGreaterThanOrEqual(0);
+            expect(work.matrixFlops).toBeLessThanOrEqual(work.flops);
+            expect(Number.isFinite(work.readBytes + work.writeBytes + work.flops)).toBe(true);
+          }
+          const cost = (b: number, l: number) => sum(runs(c, b, l), (r) => r.work.readBytes);
+          expect(cost(batch, context + 1000)).toBeGreaterThan(cost(batch, context));
+          expect(cost(batch + 1, context)).toBeGreaterThan(cost(batch, context));
+        },
+      ),
       { numRuns: 150 },
     );
   });
 
   it('splits the context enough, never into more parts than it has pieces', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 2 ** 30 }), fc.integer({ min: 1, max: 1e5 }), fc.integer({ min: 1, max: 4096 }), (context, rows, target) => {
-        const n = splitCount(context, rows, target);
-        expect(n).toBeGreaterThanOrEqual(1);
-        expect(n).toBeLessThanOrEqual(Math.min(MAX_SPLITS, Math.ceil(context / 256)));
-        if (rows >= target) expect(n).toBe(1);
-      }),
+      fc.property(
+        fc.integer({ min: 1, max: 2 ** 30 }),
+        fc.integer({ min: 1, max: 1e5 }),
+        fc.integer({ min: 1, max: 4096 }),
+        (context, rows, target) => {
+          const n = splitCount(context, rows, target);
+          expect(n).toBeGreaterThanOrEqual(1);
+          expect(n).toBeLessThanOrEqual(Math.min(MAX_SPLITS, Math.ceil(context / 256)));
+          if (rows >= target) expect(n).toBe(1);
+        },
+      ),
     );
   });
 });
 
 describe('tensor parallelism', () => {
   /** Calls and bytes of each exchange of a step, by label. */
-  const exchanges = (changes: Partial<Configuration>) => Object.fromEntries(schedule(configuration({ gpus: 2, ...changes }), 8, 4096).collectives.map((x) => [x.label, [x.kind, x.calls, x.bytesEach]]));
+  const exchanges = (changes: Partial<Configuration>) =>
+    Object.fromEntries(
+      schedule(configuration({ gpus: 2, ...changes }), 8, 4096).collectives.map((x) => [
+        x.label,
+        [x.kind, x.calls, x.bytesEach],
+      ]),
+    );
 
   it('divides heads, MLP and vocabulary, and exchanges twice a layer run', () => {
     expect(schedule(configuration({ geometry: OURO_26 }), 8, 4096).collectives).toEqual([]);
     const hidden = 8 * 2048 * 4;
     expect(exchanges({ geometry: OURO_26 })).toEqual({
-      'embedding': ['all-reduce', 1, hidden], 'attention-out': ['all-reduce', 48 * 4, hidden], 'down': ['all-reduce', 48 * 4, hidden], 'logits': ['all-gather', 1, 8 * 49_152 * 4],
+      embedding: ['all-reduce', 1, hidden],
+      'attention-out': ['all-reduce', 48 * 4, hidden],
+      down: ['all-reduce', 48 * 4, hidden],
+      logits: ['all-gather', 1, 8 * 49_152 * 4],
     });
-    const shape = (gpus: number, label: string) => runs(configuration({ geometry: OURO_26, gpus }), 8).find((r) => r.op.label === label)?.op.shape as Record<string, number>;
+    const shape = (gpus: number, label: string) =>
+      runs(configuration({ geometry: OURO_26, gpus }), 8).find((r) => r.op.label === label)?.op.shape as Record<
+        string,
+        number
+      >;
     expect(shape(2, 'qkv')['n']).toBe((shape(1, 'qkv')['n'] as number) / 2);
     expect(shape(2, 'attention-out')['k']).toBe((shape(1, 'attention-out')['k'] as number) / 2);
     expect(shape(2, 'gate-up')['n']).toBe((shape(1, 'gate-up')['n'] as number) / 2);
@@ -273,10 +392,20 @@ describe('tensor parallelism', () => {
   it('gathers what an adapter divides, and sums a latent that all heads share: once complete', () => {
     expect(exchanges({ geometry: HUGINN, gpus: 5 })['adapter']).toEqual(['all-gather', 32, 8 * 5280 * 4]);
     expect(exchanges({ codec: lla(96, 160), path: 'reconstruct' })['encode']).toBeUndefined();
-    expect(exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })['encode']).toEqual(['all-reduce', 24, 8 * 256 * 4]);
-    expect(exchanges({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })['encode']).toEqual(['all-reduce', 96, 8 * 256 * 4]);
+    expect(exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })['encode']).toEqual([
+      'all-reduce',
+      24,
+      8 * 256 * 4,
+    ]);
+    expect(exchanges({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })['encode']).toEqual([
+      'all-reduce',
+      96,
+      8 * 256 * 4,
+    ]);
     const h2o = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
-    expect(exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction: h2o })['mass']).toEqual(['all-reduce', 24, 8 * 260 * 4]);
+    expect(
+      exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction: h2o })['mass'],
+    ).toEqual(['all-reduce', 24, 8 * 260 * 4]);
     expect(exchanges({ codec: lla(96, 160), path: 'reconstruct', eviction: h2o })['mass']).toBeUndefined();
   });
 
@@ -287,6 +416,9 @@ describe('tensor parallelism', () => {
   });
 
   it('Ouro has 16 KV heads of its own: group 1 at any split', () => {
-    for (const gpus of [1, 2, 4, 8, 16]) expect(runs(configuration({ geometry: OURO, gpus })).find((r) => r.op.label === 'attend')?.op.shape['group']).toBe(1);
+    for (const gpus of [1, 2, 4, 8, 16])
+      expect(
+        runs(configuration({ geometry: OURO, gpus })).find((r) => r.op.label === 'attend')?.op.shape['group'],
+      ).toBe(1);
   });
 });

@@ -4,7 +4,13 @@ import type { MemoryReport } from '../../src/validate/memory.js';
 
 /** Every case was opened and allocates what the model counts; the failure names the buffers that do not. */
 export function expectAllBytes({ mismatches, notRun }: MemoryReport): void {
-  const words = mismatches.map((row) => `${row.id} batch ${row.batch}: ${row.kinds.filter((k) => k.allocatedBytes !== k.predictedBytes).map((k) => `${k.kind} ${k.allocatedBytes}, predicted ${k.predictedBytes}`).join('; ')}`);
+  const words = mismatches.map(
+    (row) =>
+      `${row.id} batch ${row.batch}: ${row.kinds
+        .filter((k) => k.allocatedBytes !== k.predictedBytes)
+        .map((k) => `${k.kind} ${k.allocatedBytes}, predicted ${k.predictedBytes}`)
+        .join('; ')}`,
+  );
   expect(words).toEqual([]);
   expect(notRun).toEqual([]);
 }

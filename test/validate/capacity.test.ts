@@ -7,32 +7,61 @@ import { judge } from '../../src/validate/report.js';
 
 const GIB = 2 ** 30;
 const check = (attempt: Attempt, quick = true) =>
-  checkCapacity({ geometry: validationModel(false, null), contextTokens: 4096, memoryBytes: 120 * GIB, bindingBytes: 2 * GIB - 4, quick, attempt });
+  checkCapacity({
+    geometry: validationModel(false, null),
+    contextTokens: 4096,
+    memoryBytes: 120 * GIB,
+    bindingBytes: 2 * GIB - 4,
+    quick,
+    attempt,
+  });
 const capacityOf = async (attempt: Attempt) => {
   const capacity = await check(attempt);
-  const [judged] = judge({ software: false, quick: false, correctness: null, memory: null, steps: null, capacity }).filter(({ name }) => name === 'capacity');
+  const [judged] = judge({
+    software: false,
+    quick: false,
+    correctness: null,
+    memory: null,
+    steps: null,
+    capacity,
+  }).filter(({ name }) => name === 'capacity');
   return { ...capacity, judged };
 };
 
 test('a prediction that memory bears out holds', async () => {
-  const { rows: [found] } = await check(() => Promise.resolve(false));
-  const { rows, notRun, judged } = await capacityOf((_, batch) => Promise.resolve(batch <= (found?.predicted.exact ?? 0)));
+  const {
+    rows: [found],
+  } = await check(() => Promise.resolve(false));
+  const { rows, notRun, judged } = await capacityOf((_, batch) =>
+    Promise.resolve(batch <= (found?.predicted.exact ?? 0)),
+  );
   expect(notRun).toEqual([]);
   expect(rows.map(capacityHolds)).toEqual([true]);
   expect(judged).toMatchObject({ status: 'holds', found: '1 of 1 codecs' });
 });
 
 test('a batch that the decoder refuses is no end of memory', async () => {
-  const refusing = (most: number): Attempt => (_, batch) => (batch > most ? Promise.reject(new GpuError('unsupported', `buffer logits takes too many bytes for ${batch} sequences`)) : Promise.resolve(true));
-  const { rows: [found] } = await check(() => Promise.resolve(false));
+  const refusing =
+    (most: number): Attempt =>
+    (_, batch) =>
+      batch > most
+        ? Promise.reject(new GpuError('unsupported', `buffer logits takes too many bytes for ${batch} sequences`))
+        : Promise.resolve(true);
+  const {
+    rows: [found],
+  } = await check(() => Promise.resolve(false));
   const predicted = found?.predicted.exact ?? 0;
   expect(predicted).toBeGreaterThan(1);
   const below = await capacityOf(refusing(predicted - 1));
   expect([below.rows, below.judged?.status]).toEqual([[], 'not-checked']);
-  expect(below.notRun[0]?.reason).toBe(`buffer logits takes too many bytes for ${predicted} sequences (${predicted} sequences were predicted, no batch decoded a step)`);
+  expect(below.notRun[0]?.reason).toBe(
+    `buffer logits takes too many bytes for ${predicted} sequences (${predicted} sequences were predicted, no batch decoded a step)`,
+  );
   const beyond = await capacityOf(refusing(predicted));
   expect([beyond.rows, beyond.judged?.status]).toEqual([[], 'not-checked']);
-  expect(beyond.notRun[0]?.reason).toContain(`(${predicted} sequences were predicted, a batch of ${predicted} decoded a step)`);
+  expect(beyond.notRun[0]?.reason).toContain(
+    `(${predicted} sequences were predicted, a batch of ${predicted} decoded a step)`,
+  );
 });
 
 test('what was not checked is said beside what holds, and other failures are thrown', async () => {
@@ -40,9 +69,30 @@ test('what was not checked is said beside what holds, and other failures are thr
   const predicted = new Map(rows.map(({ id, predicted: { exact } }) => [id, exact]));
   expect(predicted.size).toBeGreaterThan(2);
   let asked = '';
-  const attempt: Attempt = (_, batch) => (asked === rows[0]?.id ? Promise.reject(new GpuError('unsupported', 'no')) : Promise.resolve(batch <= (predicted.get(asked) ?? 0)));
-  const capacity = await checkCapacity({ geometry: validationModel(false, null), contextTokens: 4096, memoryBytes: 120 * GIB, bindingBytes: 2 * GIB - 4, quick: false, attempt, onAttempt: (id) => (asked = id) });
-  const [judged] = judge({ software: false, quick: false, correctness: null, memory: null, steps: null, capacity }).filter(({ name }) => name === 'capacity');
-  expect(judged).toMatchObject({ status: 'holds', found: `${predicted.size - 1} of ${predicted.size - 1} codecs, 1 not checked` });
+  const attempt: Attempt = (_, batch) =>
+    asked === rows[0]?.id
+      ? Promise.reject(new GpuError('unsupported', 'no'))
+      : Promise.resolve(batch <= (predicted.get(asked) ?? 0));
+  const capacity = await checkCapacity({
+    geometry: validationModel(false, null),
+    contextTokens: 4096,
+    memoryBytes: 120 * GIB,
+    bindingBytes: 2 * GIB - 4,
+    quick: false,
+    attempt,
+    onAttempt: (id) => (asked = id),
+  });
+  const [judged] = judge({
+    software: false,
+    quick: false,
+    correctness: null,
+    memory: null,
+    steps: null,
+    capacity,
+  }).filter(({ name }) => name === 'capacity');
+  expect(judged).toMatchObject({
+    status: 'holds',
+    found: `${predicted.size - 1} of ${predicted.size - 1} codecs, 1 not checked`,
+  });
   await expect(check(() => Promise.reject(new GpuError('lost', 'gone')))).rejects.toMatchObject({ fault: 'lost' });
 });

@@ -7,28 +7,67 @@ import { chooseControls, driftOf, DriftWatch, kernelDrift, type ControlPoint } f
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
-const matmul = (m: number, n: number, k: number): KernelCall => ({ kernel: 'matmul', variant: 'f16', shape: { groups: 1, m, k, n } });
+const matmul = (m: number, n: number, k: number): KernelCall => ({
+  kernel: 'matmul',
+  variant: 'f16',
+  shape: { groups: 1, m, k, n },
+});
 const sampleOf = (call: KernelCall, seconds: number[]): Sample => {
   const { readBytes, writeBytes, flops } = workOf(call);
-  return { variant: call.variant, shape: call.shape, tuning: {}, readBytes, writeBytes, flops, seconds, relativeError: 0 };
+  return {
+    variant: call.variant,
+    shape: call.shape,
+    tuning: {},
+    readBytes,
+    writeBytes,
+    flops,
+    seconds,
+    relativeError: 0,
+  };
 };
-const calibrated = (samples: Sample[], stale: string[] = []): Calibrated => ({
-  stale, calibration: { overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 }, kernels: [{ kernel: 'matmul', samples }] },
-}) as unknown as Calibrated;
-const control = (call: KernelCall, ratio: number): ControlPoint & { ratio: number } => ({ kernel: call.kernel, sample: sampleOf(call, [1]), tuning: undefined, ratio });
+const calibrated = (samples: Sample[], stale: string[] = []): Calibrated =>
+  ({
+    stale,
+    calibration: {
+      overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 },
+      kernels: [{ kernel: 'matmul', samples }],
+    },
+  }) as unknown as Calibrated;
+const control = (call: KernelCall, ratio: number): ControlPoint & { ratio: number } => ({
+  kernel: call.kernel,
+  sample: sampleOf(call, [1]),
+  tuning: undefined,
+  ratio,
+});
 
 describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
-  const samples = [matmul(1, 2048, 2048), matmul(1, 2048, 5632), matmul(4, 2048, 2048), matmul(64, 2048, 2048)].map((call) => sampleOf(call, [0.01]));
+  const samples = [matmul(1, 2048, 2048), matmul(1, 2048, 5632), matmul(4, 2048, 2048), matmul(64, 2048, 2048)].map(
+    (call) => sampleOf(call, [0.01]),
+  );
   it('are the nearest to the calls that take longest', () => {
-    const calls = [{ call: matmul(1, 2048, 2040), seconds: 1 }, { call: matmul(3, 2048, 2048), seconds: 3 }, { call: matmul(1, 2050, 5632), seconds: 2 }];
+    const calls = [
+      { call: matmul(1, 2048, 2040), seconds: 1 },
+      { call: matmul(3, 2048, 2048), seconds: 3 },
+      { call: matmul(1, 2050, 5632), seconds: 2 },
+    ];
     expect(chooseControls(calibrated(samples), calls, 2).map((c) => c.sample)).toEqual([samples[2], samples[1]]);
-    expect(chooseControls(calibrated(samples), calls, 9).map((c) => c.sample)).toEqual([samples[2], samples[1], samples[0]]);
+    expect(chooseControls(calibrated(samples), calls, 9).map((c) => c.sample)).toEqual([
+      samples[2],
+      samples[1],
+      samples[0],
+    ]);
   });
   it('are neither stale, nor of another variant, nor too long', () => {
     const calls = [{ call: matmul(1, 2048, 2048), seconds: 1 }];
     expect(chooseControls(calibrated(samples, ['matmul']), calls, 9)).toEqual([]);
-    expect(chooseControls(calibrated(samples), [{ call: { ...matmul(1, 2048, 2048), variant: 'f32' }, seconds: 1 }], 9)).toEqual([]);
-    expect(chooseControls(calibrated([sampleOf(matmul(1, 2048, 2048), [2, 2, 2]), samples[3] as Sample]), calls, 9).map((c) => c.sample)).toEqual([samples[3]]);
+    expect(
+      chooseControls(calibrated(samples), [{ call: { ...matmul(1, 2048, 2048), variant: 'f32' }, seconds: 1 }], 9),
+    ).toEqual([]);
+    expect(
+      chooseControls(calibrated([sampleOf(matmul(1, 2048, 2048), [2, 2, 2]), samples[3] as Sample]), calls, 9).map(
+        (c) => c.sample,
+      ),
+    ).toEqual([samples[3]]);
   });
   it('tell drift by kernel, the nearer the more', () => {
     const random = randomOf(SEED);
@@ -39,10 +78,24 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
     expect(drift.of(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
     const other = { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } } as const;
     expect(drift.of(other)).toBeCloseTo(Math.sqrt(near * far), 12);
-    const rmsnorm: ControlPoint = { kernel: 'rmsnorm', sample: { ...sampleOf(other, [1]), variant: 'f32' }, tuning: undefined };
+    const rmsnorm: ControlPoint = {
+      kernel: 'rmsnorm',
+      sample: { ...sampleOf(other, [1]), variant: 'f32' },
+      tuning: undefined,
+    };
     // Of another kernel: an eighth.
-    expect(kernelDrift([control(matmul(1, 2047, 2047), near), { ...rmsnorm, ratio: far }]).of(matmul(1, 2047, 2047))).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
-    expect(driftOf([{ call: matmul(1, 2047, 2047), seconds: 3 }, { call: other, seconds: 1 }], drift)).toBeCloseTo((3 * drift.of(matmul(1, 2047, 2047)) + Math.sqrt(near * far)) / 4, 12);
+    expect(
+      kernelDrift([control(matmul(1, 2047, 2047), near), { ...rmsnorm, ratio: far }]).of(matmul(1, 2047, 2047)),
+    ).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
+    expect(
+      driftOf(
+        [
+          { call: matmul(1, 2047, 2047), seconds: 3 },
+          { call: other, seconds: 1 },
+        ],
+        drift,
+      ),
+    ).toBeCloseTo((3 * drift.of(matmul(1, 2047, 2047)) + Math.sqrt(near * far)) / 4, 12);
     expect(kernelDrift([]).of(other)).toBe(1);
     expect(driftOf([], drift)).toBe(1);
   });
@@ -51,7 +104,11 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
 describeGpu('control points on a device', (device) => {
   test('are measured in turn, and told by their times since the last look', { timeout: 120_000 }, async () => {
     const calls = [matmul(1, 256, 512), matmul(2, 128, 256)];
-    const points = calls.map((call): ControlPoint => ({ kernel: 'matmul', sample: sampleOf(call, [1e-3]), tuning: undefined }));
+    const points = calls.map((call): ControlPoint => ({
+      kernel: 'matmul',
+      sample: sampleOf(call, [1e-3]),
+      tuning: undefined,
+    }));
     const watch = await DriftWatch.open(device, calibrated([]), points, SEED);
     try {
       await watch.turn(Infinity);

@@ -12,8 +12,16 @@ import { randomOf, SEED } from '../gpu/random.js';
 import { lose, meter, type Meter } from './meter.js';
 
 const FULL: Configuration = {
-  geometry: SMALL_OURO, codec: { kind: 'full' }, path: 'full', materialised: false, choice: { storage: 'f16', groupSize: 32 }, branch: { width: 6, perHead: false },
-  eviction: null, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity,
+  geometry: SMALL_OURO,
+  codec: { kind: 'full' },
+  path: 'full',
+  materialised: false,
+  choice: { storage: 'f16', groupSize: 32 },
+  branch: { width: 6, perHead: false },
+  eviction: null,
+  gpus: 1,
+  targetWorkgroups: 8,
+  bindingBytes: Infinity,
 };
 const LATENT: Configuration = { ...FULL, codec: { kind: 'lla', rankK: 12, rankV: 20 }, path: 'reconstruct' };
 const open = (device: Device, c: Configuration, options: Partial<GpuDecoderOptions> = {}): Promise<GpuDecoder> =>
@@ -32,7 +40,11 @@ function withNaN(name: string, index: number): TensorSource {
   };
 }
 
-const faultOf = async (call: Promise<unknown>): Promise<unknown> => call.then(() => 'no error', (error: unknown) => error);
+const faultOf = async (call: Promise<unknown>): Promise<unknown> =>
+  call.then(
+    () => 'no error',
+    (error: unknown) => error,
+  );
 
 describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
   let held: Meter;
@@ -103,7 +115,9 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const all = modelTensors(SMALL_OURO).filter((t) => t.role === 'matrix' && !t.name.includes('exit_gate'));
     const { name, shape } = all[random.whole(0, all.length - 1)] as (typeof all)[number];
     const index = random.whole(0, (shape[0] as number) * (shape[1] as number) - 1);
-    const error = await faultOf(open(device, FULL, { weights: { storage: 'f16', seed: SEED, model: withNaN(name, index) } }));
+    const error = await faultOf(
+      open(device, FULL, { weights: { storage: 'f16', seed: SEED, model: withNaN(name, index) } }),
+    );
     expect(error).toBeInstanceOf(UserError);
     expect((error as UserError).message).toContain(name);
     expect((error as UserError).message).toContain(`element ${index}`);
@@ -114,7 +128,13 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const random = randomOf(SEED + 2);
     const all = modelTensors(SMALL_OURO).filter((t) => /_proj|mlp|lm_head/.test(t.name) && t.role === 'matrix');
     const { name, shape } = all[random.whole(0, all.length - 1)] as (typeof all)[number];
-    const decoder = await open(device, FULL, { weights: { storage: 'f32', seed: SEED, model: withNaN(name, random.whole(0, (shape[0] as number) * (shape[1] as number) - 1)) } });
+    const decoder = await open(device, FULL, {
+      weights: {
+        storage: 'f32',
+        seed: SEED,
+        model: withNaN(name, random.whole(0, (shape[0] as number) * (shape[1] as number) - 1)),
+      },
+    });
     const error = await faultOf(decoder.step([1, 2]));
     expect(error, name).toBeInstanceOf(GpuError);
     expect((error as GpuError).message).toMatch(/NaN/);

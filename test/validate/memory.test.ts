@@ -1,7 +1,15 @@
 /** Bytes of every buffer against the memory model: every codec that the planner offers. */
 import { expect, test } from 'vitest';
 import { memoryModel } from '../../src/cost/memory.js';
-import { allocatedBytes, checkMemory, compareBytes, holds, memoryCases, predictedBytes, type MemoryCase } from '../../src/validate/memory.js';
+import {
+  allocatedBytes,
+  checkMemory,
+  compareBytes,
+  holds,
+  memoryCases,
+  predictedBytes,
+  type MemoryCase,
+} from '../../src/validate/memory.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { expectAllBytes } from './bytes.js';
@@ -11,13 +19,21 @@ test('a difference of one byte is a mismatch, and both numbers are kept', () => 
   if (!one) throw new Error('no cases');
   const m = memoryModel(one.c, one.contextTokens, 64);
   const predicted = predictedBytes(m, one.batch);
-  const allocations = Object.entries(predicted).map(([kind, bytes]) => ({ label: kind, kind: kind as keyof typeof predicted, bytes }));
+  const allocations = Object.entries(predicted).map(([kind, bytes]) => ({
+    label: kind,
+    kind: kind as keyof typeof predicted,
+    bytes,
+  }));
   expect(holds(compareBytes({ allocations }, m, one.batch))).toBe(true);
   for (const wrong of allocations) {
     const off = allocations.map((a) => (a === wrong ? { ...a, bytes: a.bytes + 1 } : a));
     const { kinds } = compareBytes({ allocations: off }, m, one.batch);
     expect(holds({ kinds })).toBe(false);
-    expect(kinds.find((k) => k.kind === wrong.kind)).toEqual({ kind: wrong.kind, allocatedBytes: wrong.bytes + 1, predictedBytes: wrong.bytes });
+    expect(kinds.find((k) => k.kind === wrong.kind)).toEqual({
+      kind: wrong.kind,
+      allocatedBytes: wrong.bytes + 1,
+      predictedBytes: wrong.bytes,
+    });
   }
   expect(allocatedBytes({ allocations }).control).toBe(0);
 });
@@ -31,7 +47,10 @@ test('the cases are every codec with every path it has, with and without evictio
   expect(new Set(cases.map((c) => c.batch)).size).toBeGreaterThan(1);
 });
 
-/** Of each codec a case in all models, paths, evictions, storages and batches, another by each seed; all of them with LLA_SIM_CONTRACT=full. */
+/**
+ * Of each codec a case in all models, paths, evictions, storages and batches, another by each seed; all of them with
+ * LLA_SIM_CONTRACT=full.
+ */
 function sampled(cases: readonly MemoryCase[]): readonly MemoryCase[] {
   if (process.env.LLA_SIM_CONTRACT === 'full') return cases;
   const random = randomOf(SEED);
@@ -41,10 +60,14 @@ function sampled(cases: readonly MemoryCase[]): readonly MemoryCase[] {
 
 describeGpu(`memory (LLA_SIM_SEED=${SEED})`, (device) => {
   // Every path of one model is opened by validate --quick (test/cli/run.test.ts).
-  test('what the decoder allocates is what the model counts, to the byte, in every model', { timeout: 600_000 }, async () => {
-    const cases = sampled(memoryCases(false));
-    const report = await checkMemory(device, { seed: SEED, cases });
-    expectAllBytes(report);
-    expect(report.rows).toHaveLength(cases.length);
-  });
+  test(
+    'what the decoder allocates is what the model counts, to the byte, in every model',
+    { timeout: 600_000 },
+    async () => {
+      const cases = sampled(memoryCases(false));
+      const report = await checkMemory(device, { seed: SEED, cases });
+      expectAllBytes(report);
+      expect(report.rows).toHaveLength(cases.length);
+    },
+  );
 });

@@ -1,4 +1,7 @@
-/** Counts what a device holds: bytes of its buffers that were made and not destroyed, uniform blocks and read-back buffers included. */
+/**
+ * Counts what a device holds: bytes of its buffers that were made and not destroyed, uniform blocks and read-back
+ * buffers included.
+ */
 import type { Device } from '../../src/gpu/index.js';
 
 export interface Meter {

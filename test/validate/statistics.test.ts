@@ -5,7 +5,10 @@ import type { StepRow } from '../../src/validate/latency.js';
 import { judge, outsideTolerance, type Check } from '../../src/validate/report.js';
 import { quantile, signedError, summarise } from '../../src/validate/statistics.js';
 
-const compared = (measuredSeconds: number, estimate: number, width = 0.1) => ({ measuredSeconds, predicted: { estimate, low: estimate * (1 - width), high: estimate * (1 + width) } });
+const compared = (measuredSeconds: number, estimate: number, width = 0.1) => ({
+  measuredSeconds,
+  predicted: { estimate, low: estimate * (1 - width), high: estimate * (1 + width) },
+});
 
 describe('errors', () => {
   it('are signed from the measurement, and summarised', () => {
@@ -25,7 +28,10 @@ describe('errors', () => {
 });
 
 describe('the end of memory', () => {
-  const search = async (predicted: number, end: number): Promise<{ exact: number; failedAt: number; tries: number }> => {
+  const search = async (
+    predicted: number,
+    end: number,
+  ): Promise<{ exact: number; failedAt: number; tries: number }> => {
     let tries = 0;
     const found = await largestBatch(predicted, (batch) => {
       tries++;
@@ -34,7 +40,9 @@ describe('the end of memory', () => {
     return { ...found, tries };
   };
   it('is found exactly for small batches, whatever was predicted', async () => {
-    for (let predicted = 0; predicted < 60; predicted += 7) for (let end = 0; end < 60; end += 5) expect((await search(predicted, end)).exact, `${predicted}, ${end}`).toBe(end);
+    for (let predicted = 0; predicted < 60; predicted += 7)
+      for (let end = 0; end < 60; end += 5)
+        expect((await search(predicted, end)).exact, `${predicted}, ${end}`).toBe(end);
   });
   it('is confirmed in two attempts where the prediction is right', async () => {
     expect(await search(31, 31)).toEqual({ exact: 31, failedAt: 32, tries: 2 });
@@ -46,7 +54,13 @@ describe('the end of memory', () => {
     expect(failedAt - exact).toBeLessThanOrEqual(Math.ceil(0.005 * 850));
   });
   it('holds within 2 % and on the same grid point', () => {
-    const row = (predicted: number, reached: number, onGrid: [number, number]): CapacityRow => ({ id: '', contextTokens: 1, predicted: { exact: predicted, onGrid: onGrid[0] }, reached: { exact: reached, onGrid: onGrid[1], failedAt: reached + 1 }, error: reached / predicted - 1 });
+    const row = (predicted: number, reached: number, onGrid: [number, number]): CapacityRow => ({
+      id: '',
+      contextTokens: 1,
+      predicted: { exact: predicted, onGrid: onGrid[0] },
+      reached: { exact: reached, onGrid: onGrid[1], failedAt: reached + 1 },
+      error: reached / predicted - 1,
+    });
     expect(capacityHolds(row(100, 99, [96, 96]))).toBe(true);
     expect(capacityHolds(row(100, 97, [96, 96]))).toBe(false);
     expect(capacityHolds(row(96, 95, [96, 64]))).toBe(false);
@@ -55,7 +69,18 @@ describe('the end of memory', () => {
 
 describe('judgement', () => {
   const step = (measuredSeconds: number, estimate: number): StepRow => ({
-    ...compared(measuredSeconds, estimate), id: 'full/full', batch: 1, contextTokens: 2048, rawSeconds: [measuredSeconds], drift: [1], kernelDrift: 1, evidence: 'interpolated', rooflineShare: 0, octavesOutside: 0, operationsSeconds: measuredSeconds / 1.05, kernels: [],
+    ...compared(measuredSeconds, estimate),
+    id: 'full/full',
+    batch: 1,
+    contextTokens: 2048,
+    rawSeconds: [measuredSeconds],
+    drift: [1],
+    kernelDrift: 1,
+    evidence: 'interpolated',
+    rooflineShare: 0,
+    octavesOutside: 0,
+    operationsSeconds: measuredSeconds / 1.05,
+    kernels: [],
   });
   const nothing = { correctness: null, memory: null, steps: null, capacity: null };
   const statusOf = (checks: readonly Check[], name: Check['name']) => checks.find((c) => c.name === name)?.status;
@@ -68,8 +93,19 @@ describe('judgement', () => {
     const steps = [step(1, 2)];
     expect(outsideTolerance(judge({ ...nothing, software: true, quick: true, steps }))).toBe(false);
     expect(outsideTolerance(judge({ ...nothing, software: true, quick: false, steps }))).toBe(true);
-    const row = { id: 'x', model: 'm', batch: 1, contextTokens: 1, controlBytes: 0, kinds: [{ kind: 'cache' as const, allocatedBytes: 8, predictedBytes: 4 }] };
-    expect(outsideTolerance(judge({ ...nothing, software: true, quick: true, memory: { rows: [row], mismatches: [row], notRun: [] } }))).toBe(true);
+    const row = {
+      id: 'x',
+      model: 'm',
+      batch: 1,
+      contextTokens: 1,
+      controlBytes: 0,
+      kinds: [{ kind: 'cache' as const, allocatedBytes: 8, predictedBytes: 4 }],
+    };
+    expect(
+      outsideTolerance(
+        judge({ ...nothing, software: true, quick: true, memory: { rows: [row], mismatches: [row], notRun: [] } }),
+      ),
+    ).toBe(true);
   });
   it('says what was not checked', () => {
     expect(judge({ ...nothing, software: true, quick: false }).every((c) => c.status === 'not-checked')).toBe(true);

@@ -18,12 +18,19 @@ import { SEED } from '../gpu/random.js';
 const RATES = { bytesPerSecond: 10e9, f32FlopsPerSecond: 50e9, matrixFlopsPerSecond: null };
 /** A calibration that has measured nothing but matrix products. */
 const CALIBRATED = {
-  file: 'made up', stale: [], pricer: datasheetPricer(RATES, null), driftExponent: () => 0.7, isMeasured: (call: KernelCall) => call.kernel === 'matmul',
+  file: 'made up',
+  stale: [],
+  pricer: datasheetPricer(RATES, null),
+  driftExponent: () => 0.7,
+  isMeasured: (call: KernelCall) => call.kernel === 'matmul',
   calibration: { overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 } },
 } as unknown as Calibrated;
 
 const cases = (path: 'full' | 'reconstruct', batch: number, contextTokens: number): StepCase => {
-  const candidate = candidateOf(SMALL_OURO, path === 'full' ? { kind: 'full', ratio: null, path } : { kind: 'lla', ratio: 2, path });
+  const candidate = candidateOf(
+    SMALL_OURO,
+    path === 'full' ? { kind: 'full', ratio: null, path } : { kind: 'lla', ratio: 2, path },
+  );
   if (!candidate) throw new Error('no candidate');
   return { id: path, c: configurationFor(SMALL_OURO, candidate, Infinity), batch, contextTokens };
 };
@@ -37,20 +44,41 @@ test('decoders are grouped so that those of a group fit together', () => {
 
 test('the grid has every path, both evictions, and contexts that steps of a few rounds do not leave', () => {
   for (const software of [true, false]) {
-    const grid = stepGrid({ geometry: validationModel(software, null), software, quick: false, seed: SEED, bindingBytes: 2 ** 27 });
+    const grid = stepGrid({
+      geometry: validationModel(software, null),
+      software,
+      quick: false,
+      seed: SEED,
+      bindingBytes: 2 ** 27,
+    });
     expect(new Set(grid.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(6);
     expect(new Set(grid.map(({ c }) => c.eviction?.policy ?? 'none')).size).toBe(3);
     expect(new Set(grid.map(({ c }) => c.codec.kind)).size).toBeGreaterThanOrEqual(5);
     expect(grid.filter((s) => s.contextTokens % 32 !== 0 || s.contextTokens < 64)).toEqual([]);
-    expect(stepGrid({ geometry: validationModel(software, null), software, quick: false, seed: SEED, bindingBytes: 2 ** 27 })).toEqual(grid);
+    expect(
+      stepGrid({
+        geometry: validationModel(software, null),
+        software,
+        quick: false,
+        seed: SEED,
+        bindingBytes: 2 ** 27,
+      }),
+    ).toEqual(grid);
   }
 });
 
 test('prompts of the grid are whole and in chunks, of rows and of latents; quick has one', () => {
   for (const software of [true, false]) {
-    const grid = (quick: boolean): PromptCase[] => promptGrid({ geometry: validationModel(software, null), software, quick, bindingBytes: 2 ** 27 });
-    expect(grid(false).map(({ c, prompt }) => `${c.codec.kind} ${prompt.method}`)).toEqual(['full accumulated', 'full chunked', 'lla accumulated', 'lla chunked']);
-    for (const { prompt } of grid(false)) expect(prompt.method === 'chunked').toBe(prompt.chunkTokens < prompt.promptTokens);
+    const grid = (quick: boolean): PromptCase[] =>
+      promptGrid({ geometry: validationModel(software, null), software, quick, bindingBytes: 2 ** 27 });
+    expect(grid(false).map(({ c, prompt }) => `${c.codec.kind} ${prompt.method}`)).toEqual([
+      'full accumulated',
+      'full chunked',
+      'lla accumulated',
+      'lla chunked',
+    ]);
+    for (const { prompt } of grid(false))
+      expect(prompt.method === 'chunked').toBe(prompt.chunkTokens < prompt.promptTokens);
     expect(grid(true)).toHaveLength(1);
   }
 });
@@ -68,7 +96,9 @@ async function watched<T>(device: Device, body: (watch: DriftWatch) => Promise<T
 describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
   test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
-    const { steps, notRun, shapes } = await watched(device, (watch) => checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity }));
+    const { steps, notRun, shapes } = await watched(device, (watch) =>
+      checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity }),
+    );
     expect(notRun).toEqual([]);
     expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
     steps.forEach((step, i) => {
@@ -79,8 +109,12 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
       expect(step.measuredSeconds).toBeGreaterThan(0);
       expect(step.rawSeconds.length).toBeGreaterThanOrEqual(3);
       expect(step.drift).toHaveLength(step.rawSeconds.length);
-      expect(step.operationsSeconds).toBeCloseTo(step.kernels.reduce((sum, k) => sum + k.measuredSeconds, 0), 12);
-      // The kernels' own predictions add up to the step's, which has no submission where the device's clock leaves it out.
+      expect(step.operationsSeconds).toBeCloseTo(
+        step.kernels.reduce((sum, k) => sum + k.measuredSeconds, 0),
+        12,
+      );
+      // The kernels' own predictions add up to the step's, which has no submission where the device's clock leaves it
+      // out.
       const sum = step.kernels.reduce((total, k) => total + k.predicted.estimate, 0);
       expect(step.predicted.estimate / sum).toBeCloseTo(1, device.hasTimestamps ? 9 : 0);
       expect([step.evidence, step.rooflineShare]).toEqual(['roofline', 1]);
@@ -93,13 +127,27 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('prompts are measured beside their price', { timeout: 120_000 }, async () => {
     const prompts = (['full', 'reconstruct'] as const).flatMap((path): PromptCase[] =>
-      (['accumulated', 'chunked'] as const).map((method) => ({ id: path, c: cases(path, 1, 64).c, prompt: { method, promptTokens: 40, chunkTokens: 16 } })),
+      (['accumulated', 'chunked'] as const).map((method) => ({
+        id: path,
+        c: cases(path, 1, 64).c,
+        prompt: { method, promptTokens: 40, chunkTokens: 16 },
+      })),
     );
     const seen: string[] = [];
-    const report = await watched(device, (watch) => checkPrompts(device, prompts, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`) }));
+    const report = await watched(device, (watch) =>
+      checkPrompts(device, prompts, {
+        seed: SEED,
+        calibrated: CALIBRATED,
+        watch,
+        seconds: 20,
+        onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
+      }),
+    );
     expect(report.notRun).toEqual([]);
     expect(seen).toHaveLength(4);
-    expect(report.rows.map(({ id, method }) => `${id} ${method}`)).toEqual(prompts.map(({ id, prompt }) => `${id} ${prompt.method}`));
+    expect(report.rows.map(({ id, method }) => `${id} ${method}`)).toEqual(
+      prompts.map(({ id, prompt }) => `${id} ${prompt.method}`),
+    );
     for (const row of report.rows) {
       expect(row.measuredSeconds).toBeGreaterThan(0);
       expect(row.drift).toHaveLength(row.rawSeconds.length);
@@ -107,19 +155,32 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
       expect([row.evidence, row.rooflineShare]).toEqual(['roofline', 1]);
     }
     expect(report.summary?.count).toBe(4);
-    const spent = await watched(device, (watch) => checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, watch, seconds: 0 }));
+    const spent = await watched(device, (watch) =>
+      checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, watch, seconds: 0 }),
+    );
     expect([spent.rows.length, spent.notRun.map(({ reason }) => reason)]).toEqual([1, ['the time budget was spent']]);
   });
 
-  test('a long context is the longest that the binding holds, and a million tokens are priced', { timeout: 120_000 }, async () => {
-    const { c } = cases('full', 1, 64);
-    // 2 KV heads x 16 x 2 bytes.
-    expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
-    expect(longestContext(c, Infinity)).toBe(2 ** 20);
-    const report = await watched(device, (watch) => checkLongContext(device, 'full', { ...c, bindingBytes: 2048 * 64 }, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity, memoryBytes: 2 ** 30 }));
-    expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
-    // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
-    expect(report.atMillion.cacheBytes).toBe(2 ** 20 * 512);
-    expect(report.atMillion.secondsPerStep.estimate).toBeGreaterThan(report.measured?.predicted.estimate as number);
-  });
+  test(
+    'a long context is the longest that the binding holds, and a million tokens are priced',
+    { timeout: 120_000 },
+    async () => {
+      const { c } = cases('full', 1, 64);
+      // 2 KV heads x 16 x 2 bytes.
+      expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
+      expect(longestContext(c, Infinity)).toBe(2 ** 20);
+      const report = await watched(device, (watch) =>
+        checkLongContext(
+          device,
+          'full',
+          { ...c, bindingBytes: 2048 * 64 },
+          { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity, memoryBytes: 2 ** 30 },
+        ),
+      );
+      expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
+      // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
+      expect(report.atMillion.cacheBytes).toBe(2 ** 20 * 512);
+      expect(report.atMillion.secondsPerStep.estimate).toBeGreaterThan(report.measured?.predicted.estimate as number);
+    },
+  );
 });

@@ -1,6 +1,6 @@
 /**
- * Attention of one new token in float64, as the definition has it: scores over all cached tokens, softmax, weighted sum. It
- * reads the stored (rounded) values. The specification of the attend kernels.
+ * Attention of one new token in float64, as the definition has it: scores over all cached tokens, softmax, weighted
+ * sum. It reads the stored (rounded) values. The specification of the attend kernels.
  */
 import { rotaryFrequencies, type Pairing } from '../../gpu/rotary.js';
 import type { Span } from '../../gpu/operations/fold.js';
@@ -21,16 +21,29 @@ export function weightedSum(scores: Float64Array, width: number, row: (token: nu
   return out;
 }
 
-/** Slots of the tokens that a sequence's span holds, with their positions: the pinned ones (their position is their slot here), then the ring. */
-export function tokensOf(span: Span, pinned: number, capacity: number): { slot: number; position: number; pinned: boolean }[] {
+/**
+ * Slots of the tokens that a sequence's span holds, with their positions: the pinned ones (their position is their slot
+ * here), then the ring.
+ */
+export function tokensOf(
+  span: Span,
+  pinned: number,
+  capacity: number,
+): { slot: number; position: number; pinned: boolean }[] {
   const ring = capacity - pinned;
   return [
     ...Array.from({ length: span.pinned }, (_, slot) => ({ slot, position: slot, pinned: true })),
-    ...Array.from({ length: span.ring }, (_, i) => ({ slot: pinned + ((span.firstPosition + i) % ring), position: span.firstPosition + i, pinned: false })),
+    ...Array.from({ length: span.ring }, (_, i) => ({
+      slot: pinned + ((span.firstPosition + i) % ring),
+      position: span.firstPosition + i,
+      pinned: false,
+    })),
   ];
 }
 
-/** Which tokens of a row an attention call reads: the span of every sequence, the pinned slots and all slots of a row. */
+/**
+ * Which tokens of a row an attention call reads: the span of every sequence, the pinned slots and all slots of a row.
+ */
 export interface Run {
   readonly span: (sequence: number) => Span;
   readonly pinned: number;
@@ -42,15 +55,28 @@ export interface Run {
 /** A cache as stored: component `i` of a row's slot. */
 export type CachedRows = (row: number, slot: number, i: number) => number;
 
-/** Output of one query head (counted over all sequences) of `attend`, and its scaled scores (natural logarithm) by slot. */
-export function attendRow(shape: Shape, scale: number, query: Scalars, caches: Record<'keys' | 'values' | 'branch', CachedRows>, run: Run, head: number): { output: number[]; scores: Map<number, number> } {
-  const { kvHeads, group, keyWidth, valueWidth, branchWidth, branchHeads } = shape as Dims as Record<'kvHeads' | 'group' | 'keyWidth' | 'valueWidth' | 'branchWidth' | 'branchHeads', number>;
+/**
+ * Output of one query head (counted over all sequences) of `attend`, and its scaled scores (natural logarithm) by slot.
+ */
+export function attendRow(
+  shape: Shape,
+  scale: number,
+  query: Scalars,
+  caches: Record<'keys' | 'values' | 'branch', CachedRows>,
+  run: Run,
+  head: number,
+): { output: number[]; scores: Map<number, number> } {
+  const { kvHeads, group, keyWidth, valueWidth, branchWidth, branchHeads } = shape as Dims as Record<
+    'kvHeads' | 'group' | 'keyWidth' | 'valueWidth' | 'branchWidth' | 'branchHeads',
+    number
+  >;
   const row = Math.floor(head / group);
   const sequence = Math.floor(row / kvHeads);
   const branchRow = branchHeads === 1 ? sequence : Math.floor((head * branchHeads) / (kvHeads * group));
   const tokens = tokensOf(run.span(sequence), run.pinned, run.capacity);
   const width = keyWidth + branchWidth;
-  const q = (set: number): Float64Array => Float64Array.from({ length: width }, (_, i) => query((set + head) * width + i));
+  const q = (set: number): Float64Array =>
+    Float64Array.from({ length: width }, (_, i) => query((set + head) * width + i));
   const [ringQuery, pinnedQuery] = [q(0), q(run.querySet)];
   const scores = Float64Array.from(tokens, (t) => {
     const own = t.pinned ? pinnedQuery : ringQuery;
@@ -63,7 +89,10 @@ export function attendRow(shape: Shape, scale: number, query: Scalars, caches: R
   return { output, scores: new Map(tokens.map((t, i) => [t.slot, scores[i] as number])) };
 }
 
-/** How keys are rebuilt and rotated: base of the frequencies, which components form a pair, and the up-projection with its mean. */
+/**
+ * How keys are rebuilt and rotated: base of the frequencies, which components form a pair, and the up-projection with
+ * its mean.
+ */
 export interface Rebuilding {
   readonly ropeBase: number;
   readonly pairing: Pairing;
@@ -87,7 +116,9 @@ function headOf(rebuilding: Rebuilding, kvHead: number, headDim: number, rank: n
   const { weights, means } = rebuilding;
   const stride = evenRow(rank);
   const head = heads.get(kvHead) ?? {
-    w: Float64Array.from({ length: headDim * rank }, (_, i) => weights((kvHead * headDim + Math.floor(i / rank)) * stride + (i % rank))),
+    w: Float64Array.from({ length: headDim * rank }, (_, i) =>
+      weights((kvHead * headDim + Math.floor(i / rank)) * stride + (i % rank)),
+    ),
     mu: Float64Array.from({ length: headDim }, (_, i) => means(kvHead * headDim + i)),
   };
   heads.set(kvHead, head);
@@ -116,13 +147,25 @@ function rotate(x: Float64Array, theta: Float64Array, pairing: Pairing, position
 }
 
 /**
- * Output of one query head (counted over all sequences) of attention over latents, and its scaled scores (natural logarithm) by
- * slot: k_t = W c_t + mu, rotated by the token's position, against a query that comes rotated; the value latents are summed as
- * they are.
+ * Output of one query head (counted over all sequences) of attention over latents, and its scaled scores (natural
+ * logarithm) by slot: k_t = W c_t + mu, rotated by the token's position, against a query that comes rotated; the value
+ * latents are summed as they are.
  * @param pinnedPosition position of a pinned slot, for a KV head counted over all sequences
  */
-export function attendLatentRow(shape: Shape, scale: number, query: Scalars, rebuilding: Rebuilding, caches: Record<'keys' | 'values', CachedRows>, run: Run, head: number, pinnedPosition: (kvRow: number, slot: number) => number): { output: number[]; scores: Map<number, number> } {
-  const { kvHeads, latentHeads, group, rankK, rankV, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'group' | 'rankK' | 'rankV' | 'headDim', number>;
+export function attendLatentRow(
+  shape: Shape,
+  scale: number,
+  query: Scalars,
+  rebuilding: Rebuilding,
+  caches: Record<'keys' | 'values', CachedRows>,
+  run: Run,
+  head: number,
+  pinnedPosition: (kvRow: number, slot: number) => number,
+): { output: number[]; scores: Map<number, number> } {
+  const { kvHeads, latentHeads, group, rankK, rankV, headDim } = shape as Dims as Record<
+    'kvHeads' | 'latentHeads' | 'group' | 'rankK' | 'rankV' | 'headDim',
+    number
+  >;
   const kvRow = Math.floor(head / group);
   const sequence = Math.floor(kvRow / kvHeads);
   const row = latentHeads === 1 ? sequence : kvRow;
@@ -148,12 +191,27 @@ export function attendLatentRow(shape: Shape, scale: number, query: Scalars, reb
  * The rebuilt row of the token in a slot: W c + mu, rotated by `position`, or as it is where that is null.
  * @param row KV head, counted over all sequences
  */
-export function rebuiltRow(shape: Shape, rebuilding: Rebuilding, keys: CachedRows, row: number, slot: number, position: number | null): number[] {
-  const { kvHeads, latentHeads, rank, headDim } = shape as Dims as Record<'kvHeads' | 'latentHeads' | 'rank' | 'headDim', number>;
+export function rebuiltRow(
+  shape: Shape,
+  rebuilding: Rebuilding,
+  keys: CachedRows,
+  row: number,
+  slot: number,
+  position: number | null,
+): number[] {
+  const { kvHeads, latentHeads, rank, headDim } = shape as Dims as Record<
+    'kvHeads' | 'latentHeads' | 'rank' | 'headDim',
+    number
+  >;
   const { w, mu } = headOf(rebuilding, row % kvHeads, headDim, rank);
   const latentRow = latentHeads === 1 ? Math.floor(row / kvHeads) : row;
   const x = new Float64Array(headDim);
-  rebuildInto(x, w, mu, Float64Array.from({ length: rank }, (_, r) => keys(latentRow, slot, r)));
+  rebuildInto(
+    x,
+    w,
+    mu,
+    Float64Array.from({ length: rank }, (_, r) => keys(latentRow, slot, r)),
+  );
   if (position !== null) rotate(x, rotaryFrequencies(rebuilding.ropeBase, headDim), rebuilding.pairing, position);
   return [...x];
 }

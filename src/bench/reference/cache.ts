@@ -1,7 +1,19 @@
-/** What a cache holds after an append, in float64: the specification of append.wgsl, on top of the addresses of gpu/cache-layout.ts. */
+/**
+ * What a cache holds after an append, in float64: the specification of append.wgsl, on top of the addresses of
+ * gpu/cache-layout.ts.
+ */
 import { codePosition, quantisationScale, quantise } from '../../codecs/quantise.js';
 import { isQuantised } from '../../schedule/kernels.js';
-import { codeValue, fieldsOf, putComponent, putScale, scaleField, storedBits, type RowLayout, type Words } from '../../gpu/cache-layout.js';
+import {
+  codeValue,
+  fieldsOf,
+  putComponent,
+  putScale,
+  scaleField,
+  storedBits,
+  type RowLayout,
+  type Words,
+} from '../../gpu/cache-layout.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));
@@ -14,7 +26,8 @@ export interface Segments {
 }
 
 /** Slot of a position. */
-export const slotOf = (position: number, { pinned, ring, sinks }: Segments): number => (position < sinks ? position : pinned + (position % ring));
+export const slotOf = (position: number, { pinned, ring, sinks }: Segments): number =>
+  position < sinks ? position : pinned + (position % ring);
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before another neighbour is right as well. */
 const CLOSE = 1e-4;
@@ -43,17 +56,28 @@ export function storedGroup(values: readonly number[], bits: number): Stored {
 }
 
 /** Writes one token's row as it should be stored. */
-export function putRow(words: Uint32Array, layout: RowLayout, capacity: number, row: number, slot: number, values: readonly number[]): void {
+export function putRow(
+  words: Uint32Array,
+  layout: RowLayout,
+  capacity: number,
+  row: number,
+  slot: number,
+  values: readonly number[],
+): void {
   const { width, groupSize, bits, storage } = layout;
   if (!isQuantised(storage)) {
-    values.forEach((x, i) => { putComponent(words, layout, capacity, row, slot, i, x); });
+    values.forEach((x, i) => {
+      putComponent(words, layout, capacity, row, slot, i, x);
+    });
     return;
   }
   for (let from = 0; from < width; from += groupSize) {
     const group = values.slice(from, from + groupSize);
     const scale = quantisationScale(group, bits, roundToHalf);
     putScale(words, layout, capacity, row, slot, from / groupSize, scale);
-    group.forEach((x, i) => { putComponent(words, layout, capacity, row, slot, from + i, quantise(x, scale, bits)); });
+    group.forEach((x, i) => {
+      putComponent(words, layout, capacity, row, slot, from + i, quantise(x, scale, bits));
+    });
   }
 }
 
@@ -61,7 +85,14 @@ export function putRow(words: Uint32Array, layout: RowLayout, capacity: number, 
  * What a token's row reads as once it is stored. Where f32 arithmetic may round either way, what `words` hold is right.
  * @param words the cache after the append
  */
-export function storedRow(words: Words, layout: RowLayout, capacity: number, row: number, slot: number, values: readonly number[]): number[] {
+export function storedRow(
+  words: Words,
+  layout: RowLayout,
+  capacity: number,
+  row: number,
+  slot: number,
+  values: readonly number[],
+): number[] {
   const { width, groupSize, bits, storage } = layout;
   if (!isQuantised(storage)) return values.map(storage === 'f16' ? roundToHalf : Math.fround);
   const out: number[] = [];

@@ -1,4 +1,7 @@
-/** The merge of split partials and the current token's exact key and value, in float64: the specification of attend_merge and attend_current. */
+/**
+ * The merge of split partials and the current token's exact key and value, in float64: the specification of
+ * attend_merge and attend_current.
+ */
 
 /** An output row with its maximum (to base 2) and its sum. `l` is 0 where there was nothing to attend to. */
 export interface Attended {
@@ -18,7 +21,9 @@ export function mergeSplits(splits: readonly Attended[], width: number): Attende
   const there = splits.filter((s) => s.l > 0);
   const m = there.reduce((top, s) => Math.max(top, s.m), LOWEST);
   const l = there.reduce((sum, s) => sum + 2 ** (s.m - m) * s.l, 0);
-  const o = Array.from({ length: width }, (_, i) => (l === 0 ? 0 : there.reduce((sum, s) => sum + 2 ** (s.m - m) * (s.o[i] as number), 0) / l));
+  const o = Array.from({ length: width }, (_, i) =>
+    l === 0 ? 0 : there.reduce((sum, s) => sum + 2 ** (s.m - m) * (s.o[i] as number), 0) / l,
+  );
   return { o, m, l };
 }
 

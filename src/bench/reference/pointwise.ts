@@ -1,4 +1,6 @@
-/** Everything between attention calls in float64: the specification of the products, norms, rotary embedding and so on. */
+/**
+ * Everything between attention calls in float64: the specification of the products, norms, rotary embedding and so on.
+ */
 import { pairsOf } from '../../gpu/operations/matmul.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import type { Shape } from '../../schedule/kernels.js';

@@ -8,10 +8,14 @@ export interface Sampling {
 }
 
 /** The number in [0, 1) that a row draws: 23 bits of a mix of seed, stream and counter. */
-export const drawn = (seed: number, stream: number, counter: number): number => (mix((counter ^ mix((stream ^ mix(seed)) >>> 0)) >>> 0) >>> 9) * 2 ** -23;
+export const drawn = (seed: number, stream: number, counter: number): number =>
+  (mix((counter ^ mix((stream ^ mix(seed)) >>> 0)) >>> 0) >>> 9) * 2 ** -23;
 
 /** Probabilities of the nucleus, not yet divided by their sum; 0 outside of it. */
-export function nucleus(logits: ArrayLike<number>, { temperature, topP }: Pick<Sampling, 'temperature' | 'topP'>): Float64Array {
+export function nucleus(
+  logits: ArrayLike<number>,
+  { temperature, topP }: Pick<Sampling, 'temperature' | 'topP'>,
+): Float64Array {
   const x = Float64Array.from(logits);
   const top = x.reduce((a, b) => Math.max(a, b), -Infinity);
   const weights = x.map((value) => Math.exp((value - top) / temperature));
@@ -31,7 +35,13 @@ export function nucleus(logits: ArrayLike<number>, { temperature, topP }: Pick<S
  * The token that a row draws, in order of tokens.
  * @param shift added to u: how the choice changes next to a boundary
  */
-export function drawToken(logits: ArrayLike<number>, sampling: Sampling, stream: number, counter: number, shift = 0): number {
+export function drawToken(
+  logits: ArrayLike<number>,
+  sampling: Sampling,
+  stream: number,
+  counter: number,
+  shift = 0,
+): number {
   const weights = nucleus(logits, sampling);
   const total = weights.reduce((a, b) => a + b, 0);
   const goal = Math.min(1, Math.max(0, drawn(sampling.seed, stream, counter) + shift)) * total;

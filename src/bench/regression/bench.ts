@@ -14,7 +14,10 @@ import type { Tuning } from '../../gpu/operations/tuning.js';
 import type { Against } from './versions.js';
 
 export interface BenchOptions {
-  readonly against: Exclude<Against, { kind: 'calibration' }> | { readonly kind: 'calibration'; readonly name: string; readonly calibration: Calibration } | null;
+  readonly against:
+    | Exclude<Against, { kind: 'calibration' }>
+    | { readonly kind: 'calibration'; readonly name: string; readonly calibration: Calibration }
+    | null;
   /** Only these; all unless given. */
   readonly kernels: readonly KernelName[] | null;
   /** Only these groups of shapes; all unless given. */
@@ -40,9 +43,26 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const { submitSeconds } = await measureOverheads(device);
   const ceilings = await measureCeilings(device, submitSeconds);
   const roofline = rooflineCases(device.description.software);
-  const wanted = (c: KernelCall): boolean => (options.kernels?.includes(c.kernel) ?? true) && (options.shapes?.includes(groupOf(c.kernel)) ?? true);
-  const calls = (options.calls ?? (against === null ? roofline.calls : representativeCalls(device.description.software)).filter((c) => IMPLEMENTED.includes(c.kernel))).filter(wanted);
-  const rules = { calls, ...(options.tuning ? { tuning: options.tuning } : {}), ...(options.onRound ? { onRound: options.onRound } : {}), clock, submitSeconds, ceilings, seed: options.seed, threshold: options.threshold, seconds: Math.max(0, options.budgetSeconds - elapsed()), ...(options.onProgress ? { onProgress: options.onProgress } : {}) };
+  const wanted = (c: KernelCall): boolean =>
+    (options.kernels?.includes(c.kernel) ?? true) && (options.shapes?.includes(groupOf(c.kernel)) ?? true);
+  const calls = (
+    options.calls ??
+    (against === null ? roofline.calls : representativeCalls(device.description.software)).filter((c) =>
+      IMPLEMENTED.includes(c.kernel),
+    )
+  ).filter(wanted);
+  const rules = {
+    calls,
+    ...(options.tuning ? { tuning: options.tuning } : {}),
+    ...(options.onRound ? { onRound: options.onRound } : {}),
+    clock,
+    submitSeconds,
+    ceilings,
+    seed: options.seed,
+    threshold: options.threshold,
+    seconds: Math.max(0, options.budgetSeconds - elapsed()),
+    ...(options.onProgress ? { onProgress: options.onProgress } : {}),
+  };
   const notes: string[] = [];
   let results: BenchResult[];
   let paths: PathRatio[] = [];
@@ -50,21 +70,36 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     const answer = await measureRoofline(device, { ...rules, paths: roofline.paths });
     ({ results, paths } = answer);
     notes.push(`${answer.rounds} rounds in turn, ceilings included`);
-    for (const [name, reason] of Object.entries(ceilings.reasons ?? {})) notes.push(`no ${name.replace(/FlopsPerSecond$/, '')} ceiling: ${reason}`);
-  }
-  else if (against.kind === 'calibration') {
+    for (const [name, reason] of Object.entries(ceilings.reasons ?? {}))
+      notes.push(`no ${name.replace(/FlopsPerSecond$/, '')} ceiling: ${reason}`);
+  } else if (against.kind === 'calibration') {
     const { calibration } = against;
     const earlier = earlierCalls(device, calibration, options.kernels);
     results = await compareShares(device, calibration, { ...rules, calls: earlier });
     notes.push(WEAKER);
     const changed = [...new Set(earlier.filter((c) => !c.sameSource).map((c) => c.kernel))];
     if (changed.length > 0) notes.push(`source changed since that calibration: ${changed.join(', ')}`);
-    if (calibration.device.driver !== device.description.driver) notes.push('the driver is another one than in that calibration');
-    if (calibration.clock.kind !== clock) notes.push(`that calibration was timed by ${calibration.clock.kind}, this run by ${clock}`);
+    if (calibration.device.driver !== device.description.driver)
+      notes.push('the driver is another one than in that calibration');
+    if (calibration.clock.kind !== clock)
+      notes.push(`that calibration was timed by ${calibration.clock.kind}, this run by ${clock}`);
   } else results = await compareVersions(device, { ...rules, before: against.sources, all: options.all });
   return {
-    schema: 'lla-sim/bench', schemaVersion: BENCH_SCHEMA_VERSION, program: describeProgram(), device: describeDevice(device), host: describeHost(), clock, ceilings,
+    schema: 'lla-sim/bench',
+    schemaVersion: BENCH_SCHEMA_VERSION,
+    program: describeProgram(),
+    device: describeDevice(device),
+    host: describeHost(),
+    clock,
+    ceilings,
     against: against && { kind: against.kind, name: against.name },
-    threshold: options.threshold, budgetSeconds: options.budgetSeconds, elapsedSeconds: elapsed(), seed: options.seed, results, paths, notes, regressed: results.some(isRegression),
+    threshold: options.threshold,
+    budgetSeconds: options.budgetSeconds,
+    elapsedSeconds: elapsed(),
+    seed: options.seed,
+    results,
+    paths,
+    notes,
+    regressed: results.some(isRegression),
   };
 }

@@ -26,7 +26,10 @@ interface Scale {
   readonly tiledRows: number;
 }
 
-/** For two versions in turn: long enough to be a call's own cost and not a launch's, short enough for dozens of repetitions. */
+/**
+ * For two versions in turn: long enough to be a call's own cost and not a launch's, short enough for dozens of
+ * repetitions.
+ */
 const SCALES = {
   software: { heads: 4, sequences: 1, context: 1024, splits: 4, rows: 64, tiledRows: 16 },
   hardware: { heads: 16, sequences: 8, context: 8192, splits: 8, rows: 1024, tiledRows: 64 },
@@ -44,7 +47,19 @@ export type CaseGroup = (typeof CASE_GROUPS)[number];
 /** Which of the groups a kernel belongs to. */
 export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
   if (kernel === 'matmul') return 'products';
-  return ['attend', 'attend_rebuild', 'attend_block_absorbed', 'block_vectors', 'block_basis', 'rebuild', 'attend_prefill', 'attend_carried', 'mass_prefill'].includes(kernel) ? 'attention' : 'small';
+  return [
+    'attend',
+    'attend_rebuild',
+    'attend_block_absorbed',
+    'block_vectors',
+    'block_basis',
+    'rebuild',
+    'attend_prefill',
+    'attend_carried',
+    'mass_prefill',
+  ].includes(kernel)
+    ? 'attention'
+    : 'small';
 }
 
 const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): KernelCall => ({ kernel, variant, shape });
@@ -62,15 +77,48 @@ interface Way {
 }
 
 function waysOf(s: Scale, rankK: number, rankV: number): Way {
-  const rows = { sequences: s.sequences, kvHeads: s.heads, group: 1, context: s.context, groupSize: 0, splits: s.splits };
+  const rows = {
+    sequences: s.sequences,
+    kvHeads: s.heads,
+    group: 1,
+    context: s.context,
+    groupSize: 0,
+    splits: s.splits,
+  };
   const latent = { ...rows, latentHeads: s.heads, rankK, rankV, headDim: HEAD_DIM };
-  const rebuilt = { sequences: s.sequences, kvHeads: s.heads, latentHeads: s.heads, context: s.context, headDim: HEAD_DIM, groupSize: 0 };
+  const rebuilt = {
+    sequences: s.sequences,
+    kvHeads: s.heads,
+    latentHeads: s.heads,
+    context: s.context,
+    headDim: HEAD_DIM,
+    groupSize: 0,
+  };
   return {
     full: call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
-    absorbed: call('attend', 'f16', { ...rows, keyWidth: rankK, valueWidth: rankV, branchWidth: BRANCH, branchHeads: 1 }),
+    absorbed: call('attend', 'f16', {
+      ...rows,
+      keyWidth: rankK,
+      valueWidth: rankV,
+      branchWidth: BRANCH,
+      branchHeads: 1,
+    }),
     rebuild: call('attend_rebuild', 'f16', latent),
-    blockVectors: call('block_vectors', 'f16', { heads: s.sequences * s.heads, kvHeads: s.heads, rankK, headDim: HEAD_DIM }),
-    blockBasis: call('block_basis', 'f32', { sequences: s.sequences, heads: s.heads, context: s.context, rankK, headDim: HEAD_DIM, ...blockDims(ROPE_BASE, HEAD_DIM), setupPerRank: blockPlan(ROPE_BASE, HEAD_DIM).setupPerRank }),
+    blockVectors: call('block_vectors', 'f16', {
+      heads: s.sequences * s.heads,
+      kvHeads: s.heads,
+      rankK,
+      headDim: HEAD_DIM,
+    }),
+    blockBasis: call('block_basis', 'f32', {
+      sequences: s.sequences,
+      heads: s.heads,
+      context: s.context,
+      rankK,
+      headDim: HEAD_DIM,
+      ...blockDims(ROPE_BASE, HEAD_DIM),
+      setupPerRank: blockPlan(ROPE_BASE, HEAD_DIM).setupPerRank,
+    }),
     block: call('attend_block_absorbed', 'f16', { ...latent, ...blockDims(ROPE_BASE, HEAD_DIM) }),
     rebuildKeys: call('rebuild', 'f16+rope', { ...rebuilt, rank: rankK }),
     rebuildValues: call('rebuild', 'f16+plain', { ...rebuilt, rank: rankV }),
@@ -93,7 +141,14 @@ function small(s: Scale): KernelCall[] {
     call('mass', 'f32', { rows: s.rows, group: 1, context: 1024 }),
     call('evict', 'f16', { rows: s.rows, context: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
     call('evict_prefill', 'f16', { rows: s.rows / 4, context: 4096, kept: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
-    call('evict_chunk', 'f16', { rows: s.rows / 4, held: 1024, context: 4096, kept: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
+    call('evict_chunk', 'f16', {
+      rows: s.rows / 4,
+      held: 1024,
+      context: 4096,
+      kept: 1024,
+      width: 2 * HEAD_DIM,
+      groupSize: 0,
+    }),
     call('rmsnorm', 'norm', { rows: s.rows, width: 2048 }),
     call('rmsnorm', 'norm-add', { rows: s.rows, width: 2048 }),
     call('rmsnorm', 'add', { rows: s.rows, width: 2048 }),
@@ -112,17 +167,58 @@ function small(s: Scale): KernelCall[] {
 export function representativeCalls(software: boolean): KernelCall[] {
   const s = SCALES[software ? 'software' : 'hardware'];
   const w = waysOf(s, RANK_K, RANK_V);
-  const prefill = call('attend_prefill', 'f32', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM });
-  const carried = call('attend_carried', 'f16', { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, groupSize: 0 });
-  const mass = call('mass_prefill', 'f16', { sequences: 1, kvHeads: s.heads, rows: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM });
-  return [w.full, w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues, prefill, carried, mass, ...products(s, software), ...small(s)];
+  const prefill = call('attend_prefill', 'f32', {
+    sequences: 1,
+    kvHeads: s.heads,
+    group: 1,
+    queries: 32,
+    context: s.context / 4,
+    keyWidth: HEAD_DIM,
+    valueWidth: HEAD_DIM,
+  });
+  const carried = call('attend_carried', 'f16', {
+    sequences: 1,
+    kvHeads: s.heads,
+    group: 1,
+    queries: 32,
+    context: s.context / 4,
+    keyWidth: HEAD_DIM,
+    valueWidth: HEAD_DIM,
+    groupSize: 0,
+  });
+  const mass = call('mass_prefill', 'f16', {
+    sequences: 1,
+    kvHeads: s.heads,
+    rows: s.heads,
+    group: 1,
+    queries: 32,
+    context: s.context / 4,
+    keyWidth: HEAD_DIM,
+  });
+  return [
+    w.full,
+    w.absorbed,
+    w.rebuild,
+    w.blockVectors,
+    w.blockBasis,
+    w.block,
+    w.rebuildKeys,
+    w.rebuildValues,
+    prefill,
+    carried,
+    mass,
+    ...products(s, software),
+    ...small(s),
+  ];
 }
 
 /** The calls that one step of attention makes over the same cache, one way or the other. */
 export interface PathSet {
   readonly ranks: string;
   readonly context: number;
-  readonly paths: Readonly<Record<'block-absorbed' | 'absorbed' | 'fused rebuild' | 'materialised rebuild', readonly KernelCall[]>>;
+  readonly paths: Readonly<
+    Record<'block-absorbed' | 'absorbed' | 'fused rebuild' | 'materialised rebuild', readonly KernelCall[]>
+  >;
 }
 
 /** What `bench` measures against the ceilings: the calls, and which of them belong to which path of attention. */
@@ -130,25 +226,65 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
   const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
   const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
   const full = (ways[0] as { way: Way }).way.full;
-  const attention = ways.flatMap(({ way: w }) => [w.absorbed, w.rebuild, w.blockVectors, w.blockBasis, w.block, w.rebuildKeys, w.rebuildValues]);
+  const attention = ways.flatMap(({ way: w }) => [
+    w.absorbed,
+    w.rebuild,
+    w.blockVectors,
+    w.blockBasis,
+    w.block,
+    w.rebuildKeys,
+    w.rebuildValues,
+  ]);
   return {
     calls: [full, ...attention, ...products(s, software), ...small(s)],
     paths: ways.map(({ ranks, way: w }) => ({
-      ranks, context: s.context,
-      paths: { 'block-absorbed': [w.blockVectors, w.blockBasis, w.block], absorbed: [w.absorbed], 'fused rebuild': [w.rebuild], 'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full] },
+      ranks,
+      context: s.context,
+      paths: {
+        'block-absorbed': [w.blockVectors, w.blockBasis, w.block],
+        absorbed: [w.absorbed],
+        'fused rebuild': [w.rebuild],
+        'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full],
+      },
     })),
   };
 }
 
 const SHORT: Readonly<Record<string, string>> = {
-  sequences: 'seq', kvHeads: 'kv', latentHeads: 'latent', group: 'group', context: 'ctx', keyWidth: 'k', valueWidth: 'v', branchWidth: 'branch', branchHeads: 'branchheads',
-  splits: 'split', rankK: 'rk', rankV: 'rv', headDim: 'd', functions: '', setupPerRank: '', blockTokens: '', groups: 'g', m: 'm', k: 'k', n: 'n', rows: 'rows', width: 'w', vocab: 'vocab', heads: 'heads', rank: 'r',
+  sequences: 'seq',
+  kvHeads: 'kv',
+  latentHeads: 'latent',
+  group: 'group',
+  context: 'ctx',
+  keyWidth: 'k',
+  valueWidth: 'v',
+  branchWidth: 'branch',
+  branchHeads: 'branchheads',
+  splits: 'split',
+  rankK: 'rk',
+  rankV: 'rv',
+  headDim: 'd',
+  functions: '',
+  setupPerRank: '',
+  blockTokens: '',
+  groups: 'g',
+  m: 'm',
+  k: 'k',
+  n: 'n',
+  rows: 'rows',
+  width: 'w',
+  vocab: 'vocab',
+  heads: 'heads',
+  rank: 'r',
 };
 
 /** A shape in few characters: `seq1 kv4 ctx1024 k128 v128 split4`; what is 0 or usual is left out. */
 export function shapeText({ shape }: Pick<KernelCall, 'shape'>): string {
   const usual = (name: string, value: number): boolean =>
-    value === 0 || SHORT[name] === '' || ((name === 'group' || name === 'groups' || name === 'branchHeads' || name === 'sequences') && value === 1) || (name === 'latentHeads' && value === shape['kvHeads']);
+    value === 0 ||
+    SHORT[name] === '' ||
+    ((name === 'group' || name === 'groups' || name === 'branchHeads' || name === 'sequences') && value === 1) ||
+    (name === 'latentHeads' && value === shape['kvHeads']);
   return Object.entries(shape)
     .filter(([name, value]) => !usual(name, value))
     .map(([name, value]) => `${SHORT[name] ?? name}${value}`)

@@ -53,11 +53,23 @@ export async function compareVersions(device: Device, options: CompareOptions): 
   return results.filter((r) => r !== null);
 }
 
-export const skip = (call: KernelCall, state: SkippedResult['state'], reason: string): SkippedResult => ({ kernel: call.kernel, variant: call.variant, shape: call.shape, state, reason: oneLine(reason) });
+export const skip = (call: KernelCall, state: SkippedResult['state'], reason: string): SkippedResult => ({
+  kernel: call.kernel,
+  variant: call.variant,
+  shape: call.shape,
+  state,
+  reason: oneLine(reason),
+});
 
 /** Compilers answer with several lines; the first ones name the cause. */
 const oneLine = (text: string): string => {
-  const line = printable(text.trim().split(/\s*\n\s*/).slice(0, 3).join(' '));
+  const line = printable(
+    text
+      .trim()
+      .split(/\s*\n\s*/)
+      .slice(0, 3)
+      .join(' '),
+  );
   return line.length > 300 ? `${line.slice(0, 297)}...` : line;
 };
 
@@ -70,14 +82,25 @@ function skipped(device: Device, call: KernelCall, options: CompareOptions, now:
   return relation.kind === 'identical' && !options.all ? skip(call, 'identical', 'the sources are identical') : null;
 }
 
-async function compareCall(device: Device, call: KernelCall, options: CompareOptions & { readonly now: SourceSet }, seconds: number): Promise<BenchResult> {
+async function compareCall(
+  device: Device,
+  call: KernelCall,
+  options: CompareOptions & { readonly now: SourceSet },
+  seconds: number,
+): Promise<BenchResult> {
   const begun = clockNow();
   for (const side of ['now', 'before'] as const) {
     try {
       await verifyVersion(device, call, options[side], options.seed);
     } catch (error) {
       if (!(error instanceof VersionError)) throw error;
-      return side === 'now' ? skip(call, 'wrong', `this version: ${error.message}`) : skip(call, 'not-comparable', `the other version ${error.fault === 'does not run' ? 'does not run with this program' : 'is wrong'}: ${error.message}`);
+      return side === 'now'
+        ? skip(call, 'wrong', `this version: ${error.message}`)
+        : skip(
+            call,
+            'not-comparable',
+            `the other version ${error.fault === 'does not run' ? 'does not run with this program' : 'is wrong'}: ${error.message}`,
+          );
     }
   }
   const pair = await preparePair(device, call, { before: options.before, now: options.now }, options.seed);
@@ -92,10 +115,20 @@ async function compareCall(device: Device, call: KernelCall, options: CompareOpt
       clockNow,
     });
     const medianSeconds = { before: median(rounds.map((r) => r.before)), now: median(rounds.map((r) => r.now)) };
-    const sameSource = relate(planOperation(call, deviceOptions(device)).steps, options.before, options.now).kind === 'identical';
+    const sameSource =
+      relate(planOperation(call, deviceOptions(device)).steps, options.before, options.now).kind === 'identical';
     return {
-      kernel: call.kernel, variant: call.variant, shape: call.shape, state: 'paired', sameSource, medianSeconds, ratio,
-      verdict: verdictOf(ratio, options.threshold), rates: ratesOf(workOf(call), medianSeconds.now, options.ceilings), callsPerBatch, rounds,
+      kernel: call.kernel,
+      variant: call.variant,
+      shape: call.shape,
+      state: 'paired',
+      sameSource,
+      medianSeconds,
+      ratio,
+      verdict: verdictOf(ratio, options.threshold),
+      rates: ratesOf(workOf(call), medianSeconds.now, options.ceilings),
+      callsPerBatch,
+      rounds,
     };
   } finally {
     pair.free();

@@ -1,5 +1,13 @@
 /** Puts two versions of a call on the device: both checked against float64, then bound to the same operands. */
-import { deviceOptions, GpuError, planOperation, type BoundStep, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
+import {
+  deviceOptions,
+  GpuError,
+  planOperation,
+  type BoundStep,
+  type Buffer,
+  type Device,
+  type OperationPlan,
+} from '../../gpu/index.js';
 import type { SourceSet } from '../../schedule/kernel-source.js';
 import type { KernelCall } from '../../schedule/kernels.js';
 import { makeOperands } from '../inputs.js';
@@ -27,7 +35,12 @@ export interface PreparedPair extends Pair {
  * Runs a version once on fresh operands and compares with the float64 reference.
  * @throws VersionError when it does not compile, does not run or is wrong
  */
-export async function verifyVersion(device: Device, call: KernelCall, sources: SourceSet, seed: number): Promise<number> {
+export async function verifyVersion(
+  device: Device,
+  call: KernelCall,
+  sources: SourceSet,
+  seed: number,
+): Promise<number> {
   const plan = planOperation(call, deviceOptions(device));
   const owned: Buffer[] = [];
   try {
@@ -42,11 +55,16 @@ export async function verifyVersion(device: Device, call: KernelCall, sources: S
       error = await relativeError(device, call, plan, operands, {}, seed);
     } catch (problem) {
       // The rest is the device's fault, not the version's.
-      if (!(problem instanceof GpuError) || (problem.fault !== 'validation' && problem.fault !== 'internal')) throw problem;
+      if (!(problem instanceof GpuError) || (problem.fault !== 'validation' && problem.fault !== 'internal'))
+        throw problem;
       throw new VersionError('does not run', problem.message);
     }
     const tolerance = toleranceOf(plan);
-    if (!(error <= tolerance)) throw new VersionError('wrong result', `wrong result: relative error ${error.toPrecision(2)} against float64, at most ${tolerance} is allowed`);
+    if (!(error <= tolerance))
+      throw new VersionError(
+        'wrong result',
+        `wrong result: relative error ${error.toPrecision(2)} against float64, at most ${tolerance} is allowed`,
+      );
     return error;
   } finally {
     device.free(...owned);
@@ -54,7 +72,12 @@ export async function verifyVersion(device: Device, call: KernelCall, sources: S
 }
 
 /** Binds both versions to the same operands and copies of them. The caller frees. */
-export async function preparePair(device: Device, call: KernelCall, versions: { readonly before: SourceSet; readonly now: SourceSet }, seed: number): Promise<PreparedPair> {
+export async function preparePair(
+  device: Device,
+  call: KernelCall,
+  versions: { readonly before: SourceSet; readonly now: SourceSet },
+  seed: number,
+): Promise<PreparedPair> {
   const plan = planOperation(call, deviceOptions(device));
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
@@ -65,7 +88,10 @@ export async function preparePair(device: Device, call: KernelCall, versions: { 
     const now: BoundStep[][] = [];
     for (let i = 0; i < copyCount(device, plan); i++) {
       const buffers = i === 0 ? operands.buffers : await copyStreams(device, plan, operands.buffers, i, owned);
-      for (const [side, sources] of [[before, versions.before], [now, versions.now]] as const) {
+      for (const [side, sources] of [
+        [before, versions.before],
+        [now, versions.now],
+      ] as const) {
         const steps = await device.bindAll(plan, buffers, sources);
         owned.push(...steps.map((s) => s.uniforms));
         side.push(steps);
@@ -78,7 +104,13 @@ export async function preparePair(device: Device, call: KernelCall, versions: { 
   }
 }
 
-async function copyStreams(device: Device, plan: OperationPlan, first: ReadonlyMap<string, Buffer>, index: number, owned: Buffer[]): Promise<Map<string, Buffer>> {
+async function copyStreams(
+  device: Device,
+  plan: OperationPlan,
+  first: ReadonlyMap<string, Buffer>,
+  index: number,
+  owned: Buffer[],
+): Promise<Map<string, Buffer>> {
   const buffers = new Map(first);
   for (const b of plan.buffers) {
     if (b.role !== 'stream') continue;

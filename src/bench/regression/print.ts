@@ -3,7 +3,16 @@ import { columns, wrap, type Column } from '../../report/text.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../units.js';
 import { shapeText } from './cases.js';
 import type { Interval } from './statistics.js';
-import { isRegression, type BenchReport, type BenchResult, type PairedResult, type Rates, type SharedResult, type SkippedResult, type TimedResult } from './report.js';
+import {
+  isRegression,
+  type BenchReport,
+  type BenchResult,
+  type PairedResult,
+  type Rates,
+  type SharedResult,
+  type SkippedResult,
+  type TimedResult,
+} from './report.js';
 
 const WIDTH = 100;
 
@@ -13,7 +22,8 @@ const isSkipped = (r: BenchResult): r is SkippedResult => 'reason' in r;
 
 const percent = (share: number): string => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)} %`;
 /** `58 %±2`: a share and half the width of its interval, in points. */
-const share = (x: Interval | null): string => (x === null ? '–' : `${percent(x.estimate)}±${(50 * (x.high - x.low)).toFixed(x.high - x.low >= 0.1 ? 0 : 1)}`);
+const share = (x: Interval | null): string =>
+  x === null ? '–' : `${percent(x.estimate)}±${(50 * (x.high - x.low)).toFixed(x.high - x.low >= 0.1 ? 0 : 1)}`;
 const ratio = (x: number): string => (x < 100 ? x.toFixed(3) : formatNumber(x));
 const roofline = (r: Rates): string => `${percent(r.rooflineShare)} ${r.boundBy}`;
 const verdict = (r: Compared): string => (r.verdict === 'slower' ? 'SLOWER' : r.verdict);
@@ -36,7 +46,8 @@ const TIMED: readonly Column<TimedResult>[] = [
   SHAPE,
 ];
 /** The column of matrix units only where there are such units. */
-const timedColumns = (r: BenchReport): readonly Column<TimedResult>[] => (r.ceilings.matrixFlopsPerSecond === null ? TIMED.filter((c) => c.title !== '% matrix') : TIMED);
+const timedColumns = (r: BenchReport): readonly Column<TimedResult>[] =>
+  r.ceilings.matrixFlopsPerSecond === null ? TIMED.filter((c) => c.title !== '% matrix') : TIMED;
 
 const COMPARED: readonly Column<Compared>[] = [
   ...NAME,
@@ -45,7 +56,14 @@ const COMPARED: readonly Column<Compared>[] = [
   { title: 'ratio', align: 'right', cell: (r) => ratio(r.ratio.estimate) },
   { title: '95 %', align: 'left', cell: (r) => `${ratio(r.ratio.low)}–${ratio(r.ratio.high)}` },
   { title: 'verdict', align: 'left', cell: verdict },
-  { title: 'roofline', align: 'left', cell: (r) => (r.state === 'shares' ? `${percent(r.rooflineShare.before)} → ${percent(r.rooflineShare.now)} ${r.rates.boundBy}` : roofline(r.rates)) },
+  {
+    title: 'roofline',
+    align: 'left',
+    cell: (r) =>
+      r.state === 'shares'
+        ? `${percent(r.rooflineShare.before)} → ${percent(r.rooflineShare.now)} ${r.rates.boundBy}`
+        : roofline(r.rates),
+  },
   SHAPE,
 ];
 
@@ -53,7 +71,10 @@ const COMPARED: readonly Column<Compared>[] = [
 function table<T extends BenchResult>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
   const lines = columns(spec, rows);
   if (lines.every((l) => l.length <= WIDTH)) return lines;
-  const narrow = columns(spec.filter((c) => c.title !== 'shape'), rows);
+  const narrow = columns(
+    spec.filter((c) => c.title !== 'shape'),
+    rows,
+  );
   return narrow.flatMap((line, i) => (i === 0 ? [line] : [line, `    ${shapeText(rows[i - 1] as T)}`]));
 }
 
@@ -63,11 +84,20 @@ const title = (r: BenchReport): string[] => [
 ];
 
 const flopCeilings = (c: BenchReport['ceilings']): string[] =>
-  ([['f32', c.f32FlopsPerSecond], ['f16', c.f16FlopsPerSecond], ['matrix', c.matrixFlopsPerSecond]] as const).flatMap(([name, rate]) => (rate === null ? [] : [`${name} ${formatCount(rate)}FLOP/s`]));
+  (
+    [
+      ['f32', c.f32FlopsPerSecond],
+      ['f16', c.f16FlopsPerSecond],
+      ['matrix', c.matrixFlopsPerSecond],
+    ] as const
+  ).flatMap(([name, rate]) => (rate === null ? [] : [`${name} ${formatCount(rate)}FLOP/s`]));
 
 /** Which path of attention is faster, by how much. */
 const pathLines = (r: BenchReport): string[] =>
-  r.paths.map((p) => `${p.ranks} at ${p.context} tokens, time of ${p.above} : ${p.below} = ${ratio(p.ratio.estimate)} (${ratio(p.ratio.low)}–${ratio(p.ratio.high)})`);
+  r.paths.map(
+    (p) =>
+      `${p.ranks} at ${p.context} tokens, time of ${p.above} : ${p.below} = ${ratio(p.ratio.estimate)} (${ratio(p.ratio.low)}–${ratio(p.ratio.high)})`,
+  );
 
 /** `2 of 14 kernels are slower` and the like: the answer in a line. */
 export function headline(r: BenchReport): string {
@@ -75,7 +105,8 @@ export function headline(r: BenchReport): string {
   const wrong = r.results.filter((x) => x.state === 'wrong').length;
   const parts: string[] = [];
   const count = (n: number, text: string): void => void (n > 0 && parts.push(`${n} ${text}`));
-  for (const v of ['slower', 'faster', 'same', 'unclear'] as const) count(compared.filter((x) => x.verdict === v).length, v);
+  for (const v of ['slower', 'faster', 'same', 'unclear'] as const)
+    count(compared.filter((x) => x.verdict === v).length, v);
   count(wrong, 'wrong');
   count(r.results.filter((x) => x.state === 'timed').length, 'measured');
   count(r.results.filter((x) => x.state === 'identical').length, 'with identical source');
@@ -89,7 +120,9 @@ export function headline(r: BenchReport): string {
 function legend(r: BenchReport): string[] {
   const compared = r.results.filter(isCompared);
   if (r.results.some((x) => x.state === 'timed')) {
-    return ['Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 %: operands came from a cache.'];
+    return [
+      'Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 %: operands came from a cache.',
+    ];
   }
   if (compared.length === 0) return [];
   const limit = `${formatNumber(100 * r.threshold)}%`;
@@ -105,7 +138,10 @@ function skippedLines(r: BenchReport): string[] {
   const skipped = r.results.filter(isSkipped);
   const identical = skipped.filter((s) => s.state === 'identical');
   const names = [...new Set(identical.map((s) => s.kernel))].join(', ');
-  return [...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names}`] : []), ...skipped.filter((s) => s.state !== 'identical').map(skippedLine)];
+  return [
+    ...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names}`] : []),
+    ...skipped.filter((s) => s.state !== 'identical').map(skippedLine),
+  ];
 }
 
 export function benchTable(r: BenchReport): string {
@@ -126,7 +162,10 @@ export function benchTable(r: BenchReport): string {
 }
 
 /** Text in a Markdown table's cell. */
-const cell = (text: string): string => text.replace(/[\\`*_[\]<>|&]/g, (c) => (c === '|' ? '\\|' : c === '<' ? '&lt;' : c === '>' ? '&gt;' : c === '&' ? '&amp;' : `\\${c}`));
+const cell = (text: string): string =>
+  text.replace(/[\\`*_[\]<>|&]/g, (c) =>
+    c === '|' ? '\\|' : c === '<' ? '&lt;' : c === '>' ? '&gt;' : c === '&' ? '&amp;' : `\\${c}`,
+  );
 
 function markdownTable<T extends BenchResult>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
   const mark = (r: T, text: string): string => (isRegression(r) && text === 'SLOWER' ? '**slower**' : cell(text));

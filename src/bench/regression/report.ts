@@ -1,4 +1,6 @@
-/** The answer of `bench`, as it is printed with --format json. Seconds, bytes and operations; ratios are plain numbers. */
+/**
+ * The answer of `bench`, as it is printed with --format json. Seconds, bytes and operations; ratios are plain numbers.
+ */
 import type { KernelCall, Shape } from '../../schedule/kernels.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Round } from './rounds.js';
@@ -25,7 +27,10 @@ interface Subject {
   readonly shape: Shape;
 }
 
-/** Shares of what the device reaches at best in the same rounds, with 95 % intervals; null where there is no such ceiling or work. */
+/**
+ * Shares of what the device reaches at best in the same rounds, with 95 % intervals; null where there is no such
+ * ceiling or work.
+ */
 export interface Shares {
   readonly read: Interval | null;
   readonly copy: Interval | null;
@@ -84,9 +89,9 @@ export interface SharedResult extends Subject {
 }
 
 /**
- * Not measured. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the other version
- * does not fit this program or gives wrong results. `wrong`: this version gives wrong results, which counts as a regression.
- * `unsupported`: the device cannot run the call.
+ * Not measured. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the other
+ * version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, which counts as
+ * a regression. `unsupported`: the device cannot run the call.
  */
 export interface SkippedResult extends Subject {
   readonly state: 'identical' | 'not-comparable' | 'wrong' | 'unsupported';
@@ -118,13 +123,25 @@ export interface BenchReport {
 }
 
 /** What makes `bench` end with exit code 4. */
-export const isRegression = (r: BenchResult): boolean => r.state === 'wrong' || ((r.state === 'paired' || r.state === 'shares') && r.verdict === 'slower');
+export const isRegression = (r: BenchResult): boolean =>
+  r.state === 'wrong' || ((r.state === 'paired' || r.state === 'shares') && r.verdict === 'slower');
 
 /** Rates of a call that takes `seconds`. */
-export function ratesOf(work: { readBytes: number; writeBytes: number; flops: number }, seconds: number, ceilings: Calibration['ceilings']): Rates {
+export function ratesOf(
+  work: { readBytes: number; writeBytes: number; flops: number },
+  seconds: number,
+  ceilings: Calibration['ceilings'],
+): Rates {
   const bytesPerSecond = (work.readBytes + work.writeBytes) / seconds;
   const flopsPerSecond = work.flops / seconds;
   const readShare = bytesPerSecond / ceilings.readBytesPerSecond;
   const f32Share = flopsPerSecond / ceilings.f32FlopsPerSecond;
-  return { bytesPerSecond, flopsPerSecond, readShare, f32Share, rooflineShare: Math.max(readShare, f32Share), boundBy: readShare >= f32Share ? 'read' : 'f32' };
+  return {
+    bytesPerSecond,
+    flopsPerSecond,
+    readShare,
+    f32Share,
+    rooflineShare: Math.max(readShare, f32Share),
+    boundBy: readShare >= f32Share ? 'read' : 'f32',
+  };
 }

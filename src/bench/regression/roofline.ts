@@ -1,6 +1,6 @@
 /**
- * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches compares two
- * times of the same round, so that a machine that is slower for a while shows in neither.
+ * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches
+ * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
 import { GpuError, IMPLEMENTED, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../schedule/kernels.js';
@@ -39,19 +39,33 @@ const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
 const keyOf = (call: KernelCall): string => `${call.kernel} ${call.variant} ${JSON.stringify(call.shape)}`;
 
 /** A call that is checked, bound and warm; or why not. */
-export async function prepareTimed(device: Device, call: KernelCall, options: Pick<TimeOptions, 'clock' | 'submitSeconds' | 'seed' | 'tuning'>): Promise<{ readonly prepared: PreparedCall; readonly measure: Measure } | SkippedResult> {
+export async function prepareTimed(
+  device: Device,
+  call: KernelCall,
+  options: Pick<TimeOptions, 'clock' | 'submitSeconds' | 'seed' | 'tuning'>,
+): Promise<{ readonly prepared: PreparedCall; readonly measure: Measure } | SkippedResult> {
   const extra = tuningOptions(options.tuning?.[call.kernel]);
-  const reason = IMPLEMENTED.includes(call.kernel) ? obstacle(device, call, extra) : 'no kernel of this program does it yet';
+  const reason = IMPLEMENTED.includes(call.kernel)
+    ? obstacle(device, call, extra)
+    : 'no kernel of this program does it yet';
   if (reason !== null) return skip(call, 'unsupported', reason);
   let prepared: PreparedCall | undefined;
   try {
     prepared = await prepareCall(device, call, options.seed, extra);
-    const time = await batchTimer(device, prepared.copies, { clock: options.clock, submitSeconds: options.submitSeconds, batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'] });
+    const time = await batchTimer(device, prepared.copies, {
+      clock: options.clock,
+      submitSeconds: options.submitSeconds,
+      batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'],
+    });
     return { prepared, measure: async () => (await time()).each };
   } catch (error) {
     prepared?.free();
     if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
-    return skip(call, error.fault === 'internal' || error.fault === 'validation' ? 'wrong' : 'unsupported', error.message);
+    return skip(
+      call,
+      error.fault === 'internal' || error.fault === 'validation' ? 'wrong' : 'unsupported',
+      error.message,
+    );
   }
 }
 
@@ -62,7 +76,10 @@ export interface RooflineAnswer {
 }
 
 /** Times calls and ceilings in turn, and the paths of attention against each other. */
-export async function measureRoofline(device: Device, options: TimeOptions & { readonly paths: readonly PathSet[] }): Promise<RooflineAnswer> {
+export async function measureRoofline(
+  device: Device,
+  options: TimeOptions & { readonly paths: readonly PathSet[] },
+): Promise<RooflineAnswer> {
   const started = clockNow();
   const open: { call: KernelCall; prepared: PreparedCall; measure: Measure; index: number }[] = [];
   const results: (BenchResult | null)[] = [];
@@ -79,37 +96,74 @@ export async function measureRoofline(device: Device, options: TimeOptions & { r
     for (const [, { run }] of kinds) await run();
     const total = Math.max(0, options.seconds - (clockNow() - started));
     const times = await interleave([...kinds.map(([, { run }]) => run), ...open.map((o) => o.measure)], {
-      seconds: total, leastRounds: LEAST_ROUNDS, mostRounds: open.length === 0 ? 0 : MOST_ROUNDS, seed: options.seed, clockNow,
+      seconds: total,
+      leastRounds: LEAST_ROUNDS,
+      mostRounds: open.length === 0 ? 0 : MOST_ROUNDS,
+      seed: options.seed,
+      clockNow,
       onRound: (rounds, elapsed) => options.onRound?.(rounds, elapsed, total),
     });
     // Seconds a byte or an operation, round by round.
     const unit = new Map(kinds.map(([kind, { work }], i) => [kind, (times[i] as number[]).map((s) => s / work)]));
     const series = new Map(open.map(({ call }, i) => [keyOf(call), times[kinds.length + i] as number[]]));
-    for (const { call, index, prepared } of open) results[index] = timed(call, prepared, series.get(keyOf(call)) as number[], unit, options);
-    return { results: results.filter((r) => r !== null), paths: options.paths.flatMap((p) => pathRatios(p, series, options.seed)), rounds: times[0]?.length ?? 0 };
+    for (const { call, index, prepared } of open)
+      results[index] = timed(call, prepared, series.get(keyOf(call)) as number[], unit, options);
+    return {
+      results: results.filter((r) => r !== null),
+      paths: options.paths.flatMap((p) => pathRatios(p, series, options.seed)),
+      rounds: times[0]?.length ?? 0,
+    };
   } finally {
     yardsticks?.free();
     for (const { prepared } of open) prepared.free();
   }
 }
 
-function timed(call: KernelCall, prepared: PreparedCall, seconds: readonly number[], unit: ReadonlyMap<CeilingKind, readonly number[]>, options: TimeOptions): TimedResult {
+function timed(
+  call: KernelCall,
+  prepared: PreparedCall,
+  seconds: readonly number[],
+  unit: ReadonlyMap<CeilingKind, readonly number[]>,
+  options: TimeOptions,
+): TimedResult {
   const work = workOf(call);
   const medianSeconds = median(seconds);
   const rates = ratesOf(work, medianSeconds, options.ceilings);
   /** Time that the ceiling would take over the time taken. */
   const share = (kind: CeilingKind, amount: number): Interval | null => {
     const each = unit.get(kind);
-    return each && amount > 0 ? ratioOf(each.map((s) => s * amount), seconds, options.seed) : null;
+    return each && amount > 0
+      ? ratioOf(
+          each.map((s) => s * amount),
+          seconds,
+          options.seed,
+        )
+      : null;
   };
   const bytes = work.readBytes + work.writeBytes;
   return {
-    kernel: call.kernel, variant: call.variant, shape: call.shape, state: 'timed', seconds, medianSeconds, relativeError: prepared.relativeError, rates,
-    shares: { read: share('read', bytes), copy: share('copy', bytes), f32: share('f32', work.flops), f16: share('f16', work.flops), matrix: share('matrix', work.matrixFlops) },
+    kernel: call.kernel,
+    variant: call.variant,
+    shape: call.shape,
+    state: 'timed',
+    seconds,
+    medianSeconds,
+    relativeError: prepared.relativeError,
+    rates,
+    shares: {
+      read: share('read', bytes),
+      copy: share('copy', bytes),
+      f32: share('f32', work.flops),
+      f16: share('f16', work.flops),
+      matrix: share('matrix', work.matrixFlops),
+    },
   };
 }
 
-/** Block-absorbed attention over the better of the two rebuilds, and over absorbed attention; only where all were measured. */
+/**
+ * Block-absorbed attention over the better of the two rebuilds, and over absorbed attention; only where all were
+ * measured.
+ */
 export function pathRatios(set: PathSet, series: ReadonlyMap<string, readonly number[]>, seed: number): PathRatio[] {
   const timeOf = (calls: readonly KernelCall[]): number[] | null => {
     // Where the set-up is part of the attention kernel there is no kernel of its own.
@@ -124,6 +178,12 @@ export function pathRatios(set: PathSet, series: ReadonlyMap<string, readonly nu
   });
   const best = rebuilds.sort((a, b) => a.centre - b.centre)[0];
   const absorbed = timeOf(set.paths.absorbed);
-  const ratio = (name: string, below: readonly number[]): PathRatio => ({ ranks: set.ranks, context: set.context, above: 'block-absorbed', below: name, ratio: ratioOf(block, below, seed) });
+  const ratio = (name: string, below: readonly number[]): PathRatio => ({
+    ranks: set.ranks,
+    context: set.context,
+    above: 'block-absorbed',
+    below: name,
+    ratio: ratioOf(block, below, seed),
+  });
   return [...(best ? [ratio(best.name, best.times)] : []), ...(absorbed ? [ratio('absorbed', absorbed)] : [])];
 }

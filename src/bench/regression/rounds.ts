@@ -1,7 +1,7 @@
 /**
- * Two versions of a call measured in turn. A round is before-now-now-before or its mirror image, at random: drift that is
- * linear over a round cancels, and nothing periodic can stay in step with one side. The ratio of a round is one value;
- * noise that lasts longer than a round (tens of milliseconds) hits both sides and leaves the ratio alone.
+ * Two versions of a call measured in turn. A round is before-now-now-before or its mirror image, at random: drift that
+ * is linear over a round cancels, and nothing periodic can stay in step with one side. The ratio of a round is one
+ * value; noise that lasts longer than a round (tens of milliseconds) hits both sides and leaves the ratio alone.
  */
 import { type Clock, type Runner } from '../timing.js';
 import type { BoundStep } from '../../gpu/index.js';
@@ -45,8 +45,9 @@ export interface PairedTimes {
 }
 
 /**
- * An interval of fewer rounds is not to be trusted. In simulated heavy noise 24 or 32 are no better: what makes intervals too
- * narrow is noise that lasts for several rounds, and that is in the interval (statistics.ts, correlationFactor).
+ * An interval of fewer rounds is not to be trusted. In simulated heavy noise 24 or 32 are no better: what makes
+ * intervals too narrow is noise that lasts for several rounds, and that is in the interval (statistics.ts,
+ * correlationFactor).
  */
 export const LEAST_ROUNDS = 16;
 const MOST_ROUNDS = 4000;
@@ -58,7 +59,8 @@ const SHORTEST_SECONDS = 1e-9;
 const MOST_CALLS = 4096;
 
 /** No whole rotations, unlike a calibration's batches: these can take long, and a round must be short. */
-const callsFor = (each: number, batchSeconds: number): number => Math.min(MOST_CALLS, Math.max(1, Math.ceil(batchSeconds / each)));
+const callsFor = (each: number, batchSeconds: number): number =>
+  Math.min(MOST_CALLS, Math.max(1, Math.ceil(batchSeconds / each)));
 
 export const logRatios = (rounds: readonly Round[]): number[] => rounds.map((r) => Math.log(r.now / r.before));
 
@@ -71,12 +73,20 @@ export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules)
   const time = async (side: Copies, calls: number): Promise<number> => {
     const steps = Array.from({ length: calls }, () => side[next++ % side.length] as readonly BoundStep[]).flat();
     const run = await runner.run(steps);
-    const seconds = rules.clock === 'gpu-timestamp' && run.gpuSeconds !== null ? run.gpuSeconds : run.wallSeconds - rules.submitSeconds;
+    const seconds =
+      rules.clock === 'gpu-timestamp' && run.gpuSeconds !== null
+        ? run.gpuSeconds
+        : run.wallSeconds - rules.submitSeconds;
     return Math.max(SHORTEST_SECONDS, seconds / calls);
   };
   /** The faster of two: the slower one is mostly what else the machine did. */
   const trial = async (calls: number): Promise<number> => {
-    const seconds = [await time(pair.before, calls), await time(pair.now, calls), await time(pair.now, calls), await time(pair.before, calls)] as const;
+    const seconds = [
+      await time(pair.before, calls),
+      await time(pair.now, calls),
+      await time(pair.now, calls),
+      await time(pair.before, calls),
+    ] as const;
     return Math.max(Math.min(seconds[0], seconds[3]), Math.min(seconds[1], seconds[2]));
   };
   const each = await trial(callsFor(await trial(1), rules.batchSeconds / 2));

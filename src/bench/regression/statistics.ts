@@ -2,7 +2,8 @@
  * Statistics of a paired comparison: pure functions of the logarithms of round ratios (now / before).
  *
  * The centre is the midmean (mean of the middle half): a round that was disturbed by another process counts for no more
- * than its sign, and the centre is more efficient than the median. Its uncertainty is a percentile bootstrap over rounds.
+ * than its sign, and the centre is more efficient than the median. Its uncertainty is a percentile bootstrap over
+ * rounds.
  */
 
 /** Uniform numbers in [0, 1) from a seed (mulberry32). */
@@ -47,10 +48,11 @@ export function quantile(sorted: ArrayLike<number>, share: number): number {
 }
 
 /**
- * By how much the interval of a mean grows because successive values resemble each other: √((1 + ρ) / (1 − ρ)) with the lag-1
- * correlation ρ of the values (ends drawn in to the 10th and 90th percentile, so that one outlier does not decide), its bias
- * of −(1 + 3ρ) / n taken off. Resampling treats rounds as independent, and noise that lasts for several rounds makes
- * them alike: without this the true ratio lay outside 19 % of 95 % intervals at ρ = 0.5, however many rounds there were.
+ * By how much the interval of a mean grows because successive values resemble each other: √((1 + ρ) / (1 − ρ)) with the
+ * lag-1 correlation ρ of the values (ends drawn in to the 10th and 90th percentile, so that one outlier does not
+ * decide), its bias of −(1 + 3ρ) / n taken off. Resampling treats rounds as independent, and noise that lasts for
+ * several rounds makes them alike: without this the true ratio lay outside 19 % of 95 % intervals at ρ = 0.5, however
+ * many rounds there were.
  */
 export function correlationFactor(values: readonly number[]): number {
   const n = values.length;
@@ -72,8 +74,8 @@ export function correlationFactor(values: readonly number[]): number {
 const MOST_CORRELATION = 0.9;
 
 /**
- * Midmean of the values, in the order measured, with its percentile bootstrap interval, drawn from a seed: the same values give
- * the same interval. Widened where successive values are correlated.
+ * Midmean of the values, in the order measured, with its percentile bootstrap interval, drawn from a seed: the same
+ * values give the same interval. Widened where successive values are correlated.
  */
 export function bootstrap(values: readonly number[], seed: number): Interval {
   const random = randomFrom(seed);
@@ -86,19 +88,27 @@ export function bootstrap(values: readonly number[], seed: number): Interval {
   const estimate = midmean(values);
   // Of few values the percentiles can miss the estimate itself.
   const reach = correlationFactor(values);
-  return { estimate, low: estimate - reach * Math.max(0, estimate - quantile(centres, TAIL)), high: estimate + reach * Math.max(0, quantile(centres, 1 - TAIL) - estimate) };
+  return {
+    estimate,
+    low: estimate - reach * Math.max(0, estimate - quantile(centres, TAIL)),
+    high: estimate + reach * Math.max(0, quantile(centres, 1 - TAIL) - estimate),
+  };
 }
 
 /** exp of all three. */
-export const exponential = (logs: Interval): Interval => ({ estimate: Math.exp(logs.estimate), low: Math.exp(logs.low), high: Math.exp(logs.high) });
+export const exponential = (logs: Interval): Interval => ({
+  estimate: Math.exp(logs.estimate),
+  low: Math.exp(logs.low),
+  high: Math.exp(logs.high),
+});
 
 /**
- * `slower`: the whole interval lies above 1 + threshold, which is the alarm. `faster`: the whole interval lies below
- * 1 / (1 + threshold). `same`: it lies between the two. `unclear`: it crosses one of them, so that more rounds are needed
+ * `slower`: the whole interval lies above 1 + threshold, which is the alarm. `faster`: the whole interval lies below 1
+ * / (1 + threshold). `same`: it lies between the two. `unclear`: it crosses one of them, so that more rounds are needed
  * or the true ratio is close to the threshold.
  *
- * An unchanged kernel (true ratio 1) alarms only if the interval errs by its own half-width and the threshold together; a
- * slowdown of 15 % is found at a threshold of 5 % as soon as the half-width is below nine points.
+ * An unchanged kernel (true ratio 1) alarms only if the interval errs by its own half-width and the threshold together;
+ * a slowdown of 15 % is found at a threshold of 5 % as soon as the half-width is below nine points.
  */
 export type Verdict = 'slower' | 'faster' | 'same' | 'unclear';
 
@@ -110,7 +120,10 @@ export function verdictOf(ratio: Interval, threshold: number): Verdict {
   return ratio.low >= 1 / limit && ratio.high <= limit ? 'same' : 'unclear';
 }
 
-/** True once more rounds would not change the answer: the verdict is clear and the interval narrow (half-width below threshold / 2). */
+/**
+ * True once more rounds would not change the answer: the verdict is clear and the interval narrow (half-width below
+ * threshold / 2).
+ */
 export function isSettled(ratio: Interval, threshold: number): boolean {
   return verdictOf(ratio, threshold) !== 'unclear' && Math.log(ratio.high / ratio.low) / 2 < Math.log1p(threshold) / 2;
 }

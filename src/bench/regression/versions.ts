@@ -23,18 +23,33 @@ const PACKAGE_ROOT = fileURLToPath(new URL('..', KERNEL_DIRECTORY));
  * @throws UserError for what is neither
  */
 export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Against {
-  if (name.startsWith('-')) throw new UserError(`--against must be a git revision, a folder or a calibration, not ${show(name)}`, 'name a folder that begins with - as ./-name');
-  if (name.includes('\0') || name.length > 1000) throw new UserError(`--against must be a git revision, a folder or a calibration, not ${show(name)}`, 'check the name');
+  if (name.startsWith('-'))
+    throw new UserError(
+      `--against must be a git revision, a folder or a calibration, not ${show(name)}`,
+      'name a folder that begins with - as ./-name',
+    );
+  if (name.includes('\0') || name.length > 1000)
+    throw new UserError(
+      `--against must be a git revision, a folder or a calibration, not ${show(name)}`,
+      'check the name',
+    );
   if (!existsSync(name)) return revision(name, root);
   return statSync(name).isDirectory() ? folder(name) : { kind: 'calibration', path: name };
 }
 
-const isKernelFolder = (path: string): boolean => existsSync(path) && statSync(path).isDirectory() && readdirSync(path).some((f) => f.endsWith('.wgsl'));
+const isKernelFolder = (path: string): boolean =>
+  existsSync(path) && statSync(path).isDirectory() && readdirSync(path).some((f) => f.endsWith('.wgsl'));
 
 function folder(name: string): Against {
   const path = [name, join(name, 'kernels')].find(isKernelFolder);
-  if (path === undefined) throw new UserError(`--against ${show(name)} holds no kernels (*.wgsl), nor does its folder kernels`, 'name a folder of kernels, or a checkout of lla-sim');
-  const sources = sourcesFrom(`folder ${resolve(path)}`, (file) => readTextFile(join(path, file), 'kernel', MAX_SOURCE_BYTES));
+  if (path === undefined)
+    throw new UserError(
+      `--against ${show(name)} holds no kernels (*.wgsl), nor does its folder kernels`,
+      'name a folder of kernels, or a checkout of lla-sim',
+    );
+  const sources = sourcesFrom(`folder ${resolve(path)}`, (file) =>
+    readTextFile(join(path, file), 'kernel', MAX_SOURCE_BYTES),
+  );
   return { kind: 'folder', name: displayPath(path), sources };
 }
 
@@ -42,16 +57,24 @@ function revision(name: string, root: string): Against {
   const commit = git(root, ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`]);
   if (typeof commit !== 'string') {
     throw commit.missing
-      ? new UserError(`--against ${show(name)} is no file or folder, and git is not installed`, 'name a folder of kernels or a calibration')
-      : new UserError(`--against ${show(name)} is no file, no folder and no git revision of ${displayPath(root) || 'this checkout'}${commit.reason}`, 'name one, such as HEAD~1, ../other/kernels or calibrations/DEVICE.json');
+      ? new UserError(
+          `--against ${show(name)} is no file or folder, and git is not installed`,
+          'name a folder of kernels or a calibration',
+        )
+      : new UserError(
+          `--against ${show(name)} is no file, no folder and no git revision of ${displayPath(root) || 'this checkout'}${commit.reason}`,
+          'name one, such as HEAD~1, ../other/kernels or calibrations/DEVICE.json',
+        );
   }
   const sha = commit.trim();
   // ./ makes the path relative to the package, wherever that lies in its repository.
   const listed = git(root, ['ls-tree', '--name-only', sha, './kernels/']);
-  if (typeof listed !== 'string' || !listed.includes('.wgsl')) throw new UserError(`--against ${show(name)} has no kernels/*.wgsl`, 'name a revision of lla-sim');
+  if (typeof listed !== 'string' || !listed.includes('.wgsl'))
+    throw new UserError(`--against ${show(name)} has no kernels/*.wgsl`, 'name a revision of lla-sim');
   const read = (file: string): string => {
     const text = git(root, ['show', `${sha}:./kernels/${file}`]);
-    if (typeof text !== 'string') throw new UserError(`kernel ${show(file)} does not exist at ${show(name)}`, 'compare another kernel');
+    if (typeof text !== 'string')
+      throw new UserError(`kernel ${show(file)} does not exist at ${show(name)}`, 'compare another kernel');
     return text;
   };
   return { kind: 'git', name: `${printable(name)} (${sha.slice(0, 10)})`, sources: sourcesFrom(`git ${sha}`, read) };
@@ -60,7 +83,12 @@ function revision(name: string, root: string): Against {
 /** Output of git, run without a shell, or why there is none. */
 function git(root: string, args: readonly string[]): string | { readonly missing: boolean; readonly reason: string } {
   try {
-    return execFileSync('git', ['-C', root, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], timeout: GIT_TIMEOUT_MS, maxBuffer: 16 * MAX_SOURCE_BYTES });
+    return execFileSync('git', ['-C', root, ...args], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: GIT_TIMEOUT_MS,
+      maxBuffer: 16 * MAX_SOURCE_BYTES,
+    });
   } catch (error) {
     const { code, stderr } = error as { code?: string; stderr?: string };
     const reason = (stderr ?? '').trim().split('\n')[0] ?? '';
@@ -69,7 +97,8 @@ function git(root: string, args: readonly string[]): string | { readonly missing
 }
 
 /** How the sources of a call's steps relate between this program and another version. */
-export type SourceRelation = { readonly kind: 'identical' | 'changed' } | { readonly kind: 'unreadable'; readonly reason: string };
+export type SourceRelation =
+  { readonly kind: 'identical' | 'changed' } | { readonly kind: 'unreadable'; readonly reason: string };
 
 /** Compares the resolved sources of every step. `now` is this program unless given. */
 export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {

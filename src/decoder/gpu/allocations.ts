@@ -2,11 +2,13 @@
 import { GpuError, type Buffer, type Device } from '../../gpu/index.js';
 
 /**
- * What memory is for, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, `in-flight` (latents that loops still
- * add to), `eviction` (mass and positions), `workspace` (activations), `prefill` (all of that for whole prompts). `control` is what the model leaves to its reserve: tables of
- * angles, positions and spans, placeholders of unused bindings.
+ * What memory is for, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, `in-flight` (latents
+ * that loops still add to), `eviction` (mass and positions), `workspace` (activations), `prefill` (all of that for
+ * whole prompts). `control` is what the model leaves to its reserve: tables of angles, positions and spans,
+ * placeholders of unused bindings.
  */
-export type AllocationKind = 'weights' | 'codec' | 'cache' | 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
+export type AllocationKind =
+  'weights' | 'codec' | 'cache' | 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
 
 export interface Allocation {
   readonly label: string;
@@ -25,7 +27,11 @@ export class Allocations {
    * @param shares of a buffer that serves several purposes; their sum is its size
    * @throws GpuError `out-of-memory`, naming the buffer and what is allocated already
    */
-  async make(label: string, shares: AllocationKind | readonly Omit<Allocation, 'label'>[], bytes?: number): Promise<Buffer> {
+  async make(
+    label: string,
+    shares: AllocationKind | readonly Omit<Allocation, 'label'>[],
+    bytes?: number,
+  ): Promise<Buffer> {
     const known = this.buffers.get(label);
     if (known) return known;
     const rows = typeof shares === 'string' ? [{ kind: shares, bytes: bytes as number }] : shares;
@@ -34,13 +40,18 @@ export class Allocations {
     try {
       buffer = await this.device.buffer(label, size);
     } catch (error) {
-      if (error instanceof GpuError && error.fault === 'out-of-memory') throw new GpuError(error.fault, `${error.message} (${this.bytes} bytes in ${this.buffers.size} buffers are allocated already)`);
+      if (error instanceof GpuError && error.fault === 'out-of-memory')
+        throw new GpuError(
+          error.fault,
+          `${error.message} (${this.bytes} bytes in ${this.buffers.size} buffers are allocated already)`,
+        );
       throw error;
     }
     this.buffers.set(label, buffer);
     this.rows.push(...rows.map((row) => ({ label, kind: row.kind, bytes: row.bytes })));
     // Buffers are whole words and at least 16 bytes; what that adds is nobody's.
-    if (buffer.bytes > size) this.rows.push({ label: `${label} (rounding)`, kind: 'control', bytes: buffer.bytes - size });
+    if (buffer.bytes > size)
+      this.rows.push({ label: `${label} (rounding)`, kind: 'control', bytes: buffer.bytes - size });
     return buffer;
   }
 

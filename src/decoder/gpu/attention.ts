@@ -15,17 +15,27 @@ export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, posi
 /** Where attention's tokens are. `second`: pinned tokens meet a second set of queries. */
 export function runOf(m: Machine, second: boolean, sequences: number): RunOptions {
   const { capacity, pinned } = m.caches.slots;
-  return { capacity, pinned, spans: Array.from({ length: sequences }, () => m.longest), ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: m.batch * m.c.geometry.heads } : {}) };
+  return {
+    capacity,
+    pinned,
+    spans: Array.from({ length: sequences }, () => m.longest),
+    ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: m.batch * m.c.geometry.heads } : {}),
+  };
 }
 
 /** Splits of a query that the partials have, the pinned tokens' among them. */
-export const splitsOf = (planned: OperationPlan, rows: number, width: number): number => bufferOf(planned, 'partials').bytes / (4 * rows * (width + 2));
+export const splitsOf = (planned: OperationPlan, rows: number, width: number): number =>
+  bufferOf(planned, 'partials').bytes / (4 * rows * (width + 2));
 
 /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
-export const scoresOf = (m: Machine, part: CachePart): Buffer => (m.c.eviction?.policy === 'h2o' ? m.own('scores', part, m.c.geometry.heads * m.caches.slots.capacity) : m.buffer('unused output'));
+export const scoresOf = (m: Machine, part: CachePart): Buffer =>
+  m.c.eviction?.policy === 'h2o'
+    ? m.own('scores', part, m.c.geometry.heads * m.caches.slots.capacity)
+    : m.buffer('unused output');
 
 /** StreamingLLM scores sinks by a second query where keys are cached rotated. */
-export const secondQuery = (m: Machine, place: Place): boolean => m.c.eviction?.policy === 'streaming' && (!readsLatents(m.c, place.block) || m.c.path === 'absorbed');
+export const secondQuery = (m: Machine, place: Place): boolean =>
+  m.c.eviction?.policy === 'streaming' && (!readsLatents(m.c, place.block) || m.c.path === 'absorbed');
 
 /** Attention over rows of full width: the cache's, or rebuilt ones. */
 export const attendFullWidth: Executor = (m, visit) => {
@@ -33,9 +43,17 @@ export const attendFullWidth: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
   const part = m.partOf(visit);
   const rebuilt = readsLatents(m.c, place.block);
-  const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer => (rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index));
+  const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer =>
+    rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index);
   const planned = plan(m, visit.op, { run: runOf(m, secondQuery(m, place), part.count) });
-  const buffers = { queries: m.queries(part, heads * headDim), keys: rows('key', 'keys'), values: rows('value', 'values'), partials: m.partials(planned), spans: m.spans(part), scores: scoresOf(m, part) };
+  const buffers = {
+    queries: m.queries(part, heads * headDim),
+    keys: rows('key', 'keys'),
+    values: rows('value', 'values'),
+    partials: m.partials(planned),
+    spans: m.spans(part),
+    scores: scoresOf(m, part),
+  };
   m.splits = splitsOf(planned, part.count * heads, headDim);
   return Promise.resolve([{ plan: planned, buffers }]);
 };
@@ -50,12 +68,23 @@ const merge: Executor = (m, visit) => {
   const { keys, values } = m.packed;
   const queries: Vectors = { offset: 0, stride: heads * headDim };
   const vectors = current ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
-  const planned = plan(m, { ...op, shape: { ...op.shape, splits: m.splits } }, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
+  const planned = plan(
+    m,
+    { ...op, shape: { ...op.shape, splits: m.splits } },
+    { current: { heads, group: m.group, ...vectors, firstRow: first * heads } },
+  );
   const packed = m.buffer('query key value');
   return Promise.resolve([
     {
       plan: planned,
-      buffers: { partials: m.partials(planned), output: m.buffer(current ? 'attention' : 'merged'), stats: m.buffer('stats'), queries: m.buffer('queries'), newKeys: packed, newValues: packed },
+      buffers: {
+        partials: m.partials(planned),
+        output: m.buffer(current ? 'attention' : 'merged'),
+        stats: m.buffer('stats'),
+        queries: m.buffer('queries'),
+        newKeys: packed,
+        newValues: packed,
+      },
     },
   ]);
 };
@@ -65,37 +94,105 @@ const rope: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
   const target = { offset: 0, stride: heads * headDim };
   const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
-  return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('positions'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
+  return Promise.resolve([
+    {
+      plan: planned,
+      buffers: {
+        positions: m.buffer('positions'),
+        turns: m.turns(headDim),
+        data: m.buffer('query key value'),
+        target: m.buffer('queries'),
+      },
+    },
+  ]);
 };
 
 /** The new keys alone, where layers that share them have queries of their own. */
 const ropeKeys: Executor = (m, visit) => {
   const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.keys } });
-  return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.geometry.headDim), data: m.buffer('query key value'), target: m.buffer('unused output') } }]);
+  return Promise.resolve([
+    {
+      plan: planned,
+      buffers: {
+        positions: m.buffer('positions'),
+        turns: m.turns(m.c.geometry.headDim),
+        data: m.buffer('query key value'),
+        target: m.buffer('unused output'),
+      },
+    },
+  ]);
 };
 
 /** The second set of queries: at the place of the current token inside the cache. */
 export const ropeSinks: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
-  const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.queries, target: { offset: m.batch * heads * headDim, stride: heads * headDim }, targetHeads: heads } });
-  return Promise.resolve([{ plan: planned, buffers: { positions: m.buffer('places'), turns: m.turns(headDim), data: m.buffer('query key value'), target: m.buffer('queries') } }]);
+  const planned = plan(m, visit.op, {
+    ...rotary(m),
+    rope: {
+      data: m.packed.queries,
+      target: { offset: m.batch * heads * headDim, stride: heads * headDim },
+      targetHeads: heads,
+    },
+  });
+  return Promise.resolve([
+    {
+      plan: planned,
+      buffers: {
+        positions: m.buffer('places'),
+        turns: m.turns(headDim),
+        data: m.buffer('query key value'),
+        target: m.buffer('queries'),
+      },
+    },
+  ]);
 };
 
 /** Writes a token's rows of all sequences from a buffer of floats, part by part of the cache. */
-export function appendTo(m: Machine, visit: Visit, role: CacheRole, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; loop?: number }): Dispatch[] {
+export function appendTo(
+  m: Machine,
+  visit: Visit,
+  role: CacheRole,
+  from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; loop?: number },
+): Dispatch[] {
   const place = placed(visit);
   const { capacity, pinned, ring, sinks } = m.caches.slots;
   const { op } = visit;
   return m.caches.parts(place.block.name).map(({ index, first, count }): Dispatch => {
-    const options: AppendOptions = { capacity, pinned, ring, sinks, firstStart: first, rowOffset: from.at.offset + first * from.at.stride, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}) };
-    const planned = plan(m, { ...op, shape: { ...op.shape, rows: count, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
-    return { plan: planned, buffers: { tokens: m.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: m.caches.buffer(role, place, from.loop, index) } };
+    const options: AppendOptions = {
+      capacity,
+      pinned,
+      ring,
+      sinks,
+      firstStart: first,
+      rowOffset: from.at.offset + first * from.at.stride,
+      rowStride: from.at.stride,
+      ...(from.bias ? { bias: true } : {}),
+    };
+    const planned = plan(
+      m,
+      { ...op, shape: { ...op.shape, rows: count, heads: from.heads ?? (op.shape.heads as number) } },
+      { append: options },
+    );
+    return {
+      plan: planned,
+      buffers: {
+        tokens: m.buffer('positions'),
+        rows: from.rows,
+        ...(from.bias ? { bias: from.bias } : {}),
+        cache: m.caches.buffer(role, place, from.loop, index),
+      },
+    };
   });
 }
 
 export const appendFullWidth =
   (role: 'key' | 'value'): Executor =>
   (m, visit) =>
-    Promise.resolve(appendTo(m, visit, role, { rows: m.buffer('query key value'), at: role === 'key' ? m.packed.keys : m.packed.values }));
+    Promise.resolve(
+      appendTo(m, visit, role, {
+        rows: m.buffer('query key value'),
+        at: role === 'key' ? m.packed.keys : m.packed.values,
+      }),
+    );
 
 export const ATTENTION_EXECUTORS: Readonly<Record<string, Executor>> = { merge, rope, 'rope-k': ropeKeys };

@@ -1,4 +1,7 @@
-/** Execution of block-absorbed attention: the queries' vectors, the basis of every block, and attention over the ring's latents. */
+/**
+ * Execution of block-absorbed attention: the queries' vectors, the basis of every block, and attention over the ring's
+ * latents.
+ */
 import { TILE_TOKENS } from '../../codecs/layout.js';
 import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
 import { blockComponents } from '../../schedule/kernels.js';
@@ -9,7 +12,10 @@ import { placed, plan, type Executor } from './dense.js';
 import type { Machine } from './machine.js';
 import type { Visit } from './walk.js';
 
-/** Splits of a query that the ring and the pinned tokens have where kernels of their own attend to them: the ring's come first. */
+/**
+ * Splits of a query that the ring and the pinned tokens have where kernels of their own attend to them: the ring's come
+ * first.
+ */
 export function segmentSplits(m: Machine, visit: Visit): { ring: number; all: number } {
   const { op } = visit;
   const rows = m.partOf(visit).count * m.c.geometry.kvHeads;
@@ -21,7 +27,8 @@ export function segmentSplits(m: Machine, visit: Visit): { ring: number; all: nu
   return { ring, all: ring + Math.ceil(pinned / length) };
 }
 
-const vectorsOf = (m: Machine, part: CachePart): Buffer => m.own('block vectors', part, m.c.geometry.heads * m.c.geometry.headDim * blockComponents(m.c.codec.rankK as number));
+const vectorsOf = (m: Machine, part: CachePart): Buffer =>
+  m.own('block vectors', part, m.c.geometry.heads * m.c.geometry.headDim * blockComponents(m.c.codec.rankK as number));
 
 /** a_m and b_m of every query head: the set-up of block-absorbed attention. */
 const blockVectors: Executor = async (m, visit) => {
@@ -43,7 +50,8 @@ const blockVectors: Executor = async (m, visit) => {
 /** Tables of a block-absorbed operation, which all layers share. */
 async function blockTables(m: Machine, planned: OperationPlan): Promise<Record<string, Buffer>> {
   const tables: Record<string, Buffer> = {};
-  for (const table of planned.buffers) if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
+  for (const table of planned.buffers)
+    if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
   return tables;
 }
 
@@ -57,7 +65,17 @@ function basisOf(m: Machine, part: CachePart): Buffer {
 const blockBasis: Executor = async (m, visit) => {
   const part = m.partOf(visit);
   const planned = plan(m, visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
-  return [{ plan: planned, buffers: { vectors: vectorsOf(m, part), ...(await blockTables(m, planned)), spans: m.spans(part), basis: basisOf(m, part) } }];
+  return [
+    {
+      plan: planned,
+      buffers: {
+        vectors: vectorsOf(m, part),
+        ...(await blockTables(m, planned)),
+        spans: m.spans(part),
+        basis: basisOf(m, part),
+      },
+    },
+  ];
 };
 
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
@@ -83,4 +101,7 @@ export const attendBlocks: Executor = async (m, visit) => {
   ];
 };
 
-export const BLOCK_EXECUTORS: Readonly<Record<string, Executor>> = { 'block-vectors': blockVectors, 'block-basis': blockBasis };
+export const BLOCK_EXECUTORS: Readonly<Record<string, Executor>> = {
+  'block-vectors': blockVectors,
+  'block-basis': blockBasis,
+};

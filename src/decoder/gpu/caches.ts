@@ -1,6 +1,6 @@
 /**
- * The caches of a batch, one buffer a row set of a layer and loop, and which of their tokens a step reads. Where one binding does not hold
- * all sequences, each part of them that it holds (schedule/cache-parts.ts) has a buffer.
+ * The caches of a batch, one buffer a row set of a layer and loop, and which of their tokens a step reads. Where one
+ * binding does not hold all sequences, each part of them that it holds (schedule/cache-parts.ts) has a buffer.
  */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
@@ -18,7 +18,10 @@ import type { Place } from './walk.js';
 
 export type CacheRole = CacheTensor['role'];
 
-/** How the slots of a row are used: `pinned` slots, of which `heavy` at most are filled, then a ring; `sinks` lie in the slot of their position. */
+/**
+ * How the slots of a row are used: `pinned` slots, of which `heavy` at most are filled, then a ring; `sinks` lie in the
+ * slot of their position.
+ */
 export interface Slots {
   readonly capacity: number;
   readonly pinned: number;
@@ -32,11 +35,19 @@ export function slotsOf(eviction: Eviction | null, contextTokens: number, pageTo
   const capacity = pagedTokens(allocatedTokens(eviction, contextTokens), pageTokens);
   const pinned = pinnedSlots(eviction, capacity);
   if (eviction?.policy === 'streaming') {
-    if (eviction.windowTokens < 1) throw new UserError(`${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`, 'give a window of at least 1');
+    if (eviction.windowTokens < 1)
+      throw new UserError(
+        `${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`,
+        'give a window of at least 1',
+      );
     return { capacity, pinned, ring: capacity - pinned, heavy: pinned, sinks: pinned };
   }
   if (eviction?.policy === 'h2o') {
-    if (eviction.recentTokens < 1) throw new UserError(`${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`, 'keep at least 1 recent token');
+    if (eviction.recentTokens < 1)
+      throw new UserError(
+        `${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`,
+        'keep at least 1 recent token',
+      );
     return { capacity, pinned, ring: capacity - pinned, heavy: Math.min(pinned, eviction.heavyTokens), sinks: 0 };
   }
   return { capacity, pinned: 0, ring: capacity, heavy: 0, sinks: 0 };
@@ -50,15 +61,24 @@ export function spanOf(eviction: Eviction | null, slots: Slots, length: number):
     return { pinned, firstPosition: length - ring, ring };
   }
   const ring = Math.min(eviction?.policy === 'budget' ? eviction.budgetTokens : slots.ring, length);
-  return { pinned: eviction?.policy === 'h2o' ? Math.min(slots.heavy, length - ring) : 0, firstPosition: length - ring, ring };
+  return {
+    pinned: eviction?.policy === 'h2o' ? Math.min(slots.heavy, length - ring) : 0,
+    firstPosition: length - ring,
+    ring,
+  };
 }
 
 /** Runs of neighbouring slots in which `tokens` positions from `from` on lie. `before`: tokens of the runs before. */
-export function slotRuns({ pinned, ring, sinks }: Slots, from: number, tokens: number): { slot: number; before: number; tokens: number }[] {
+export function slotRuns(
+  { pinned, ring, sinks }: Slots,
+  from: number,
+  tokens: number,
+): { slot: number; before: number; tokens: number }[] {
   const runs: { slot: number; before: number; tokens: number }[] = [];
   for (let before = 0; before < tokens; before += (runs.at(-1) as { tokens: number }).tokens) {
     const position = from + before;
-    const [slot, room] = position < sinks ? [position, sinks - position] : [pinned + (position % ring), ring - (position % ring)];
+    const [slot, room] =
+      position < sinks ? [position, sinks - position] : [pinned + (position % ring), ring - (position % ring)];
     runs.push({ slot, before, tokens: Math.min(room, tokens - before) });
   }
   return runs;
@@ -95,12 +115,26 @@ export class Caches {
   private divide(c: Configuration, block: LayerBlock): CachePart[] {
     const bytes = sequenceBytes(c, block, this.slots.capacity);
     const limit = `${c.bindingBytes} bytes that the device binds at once (maxStorageBufferBindingSize)`;
-    if (bytes > c.bindingBytes) throw new GpuError('unsupported', `one layer and loop of one sequence takes ${bytes} bytes at ${this.slots.capacity} tokens, more than the ${limit}: take a shorter context or a smaller cache`);
+    if (bytes > c.bindingBytes)
+      throw new GpuError(
+        'unsupported',
+        `one layer and loop of one sequence takes ${bytes} bytes at ${this.slots.capacity} tokens, more than the ${limit}: take a shorter context or a smaller cache`,
+      );
     const parts = cacheParts(c, block, this.batch, this.slots.capacity);
     const size = parts[0]?.size ?? 1;
-    if (bytes * size > c.bindingBytes) throw new GpuError('unsupported', `parts of ${size} sequences, each of which begins where a binding may, take more than the ${limit}: take a smaller batch or a shorter context`);
+    if (bytes * size > c.bindingBytes)
+      throw new GpuError(
+        'unsupported',
+        `parts of ${size} sequences, each of which begins where a binding may, take more than the ${limit}: take a smaller batch or a shorter context`,
+      );
     const division: CachePart[] = [];
-    for (const { size, repeat } of parts) for (let i = 0; i < repeat; i++) division.push({ index: division.length, first: division.reduce((sum, part) => sum + part.count, 0), count: size });
+    for (const { size, repeat } of parts)
+      for (let i = 0; i < repeat; i++)
+        division.push({
+          index: division.length,
+          first: division.reduce((sum, part) => sum + part.count, 0),
+          count: size,
+        });
     return division;
   }
 
@@ -134,17 +168,25 @@ export class Caches {
         const padding = Math.ceil(bytes / 16) * 16 - bytes;
         for (let layer = 0; layer < t.layers; layer++) {
           for (let loop = 0; loop < t.loops; loop++) {
-            await this.allocations.make(this.label(t, layer, loop, index), [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+            await this.allocations.make(this.label(t, layer, loop, index), [
+              { kind, bytes },
+              ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : []),
+            ]);
           }
         }
       }
     }
   }
 
-  /** Rows [sequence][head] of a part of the sequences, in a layer and loop; layers and loops that share rows have one buffer. */
+  /**
+   * Rows [sequence][head] of a part of the sequences, in a layer and loop; layers and loops that share rows have one
+   * buffer.
+   */
   buffer(role: CacheRole, place: Place, loop = place.loop, part = 0): Buffer {
     const t = this.tensor(role, place);
-    return this.allocations.get(this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops), part));
+    return this.allocations.get(
+      this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops), part),
+    );
   }
 
   private fewest(block: LayerBlock, dimension: 'layers' | 'loops'): number {
@@ -153,13 +195,19 @@ export class Caches {
 
   /** The row set that a place belongs to: layers and loops that share any row of a block evict together. */
   unit({ block, layer }: Place, loop: number): { layer: number; loop: number } {
-    return { layer: share(layer, block.layers, this.fewest(block, 'layers')), loop: share(loop, block.loops, this.fewest(block, 'loops')) };
+    return {
+      layer: share(layer, block.layers, this.fewest(block, 'layers')),
+      loop: share(loop, block.loops, this.fewest(block, 'loops')),
+    };
   }
 
   /** All row sets of a block. */
   units(block: LayerBlock): { layer: number; loop: number }[] {
     const loops = this.fewest(block, 'loops');
-    return Array.from({ length: this.fewest(block, 'layers') * loops }, (_, i) => ({ layer: Math.floor(i / loops), loop: i % loops }));
+    return Array.from({ length: this.fewest(block, 'layers') * loops }, (_, i) => ({
+      layer: Math.floor(i / loops),
+      loop: i % loops,
+    }));
   }
 
   /** Every buffer with its tensor. */
@@ -167,7 +215,8 @@ export class Caches {
     for (const tensor of this.layout) {
       for (let layer = 0; layer < tensor.layers; layer++) {
         for (let loop = 0; loop < tensor.loops; loop++) {
-          for (const { index } of this.parts(tensor.block)) yield { tensor, buffer: this.allocations.get(this.label(tensor, layer, loop, index)) };
+          for (const { index } of this.parts(tensor.block))
+            yield { tensor, buffer: this.allocations.get(this.label(tensor, layer, loop, index)) };
         }
       }
     }

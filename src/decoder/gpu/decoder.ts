@@ -1,6 +1,6 @@
 /**
- * The latent-cache decoder on the GPU. A step is the list of operations that schedule/schedule.ts returns for the configuration, in
- * order, in one submission; reference/decoder.ts says in float64 what it computes.
+ * The latent-cache decoder on the GPU. A step is the list of operations that schedule/schedule.ts returns for the
+ * configuration, in order, in one submission; reference/decoder.ts says in float64 what it computes.
  */
 import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
@@ -44,7 +44,9 @@ export interface PrefillResult extends StepResult {
 export interface StepResult {
   /** The next token of each sequence. */
   readonly tokens: Uint32Array;
-  /** Of the step's operations on the device: by its timestamps where it has them, else from submission to completion. */
+  /**
+   * Of the step's operations on the device: by its timestamps where it has them, else from submission to completion.
+   */
   readonly seconds: number;
 }
 
@@ -57,10 +59,12 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
    * Takes in a prompt of each sequence.
-   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on behind other tokens as
+   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on
+   * behind other tokens as
    *   well. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
-   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder, which stays usable
+   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder,
+   * which stays usable
    */
   prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
   /** Logits of the last step, [sequence][vocabulary]. */
@@ -86,8 +90,8 @@ export interface GpuDecoder {
 const MIN_PLANNED_TOKENS = 256;
 
 /**
- * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom; what is beyond a sequence's own
- * tokens costs a workgroup that finds nothing to do.
+ * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom; what is beyond a
+ * sequence's own tokens costs a workgroup that finds nothing to do.
  */
 export function plannedContext(longest: number, contextTokens: number): number {
   const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
@@ -97,17 +101,20 @@ export function plannedContext(longest: number, contextTokens: number): number {
 function check(c: Configuration, o: GpuDecoderOptions): void {
   const { batch, contextTokens, pageTokens = 32 } = o;
   const whole = (name: string, value: number): void => {
-    if (!Number.isSafeInteger(value) || value < 1) throw new UserError(`${name} must be a whole number of at least 1, not ${value}`, 'give at least 1');
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new UserError(`${name} must be a whole number of at least 1, not ${value}`, 'give at least 1');
   };
   whole('the batch', batch);
   whole('the context', contextTokens);
   whole('a chunk of a prompt', o.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS);
-  if (!(pageTokens % 32 === 0 && pageTokens > 0)) throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
+  if (!(pageTokens % 32 === 0 && pageTokens > 0))
+    throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
   if (c.gpus !== 1) throw new UserError('the decoder runs on one GPU', 'leave out --gpus');
   const spec = codecSpec(c.codec);
   const reason = spec.refuse(c.geometry, c.codec);
   if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-  if (!spec.paths.includes(c.path)) throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
+  if (!spec.paths.includes(c.path))
+    throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
   biasedProjections(c.geometry);
   checkSampling(o.sampling ?? GREEDY);
 }
@@ -115,7 +122,8 @@ function check(c: Configuration, o: GpuDecoderOptions): void {
 /**
  * Allocates a decoder and everything that it will need.
  * @throws UserError for settings that do not go together, or tensors that are not the model's
- * @throws GpuError `out-of-memory` when a buffer does not fit, `unsupported` where a kernel is missing; nothing stays allocated
+ * @throws GpuError `out-of-memory` when a buffer does not fit, `unsupported` where a kernel is missing; nothing stays
+ * allocated
  */
 export async function openDecoder(device: Device, c: Configuration, options: GpuDecoderOptions): Promise<GpuDecoder> {
   check(c, options);
@@ -130,7 +138,17 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
     await caches.allocate();
     await allocateWorkspace(c, options.batch, options.contextTokens, caches, allocations, device);
     const longest = spanOf(c.eviction, caches.slots, options.contextTokens);
-    const machine = new Machine(device, c, options.batch, options.contextTokens, options.normEpsilon ?? 1e-6, allocations, weights, caches, longest);
+    const machine = new Machine(
+      device,
+      c,
+      options.batch,
+      options.contextTokens,
+      options.normEpsilon ?? 1e-6,
+      allocations,
+      weights,
+      caches,
+      longest,
+    );
     const decoder = new Decoder(device, machine, options, new Binder(device, unused));
     await decoder.prepare(1);
     weights.close();
@@ -204,7 +222,8 @@ class Decoder implements GpuDecoder {
   async prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult> {
     this.requireOpen();
     const { batch, contextTokens } = this.options;
-    if (prompts.length !== batch) throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
+    if (prompts.length !== batch)
+      throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
     const taken = method ?? usualMethod(this.begun);
@@ -213,7 +232,11 @@ class Decoder implements GpuDecoder {
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
       const length = (this.lengths[i] as number) + prompt.length;
-      if (length > contextTokens) throw new UserError(`the prompt of sequence ${i} makes it ${length} tokens long, and its cache was made for ${contextTokens}`, 'open the decoder with a longer context');
+      if (length > contextTokens)
+        throw new UserError(
+          `the prompt of sequence ${i} makes it ${length} tokens long, and its cache was made for ${contextTokens}`,
+          'open the decoder with a longer context',
+        );
     }
     return { ...(await this.prefillWhole(prompts, taken)), method: taken };
   }
@@ -227,7 +250,11 @@ class Decoder implements GpuDecoder {
     let started = false;
     try {
       const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;
-      const { seconds, allocations } = await prefillPrompts(machine, { method, prompts, lengths: this.lengths, chunkTokens }, () => (started = true));
+      const { seconds, allocations } = await prefillPrompts(
+        machine,
+        { method, prompts, lengths: this.lengths, chunkTokens },
+        () => (started = true),
+      );
       this.prefillAllocations = allocations;
       prompts.forEach((prompt, i) => (this.lengths[i] = (this.lengths[i] as number) + prompt.length));
       const tokens = await this.choose();
@@ -241,7 +268,11 @@ class Decoder implements GpuDecoder {
   }
 
   private async writeDraws(): Promise<void> {
-    if ((this.options.sampling?.temperature ?? 0) > 0) await this.device.write(this.machine.buffer('draws'), Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])));
+    if ((this.options.sampling?.temperature ?? 0) > 0)
+      await this.device.write(
+        this.machine.buffer('draws'),
+        Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])),
+      );
   }
 
   /** The next tokens from the logits as they are, by the operation that ends a step. */
@@ -251,20 +282,33 @@ class Decoder implements GpuDecoder {
     const sample = op('sample', 'sample', 'greedy', { rows: batch, vocab: machine.c.geometry.vocab });
     await this.writeDraws();
     const steps: BoundStep[] = [];
-    for (const dispatch of await (this.executors['sample'] as Executor)(machine, { op: sample, place: undefined, part: 0, before: 0 })) steps.push(...(await this.binder.bind(dispatch)));
+    for (const dispatch of await (this.executors['sample'] as Executor)(machine, {
+      op: sample,
+      place: undefined,
+      part: 0,
+      before: 0,
+    }))
+      steps.push(...(await this.binder.bind(dispatch)));
     await device.run(steps);
     return this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
   }
 
   private async prefillByToken(prompts: readonly (readonly number[])[]): Promise<StepResult> {
-    if (this.begun && new Set(prompts.map((p) => p.length)).size > 1) throw new UserError('prompts of different lengths can only begin a sequence token by token', 'take them in whole, or reset the decoder first');
+    if (this.begun && new Set(prompts.map((p) => p.length)).size > 1)
+      throw new UserError(
+        'prompts of different lengths can only begin a sequence token by token',
+        'take them in whole, or reset the decoder first',
+      );
     const steps = Math.max(...prompts.map((prompt) => prompt.length));
     let result: StepResult | undefined;
     let seconds = 0;
     for (let i = 0; i < steps; i++) {
       // A sequence that waits runs along on an empty cache; what it writes, its first token overwrites.
       const at = (prompt: readonly number[]): number => i - (steps - prompt.length);
-      result = await this.run(prompts.map((prompt) => prompt[Math.max(0, at(prompt))] as number), (sequence) => at(prompts[sequence] as readonly number[]) >= 0);
+      result = await this.run(
+        prompts.map((prompt) => prompt[Math.max(0, at(prompt))] as number),
+        (sequence) => at(prompts[sequence] as readonly number[]) >= 0,
+      );
       seconds += result.seconds;
     }
     this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
@@ -273,25 +317,39 @@ class Decoder implements GpuDecoder {
 
   private requireTokens(tokens: Uint32Array | readonly number[]): void {
     const { vocab, name } = this.machine.c.geometry;
-    for (const token of tokens) if (!Number.isInteger(token) || token < 0 || token >= vocab) throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
+    for (const token of tokens)
+      if (!Number.isInteger(token) || token < 0 || token >= vocab)
+        throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
   }
 
   /** What was chosen. @param position of the logits of a sequence */
   private async nextTokens(position: (sequence: number) => number): Promise<Uint32Array> {
     const next = new Uint32Array(await this.device.read(this.machine.buffer('next tokens'), 4 * this.options.batch));
     const broken = next.indexOf(NO_TOKEN);
-    if (broken >= 0) throw new GpuError('internal', `the logits of sequence ${broken} hold NaN at position ${position(broken)}: check the weights for NaN and overflow`);
+    if (broken >= 0)
+      throw new GpuError(
+        'internal',
+        `the logits of sequence ${broken} hold NaN at position ${position(broken)}: check the weights for NaN and overflow`,
+      );
     return next;
   }
 
   /** One step. Sequences that do not join keep their length. */
-  private async run(tokens: Uint32Array | readonly number[], joins: (sequence: number) => boolean): Promise<StepResult> {
+  private async run(
+    tokens: Uint32Array | readonly number[],
+    joins: (sequence: number) => boolean,
+  ): Promise<StepResult> {
     this.requireOpen();
     const { batch, contextTokens } = this.options;
-    if (tokens.length !== batch) throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
+    if (tokens.length !== batch)
+      throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
     this.requireTokens(tokens);
     const full = this.lengths.findIndex((length) => length >= contextTokens);
-    if (full >= 0) throw new UserError(`sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`, 'open the decoder with a longer context');
+    if (full >= 0)
+      throw new UserError(
+        `sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`,
+        'open the decoder with a longer context',
+      );
     try {
       const steps = await this.prepare(Math.max(1, ...this.lengths));
       await writeInputs(this.machine, { tokens: Uint32Array.from(tokens), lengths: this.lengths });
@@ -309,7 +367,9 @@ class Decoder implements GpuDecoder {
 
   async logits(): Promise<Float32Array> {
     this.requireOpen();
-    return new Float32Array(await this.device.read(this.machine.buffer('logits'), 4 * this.options.batch * this.machine.c.geometry.vocab));
+    return new Float32Array(
+      await this.device.read(this.machine.buffer('logits'), 4 * this.options.batch * this.machine.c.geometry.vocab),
+    );
   }
 
   reset(): void {
@@ -323,7 +383,10 @@ class Decoder implements GpuDecoder {
     const { batch, contextTokens } = this.options;
     const all = typeof lengths === 'number' ? new Array<number>(batch).fill(lengths) : lengths;
     if (all.length !== batch || all.some((n) => !Number.isInteger(n) || n < 0 || n > contextTokens)) {
-      throw new UserError(`cache lengths must be ${batch} whole numbers of at most ${contextTokens}`, 'open the decoder with a longer context');
+      throw new UserError(
+        `cache lengths must be ${batch} whole numbers of at most ${contextTokens}`,
+        'open the decoder with a longer context',
+      );
     }
     await fillCaches(this.device, this.machine);
     all.forEach((n, i) => (this.lengths[i] = n));

@@ -12,7 +12,16 @@ export const mass: Executor = (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
   const planned = plan(m, visit.op, { mass: { capacity: m.caches.slots.capacity } });
-  return Promise.resolve([{ plan: planned, buffers: { scores: scoresOf(m, part), stats: m.own('stats', part, 2 * m.c.geometry.heads), mass: m.evictionBuffer('mass', place, part) } }]);
+  return Promise.resolve([
+    {
+      plan: planned,
+      buffers: {
+        scores: scoresOf(m, part),
+        stats: m.own('stats', part, 2 * m.c.geometry.heads),
+        mass: m.evictionBuffer('mass', place, part),
+      },
+    },
+  ]);
 };
 
 /** Roles of the rows that go together. */
@@ -28,8 +37,12 @@ export const evict: Executor = (m, visit) => {
   if (heavy === 0) return Promise.resolve([]);
   const rows = evictingRows(m.c, place.block);
   const part = m.partOf(visit);
-  // Full-width rows of the fast path are a set of their own in every loop; all are written, and so evicted from, in the last.
-  const loops = m.c.path === 'fast' && place.block.name === 'core' && spansLoops(m.c) ? Array.from({ length: place.block.loops }, (_, loop) => loop) : [place.loop];
+  // Full-width rows of the fast path are a set of their own in every loop; all are written, and so evicted from, in the
+  // last.
+  const loops =
+    m.c.path === 'fast' && place.block.name === 'core' && spansLoops(m.c)
+      ? Array.from({ length: place.block.loops }, (_, loop) => loop)
+      : [place.loop];
   const { op } = visit;
   const shape = { ...op.shape, rows: part.count * rows, context: heavy };
   const dispatches = loops.map((loop): Dispatch => {

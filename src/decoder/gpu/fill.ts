@@ -4,12 +4,21 @@ import type { Buffer, Device, Step } from '../../gpu/index.js';
 import { mix } from '../../hash.js';
 import type { Machine } from './machine.js';
 
-/** Modes of kernels/fill.wgsl: pairs of halves in ±[0.25, 1), which codes and scales can be as well; singles in [-1, 1); positive ones; words below a bound. */
+/**
+ * Modes of kernels/fill.wgsl: pairs of halves in ±[0.25, 1), which codes and scales can be as well; singles in [-1, 1);
+ * positive ones; words below a bound.
+ */
 const MODES = { f16: 1, f32: 2, u32: 3, positive: 5 } as const;
 const WORKGROUP = 256;
 const MOST_WORKGROUPS = 4096;
 
-async function fill(device: Device, target: Buffer, content: keyof typeof MODES, seed: number, below = 1): Promise<void> {
+async function fill(
+  device: Device,
+  target: Buffer,
+  content: keyof typeof MODES,
+  seed: number,
+  below = 1,
+): Promise<void> {
   const words = target.bytes / 4;
   const step: Step = {
     source: 'fill',
@@ -30,7 +39,9 @@ async function fill(device: Device, target: Buffer, content: keyof typeof MODES,
 /** Fills all caches, and H2O's mass and positions. */
 export async function fillCaches(device: Device, machine: Machine): Promise<void> {
   let seed = 1;
-  for (const { tensor, buffer } of machine.caches.buffers()) await fill(device, buffer, tensor.storage === 'f32' ? 'f32' : 'f16', mix(seed++));
+  for (const { tensor, buffer } of machine.caches.buffers())
+    await fill(device, buffer, tensor.storage === 'f32' ? 'f32' : 'f16', mix(seed++));
   for (const buffer of machine.evictionBuffers('mass')) await fill(device, buffer, 'positive', mix(seed++));
-  for (const buffer of machine.evictionBuffers('positions')) await fill(device, buffer, 'u32', mix(seed++), machine.positions - 1);
+  for (const buffer of machine.evictionBuffers('positions'))
+    await fill(device, buffer, 'u32', mix(seed++), machine.positions - 1);
 }

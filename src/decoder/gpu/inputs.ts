@@ -4,8 +4,8 @@ import { spanOf, type Slots } from './caches.js';
 import { spansFrom, type Machine } from './machine.js';
 
 /**
- * StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those inside the cache.
- * [sequence][slot], of which the pinned ones are read.
+ * StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those
+ * inside the cache. [sequence][slot], of which the pinned ones are read.
  */
 function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { pinned, capacity }: Slots): number[] {
   return lengths.flatMap((length, i) => {
@@ -15,14 +15,28 @@ function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { 
 }
 
 /** @param lengths tokens of each sequence, evicted ones included */
-export async function writeInputs(m: Machine, { tokens, lengths }: { tokens: Uint32Array<ArrayBuffer>; lengths: readonly number[] }): Promise<void> {
+export async function writeInputs(
+  m: Machine,
+  { tokens, lengths }: { tokens: Uint32Array<ArrayBuffer>; lengths: readonly number[] },
+): Promise<void> {
   const spans = lengths.map((length) => spanOf(m.c.eviction, m.caches.slots, length));
-  const write = (label: string, words: readonly number[]): Promise<void> => m.device.write(m.buffer(label), Uint32Array.from(words));
+  const write = (label: string, words: readonly number[]): Promise<void> =>
+    m.device.write(m.buffer(label), Uint32Array.from(words));
   await Promise.all([
     m.device.write(m.buffer('tokens'), tokens),
     write('positions', lengths),
-    write('places', spans.map((span) => span.pinned + span.ring)),
-    ...(m.allocations.has('pinned positions') ? [write('pinned positions', shiftedPositions(lengths, spans, m.caches.slots))] : []),
-    ...m.partStarts.map((first) => write(spansFrom(first), spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]))),
+    write(
+      'places',
+      spans.map((span) => span.pinned + span.ring),
+    ),
+    ...(m.allocations.has('pinned positions')
+      ? [write('pinned positions', shiftedPositions(lengths, spans, m.caches.slots))]
+      : []),
+    ...m.partStarts.map((first) =>
+      write(
+        spansFrom(first),
+        spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]),
+      ),
+    ),
   ]);
 }

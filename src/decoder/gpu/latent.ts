@@ -1,4 +1,7 @@
-/** Execution of what the learned codecs add: encoding, absorbed queries, rebuilt rows, and the way back from latents to values. */
+/**
+ * Execution of what the learned codecs add: encoding, absorbed queries, rebuilt rows, and the way back from latents to
+ * values.
+ */
 import { isLatent } from '../../codecs/registry.js';
 import type { Rows } from '../../gpu/operations/matmul.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
@@ -15,7 +18,8 @@ import type { Place, Visit } from './walk.js';
 
 /** Latent rows of a token in one layer and loop. */
 export const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
-export const rankOf = (m: Machine, axis: CodecAxis): number => (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
+export const rankOf = (m: Machine, axis: CodecAxis): number =>
+  (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
 /** The accumulator of a layer, or the one that all layers use in turn. */
 const ownLayer = (m: Machine, place: Place): number => (spansLoops(m.c) ? place.layer : 0);
 const latentOf = (m: Machine, place: Place, axis: CodecAxis) => m.buffer(`latent ${axis} ${ownLayer(m, place)}`);
@@ -33,15 +37,25 @@ const encode =
     const y: Rows = { row: latentRows(m) * rank, group: rank };
     const accumulate = spansLoops(m.c) && place.loop > 0;
     const weights = await m.weights.down(place.layer, place.loop, axis);
-    return [{ plan: plan(m, visit.op, { matmul: { x, y, accumulate } }), buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) } }];
+    return [
+      {
+        plan: plan(m, visit.op, { matmul: { x, y, accumulate } }),
+        buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) },
+      },
+    ];
   };
 
 /**
- * A product of every query head with its KV head's matrix. The schedule counts the rows of all sequences and heads that share a matrix;
- * rows of several sequences do not lie at one stride, so there every head is a group of its own.
+ * A product of every query head with its KV head's matrix. The schedule counts the rows of all sequences and heads that
+ * share a matrix; rows of several sequences do not lie at one stride, so there every head is a group of its own.
  * @param x, y the first float, and from a sequence and a head to the next
  */
-function perQueryHead(m: Machine, op: Op, x: { offset: number; row: number; head: number }, y: { offset: number; row: number; head: number }): Dispatch['plan'] {
+function perQueryHead(
+  m: Machine,
+  op: Op,
+  x: { offset: number; row: number; head: number },
+  y: { offset: number; row: number; head: number },
+): Dispatch['plan'] {
   const { batch, group } = m;
   const { heads } = m.c.geometry;
   if (batch === 1) {
@@ -49,7 +63,11 @@ function perQueryHead(m: Machine, op: Op, x: { offset: number; row: number; head
     return plan(m, op, { matmul: { x: rows(x), y: rows(y) } });
   }
   const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.row, group: at.head });
-  return plan(m, { ...op, shape: { ...op.shape, groups: heads, m: batch } }, { matmul: { x: rows(x), y: rows(y), weightGroup: group } });
+  return plan(
+    m,
+    { ...op, shape: { ...op.shape, groups: heads, m: batch } },
+    { matmul: { x: rows(x), y: rows(y), weightGroup: group } },
+  );
 }
 
 /** Σ p c_v becomes Σ p v, the mean left out. */
@@ -57,8 +75,22 @@ const valueUp: Executor = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const rank = rankOf(m, 'value');
-  const planned = perQueryHead(m, visit.op, { offset: 0, row: heads * rank, head: rank }, { offset: 0, row: heads * headDim, head: headDim });
-  return [{ plan: planned, buffers: { x: m.buffer('merged'), weights: await m.weights.upColumns(place.layer, place.loop, 'value'), y: m.buffer('attention') } }];
+  const planned = perQueryHead(
+    m,
+    visit.op,
+    { offset: 0, row: heads * rank, head: rank },
+    { offset: 0, row: heads * headDim, head: headDim },
+  );
+  return [
+    {
+      plan: planned,
+      buffers: {
+        x: m.buffer('merged'),
+        weights: await m.weights.upColumns(place.layer, place.loop, 'value'),
+        y: m.buffer('attention'),
+      },
+    },
+  ];
 };
 
 /** The mean of the values, and the current token's exact key and value. */
@@ -69,9 +101,20 @@ const attendCurrent: Executor = async (m, visit) => {
   const absorbed = visit.op.variant === 'absorbed';
   const packed = m.buffer('query key value');
   const current = { heads, group: m.group, keys, values };
-  const shared = { output: m.buffer('attention'), stats: m.buffer('stats'), valueMeans: await m.weights.mean(place.layer, place.loop, 'value'), newKeys: packed, newValues: packed };
+  const shared = {
+    output: m.buffer('attention'),
+    stats: m.buffer('stats'),
+    valueMeans: await m.weights.mean(place.layer, place.loop, 'value'),
+    newKeys: packed,
+    newValues: packed,
+  };
   if (!absorbed) {
-    return [{ plan: plan(m, visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }), buffers: { ...shared, queries: m.buffer('queries') } }];
+    return [
+      {
+        plan: plan(m, visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }),
+        buffers: { ...shared, queries: m.buffer('queries') },
+      },
+    ];
   }
   const width = m.queryWidth(place);
   const branchRow = branchHeads(m) * m.c.branch.width;
@@ -84,12 +127,20 @@ const attendCurrent: Executor = async (m, visit) => {
   return [
     {
       plan: plan(m, visit.op, { current: { ...current, queries: m.packed.queries, branch } }),
-      buffers: { ...shared, queries: packed, keyMeans: await m.weights.mean(place.layer, place.loop, 'key'), branchQueries: m.buffer('queries'), branchKeys: branchKeyOf(m, place) },
+      buffers: {
+        ...shared,
+        queries: packed,
+        keyMeans: await m.weights.mean(place.layer, place.loop, 'key'),
+        branchQueries: m.buffer('queries'),
+        branchKeys: branchKeyOf(m, place),
+      },
     },
   ];
 };
 
-/** W_k,tᵀ q of every query head, before the rotary branch of the same query; once more for the sinks' set of queries. */
+/**
+ * W_k,tᵀ q of every query head, before the rotary branch of the same query; once more for the sinks' set of queries.
+ */
 const queryAbsorb: Executor = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
@@ -98,7 +149,12 @@ const queryAbsorb: Executor = async (m, visit) => {
   const sets = secondQuery(m, place) ? 2 : 1;
   const weights = await m.weights.upRows(place.layer, place.loop, 'key');
   return Array.from({ length: sets }, (_, set) => ({
-    plan: perQueryHead(m, visit.op, { offset: queries.offset, row: queries.stride, head: headDim }, { offset: set * m.batch * heads * width, row: heads * width, head: width }),
+    plan: perQueryHead(
+      m,
+      visit.op,
+      { offset: queries.offset, row: queries.stride, head: headDim },
+      { offset: set * m.batch * heads * width, row: heads * width, head: width },
+    ),
     buffers: { x: m.buffer('query key value'), weights, y: m.buffer('queries') },
   }));
 };
@@ -112,12 +168,30 @@ const ropeBranch =
     const target = { offset: set * m.batch * heads * width + rankOf(m, 'key'), stride: heads * width, head: width };
     const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
     return Promise.resolve([
-      { plan: planned, buffers: { positions: m.buffer(set === 0 ? 'positions' : 'places'), turns: m.turns(m.c.branch.width), data: m.buffer('query key value'), target: m.buffer('queries') } },
+      {
+        plan: planned,
+        buffers: {
+          positions: m.buffer(set === 0 ? 'positions' : 'places'),
+          turns: m.turns(m.c.branch.width),
+          data: m.buffer('query key value'),
+          target: m.buffer('queries'),
+        },
+      },
     ]);
   };
 
 const ropeBranchKey: Executor = (m, visit) =>
-  Promise.resolve([{ plan: plan(m, visit.op, rotary(m)), buffers: { positions: m.buffer('positions'), turns: m.turns(m.c.branch.width), data: branchKeyOf(m, placed(visit)), target: m.buffer('unused output') } }]);
+  Promise.resolve([
+    {
+      plan: plan(m, visit.op, rotary(m)),
+      buffers: {
+        positions: m.buffer('positions'),
+        turns: m.turns(m.c.branch.width),
+        data: branchKeyOf(m, placed(visit)),
+        target: m.buffer('unused output'),
+      },
+    },
+  ]);
 
 /** Attention straight on latents, with absorbed queries. */
 const attendAbsorbed: Executor = (m, visit) => {
@@ -141,16 +215,27 @@ const attendAbsorbed: Executor = (m, visit) => {
 };
 
 /** Where kernels that rotate latents find the positions of a part's pinned tokens. */
-function pinnedPositions(m: Machine, place: Place, part: CachePart): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
+function pinnedPositions(
+  m: Machine,
+  place: Place,
+  part: CachePart,
+): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
   const { pairing } = m.c.geometry.rope;
   const { capacity, pinned } = m.caches.slots;
   if (pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
-  if (m.c.eviction?.policy === 'streaming') return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
+  if (m.c.eviction?.policy === 'streaming')
+    return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
   const byHead = evictingRows(m.c, place.block) > 1;
-  return { options: { pairing, ...(byHead ? { positionsByHead: true } : {}) }, buffer: m.evictionBuffer('positions', place, part) };
+  return {
+    options: { pairing, ...(byHead ? { positionsByHead: true } : {}) },
+    buffer: m.evictionBuffer('positions', place, part),
+  };
 }
 
-/** Attention over latents with keys rebuilt inside. `only` the pinned tokens, where the others are attended to by another kernel. */
+/**
+ * Attention over latents with keys rebuilt inside. `only` the pinned tokens, where the others are attended to by
+ * another kernel.
+ */
 const attendRebuild =
   (only?: 'pinned'): Executor =>
   async (m, visit) => {
@@ -159,7 +244,10 @@ const attendRebuild =
     const part = m.partOf(visit);
     const { options, buffer } = pinnedPositions(m, place, part);
     const shared = segmentSplits(m, visit);
-    const run = { ...runOf(m, false, part.count), ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}) };
+    const run = {
+      ...runOf(m, false, part.count),
+      ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}),
+    };
     const planned = plan(m, visit.op, { ...rotary(m), ...options, run });
     m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
     return [
@@ -210,41 +298,73 @@ const appendLatent =
   async (m, visit) => {
     const place = placed(visit);
     const at = { offset: 0, stride: latentRows(m) * rankOf(m, axis) };
-    return appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', { rows: latentOf(m, place, axis), at, bias: await m.weights.centre(place.layer, place.loop, axis) });
+    return appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', {
+      rows: latentOf(m, place, axis),
+      at,
+      bias: await m.weights.centre(place.layer, place.loop, axis),
+    });
   };
 
 const appendBranch: Executor = (m, visit) =>
-  Promise.resolve(appendTo(m, visit, 'rotary-key', { rows: branchKeyOf(m, placed(visit)), at: { offset: 0, stride: branchHeads(m) * m.c.branch.width } }));
+  Promise.resolve(
+    appendTo(m, visit, 'rotary-key', {
+      rows: branchKeyOf(m, placed(visit)),
+      at: { offset: 0, stride: branchHeads(m) * m.c.branch.width },
+    }),
+  );
 
 const branchKey: Executor = async (m, visit) => {
   const place = placed(visit);
   const outputs = branchHeads(m) * m.c.branch.width;
-  return [await project(m, visit, { weights: `branch key ${place.layer}`, pieces: [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' }], x: m.normed, y: branchKeyOf(m, place), to: { offset: 0, stride: outputs } })];
+  return [
+    await project(m, visit, {
+      weights: `branch key ${place.layer}`,
+      pieces: [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' }],
+      x: m.normed,
+      y: branchKeyOf(m, place),
+      to: { offset: 0, stride: outputs },
+    }),
+  ];
 };
 
 /** Loops whose rows the fast path writes at once. */
 const loopsOf = (m: Machine): number => (spansLoops(m.c) ? m.c.geometry.loops : 1);
-const reconstructedOf = (m: Machine, axis: CodecAxis) => m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
+const reconstructedOf = (m: Machine, axis: CodecAxis) =>
+  m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
 const reconstructedRow = (m: Machine): number => loopsOf(m) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 
 /**
- * fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie side by side.
+ * fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie
+ * side by side.
  * @param first float of the first row of latents
  */
-export async function restore(m: Machine, visit: Visit, axis: CodecAxis, { x: latents, first = 0, y: rows }: { x: Buffer; first?: number; y: Buffer }): Promise<Dispatch[]> {
+export async function restore(
+  m: Machine,
+  visit: Visit,
+  axis: CodecAxis,
+  { x: latents, first = 0, y: rows }: { x: Buffer; first?: number; y: Buffer },
+): Promise<Dispatch[]> {
   const place = placed(visit);
   const { kvHeads, headDim } = m.c.geometry;
   const rank = rankOf(m, axis);
   const buffers = { x: latents, y: rows };
   if (m.c.codec.kind !== 'lla') {
-    return [{ plan: plan(m, visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }), buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) } }];
+    return [
+      {
+        plan: plan(m, visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }),
+        buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) },
+      },
+    ];
   }
   const dispatches: Dispatch[] = [];
   for (let loop = 0; loop < loopsOf(m); loop++) {
     const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
     const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
     const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
-    dispatches.push({ plan: plan(m, op, { matmul: { x, y } }), buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) } });
+    dispatches.push({
+      plan: plan(m, op, { matmul: { x, y } }),
+      buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) },
+    });
   }
   return dispatches;
 }
@@ -257,7 +377,9 @@ const reconstruct =
 /** The loop of a latent's part: all loops where it spans them, else the place's own. */
 const loopOf = (m: Machine, place: Place, index: number): number => (spansLoops(m.c) ? index : place.loop);
 
-/** What reconstructed rows lack: mu, and what centring the latent would have taken off. [KV head][component] of a loop. */
+/**
+ * What reconstructed rows lack: mu, and what centring the latent would have taken off. [KV head][component] of a loop.
+ */
 function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Float64Array {
   const { kvHeads, headDim } = m.c.geometry;
   const rank = rankOf(m, axis);
@@ -267,7 +389,9 @@ function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Floa
     const up = m.weights.upOf(place.layer, loop, axis, head);
     const latent = latentRows(m) === 1 ? 0 : head * rank;
     for (let i = 0; i < headDim; i++) {
-      for (let r = 0; r < rank; r++) out[head * headDim + i] = (out[head * headDim + i] as number) + (up[i * rank + r] as number) * (centre[latent + r] as number);
+      for (let r = 0; r < rank; r++)
+        out[head * headDim + i] =
+          (out[head * headDim + i] as number) + (up[i * rank + r] as number) * (centre[latent + r] as number);
     }
   }
   return out;
@@ -275,30 +399,55 @@ function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Floa
 
 /** Means of the keys of a latent's loops, end to end; of the values of one. */
 const restoredKeyMean = (m: Machine, place: Place): Promise<Buffer> =>
-  m.weights.vector(`${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`, 'codec', () =>
-    Float32Array.from(Array.from({ length: loopsOf(m) }, (_, i) => [...fastMean(m, place, loopOf(m, place, i), 'key')]).flat()),
+  m.weights.vector(
+    `${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`,
+    'codec',
+    () =>
+      Float32Array.from(
+        Array.from({ length: loopsOf(m) }, (_, i) => [...fastMean(m, place, loopOf(m, place, i), 'key')]).flat(),
+      ),
   );
 const restoredValueMean = (m: Machine, place: Place, loop: number): Promise<Buffer> =>
-  m.weights.vector(`${codecTensor(place.layer, 'value', 'mean')} of loop ${loop}, reconstructed`, 'codec', () => Float32Array.from(fastMean(m, place, loop, 'value')));
+  m.weights.vector(`${codecTensor(place.layer, 'value', 'mean')} of loop ${loop}, reconstructed`, 'codec', () =>
+    Float32Array.from(fastMean(m, place, loop, 'value')),
+  );
 
 /** Rotates restored keys, with their mean. @param first added to every position */
-export async function rotateRestored(m: Machine, visit: Visit, { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number }): Promise<Dispatch[]> {
+export async function rotateRestored(
+  m: Machine,
+  visit: Visit,
+  { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number },
+): Promise<Dispatch[]> {
   const bias = await restoredKeyMean(m, placed(visit));
-  return [{ plan: plan(m, visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }), buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias } }];
+  return [
+    {
+      plan: plan(m, visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }),
+      buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias },
+    },
+  ];
 }
 
 /** The loops of restored rows, where each lies, and what is still to be added. */
-export async function restoredLoops(m: Machine, place: Place, axis: CodecAxis): Promise<{ loop: number; at: Vectors; bias?: Buffer }[]> {
+export async function restoredLoops(
+  m: Machine,
+  place: Place,
+  axis: CodecAxis,
+): Promise<{ loop: number; at: Vectors; bias?: Buffer }[]> {
   const { kvHeads, headDim } = m.c.geometry;
   const loops: { loop: number; at: Vectors; bias?: Buffer }[] = [];
   for (let i = 0; i < loopsOf(m); i++) {
     const loop = loopOf(m, place, i);
-    loops.push({ loop, at: { offset: i * kvHeads * headDim, stride: reconstructedRow(m) }, ...(axis === 'value' ? { bias: await restoredValueMean(m, place, loop) } : {}) });
+    loops.push({
+      loop,
+      at: { offset: i * kvHeads * headDim, stride: reconstructedRow(m) },
+      ...(axis === 'value' ? { bias: await restoredValueMean(m, place, loop) } : {}),
+    });
   }
   return loops;
 }
 
-const ropeWrite: Executor = (m, visit) => rotateRestored(m, visit, { rows: reconstructedOf(m, 'key'), positions: m.buffer('positions') });
+const ropeWrite: Executor = (m, visit) =>
+  rotateRestored(m, visit, { rows: reconstructedOf(m, 'key'), positions: m.buffer('positions') });
 
 const appendReconstructed =
   (axis: CodecAxis): Executor =>
@@ -330,7 +479,9 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
 /** Executors of one label whose kernel or rows depend on the path. */
 export const attendLatent = { absorbed: attendAbsorbed, rebuild: attendRebuild(), blocks: attendBlocks };
 export const ropeSinksAbsorbed = ropeBranch(1);
-export const appendByPath = (axis: CodecAxis, fullWidth: Executor): Executor => (m, visit: Visit) => {
-  const core = placed(visit).block.name === 'core' && isLatent(m.c.codec);
-  return (core ? (m.c.path === 'fast' ? appendReconstructed(axis) : appendLatent(axis)) : fullWidth)(m, visit);
-};
+export const appendByPath =
+  (axis: CodecAxis, fullWidth: Executor): Executor =>
+  (m, visit: Visit) => {
+    const core = placed(visit).block.name === 'core' && isLatent(m.c.codec);
+    return (core ? (m.c.path === 'fast' ? appendReconstructed(axis) : appendLatent(axis)) : fullWidth)(m, visit);
+  };

@@ -1,7 +1,18 @@
-/** What the operations of a step work on: weights, caches, activations and the few numbers that change from step to step. */
+/**
+ * What the operations of a step work on: weights, caches, activations and the few numbers that change from step to
+ * step.
+ */
 import { blocksOf } from '../../geometry/geometry.js';
 import { isLatent } from '../../codecs/registry.js';
-import { bufferOf, GpuError, partOf, type Buffer, type Device, type BufferPlan, type OperationPlan } from '../../gpu/index.js';
+import {
+  bufferOf,
+  GpuError,
+  partOf,
+  type Buffer,
+  type Device,
+  type BufferPlan,
+  type OperationPlan,
+} from '../../gpu/index.js';
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockPlan } from '../../schedule/block-absorbed.js';
@@ -65,7 +76,9 @@ export class Machine {
 
   /** First sequences of the parts of all caches. */
   get partStarts(): readonly number[] {
-    return [...new Set(blocksOf(this.c.geometry).flatMap((block) => this.caches.parts(block.name).map(({ first }) => first)))];
+    return [
+      ...new Set(blocksOf(this.c.geometry).flatMap((block) => this.caches.parts(block.name).map(({ first }) => first))),
+    ];
   }
 
   /** The words of a part's sequences in a buffer in which each has as many. */
@@ -73,7 +86,10 @@ export class Machine {
     return partOf(this.buffer(label), 4 * words * first, 4 * words * count);
   }
 
-  /** Queries from a part's first sequence on, which has `floats` of them: a second set lies behind those of all sequences. */
+  /**
+   * Queries from a part's first sequence on, which has `floats` of them: a second set lies behind those of all
+   * sequences.
+   */
   queries({ first }: CachePart, floats: number): Buffer {
     const buffer = this.buffer('queries');
     return partOf(buffer, 4 * floats * first, buffer.bytes - 4 * floats * first);
@@ -113,7 +129,13 @@ export class Machine {
     const { heads, kvHeads, headDim } = this.c.geometry;
     const row = packedRow(this.c);
     const at = (offset: number): Vectors => ({ offset, stride: row });
-    return { row, queries: at(0), keys: at(heads * headDim), values: at((heads + kvHeads) * headDim), branch: at((heads + 2 * kvHeads) * headDim) };
+    return {
+      row,
+      queries: at(0),
+      keys: at(heads * headDim),
+      values: at((heads + kvHeads) * headDim),
+      branch: at((heads + 2 * kvHeads) * headDim),
+    };
   }
 
   get group(): number {
@@ -147,9 +169,15 @@ export class Machine {
 export const spansFrom = (sequence: number): string => (sequence === 0 ? 'spans' : `spans from ${sequence}`);
 
 /** Rows that are rebuilt for a part of the sequences. */
-export const rebuiltRows = (axis: 'keys' | 'values', part: number): string => `rebuilt ${axis}${part > 0 ? ` part ${part}` : ''}`;
+export const rebuiltRows = (axis: 'keys' | 'values', part: number): string =>
+  `rebuilt ${axis}${part > 0 ? ` part ${part}` : ''}`;
 
-const keptLabel = (what: 'mass' | 'positions', block: string, { layer, loop }: { layer: number; loop: number }, part: number): string => `kept ${what} ${block} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
+const keptLabel = (
+  what: 'mass' | 'positions',
+  block: string,
+  { layer, loop }: { layer: number; loop: number },
+  part: number,
+): string => `kept ${what} ${block} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
 
 /** Rotary tables reach as far as the cache does, and one step beyond. */
 const positionsOf = (contextTokens: number): number => contextTokens + 1;
@@ -160,7 +188,8 @@ export const packedRow = (c: Configuration): number => {
   return (heads + 2 * kvHeads) * headDim + (c.path === 'absorbed' ? c.branch.width * heads : 0);
 };
 
-const queryWidth = (c: Configuration): number => (c.path === 'absorbed' ? (c.codec.rankK as number) + c.branch.width : c.geometry.headDim);
+const queryWidth = (c: Configuration): number =>
+  c.path === 'absorbed' ? (c.codec.rankK as number) + c.branch.width : c.geometry.headDim;
 
 /** Sets of queries: a second one where StreamingLLM's sinks are scored by it. */
 export function querySets(c: Configuration): 1 | 2 {
@@ -172,11 +201,19 @@ export function querySets(c: Configuration): 1 | 2 {
  * Allocates activations, in-flight latents and tables: everything that is neither weight nor cache.
  * @throws GpuError `unsupported` for activations of the whole batch that no binding holds
  */
-export async function allocateWorkspace(c: Configuration, batch: number, contextTokens: number, caches: Caches, allocations: Allocations, device: Device): Promise<void> {
+export async function allocateWorkspace(
+  c: Configuration,
+  batch: number,
+  contextTokens: number,
+  caches: Caches,
+  allocations: Allocations,
+  device: Device,
+): Promise<void> {
   const g = c.geometry;
   const { heads, kvHeads, headDim: d } = g;
   /** Bound from each part of the sequences to the next. */
-  const inParts = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'workspace', 4 * batch * floats);
+  const inParts = (label: string, floats: number): Promise<Buffer> =>
+    allocations.make(label, 'workspace', 4 * batch * floats);
   const make = (label: string, floats: number, kind: AllocationKind = 'workspace'): Promise<Buffer> => {
     requireBindable(c, batch, label, 4 * floats);
     return allocations.make(label, kind, 4 * batch * floats);
@@ -204,7 +241,8 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
       const kind = spansLoops(c) ? 'in-flight' : 'workspace';
       await make(`latent key ${layer}`, latents * rankK, kind);
       await make(`latent value ${layer}`, latents * rankV, kind);
-      if (c.path === 'absorbed') await make(`branch key ${layer}`, c.branch.width * (c.branch.perHead ? kvHeads : 1), kind);
+      if (c.path === 'absorbed')
+        await make(`branch key ${layer}`, c.branch.width * (c.branch.perHead ? kvHeads : 1), kind);
     }
     if (c.path === 'fast') {
       const loops = spansLoops(c) ? g.loops : 1;
@@ -218,16 +256,30 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
     }
     if (c.path === 'reconstruct' && c.materialised) {
       for (const { index, count } of caches.parts('core')) {
-        for (const axis of ['keys', 'values'] as const) await allocations.make(rebuiltRows(axis, index), 'workspace', count * kvHeads * caches.slots.capacity * d * 2);
+        for (const axis of ['keys', 'values'] as const)
+          await allocations.make(
+            rebuiltRows(axis, index),
+            'workspace',
+            count * kvHeads * caches.slots.capacity * d * 2,
+          );
       }
     }
   }
   if (g.exitGate) await allocations.make('exit', 'control', 4 * batch);
-  for (const label of ['tokens', 'next tokens', 'positions', 'places']) await allocations.make(label, 'control', 4 * batch);
-  for (const block of blocks) for (const { first } of caches.parts(block.name)) await allocations.make(spansFrom(first), 'control', 16 * (batch - first));
-  if (c.eviction?.policy === 'streaming' && readsLatent) await allocations.make('pinned positions', 'control', 4 * batch * caches.slots.capacity);
+  for (const label of ['tokens', 'next tokens', 'positions', 'places'])
+    await allocations.make(label, 'control', 4 * batch);
+  for (const block of blocks)
+    for (const { first } of caches.parts(block.name))
+      await allocations.make(spansFrom(first), 'control', 16 * (batch - first));
+  if (c.eviction?.policy === 'streaming' && readsLatent)
+    await allocations.make('pinned positions', 'control', 4 * batch * caches.slots.capacity);
   await allocations.make('draws', 'control', 8 * batch);
-  for (const width of new Set([d, ...(c.path === 'absorbed' ? [branchWidth(c, blocks.find((b) => b.name === 'core') as (typeof blocks)[number])] : [])])) {
+  for (const width of new Set([
+    d,
+    ...(c.path === 'absorbed'
+      ? [branchWidth(c, blocks.find((b) => b.name === 'core') as (typeof blocks)[number])]
+      : []),
+  ])) {
     const table = rotaryTable(width, { ropeBase: g.rope.theta, positions: positionsOf(contextTokens) });
     const buffer = await allocations.make(`turns ${width}`, 'control', table.bytes);
     await device.write(buffer, table.data?.() as Float32Array<ArrayBuffer>);
@@ -238,7 +290,10 @@ export async function allocateWorkspace(c: Configuration, batch: number, context
 function requireBindable(c: Configuration, batch: number, label: string, bytesEach: number): void {
   if (batch * bytesEach <= c.bindingBytes) return;
   const most = Math.floor(c.bindingBytes / bytesEach);
-  throw new GpuError('unsupported', `buffer ${label} takes ${batch * bytesEach} bytes for ${batch} sequences, more than the ${c.bindingBytes} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`);
+  throw new GpuError(
+    'unsupported',
+    `buffer ${label} takes ${batch * bytesEach} bytes for ${batch} sequences, more than the ${c.bindingBytes} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`,
+  );
 }
 
 /** Split partials of attention, as cost/memory.ts bounds them; pinned tokens have splits of their own. */
@@ -251,7 +306,12 @@ function partialsBytes(c: Configuration, batch: number, pinned: boolean): number
 }
 
 /** H2O: scores of one layer, and mass and position of every cached token of each row set. */
-async function allocateEviction(c: Configuration, batch: number, caches: Caches, allocations: Allocations): Promise<void> {
+async function allocateEviction(
+  c: Configuration,
+  batch: number,
+  caches: Caches,
+  allocations: Allocations,
+): Promise<void> {
   const { capacity } = caches.slots;
   await allocations.make('scores', 'workspace', 4 * batch * c.geometry.heads * capacity);
   let most = 1;
@@ -260,7 +320,8 @@ async function allocateEviction(c: Configuration, batch: number, caches: Caches,
     most = Math.max(most, rows);
     for (const unit of caches.units(block)) {
       for (const { index, count } of caches.parts(block.name)) {
-        for (const what of ['mass', 'positions'] as const) await allocations.make(keptLabel(what, block.name, unit, index), 'eviction', 4 * count * rows * capacity);
+        for (const what of ['mass', 'positions'] as const)
+          await allocations.make(keptLabel(what, block.name, unit, index), 'eviction', 4 * count * rows * capacity);
       }
     }
   }

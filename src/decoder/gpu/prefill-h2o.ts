@@ -1,4 +1,6 @@
-/** Execution of H2O in whole prompts: the mass that a run's tokens gather, and the choice and copy of those that stay. */
+/**
+ * Execution of H2O in whole prompts: the mass that a run's tokens gather, and the choice and copy of those that stay.
+ */
 import type { EvictedCache } from '../../gpu/operations/evict.js';
 import { runOf } from '../../gpu/operations/evict-prefill.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
@@ -11,7 +13,8 @@ import { branchKeyOf, kept, queriesOf, runRows, type Executor } from './prefill-
 import { massLabel, type Prompt } from './prompt.js';
 import type { Place } from './walk.js';
 
-export const massOf = (p: Prompt, { block, layer }: Place): Buffer => p.buffer(massLabel(massNumber(p.m.c, block, layer)));
+export const massOf = (p: Prompt, { block, layer }: Place): Buffer =>
+  p.buffer(massLabel(massNumber(p.m.c, block, layer)));
 
 const mass: Executor = (p, visit) => {
   const { m } = p;
@@ -20,7 +23,18 @@ const mass: Executor = (p, visit) => {
   const at = queriesOf(p, place);
   const planned = plan(m, visit.op, { massPrefill: { ...at, capacity, room: p.rows, begins: beginsMass(m.c, place) } });
   const branch = at.branch ? { branchQueries: p.projections, branchKeys: branchKeyOf(p, place) } : {};
-  return Promise.resolve([{ plan: planned, buffers: { queries: p.projections, keys: cache, statistics: p.buffer('statistics'), mass: massOf(p, place), ...branch } }]);
+  return Promise.resolve([
+    {
+      plan: planned,
+      buffers: {
+        queries: p.projections,
+        keys: cache,
+        statistics: p.buffer('statistics'),
+        mass: massOf(p, place),
+        ...branch,
+      },
+    },
+  ]);
 };
 
 const evict: Executor = (p, visit) => {
@@ -35,8 +49,18 @@ const evict: Executor = (p, visit) => {
     return { name, width, rows: heads / rows };
   });
   const { capacity, pinned, ring, heavy } = m.caches.slots;
-  const options = { capacity, pinned, ring, heavy, caches, firstRow: (p.sequence - part.first) * rows, room: p.rows, runCapacity: of[0]?.rowset.capacity as number };
-  const choice = visit.op.kernel === 'evict_chunk' ? { evictChunk: { ...options, position: p.before } } : { evictPrefill: options };
+  const options = {
+    capacity,
+    pinned,
+    ring,
+    heavy,
+    caches,
+    firstRow: (p.sequence - part.first) * rows,
+    room: p.rows,
+    runCapacity: of[0]?.rowset.capacity as number,
+  };
+  const choice =
+    visit.op.kernel === 'evict_chunk' ? { evictChunk: { ...options, position: p.before } } : { evictPrefill: options };
   return Promise.resolve([
     {
       plan: plan(m, visit.op, choice),
@@ -46,11 +70,20 @@ const evict: Executor = (p, visit) => {
         positions: m.evictionBuffer('positions', place, part),
         // A step's scores, which has one a slot and query head.
         ...(visit.op.kernel === 'evict_chunk' ? { sources: scoresOf(m, part) } : {}),
-        ...Object.fromEntries(of.flatMap(({ role, rowset }) => [[runOf(role), rowset.cache], [role, m.caches.buffer(role, place, place.loop, part.index)]])),
+        ...Object.fromEntries(
+          of.flatMap(({ role, rowset }) => [
+            [runOf(role), rowset.cache],
+            [role, m.caches.buffer(role, place, place.loop, part.index)],
+          ]),
+        ),
       },
     },
   ]);
 };
 
 /** By label of the operation. */
-export const H2O_EXECUTORS: Readonly<Record<string, Executor>> = { 'prompt-mass': mass, 'prompt-evict': evict, 'chunk-evict': evict };
+export const H2O_EXECUTORS: Readonly<Record<string, Executor>> = {
+  'prompt-mass': mass,
+  'prompt-evict': evict,
+  'chunk-evict': evict,
+};

@@ -3,13 +3,20 @@ import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
 /**
- * Whole, or token by token, each attending to the cache as in decoding. Whole prompts take two passes where a codec has latents, which are
- * encoded as their parts come (`accumulated`), layer by layer from 16-bit captures of all loops (`by-layer`), or at once from 32-bit
- * captures of everything (`one-shot`): the same latents in more and more memory (cost/memory.ts, prefillPeaks). Without latents all three
- * are one ordinary pass. `chunked` is accumulated prefill chunk by chunk, each attending to what the cache holds of those before it.
+ * Whole, or token by token, each attending to the cache as in decoding. Whole prompts take two passes where a codec has
+ * latents, which are encoded as their parts come (`accumulated`), layer by layer from 16-bit captures of all loops
+ * (`by-layer`), or at once from 32-bit captures of everything (`one-shot`): the same latents in more and more memory
+ * (cost/memory.ts, prefillPeaks). Without latents all three are one ordinary pass. `chunked` is accumulated prefill
+ * chunk by chunk, each attending to what the cache holds of those before it.
  */
 export type PrefillMethod = WholePrompt | 'by-token';
-export const PREFILL_METHODS = ['accumulated', 'chunked', 'by-layer', 'one-shot', 'by-token'] as const satisfies readonly PrefillMethod[];
+export const PREFILL_METHODS = [
+  'accumulated',
+  'chunked',
+  'by-layer',
+  'one-shot',
+  'by-token',
+] as const satisfies readonly PrefillMethod[];
 
 /** @param begun sequences hold tokens already */
 export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token' : 'accumulated');
@@ -18,5 +25,6 @@ export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token
 export function requireWhole(method: WholePrompt, begun: boolean): void {
   if (method === 'chunked') return;
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
-  if (begun) throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
+  if (begun)
+    throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
 }

@@ -1,6 +1,6 @@
 /**
- * Rows of a prompt: encoding, rotation, what is kept for attention, what joins the cache and is read back from it, and attention itself.
- * Positions are those of the run's tokens; buffers have rows of the run alone.
+ * Rows of a prompt: encoding, rotation, what is kept for attention, what joins the cache and is read back from it, and
+ * attention itself. Positions are those of the run's tokens; buffers have rows of the run alone.
  */
 import { isLatent } from '../../codecs/registry.js';
 import { planOperation, type Buffer } from '../../gpu/index.js';
@@ -27,14 +27,26 @@ const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
 export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
 export const positionOf = (p: Prompt, visit: Visit): number => p.before + fromOf(visit);
 /** Rows of a chunk in a buffer that has those of the whole run. */
-export const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({ offset: fromOf(visit) * width, row: width });
+export const chunkRows = (visit: Visit, width: number): Required<Pick<Rows, 'offset' | 'row'>> => ({
+  offset: fromOf(visit) * width,
+  row: width,
+});
 const ownLayer = (p: Prompt, place: Place): number => (spansLoops(p.m.c) ? place.layer : 0);
-export const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({ offset: 0, stride: latentRows(p.m) * rankOf(p.m, axis) });
-/** The latents of a chunk: in an accumulator of the whole run, or made of all loops at once where attention's output will be. */
+export const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({
+  offset: 0,
+  stride: latentRows(p.m) * rankOf(p.m, axis),
+});
+/**
+ * The latents of a chunk: in an accumulator of the whole run, or made of all loops at once where attention's output
+ * will be.
+ */
 const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
   const { stride } = latentRow(p, axis);
   if (p.captures) return { rows: p.results, at: { offset: 0, stride } };
-  return { rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`), at: { offset: fromOf(visit) * stride, stride } };
+  return {
+    rows: p.buffer(`latent ${axis} ${ownLayer(p, placed(visit))}`),
+    at: { offset: fromOf(visit) * stride, stride },
+  };
 };
 /** Branch keys of a chunk, or of a piece before its run, behind those before them. */
 export function branchRows(p: Prompt, visit: Visit, before = p.held): Vectors {
@@ -54,13 +66,34 @@ const encode =
     const { rows, at } = latentsOf(p, visit, axis);
     const y: Rows = { offset: at.offset, row: at.stride, group: rankOf(m, axis) };
     const weights = await m.weights.down(placed(visit).layer, loopOf(visit), axis);
-    return [{ plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }), buffers: { x: p.projections, weights, y: rows } }];
+    return [
+      {
+        plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }),
+        buffers: { x: p.projections, weights, y: rows },
+      },
+    ];
   };
 
 /** Rotation in place, of rows at their positions. @param all of them are at one */
-export function rotation(p: Prompt, visit: Visit, first: number, turns: Buffer, data: Vectors, buffer: Buffer, all = false): Dispatch {
+export function rotation(
+  p: Prompt,
+  visit: Visit,
+  first: number,
+  turns: Buffer,
+  data: Vectors,
+  buffer: Buffer,
+  all = false,
+): Dispatch {
   const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
-  return { plan: planned, buffers: { positions: p.buffer(all ? 'one position' : 'positions'), turns, data: buffer, target: p.m.buffer('unused output') } };
+  return {
+    plan: planned,
+    buffers: {
+      positions: p.buffer(all ? 'one position' : 'positions'),
+      turns,
+      data: buffer,
+      target: p.m.buffer('unused output'),
+    },
+  };
 }
 export const rotate =
   (turns: (p: Prompt) => Buffer, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
@@ -71,12 +104,21 @@ export const rotate =
 export const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
 const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
 const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
-const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean => c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
+const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean =>
+  c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
 /** Rebuilt keys: those of sinks at their places behind what was evicted. */
-const rotateEarlier: Executor = (p, visit) => Promise.resolve([rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headTurns(p), p.m.packed.keys, p.projections)]);
-const rotateInside: Executor = (p, visit) => Promise.resolve([rotation(p, visit, positionOf(p, visit) - shift(p), headTurns(p), p.m.packed.queries, p.projections)]);
-const rotateOnward: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), headTurns(p), p.m.packed.queries, p.projections, true)]);
-const rotateEarlierBranch: Executor = (p, visit) => Promise.resolve([rotation(p, visit, shift(p), branchTurns(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
+const rotateEarlier: Executor = (p, visit) =>
+  Promise.resolve([
+    rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headTurns(p), p.m.packed.keys, p.projections),
+  ]);
+const rotateInside: Executor = (p, visit) =>
+  Promise.resolve([
+    rotation(p, visit, positionOf(p, visit) - shift(p), headTurns(p), p.m.packed.queries, p.projections),
+  ]);
+const rotateOnward: Executor = (p, visit) =>
+  Promise.resolve([rotation(p, visit, shift(p), headTurns(p), p.m.packed.queries, p.projections, true)]);
+const rotateEarlierBranch: Executor = (p, visit) =>
+  Promise.resolve([rotation(p, visit, shift(p), branchTurns(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
 
 /** Rows of one sequence: `first` is the slot of the run's first token. */
 interface Rowset {
@@ -88,32 +130,80 @@ interface Rowset {
 
 /** Where rows of the run are written and read again: in the cache, or beside one that is evicted from. */
 export function ownRows(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
-  if (p.aside) return { cache: p.aside.buffer(role, place, loop), capacity: p.aside.slots.capacity, firstSequence: 0, first: p.held };
-  if (storesRun(p.m.c)) return { cache: p.buffer(storedLabel(role)), capacity: keptSlots(p.rows), firstSequence: 0, first: p.held };
+  if (p.aside)
+    return {
+      cache: p.aside.buffer(role, place, loop),
+      capacity: p.aside.slots.capacity,
+      firstSequence: 0,
+      first: p.held,
+    };
+  if (storesRun(p.m.c))
+    return { cache: p.buffer(storedLabel(role)), capacity: keptSlots(p.rows), firstSequence: 0, first: p.held };
   return inCache(p, role, place, loop);
 }
 
 export function inCache(p: Prompt, role: CacheRole, place: Place, loop = place.loop): Rowset {
   const { index, first } = p.m.caches.partOf(place.block.name, p.sequence);
-  return { cache: p.m.caches.buffer(role, place, loop, index), capacity: p.m.caches.slots.capacity, firstSequence: p.sequence - first, first: p.before };
+  return {
+    cache: p.m.caches.buffer(role, place, loop, index),
+    capacity: p.m.caches.slots.capacity,
+    firstSequence: p.sequence - first,
+    first: p.before,
+  };
 }
 
 /** Rows as attention reads them, in memory of their own. */
-export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({ cache: p.kept(`${side}s`, visit), capacity: keptSlots(p.rows), firstSequence: 0, first: p.held });
+export const kept = (p: Prompt, side: CodecAxis, visit: Visit): Rowset => ({
+  cache: p.kept(`${side}s`, visit),
+  capacity: keptSlots(p.rows),
+  firstSequence: 0,
+  first: p.held,
+});
 
 /** Rows of the whole run as the cache will have them. */
-export const runRows = (p: Prompt, role: CacheRole, visit: Visit): Rowset => (p.aside || storesRun(p.m.c) ? ownRows(p, role, placed(visit)) : kept(p, role as CodecAxis, visit));
+export const runRows = (p: Prompt, role: CacheRole, visit: Visit): Rowset =>
+  p.aside || storesRun(p.m.c) ? ownRows(p, role, placed(visit)) : kept(p, role as CodecAxis, visit);
 
 /** Writes rows of the chunk behind those of the chunks before it. */
-export function append(p: Prompt, visit: Visit, to: Rowset, from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; within?: number; slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'> }): Dispatch {
+export function append(
+  p: Prompt,
+  visit: Visit,
+  to: Rowset,
+  from: {
+    rows: Buffer;
+    at: Vectors;
+    bias?: Buffer;
+    heads?: number;
+    within?: number;
+    slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'>;
+  },
+): Dispatch {
   const { op } = visit;
   const options: AppendOptions = {
-    capacity: to.capacity, chunk: rowsOf(visit), first: to.first + (from.within ?? fromOf(visit)), firstSequence: to.firstSequence,
-    rowOffset: from.at.offset, rowStride: from.at.stride, ...(from.bias ? { bias: true } : {}), ...from.slots,
+    capacity: to.capacity,
+    chunk: rowsOf(visit),
+    first: to.first + (from.within ?? fromOf(visit)),
+    firstSequence: to.firstSequence,
+    rowOffset: from.at.offset,
+    rowStride: from.at.stride,
+    ...(from.bias ? { bias: true } : {}),
+    ...from.slots,
   };
-  const planned = plan(p.m, { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } }, { append: options });
+  const planned = plan(
+    p.m,
+    { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } },
+    { append: options },
+  );
   // The positions begin with 0.
-  return { plan: planned, buffers: { tokens: p.buffer('positions'), rows: from.rows, ...(from.bias ? { bias: from.bias } : {}), cache: to.cache } };
+  return {
+    plan: planned,
+    buffers: {
+      tokens: p.buffer('positions'),
+      rows: from.rows,
+      ...(from.bias ? { bias: from.bias } : {}),
+      cache: to.cache,
+    },
+  };
 }
 
 export const keep =
@@ -125,18 +215,26 @@ export const keep =
 const keepEarlier =
   (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 })]);
+    Promise.resolve([
+      append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 }),
+    ]);
 
-/** A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops that a latent stands for. */
+/**
+ * A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops
+ * that a latent stands for.
+ */
 const appendRows =
   (axis: CodecAxis): Executor =>
   async (p, visit) => {
     const place = placed(visit);
     const { m } = p;
-    if (!isCoreLatent(p, place)) return [append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
+    if (!isCoreLatent(p, place))
+      return [append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
     if (m.c.path === 'fast') {
       const loops = await restoredLoops(m, place, axis);
-      return loops.map(({ loop, ...from }) => append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }));
+      return loops.map(({ loop, ...from }) =>
+        append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }),
+      );
     }
     const bias = await m.weights.centre(place.layer, place.loop, axis);
     return [append(p, visit, ownRows(p, `${axis}-latent`, place), { ...latentsOf(p, visit, axis), bias })];
@@ -144,7 +242,9 @@ const appendRows =
 
 const appendBranch: Executor = (p, visit) => {
   const place = placed(visit);
-  return Promise.resolve([append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: branchRows(p, visit) })]);
+  return Promise.resolve([
+    append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: branchRows(p, visit) }),
+  ]);
 };
 
 const restoreRows =
@@ -155,25 +255,51 @@ const restoreRows =
   };
 
 /** Cached rows from a slot on, as floats. */
-export function load(p: Prompt, { op }: Visit, from: Rowset, slot: number, to: { rows: Buffer; at: Vectors }, rows = op.shape.rows as number): Dispatch {
+export function load(
+  p: Prompt,
+  { op }: Visit,
+  from: Rowset,
+  slot: number,
+  to: { rows: Buffer; at: Vectors },
+  rows = op.shape.rows as number,
+): Dispatch {
   const { cache, capacity, firstSequence } = from;
-  return { plan: plan(p.m, { ...op, shape: { ...op.shape, rows } }, { load: { capacity, chunk: rows, first: slot, firstSequence, output: to.at } }), buffers: { cache, rows: to.rows } };
+  return {
+    plan: plan(
+      p.m,
+      { ...op, shape: { ...op.shape, rows } },
+      { load: { capacity, chunk: rows, first: slot, firstSequence, output: to.at } },
+    ),
+    buffers: { cache, rows: to.rows },
+  };
 }
 
 const branchRow = (p: Prompt): Vectors => ({ offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width });
 
-/** Rows of the chunk. Latents go where attention's output will be; rows of full width take the place of the chunk's own. */
+/**
+ * Rows of the chunk. Latents go where attention's output will be; rows of full width take the place of the chunk's own.
+ */
 const loadRows =
   (axis: CodecAxis): Executor =>
   (p, visit) => {
     const latents = readsLatents(p.m.c, placed(visit).block);
     const rows = ownRows(p, latents ? `${axis}-latent` : axis, placed(visit), loopOf(visit));
-    return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), latents ? { rows: p.results, at: latentRow(p, axis) } : { rows: p.projections, at: p.m.packed[`${axis}s`] })]);
+    return Promise.resolve([
+      load(
+        p,
+        visit,
+        rows,
+        rows.first + fromOf(visit),
+        latents ? { rows: p.results, at: latentRow(p, axis) } : { rows: p.projections, at: p.m.packed[`${axis}s`] },
+      ),
+    ]);
   };
 
 const loadBranch: Executor = (p, visit) => {
   const rows = ownRows(p, 'rotary-key', placed(visit));
-  return Promise.resolve([load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: branchRows(p, visit) })]);
+  return Promise.resolve([
+    load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: branchRows(p, visit) }),
+  ]);
 };
 
 /** Rows of a piece before the run, one behind the other. */
@@ -182,10 +308,27 @@ const loadEarlier =
   (p, visit) => {
     const { rows, at } = to(p);
     const runs = slotRuns(p.m.caches.slots, fromOf(visit), rowsOf(visit));
-    return Promise.resolve(runs.map(({ slot, before, tokens }) => load(p, visit, inCache(p, role, placed(visit)), slot, { rows, at: { ...at, offset: before * at.stride } }, tokens)));
+    return Promise.resolve(
+      runs.map(({ slot, before, tokens }) =>
+        load(
+          p,
+          visit,
+          inCache(p, role, placed(visit)),
+          slot,
+          { rows, at: { ...at, offset: before * at.stride } },
+          tokens,
+        ),
+      ),
+    );
   };
-const latentsOfPiece = (axis: CodecAxis) => (p: Prompt) => ({ rows: p.buffer('earlier latents'), at: latentRow(p, axis) });
-const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({ rows: p.buffer('earlier branch keys'), at: branchRow(p) });
+const latentsOfPiece = (axis: CodecAxis) => (p: Prompt) => ({
+  rows: p.buffer('earlier latents'),
+  at: latentRow(p, axis),
+});
+const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({
+  rows: p.buffer('earlier branch keys'),
+  at: branchRow(p),
+});
 
 /** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
 export const reconstruct =
@@ -197,13 +340,19 @@ export const reconstruct =
     const at = m.packed[`${axis}s`];
     const rank = rankOf(m, axis);
     const shared = latentRows(m) === 1;
-    // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow the sum.
+    // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow
+    // the sum.
     const byRow = axis === 'key' || m.c.materialised;
     const weights = byRow ? await m.weights.upRows(layer, loop, axis) : await m.weights.upColumns(layer, loop, axis);
     const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
     const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
-    const product = plan(p.m, op, { matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow } });
-    const mean = planOperation({ kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } }, { placement: { input: { offset: 0, stride: 0 }, output: at } });
+    const product = plan(p.m, op, {
+      matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow },
+    });
+    const mean = planOperation(
+      { kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } },
+      { placement: { input: { offset: 0, stride: 0 }, output: at } },
+    );
     return [
       { plan: product, buffers: { x: latentsOf(p), weights, y: p.projections } },
       { plan: mean, buffers: { input: await m.weights.mean(layer, loop, axis), target: p.projections } },
@@ -213,11 +362,30 @@ export const reconstruct =
 /** Where attention's queries lie, with those of the rotary branch. */
 export function queriesOf({ m }: Prompt, { block }: Place): Pick<PrefillOptions, 'queries' | 'branch'> {
   const branched = m.c.path === 'absorbed' && block.name === 'core';
-  return { queries: m.packed.queries, ...(branched ? { branch: { width: m.c.branch.width, heads: branchHeads(m), queries: { ...m.packed.branch, head: m.c.branch.width } } } : {}) };
+  return {
+    queries: m.packed.queries,
+    ...(branched
+      ? {
+          branch: {
+            width: m.c.branch.width,
+            heads: branchHeads(m),
+            queries: { ...m.packed.branch, head: m.c.branch.width },
+          },
+        }
+      : {}),
+  };
 }
 
-/** Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch */
-async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Rowset, more: Pick<PrefillOptions, 'first' | 'carried'> = {}, keys?: Buffer): Promise<Dispatch> {
+/**
+ * Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch
+ */
+async function attention(
+  p: Prompt,
+  visit: Visit,
+  rows: (side: CodecAxis) => Rowset,
+  more: Pick<PrefillOptions, 'first' | 'carried'> = {},
+  keys?: Buffer,
+): Promise<Dispatch> {
   const { m } = p;
   const { op } = visit;
   const place = placed(visit);
@@ -227,7 +395,10 @@ async function attention(p: Prompt, visit: Visit, rows: (side: CodecAxis) => Row
   const at = queriesOf(p, place);
   const carries = op.kernel === 'attend_carried';
   const options: PrefillOptions = {
-    capacity, firstSequence, ...at, output: { offset: 0, stride: heads * headDim },
+    capacity,
+    firstSequence,
+    ...at,
+    output: { offset: 0, stride: heads * headDim },
     ...more,
   };
   const spans = await p.allocations.make(`span ${context} ${queries}`, 'control', 8);
@@ -252,15 +423,32 @@ const attend: Executor = async (p, visit) => {
   const turned = turnsQueries({ c: p.m.c, block: placed(visit).block, run: { from: p.before, tokens: p.tokens } });
   return [await attention(p, visit, rows, turned ? { carried: true } : {})];
 };
-const attendEarlier: Executor = async (p, visit) => [await attention(p, visit, (side) => kept(p, side, visit), {}, p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined)];
+const attendEarlier: Executor = async (p, visit) => [
+  await attention(
+    p,
+    visit,
+    (side) => kept(p, side, visit),
+    {},
+    p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined,
+  ),
+];
 /** In the cache, from each of its runs of slots. @param carried of calls before */
 const attendCached =
   (carried: boolean): Executor =>
   async (p, visit) => {
     const dispatches: Dispatch[] = [];
-    for (const { slot, before, tokens } of slotRuns(p.m.caches.slots, fromOf(visit), visit.op.shape.context as number)) {
+    for (const { slot, before, tokens } of slotRuns(
+      p.m.caches.slots,
+      fromOf(visit),
+      visit.op.shape.context as number,
+    )) {
       const of = { ...visit, op: { ...visit.op, shape: { ...visit.op.shape, context: tokens } } };
-      dispatches.push(await attention(p, of, (side) => inCache(p, side, placed(visit)), { first: slot, carried: carried || before > 0 }));
+      dispatches.push(
+        await attention(p, of, (side) => inCache(p, side, placed(visit)), {
+          first: slot,
+          carried: carried || before > 0,
+        }),
+      );
     }
     return dispatches;
   };
@@ -268,21 +456,34 @@ const attendCached =
 /** What of the run stays, by way of the results, which the projection of attention's output has read. */
 function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] {
   const name = what === 'key' ? 'k' : what === 'value' ? 'v' : 'branch';
-  const roleOf = (p: Prompt, { block }: Place): CacheRole => (what === 'rotary-key' || !readsLatents(p.m.c, block) ? what : `${what}-latent`);
-  const rowOf = ({ op }: Visit): Vectors => ({ offset: 0, stride: (op.shape.heads as number) * (op.shape.width as number) });
+  const roleOf = (p: Prompt, { block }: Place): CacheRole =>
+    what === 'rotary-key' || !readsLatents(p.m.c, block) ? what : `${what}-latent`;
+  const rowOf = ({ op }: Visit): Vectors => ({
+    offset: 0,
+    stride: (op.shape.heads as number) * (op.shape.width as number),
+  });
   const read: Executor = (p, visit) => {
     const from = p.aside ? ownRows(p, roleOf(p, placed(visit)), placed(visit)) : kept(p, what as CodecAxis, visit);
     return Promise.resolve([load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) })]);
   };
   const write: Executor = (p, visit) => {
-    const wasRead = p.aside !== undefined || p.m.c.codec.kind === 'cla' && placed(visit).block.name === 'core';
+    const wasRead = p.aside !== undefined || (p.m.c.codec.kind === 'cla' && placed(visit).block.name === 'core');
     const { offset, stride } = wasRead ? rowOf(visit) : p.m.packed[what === 'key' ? 'keys' : 'values'];
     // A chunk's rows begin with its first token.
     const at = { offset: offset + (wasRead ? 0 : (fromOf(visit) % p.chunkTokens) * stride), stride };
     const { pinned, ring, sinks } = p.m.caches.slots;
-    return Promise.resolve([append(p, visit, inCache(p, roleOf(p, placed(visit)), placed(visit)), { rows: wasRead ? p.results : p.projections, at, slots: { pinned, ring, sinks } })]);
+    return Promise.resolve([
+      append(p, visit, inCache(p, roleOf(p, placed(visit)), placed(visit)), {
+        rows: wasRead ? p.results : p.projections,
+        at,
+        slots: { pinned, ring, sinks },
+      }),
+    ]);
   };
-  return [[`load-${name}-staying`, read], [`append-${name}-staying`, write]];
+  return [
+    [`load-${name}-staying`, read],
+    [`append-${name}-staying`, write],
+  ];
 }
 
 /** By label of the operation. */
@@ -292,7 +493,10 @@ export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   rope: rotate(headTurns, (p) => ({ data: p.m.packed.queries, buffer: p.projections })),
   'rope-k': rotate(headTurns, (p) => ({ data: p.m.packed.keys, buffer: p.projections })),
   'rope-branch': rotate(branchTurns, (p) => ({ data: p.m.packed.branch, buffer: p.projections })),
-  'rope-branch-key': rotate(branchTurns, (p, visit) => ({ data: branchRows(p, visit), buffer: branchKeyOf(p, placed(visit)) })),
+  'rope-branch-key': rotate(branchTurns, (p, visit) => ({
+    data: branchRows(p, visit),
+    buffer: branchKeyOf(p, placed(visit)),
+  })),
   'keep-k': keep('key'),
   'keep-v': keep('value'),
   'append-k': appendRows('key'),
@@ -300,7 +504,8 @@ export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   'append-branch': appendBranch,
   'restore-k': restoreRows('key'),
   'restore-v': restoreRows('value'),
-  'rope-write': (p, visit) => rotateRestored(p.m, visit, { rows: p.projections, positions: p.buffer('positions'), first: positionOf(p, visit) }),
+  'rope-write': (p, visit) =>
+    rotateRestored(p.m, visit, { rows: p.projections, positions: p.buffer('positions'), first: positionOf(p, visit) }),
   'load-k': loadRows('key'),
   'load-v': loadRows('value'),
   'load-branch': loadBranch,

@@ -1,11 +1,19 @@
 /**
- * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact keys and values and
- * writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache then holds. What it computes is
- * `prefill(…)` of reference/decoder.ts, of each kind.
+ * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact
+ * keys and values and writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache
+ * then holds. What it computes is `prefill(…)` of reference/decoder.ts, of each kind.
  */
 import { GpuError, type BoundStep, type Buffer } from '../../gpu/index.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
-import { capturesOf, rowsOfRuns, runSchedule, runsOf, type Chunk, type RunOptions, type WholePrompt } from '../../schedule/prefill.js';
+import {
+  capturesOf,
+  rowsOfRuns,
+  runSchedule,
+  runsOf,
+  type Chunk,
+  type RunOptions,
+  type WholePrompt,
+} from '../../schedule/prefill.js';
 import { ADAPTER, branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
 import type { Allocation } from './allocations.js';
 import { embed, matrixOf, packedProjection, placed, plan, project, projectHead } from './dense.js';
@@ -22,7 +30,12 @@ const hiddenRows = (p: Prompt, visit: Visit) => chunkRows(visit, p.m.c.geometry.
 
 const norm =
   (tensorOf: (visit: Visit) => string): Executor =>
-  async (p, visit) => [{ plan: plan(p.m, visit.op, { eps: p.m.normEpsilon }), buffers: { input: p.residual, weight: await p.m.weights.norm(tensorOf(visit)), target: p.normed } }];
+  async (p, visit) => [
+    {
+      plan: plan(p.m, visit.op, { eps: p.m.normEpsilon }),
+      buffers: { input: p.residual, weight: await p.m.weights.norm(tensorOf(visit)), target: p.normed },
+    },
+  ];
 
 /** x += n(y), or x += y: y has taken the place of what it was made from. */
 const residual =
@@ -30,7 +43,15 @@ const residual =
   async (p, visit) => {
     const buffers = { input: p.normed, target: p.residual };
     const planned = plan(p.m, visit.op, { eps: p.m.normEpsilon });
-    return [{ plan: planned, buffers: visit.op.variant === 'add' ? buffers : { ...buffers, weight: await p.m.weights.norm(layerTensor(placed(visit).stored, part)) } }];
+    return [
+      {
+        plan: planned,
+        buffers:
+          visit.op.variant === 'add'
+            ? buffers
+            : { ...buffers, weight: await p.m.weights.norm(layerTensor(placed(visit).stored, part)) },
+      },
+    ];
   };
 
 /** [state; prelude's output] W into the stream that is free: three of them take turns. */
@@ -43,9 +64,21 @@ const adapter: Executor = async (p, visit) => {
     [p.residual, p.normed] = [p.normed, p.state ?? p.buffer('stream 2')];
   }
   const rows = hiddenRows(p, visit);
-  const of = { weights: 'adapter', pieces: [{ tensor: ADAPTER, outputs: hidden }], rows, y: p.residual, to: { offset: rows.offset, stride: hidden } };
-  const kept = await project(p.m, visit, { ...of, x: p.preludeOutput as Buffer, inputs: { from: hidden, count: hidden } });
-  return p.state ? [kept, await project(p.m, visit, { ...of, x: p.state, inputs: { from: 0, count: hidden }, accumulate: true })] : [kept];
+  const of = {
+    weights: 'adapter',
+    pieces: [{ tensor: ADAPTER, outputs: hidden }],
+    rows,
+    y: p.residual,
+    to: { offset: rows.offset, stride: hidden },
+  };
+  const kept = await project(p.m, visit, {
+    ...of,
+    x: p.preludeOutput as Buffer,
+    inputs: { from: hidden, count: hidden },
+  });
+  return p.state
+    ? [kept, await project(p.m, visit, { ...of, x: p.state, inputs: { from: 0, count: hidden }, accumulate: true })]
+    : [kept];
 };
 
 const loopNorm: Executor = async (p, visit) => {
@@ -57,18 +90,36 @@ const loopNorm: Executor = async (p, visit) => {
 const packed =
   (label: 'qkv' | 'q' | 'kv'): Executor =>
   (p, visit) =>
-    packedProjection(p.m, visit, label, { x: p.normed, rows: hiddenRows(p, visit), y: p.projections, count: rowsOf(visit) });
+    packedProjection(p.m, visit, label, {
+      x: p.normed,
+      rows: hiddenRows(p, visit),
+      y: p.projections,
+      count: rowsOf(visit),
+    });
 
 /** A projection of the chunk's rows back into the stream, in place of what they were made from. */
 const back =
   (label: 'attention-out' | 'down'): Executor =>
   async (p, visit) => {
     const { hidden } = p.m.c.geometry;
-    return [await project(p.m, visit, { ...matrixOf(p.m, label, placed(visit)), x: p.results, y: p.normed, to: { offset: fromOf(visit) * hidden, stride: hidden } })];
+    return [
+      await project(p.m, visit, {
+        ...matrixOf(p.m, label, placed(visit)),
+        x: p.results,
+        y: p.normed,
+        to: { offset: fromOf(visit) * hidden, stride: hidden },
+      }),
+    ];
   };
 
 const gateUp: Executor = async (p, visit) => [
-  await project(p.m, visit, { ...matrixOf(p.m, 'gate-up', placed(visit)), x: p.normed, rows: hiddenRows(p, visit), y: p.projections, to: { offset: 0, stride: 2 * p.m.c.geometry.mlpHidden } }),
+  await project(p.m, visit, {
+    ...matrixOf(p.m, 'gate-up', placed(visit)),
+    x: p.normed,
+    rows: hiddenRows(p, visit),
+    y: p.projections,
+    to: { offset: 0, stride: 2 * p.m.c.geometry.mlpHidden },
+  }),
 ];
 
 const branchKey: Executor = async (p, visit) => {
@@ -76,13 +127,28 @@ const branchKey: Executor = async (p, visit) => {
   const at = branchRows(p, visit);
   const outputs = at.stride;
   const pieces = [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' as const }];
-  return [await project(p.m, visit, { weights: `branch key ${place.layer}`, pieces, x: p.normed, rows: hiddenRows(p, visit), y: branchKeyOf(p, place), to: at })];
+  return [
+    await project(p.m, visit, {
+      weights: `branch key ${place.layer}`,
+      pieces,
+      x: p.normed,
+      rows: hiddenRows(p, visit),
+      y: branchKeyOf(p, place),
+      to: at,
+    }),
+  ];
 };
 
 /** Of the last token alone. */
-const lastRow = (p: Prompt): { offset: number; stride: number } => ({ offset: (p.tokens - 1) * p.m.c.geometry.hidden, stride: p.m.c.geometry.hidden });
+const lastRow = (p: Prompt): { offset: number; stride: number } => ({
+  offset: (p.tokens - 1) * p.m.c.geometry.hidden,
+  stride: p.m.c.geometry.hidden,
+});
 const finalNorm: Executor = async (p, visit) => [
-  { plan: plan(p.m, visit.op, { eps: p.m.normEpsilon, placement: { input: lastRow(p) } }), buffers: { input: p.residual, weight: await p.m.weights.norm(FINAL_NORM), target: p.normed } },
+  {
+    plan: plan(p.m, visit.op, { eps: p.m.normEpsilon, placement: { input: lastRow(p) } }),
+    buffers: { input: p.residual, weight: await p.m.weights.norm(FINAL_NORM), target: p.normed },
+  },
 ];
 const head: Executor = (p, visit) => {
   const y = p.buffer('logits');
@@ -113,7 +179,8 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   ...HELD_EXECUTORS,
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
-  swiglu: (p, visit) => Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
+  swiglu: (p, visit) =>
+    Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
   down: back('down'),
   'final-norm': finalNorm,
   'lm-head': head,
@@ -126,7 +193,11 @@ async function compile(p: Prompt, binder: Binder, of: RunOptions): Promise<Bound
   await p.begin(visits);
   for (const visit of visits) {
     const executor = EXECUTORS[visit.op.label];
-    if (!executor) throw new GpuError('unsupported', `prefill has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`);
+    if (!executor)
+      throw new GpuError(
+        'unsupported',
+        `prefill has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`,
+      );
     for (const dispatch of await executor(p, visit)) steps.push(...(await binder.bind(dispatch)));
   }
   return steps;
@@ -154,12 +225,27 @@ const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => M
  * @param onStart called before the first submission of each run: what fails until then has changed nothing
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
-export async function prefillPrompts(m: Machine, { method, prompts, lengths, chunkTokens }: WholePrompts, onStart: () => void): Promise<PrefillRun> {
-  const runs = prompts.map((tokens, sequence) => runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens));
+export async function prefillPrompts(
+  m: Machine,
+  { method, prompts, lengths, chunkTokens }: WholePrompts,
+  onStart: () => void,
+): Promise<PrefillRun> {
+  const runs = prompts.map((tokens, sequence) =>
+    runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens),
+  );
   // Pieces of what is before a run are as long as a chunk, however short the run.
-  const room = method === 'chunked' ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens))) : longest(runs.flat().map(({ tokens }) => tokens));
+  const room =
+    method === 'chunked'
+      ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens)))
+      : longest(runs.flat().map(({ tokens }) => tokens));
   const rows = Math.max(room, rowsOfRuns(m.c, runs.flat()));
-  const prompt = await Prompt.open(m, { room, rows, chunkTokens, captures: capturesOf(m.c, method), carries: m.c.eviction?.policy !== 'h2o' && runs.flat().some(({ from }) => from > 0) });
+  const prompt = await Prompt.open(m, {
+    room,
+    rows,
+    chunkTokens,
+    captures: capturesOf(m.c, method),
+    carries: m.c.eviction?.policy !== 'h2o' && runs.flat().some(({ from }) => from > 0),
+  });
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
   let seconds = 0;
@@ -169,7 +255,11 @@ export async function prefillPrompts(m: Machine, { method, prompts, lengths, chu
       prompt.sequence = sequence;
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
-        seconds += await takeIn(prompt, run, rest, { binder, onStart, as: { batch: 1, chunkTokens, method, ends: run.tokens === rest.length } });
+        seconds += await takeIn(prompt, run, rest, {
+          binder,
+          onStart,
+          as: { batch: 1, chunkTokens, method, ends: run.tokens === rest.length },
+        });
       }
       await m.device.copy(prompt.buffer('logits'), m.buffer('logits'), 4 * vocab, 4 * sequence * vocab);
     }
@@ -181,7 +271,12 @@ export async function prefillPrompts(m: Machine, { method, prompts, lengths, chu
 }
 
 /** One run of a prompt. @param rest of the prompt from the run on @returns seconds of its operations */
-async function takeIn(p: Prompt, run: Chunk, rest: readonly number[], { binder, onStart, as }: { binder: Binder; onStart: () => void; as: RunOptions }): Promise<number> {
+async function takeIn(
+  p: Prompt,
+  run: Chunk,
+  rest: readonly number[],
+  { binder, onStart, as }: { binder: Binder; onStart: () => void; as: RunOptions },
+): Promise<number> {
   const { device } = p.m;
   p.before = run.from;
   p.tokens = run.tokens;

@@ -20,9 +20,12 @@ export function executorsOf(sampling: Sampling): Readonly<Record<string, Executo
   const attend: Executor = (m, visit) => {
     if (visit.op.kernel === 'attend_rebuild') return attendLatent.rebuild(m, visit);
     if (visit.op.kernel === 'attend_block_absorbed') return attendLatent.blocks(m, visit);
-    return m.c.path === 'absorbed' && visit.place?.block.name === 'core' ? attendLatent.absorbed(m, visit) : attendFullWidth(m, visit);
+    return m.c.path === 'absorbed' && visit.place?.block.name === 'core'
+      ? attendLatent.absorbed(m, visit)
+      : attendFullWidth(m, visit);
   };
-  const sinks: Executor = (m, visit) => (m.c.path === 'absorbed' && visit.place?.block.name === 'core' ? ropeSinksAbsorbed(m, visit) : ropeSinks(m, visit));
+  const sinks: Executor = (m, visit) =>
+    m.c.path === 'absorbed' && visit.place?.block.name === 'core' ? ropeSinksAbsorbed(m, visit) : ropeSinks(m, visit);
   return {
     ...denseExecutors(sampling),
     ...ATTENTION_EXECUTORS,
@@ -48,7 +51,10 @@ export class Binder {
   async bind(dispatch: Dispatch): Promise<BoundStep[]> {
     for (const planned of dispatch.plan.buffers) {
       const given = dispatch.buffers[planned.name];
-      if (given && given.bytes < planned.bytes) throw new Error(`${dispatch.plan.steps[0]?.source}: ${planned.name} takes ${planned.bytes} bytes, buffer ${given.label} has ${given.bytes}`);
+      if (given && given.bytes < planned.bytes)
+        throw new Error(
+          `${dispatch.plan.steps[0]?.source}: ${planned.name} takes ${planned.bytes} bytes, buffer ${given.label} has ${given.bytes}`,
+        );
     }
     const steps: BoundStep[] = [];
     for (const step of dispatch.plan.steps) steps.push(await this.bindStep(step, dispatch.buffers));
@@ -60,7 +66,10 @@ export class Binder {
     const key = JSON.stringify([step.source, step.element, step.constants, step.uniforms, step.workgroups, names]);
     const known = this.bound.get(key);
     if (known) return known;
-    const bound = await this.device.bind(step, new Map(step.buffers.map(({ name }) => [name, buffers[name] ?? this.unused])));
+    const bound = await this.device.bind(
+      step,
+      new Map(step.buffers.map(({ name }) => [name, buffers[name] ?? this.unused])),
+    );
     this.bound.set(key, bound);
     return bound;
   }
@@ -81,11 +90,20 @@ export class Binder {
  * @param context tokens of the longest sequence before the step, evicted ones included (≥ 1)
  * @throws GpuError `unsupported` for an operation that has no executor, or a shape that its kernel refuses
  */
-export async function compile(m: Machine, executors: Readonly<Record<string, Executor>>, binder: Binder, context: number): Promise<Operation[]> {
+export async function compile(
+  m: Machine,
+  executors: Readonly<Record<string, Executor>>,
+  binder: Binder,
+  context: number,
+): Promise<Operation[]> {
   const operations: Operation[] = [];
   for (const visit of walk(m.c, schedule(m.c, m.batch, context, m.caches.slots.capacity))) {
     const executor = executors[visit.op.label];
-    if (!executor) throw new GpuError('unsupported', `the decoder has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`);
+    if (!executor)
+      throw new GpuError(
+        'unsupported',
+        `the decoder has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`,
+      );
     const steps: BoundStep[] = [];
     for (const dispatch of await executor(m, visit)) steps.push(...(await binder.bind(dispatch)));
     operations.push({ op: visit.op, steps });

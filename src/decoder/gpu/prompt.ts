@@ -1,11 +1,22 @@
-/** The buffers of a prefill, which live for one call (cost/memory.ts, prefillPeaks, counts them), and where the streams of a prompt are. */
+/**
+ * The buffers of a prefill, which live for one call (cost/memory.ts, prefillPeaks, counts them), and where the streams
+ * of a prompt are.
+ */
 import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
 import { isLatent } from '../../codecs/registry.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { spansLoops, storageOf } from '../../schedule/configuration.js';
-import { heldBefore, keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from '../../schedule/prefill.js';
+import {
+  heldBefore,
+  keepsRows,
+  keptRowType,
+  massRows,
+  setsRowsAside,
+  storesRun,
+  type CapturingKind,
+} from '../../schedule/prefill.js';
 import type { Storage } from '../../schedule/kernels.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
@@ -66,7 +77,9 @@ export class Prompt {
     try {
       await allocate(m, allocations, { room, rows, captures, chunk: Math.min(room, chunkTokens) });
       if (carries) await allocateCarried(m, allocations, room);
-      const aside = setsRowsAside(m.c) ? new Caches({ ...m.c, eviction: null }, 1, rows, TILE_TOKENS, allocations) : undefined;
+      const aside = setsRowsAside(m.c)
+        ? new Caches({ ...m.c, eviction: null }, 1, rows, TILE_TOKENS, allocations)
+        : undefined;
       await aside?.allocate('prefill');
       return new Prompt(m, allocations, rows, chunkTokens, captures, aside);
     } catch (error) {
@@ -87,7 +100,8 @@ export class Prompt {
     if (!this.captures) return;
     const { of, count } = planSlots(visits, this.captures === 'one-shot');
     this.slots = of;
-    for (let slot = 0; slot < count; slot++) await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.rows, slot);
+    for (let slot = 0; slot < count; slot++)
+      await makeKept(this.m, this.allocations, keptRowType(this.m.c, this.captures), this.rows, slot);
   }
 
   /** The rows that an operation keeps or attends to. */
@@ -111,7 +125,9 @@ export class Prompt {
   }
 }
 
-/** Floats of a token's row of projections, packed or gate and up; on the fast path the rows of all loops of its latents. */
+/**
+ * Floats of a token's row of projections, packed or gate and up; on the fast path the rows of all loops of its latents.
+ */
 function projectionsRow(c: Configuration): number {
   const { mlpHidden, kvHeads, headDim, loops } = c.geometry;
   return Math.max(2 * mlpHidden, packedRow(c), c.path === 'fast' && spansLoops(c) ? loops * kvHeads * headDim : 0);
@@ -128,7 +144,8 @@ function resultsRow(m: Machine): number {
 async function allocateCarried(m: Machine, allocations: Allocations, room: number): Promise<void> {
   const { c } = m;
   if (!keepsRows(c)) return;
-  const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * room * floats);
+  const make = (label: string, floats: number): Promise<Buffer> =>
+    allocations.make(label, 'prefill', 4 * room * floats);
   await make('statistics', 2 * c.geometry.heads);
   if (!isLatent(c.codec) || c.path === 'fast') return;
   await make('earlier latents', latentRows(m) * Math.max(rankOf(m, 'key'), rankOf(m, 'value')));
@@ -143,26 +160,55 @@ export const storedLabel = (role: string): string => `stored ${role}`;
 export const massLabel = (number: number): string => `run mass ${number}`;
 
 /** Rows of full width of one layer and loop. */
-async function makeRows(m: Machine, allocations: Allocations, labels: readonly string[], type: Storage, rows: number): Promise<void> {
+async function makeRows(
+  m: Machine,
+  allocations: Allocations,
+  labels: readonly string[],
+  type: Storage,
+  rows: number,
+): Promise<void> {
   const { kvHeads, headDim } = m.c.geometry;
   const bytes = cacheBytes(rowLayout(type, headDim, m.c.choice.groupSize), keptSlots(rows), kvHeads);
   const padding = Math.ceil(bytes / 16) * 16 - bytes;
-  for (const label of labels) await allocations.make(label, [{ kind: 'prefill', bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])]);
+  for (const label of labels)
+    await allocations.make(label, [
+      { kind: 'prefill', bytes },
+      ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : []),
+    ]);
 }
 
 /** Keys and values of one layer and loop as attention reads them. */
-const makeKept = (m: Machine, allocations: Allocations, type: 'f16' | 'f32', rows: number, slot: number): Promise<void> =>
-  makeRows(m, allocations, (['keys', 'values'] as const).map((side) => keptLabel(side, slot)), type, rows);
+const makeKept = (
+  m: Machine,
+  allocations: Allocations,
+  type: 'f16' | 'f32',
+  rows: number,
+  slot: number,
+): Promise<void> =>
+  makeRows(
+    m,
+    allocations,
+    (['keys', 'values'] as const).map((side) => keptLabel(side, slot)),
+    type,
+    rows,
+  );
 
-/** H2O: what the choice among the run's tokens is made by, and their rows where they lie nowhere as they will be stored. */
+/**
+ * H2O: what the choice among the run's tokens is made by, and their rows where they lie nowhere as they will be stored.
+ */
 async function allocateH2o(m: Machine, allocations: Allocations, rows: number, chunk: number): Promise<void> {
   const { c } = m;
   await allocations.make('statistics', 'prefill', 4 * chunk * 2 * c.geometry.heads);
-  for (const [i, evicting] of massRows(c).entries()) await allocations.make(massLabel(i), 'prefill', 4 * rows * evicting);
+  for (const [i, evicting] of massRows(c).entries())
+    await allocations.make(massLabel(i), 'prefill', 4 * rows * evicting);
   if (storesRun(c)) await makeRows(m, allocations, ['key', 'value'].map(storedLabel), storageOf(c), rows);
 }
 
-async function allocate(m: Machine, allocations: Allocations, { room, rows, captures, chunk }: { room: number; rows: number; captures: CapturingKind | undefined; chunk: number }): Promise<void> {
+async function allocate(
+  m: Machine,
+  allocations: Allocations,
+  { room, rows, captures, chunk }: { room: number; rows: number; captures: CapturingKind | undefined; chunk: number },
+): Promise<void> {
   const { c } = m;
   const g = c.geometry;
   const make = (label: string, floats: number): Promise<Buffer> => allocations.make(label, 'prefill', 4 * floats);
@@ -174,17 +220,25 @@ async function allocate(m: Machine, allocations: Allocations, { room, rows, capt
   if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), rows, 0);
   if (isLatent(c.codec)) {
     for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {
-      if (!captures) for (const axis of ['key', 'value'] as const) await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
+      if (!captures)
+        for (const axis of ['key', 'value'] as const)
+          await make(`latent ${axis} ${layer}`, room * latentRows(m) * rankOf(m, axis));
       if (c.path === 'absorbed') await make(`branch key ${layer}`, rows * branchHeads(m) * c.branch.width);
     }
   }
   if (captures && c.path !== 'absorbed') {
     const table = rotaryTable(g.headDim, { ropeBase: g.rope.theta, positions: m.positions, back: true });
-    await m.device.write(await allocations.make('turns back', 'control', table.bytes), table.data?.() as Float32Array<ArrayBuffer>);
+    await m.device.write(
+      await allocations.make('turns back', 'control', table.bytes),
+      table.data?.() as Float32Array<ArrayBuffer>,
+    );
   }
   await allocations.make('tokens', 'control', 4 * room);
   const positions = await allocations.make('positions', 'control', 4 * chunk);
-  await m.device.write(positions, Uint32Array.from({ length: chunk }, (_, i) => i));
+  await m.device.write(
+    positions,
+    Uint32Array.from({ length: chunk }, (_, i) => i),
+  );
   if (c.eviction?.policy === 'h2o') await allocateH2o(m, allocations, rows, chunk);
   // It holds zeros.
   if (c.eviction?.policy === 'streaming') await allocations.make('one position', 'control', 4 * chunk);

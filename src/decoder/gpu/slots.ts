@@ -1,6 +1,6 @@
 /**
- * Which buffers take the rows that attention of each pass, layer and loop reads, where those of many are alive at once: a buffer is used
- * again after the last operation that works on its rows.
+ * Which buffers take the rows that attention of each pass, layer and loop reads, where those of many are alive at once:
+ * a buffer is used again after the last operation that works on its rows.
  */
 import type { Visit } from './walk.js';
 
@@ -13,7 +13,8 @@ export interface SlotPlan {
 
 /** The rows that an operation works on: those that a pass (1 or 2) attends to at a place. */
 function rowsOf({ op, place }: Visit, pass: number): string | undefined {
-  const of = (own: number, loop = op.loop ?? place?.loop): string => `${own} ${place?.block.name} ${place?.layer}.${loop}`;
+  const of = (own: number, loop = op.loop ?? place?.loop): string =>
+    `${own} ${place?.block.name} ${place?.layer}.${loop}`;
   switch (op.label) {
     case 'keep-k':
     case 'keep-v':

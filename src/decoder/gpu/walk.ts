@@ -16,7 +16,10 @@ export interface Visit {
   readonly op: Op;
   /** The last layer for what follows a loop; undefined outside the stacks. */
   readonly place: Place | undefined;
-  /** Number of this part where bindings make several of one operation, and what the parts before it took: columns, sequences or rows. */
+  /**
+   * Number of this part where bindings make several of one operation, and what the parts before it took: columns,
+   * sequences or rows.
+   */
   readonly part: number;
   readonly before: number;
 }
@@ -35,7 +38,7 @@ function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit
     taken.set(key, { parts: before.parts + 1, size: before.size + sizeOf(op) });
     return { op, place, part: before.parts, before: before.size };
   };
-  for (let i = 0; i < ops.length; ) {
+  for (let i = 0; i < ops.length;) {
     const { repeat } = ops[i] as Op;
     let end = i + 1;
     while (repeat > 1 && end < ops.length && (ops[end] as Op).repeat === repeat) end++;
@@ -75,7 +78,11 @@ export function* walk(c: Configuration, schedule: Schedule): Generator<Visit> {
     for (let loop = 0; loop < block.loops; loop++) {
       const at = (layer: number): Place => ({ block, layer, loop, stored: first + layer });
       yield* inOrder(stage.loopStart, at(0));
-      for (let layer = 0; layer < block.layers; layer++) yield* inOrder(stage.layer.filter((op) => runs(c, op, at(layer))), at(layer));
+      for (let layer = 0; layer < block.layers; layer++)
+        yield* inOrder(
+          stage.layer.filter((op) => runs(c, op, at(layer))),
+          at(layer),
+        );
       yield* inOrder(stage.loopEnd, at(block.layers - 1));
     }
     first += block.layers;

@@ -3,7 +3,16 @@ import { CODECS } from '../../codecs/registry.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { evenRow } from '../../schedule/kernels.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import { codecTensor, codecTensors, latentGroups, modelTensors, requireTensors, type CodecAxis, type LatentGroups, type TensorSpec } from '../tensors.js';
+import {
+  codecTensor,
+  codecTensors,
+  latentGroups,
+  modelTensors,
+  requireTensors,
+  type CodecAxis,
+  type LatentGroups,
+  type TensorSpec,
+} from '../tensors.js';
 import { combined, fabricate, storedAs, type TensorSource, type WeightStorage } from '../weights.js';
 import type { AllocationKind, Allocations } from './allocations.js';
 import { Placer, type Box, type Origin } from './place.js';
@@ -27,7 +36,8 @@ export interface Piece {
 }
 
 /** Bytes of a packed matrix [groups][rows][columns]: pairs fill words. */
-const packedBytes = (storage: WeightStorage, groups: number, rows: number, columns: number): number => groups * rows * evenRow(columns) * (storage === 'f16' ? 2 : 4);
+const packedBytes = (storage: WeightStorage, groups: number, rows: number, columns: number): number =>
+  groups * rows * evenRow(columns) * (storage === 'f16' ? 2 : 4);
 
 export class Weights {
   private readonly specs: ReadonlyMap<string, TensorSpec>;
@@ -52,15 +62,24 @@ export class Weights {
     this.specs = new Map([...model, ...codec].map((spec) => [spec.name, spec]));
     const made = { seed: options.seed, tiedEmbeddings: g.tiedEmbeddings };
     const matrices = options.matrices ?? 'random';
-    const originOf = (given: TensorSource | undefined, storage: WeightStorage, specs: readonly TensorSpec[], what: string): Origin => {
+    const originOf = (
+      given: TensorSource | undefined,
+      storage: WeightStorage,
+      specs: readonly TensorSpec[],
+      what: string,
+    ): Origin => {
       if (!given) return { kind: 'seed', ...made, matrices };
       requireTensors(specs, given.shapes, `${what} of ${g.name}`);
       return { kind: 'tensors', tensors: storedAs(given, storage) };
     };
     this.modelOrigin = originOf(options.model, options.storage, model, 'the weights');
     this.codecOrigin = originOf(options.codec, 'f16', codec, 'the codec');
-    const sourceOf = (given: TensorSource | undefined, specs: readonly TensorSpec[]): TensorSource => given ?? fabricate(specs, { ...made, codec: matrices });
-    this.host = codec.length > 0 ? combined(only(sourceOf(options.model, model), model), only(sourceOf(options.codec, codec), codec)) : sourceOf(options.model, model);
+    const sourceOf = (given: TensorSource | undefined, specs: readonly TensorSpec[]): TensorSource =>
+      given ?? fabricate(specs, { ...made, codec: matrices });
+    this.host =
+      codec.length > 0
+        ? combined(only(sourceOf(options.model, model), model), only(sourceOf(options.codec, codec), codec))
+        : sourceOf(options.model, model);
     this.groups = latentGroups(g, c.codec);
     this.placer = new Placer(device, unused);
   }
@@ -98,38 +117,78 @@ export class Weights {
   /** The embedding, [token][hidden]. */
   async embedding(name: string): Promise<Buffer> {
     const { vocab, hidden } = this.c.geometry;
-    return this.packed(name, [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, hidden) }], async (buffer) => {
-      const box: Box = { groups: 1, rows: vocab, columns: hidden, width: hidden, column0: 0, source: { at: 0, group: 0, row: hidden, column: 1 } };
-      await this.placer.place(buffer, this.options.storage, this.modelOrigin, this.spec(name), box);
-    });
+    return this.packed(
+      name,
+      [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, hidden) }],
+      async (buffer) => {
+        const box: Box = {
+          groups: 1,
+          rows: vocab,
+          columns: hidden,
+          width: hidden,
+          column0: 0,
+          source: { at: 0, group: 0, row: hidden, column: 1 },
+        };
+        await this.placer.place(buffer, this.options.storage, this.modelOrigin, this.spec(name), box);
+      },
+    );
   }
 
   /**
    * Columns [first, first + n) of the matrix [k][outputs of all pieces]: part of a projection's weights.
    * @param inputs which of the tensors' inputs are its rows: all unless given
    */
-  async projection(label: string, pieces: readonly Piece[], first: number, n: number, inputs?: { from: number; count: number }): Promise<Buffer> {
+  async projection(
+    label: string,
+    pieces: readonly Piece[],
+    first: number,
+    n: number,
+    inputs?: { from: number; count: number },
+  ): Promise<Buffer> {
     const { storage } = this.options;
     const own = pieces
       .map((piece, i) => ({ ...piece, at: pieces.slice(0, i).reduce((sum, p) => sum + p.outputs, 0) }))
-      .map((piece) => ({ ...piece, from: Math.max(first, piece.at), to: Math.min(first + n, piece.at + piece.outputs) }))
+      .map((piece) => ({
+        ...piece,
+        from: Math.max(first, piece.at),
+        to: Math.min(first + n, piece.at + piece.outputs),
+      }))
       .filter((piece) => piece.to > piece.from);
     const inputsOf = (tensor: string): number => this.spec(tensor).shape[1] as number;
     const k = inputs?.count ?? inputsOf((own[0] as Piece).tensor);
     const bytes = packedBytes(storage, 1, k, n);
-    const apart = own.filter((piece) => piece.kind !== undefined && piece.kind !== 'weights').map((piece) => ({ kind: piece.kind as AllocationKind, bytes: packedBytes(storage, 1, k, piece.to - piece.from) }));
-    const shares = [{ kind: 'weights' as AllocationKind, bytes: bytes - apart.reduce((sum, share) => sum + share.bytes, 0) }, ...apart].filter((share) => share.bytes > 0);
+    const apart = own
+      .filter((piece) => piece.kind !== undefined && piece.kind !== 'weights')
+      .map((piece) => ({
+        kind: piece.kind as AllocationKind,
+        bytes: packedBytes(storage, 1, k, piece.to - piece.from),
+      }));
+    const shares = [
+      { kind: 'weights' as AllocationKind, bytes: bytes - apart.reduce((sum, share) => sum + share.bytes, 0) },
+      ...apart,
+    ].filter((share) => share.bytes > 0);
     return this.packed(label, shares, async (buffer) => {
       for (const piece of own) {
         const stride = inputsOf(piece.tensor);
         const source = { at: (piece.from - piece.at) * stride + (inputs?.from ?? 0), group: 0, row: 1, column: stride };
         const origin = piece.tensor.startsWith('codec.') ? this.codecOrigin : this.modelOrigin;
-        await this.placer.place(buffer, storage, origin, this.spec(piece.tensor), { groups: 1, rows: k, columns: piece.to - piece.from, width: n, column0: piece.from - first, source });
+        await this.placer.place(buffer, storage, origin, this.spec(piece.tensor), {
+          groups: 1,
+          rows: k,
+          columns: piece.to - piece.from,
+          width: n,
+          column0: piece.from - first,
+          source,
+        });
       }
     });
   }
 
-  private async packed(label: string, shares: readonly { kind: AllocationKind; bytes: number }[], fill: (buffer: Buffer) => Promise<void>): Promise<Buffer> {
+  private async packed(
+    label: string,
+    shares: readonly { kind: AllocationKind; bytes: number }[],
+    fill: (buffer: Buffer) => Promise<void>,
+  ): Promise<Buffer> {
     const own = `matrix ${label}`;
     if (this.allocations.has(own)) return this.allocations.get(own);
     const buffer = await this.allocations.make(own, shares);
@@ -145,10 +204,16 @@ export class Weights {
   private stackedAt(loop: number, head: number): { group: number; offset: number } {
     const { loops, heads } = this.groups;
     const { kvHeads, headDim } = this.c.geometry;
-    return { group: Math.floor(loop / loops) * (kvHeads / heads) + Math.floor(head / heads), offset: ((loop % loops) * heads + (head % heads)) * headDim };
+    return {
+      group: Math.floor(loop / loops) * (kvHeads / heads) + Math.floor(head / heads),
+      offset: ((loop % loops) * heads + (head % heads)) * headDim,
+    };
   }
 
-  /** Rows of a stacked matrix [latent][stacked width][rank] that belong to a loop, by KV head: row (head, i) at `at + head * group + i * rank`. */
+  /**
+   * Rows of a stacked matrix [latent][stacked width][rank] that belong to a loop, by KV head: row (head, i) at `at +
+   * head * group + i * rank`.
+   */
   private headRows(axis: CodecAxis, loop: number): { at: number; group: number } {
     const rank = this.rank(axis);
     const { width, heads } = this.groups;
@@ -164,7 +229,14 @@ export class Weights {
     const [groups, rows] = perHead ? [kvHeads, headDim] : [1, kvHeads * headDim];
     const name = codecTensor(layer, axis, 'down');
     const { at, group } = this.headRows(axis, loop);
-    return this.codecMatrix(`${name} loop ${loop}`, name, { groups, rows, columns: rank, width: rank, column0: 0, source: { at, group, row: rank, column: 1 } });
+    return this.codecMatrix(`${name} loop ${loop}`, name, {
+      groups,
+      rows,
+      columns: rank,
+      width: rank,
+      column0: 0,
+      source: { at, group, row: rank, column: 1 },
+    });
   }
 
   /** W_up of a loop as [KV head][component of the head][rank]: for absorbed queries and rebuilt rows. */
@@ -173,7 +245,14 @@ export class Weights {
     const { headDim, kvHeads } = this.c.geometry;
     const name = codecTensor(layer, axis, 'up');
     const { at, group } = this.headRows(axis, loop);
-    return this.codecMatrix(`${name} loop ${loop}`, name, { groups: kvHeads, rows: headDim, columns: rank, width: rank, column0: 0, source: { at, group, row: rank, column: 1 } });
+    return this.codecMatrix(`${name} loop ${loop}`, name, {
+      groups: kvHeads,
+      rows: headDim,
+      columns: rank,
+      width: rank,
+      column0: 0,
+      source: { at, group, row: rank, column: 1 },
+    });
   }
 
   /** W_up of a loop as [KV head][rank][component of the head]: the value up-projection. */
@@ -182,22 +261,42 @@ export class Weights {
     const { headDim, kvHeads } = this.c.geometry;
     const name = codecTensor(layer, axis, 'up');
     const { at, group } = this.headRows(axis, loop);
-    return this.codecMatrix(`${name} loop ${loop}, transposed`, name, { groups: kvHeads, rows: rank, columns: headDim, width: headDim, column0: 0, source: { at, group, row: 1, column: rank } });
+    return this.codecMatrix(`${name} loop ${loop}, transposed`, name, {
+      groups: kvHeads,
+      rows: rank,
+      columns: headDim,
+      width: headDim,
+      column0: 0,
+      source: { at, group, row: 1, column: rank },
+    });
   }
 
-  /** W_up of a whole latent as [rank][stacked width]: what the `fast` path reconstructs where one latent serves all heads. */
+  /**
+   * W_up of a whole latent as [rank][stacked width]: what the `fast` path reconstructs where one latent serves all
+   * heads.
+   */
   async upStacked(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const rank = this.rank(axis);
     const { width } = this.groups;
     const name = codecTensor(layer, axis, 'up');
     const at = this.stackedAt(loop, 0).group * width * rank;
-    return this.codecMatrix(`${name} latent ${this.stackedAt(loop, 0).group}, transposed`, name, { groups: 1, rows: rank, columns: width, width, column0: 0, source: { at, group: 0, row: 1, column: rank } });
+    return this.codecMatrix(`${name} latent ${this.stackedAt(loop, 0).group}, transposed`, name, {
+      groups: 1,
+      rows: rank,
+      columns: width,
+      width,
+      column0: 0,
+      source: { at, group: 0, row: 1, column: rank },
+    });
   }
 
   private async codecMatrix(label: string, name: string, box: Box): Promise<Buffer> {
-    return this.packed(label, [{ kind: 'codec', bytes: packedBytes('f16', box.groups, box.rows, box.width) }], (buffer) =>
-      // The paper initialises W_up with the slices of W_down; fabricated ones do so too.
-      this.placer.place(buffer, 'f16', this.codecOrigin, this.spec(name), box, name.replace(/\.up$/, '.down')),
+    return this.packed(
+      label,
+      [{ kind: 'codec', bytes: packedBytes('f16', box.groups, box.rows, box.width) }],
+      (buffer) =>
+        // The paper initialises W_up with the slices of W_down; fabricated ones do so too.
+        this.placer.place(buffer, 'f16', this.codecOrigin, this.spec(name), box, name.replace(/\.up$/, '.down')),
     );
   }
 
@@ -219,14 +318,23 @@ export class Weights {
     const rank = this.rank(axis);
     const { group, offset } = this.stackedAt(loop, head);
     const matrices = this.codecOrigin.kind === 'tensors' ? this.codecOrigin.tensors : this.host;
-    return matrices.read(codecTensor(layer, axis, 'up'), (group * this.groups.width + offset) * rank, this.c.geometry.headDim * rank);
+    return matrices.read(
+      codecTensor(layer, axis, 'up'),
+      (group * this.groups.width + offset) * rank,
+      this.c.geometry.headDim * rank,
+    );
   }
 
   async mean(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
-    return this.vector(`${codecTensor(layer, axis, 'mean')} loop ${loop}`, 'codec', () => Float32Array.from(this.meanOf(layer, loop, axis)));
+    return this.vector(`${codecTensor(layer, axis, 'mean')} loop ${loop}`, 'codec', () =>
+      Float32Array.from(this.meanOf(layer, loop, axis)),
+    );
   }
 
-  /** −mu W_down of the latents of a layer (those of one loop, where every loop has its own), [latent][rank]: centres what was encoded. */
+  /**
+   * −mu W_down of the latents of a layer (those of one loop, where every loop has its own), [latent][rank]: centres
+   * what was encoded.
+   */
   centreOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const rank = this.rank(axis);
     const { width, count } = this.groups;
@@ -239,14 +347,17 @@ export class Weights {
     const out = new Float64Array(latents * rank);
     for (let row = 0; row < latents * width; row++) {
       const to = Math.floor(row / width) * rank;
-      for (let r = 0; r < rank; r++) out[to + r] = (out[to + r] as number) - (mean[row] as number) * (down[row * rank + r] as number);
+      for (let r = 0; r < rank; r++)
+        out[to + r] = (out[to + r] as number) - (mean[row] as number) * (down[row * rank + r] as number);
     }
     return out;
   }
 
   async centre(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const own = CODECS[this.c.codec.kind].loopAxis ? '' : ` loop ${loop}`;
-    return this.vector(`${codecTensor(layer, axis, 'mean')} encoded${own}`, 'codec', () => Float32Array.from(this.centreOf(layer, loop, axis)));
+    return this.vector(`${codecTensor(layer, axis, 'mean')} encoded${own}`, 'codec', () =>
+      Float32Array.from(this.centreOf(layer, loop, axis)),
+    );
   }
 
   close(): void {

@@ -20,7 +20,8 @@ export function dot(a: Vector, b: Vector): number {
 /** y = W x (+ bias). */
 export function product(w: Matrix, x: Vector, bias?: Vector): Vector {
   const y = new Float64Array(w.rows);
-  for (let row = 0; row < w.rows; row++) y[row] = dot(x, w.data.subarray(row * w.columns, (row + 1) * w.columns)) + (bias ? (bias[row] as number) : 0);
+  for (let row = 0; row < w.rows; row++)
+    y[row] = dot(x, w.data.subarray(row * w.columns, (row + 1) * w.columns)) + (bias ? (bias[row] as number) : 0);
   return y;
 }
 
@@ -42,11 +43,12 @@ export function rmsNorm(x: Vector, weight: Vector, epsilon: number): Vector {
 }
 
 /** SwiGLU: silu(gate) · up. */
-export const swiglu = (gate: Vector, up: Vector): Vector => gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number));
+export const swiglu = (gate: Vector, up: Vector): Vector =>
+  gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number));
 
 /**
- * Rotary position embedding (Su et al., eq. 34): turns pair m of a vector by position · base^(−2m/width). Pairs are (m, m + width/2)
- * for `half-split` and (2m, 2m + 1) for `adjacent`. Turning by p and then by q is turning by p + q.
+ * Rotary position embedding (Su et al., eq. 34): turns pair m of a vector by position · base^(−2m/width). Pairs are (m,
+ * m + width/2) for `half-split` and (2m, 2m + 1) for `adjacent`. Turning by p and then by q is turning by p + q.
  */
 export function rotate(x: Vector, position: number, rope: Geometry['rope']): Vector {
   const y = new Float64Array(x.length);
@@ -69,7 +71,8 @@ export function softmax(scores: readonly number[]): number[] {
 }
 
 /** A vector cut into equal parts: one a head. */
-export const split = (x: Vector, width: number): Vector[] => Array.from({ length: x.length / width }, (_, i) => x.slice(i * width, (i + 1) * width));
+export const split = (x: Vector, width: number): Vector[] =>
+  Array.from({ length: x.length / width }, (_, i) => x.slice(i * width, (i + 1) * width));
 
 /** Vectors end to end. */
 export function joined(parts: readonly Vector[]): Vector {

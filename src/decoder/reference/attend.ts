@@ -17,7 +17,9 @@ import { absorb, decode, expand, meanOf, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
 import { stored, type CacheType } from './storage.js';
 
-/** What one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and values. */
+/**
+ * What one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and values.
+ */
 export interface Visible {
   readonly cached: readonly number[];
   readonly exact: readonly Projection[];
@@ -43,27 +45,50 @@ export interface AttendContext {
  * @param query of one head, not rotated
  * @returns the head's output, and the attention weights: cached tokens first, then exact ones
  */
-export function attendHead(c: AttendContext, query: Vector, position: number, visible: Visible): { output: Vector; weights: number[] } {
+export function attendHead(
+  c: AttendContext,
+  query: Vector,
+  position: number,
+  visible: Visible,
+): { output: Vector; weights: number[] } {
   const positions = [...visible.cached, ...visible.exact.map((t) => t.position)];
   /** Where a token's key stands: the query is the last of all. */
   const place = (i: number): number => (c.reindexed ? i : (positions[i] as number));
   const queryPlace = c.reindexed ? positions.length - 1 : position;
-  return c.codec && c.path === 'absorbed' ? absorbed(c, c.codec, query, queryPlace, place, visible) : withRotaryKeys(c, query, queryPlace, place, visible);
+  return c.codec && c.path === 'absorbed'
+    ? absorbed(c, c.codec, query, queryPlace, place, visible)
+    : withRotaryKeys(c, query, queryPlace, place, visible);
 }
 
 /** A row that was decoded from its latent, as attention finds it. */
-const rebuilt = (c: AttendContext, row: Vector): Vector => (c.rebuiltAs === undefined ? row : stored(row, c.rebuiltAs, row.length));
+const rebuilt = (c: AttendContext, row: Vector): Vector =>
+  c.rebuiltAs === undefined ? row : stored(row, c.rebuiltAs, row.length);
 
-function withRotaryKeys(c: AttendContext, query: Vector, queryPlace: number, place: (i: number) => number, visible: Visible): { output: Vector; weights: number[] } {
+function withRotaryKeys(
+  c: AttendContext,
+  query: Vector,
+  queryPlace: number,
+  place: (i: number) => number,
+  visible: Visible,
+): { output: Vector; weights: number[] } {
   const { rope, headDim } = c.geometry;
   const { site, kvHead, cache } = c;
   const latent = c.codec !== undefined && cache.has('key-latent', site) ? c.codec : undefined;
   const keyOf = (position: number, i: number): Vector =>
     latent
-      ? rebuilt(c, rotate(decode(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)), place(i), rope))
+      ? rebuilt(
+          c,
+          rotate(
+            decode(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)),
+            place(i),
+            rope,
+          ),
+        )
       : rotate(cache.read('key', site, kvHead, position), place(i) - position, rope);
   const valueOf = (position: number): Vector =>
-    latent ? rebuilt(c, decode(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position))) : cache.read('value', site, kvHead, position);
+    latent
+      ? rebuilt(c, decode(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)))
+      : cache.read('value', site, kvHead, position);
   const keys = [
     ...visible.cached.map(keyOf),
     ...visible.exact.map((token, j) => rotate(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),
@@ -76,7 +101,14 @@ function withRotaryKeys(c: AttendContext, query: Vector, queryPlace: number, pla
   return { output, weights };
 }
 
-function absorbed(c: AttendContext, codec: LayerCodec, query: Vector, queryPlace: number, place: (i: number) => number, visible: Visible): { output: Vector; weights: number[] } {
+function absorbed(
+  c: AttendContext,
+  codec: LayerCodec,
+  query: Vector,
+  queryPlace: number,
+  place: (i: number) => number,
+  visible: Visible,
+): { output: Vector; weights: number[] } {
   const { rope, headDim } = c.geometry;
   const { site, kvHead, cache } = c;
   const branch = c.branch as NonNullable<AttendContext['branch']>;
@@ -89,8 +121,11 @@ function absorbed(c: AttendContext, codec: LayerCodec, query: Vector, queryPlace
     offset +
     dot(branchQuery, rotate(cache.read('rotary-key', site, kvHead, position), place(i) - position, rope));
   const exactScore = (token: Projection, j: number): number =>
-    dot(query, token.keys[kvHead] as Vector) + dot(branchQuery, rotate(branch.key(token), place(visible.cached.length + j), rope));
-  const weights = softmax([...visible.cached.map(cachedScore), ...visible.exact.map(exactScore)].map((score) => scale * score));
+    dot(query, token.keys[kvHead] as Vector) +
+    dot(branchQuery, rotate(branch.key(token), place(visible.cached.length + j), rope));
+  const weights = softmax(
+    [...visible.cached.map(cachedScore), ...visible.exact.map(exactScore)].map((score) => scale * score),
+  );
   const latent = new Float64Array(codec.value.rank);
   let cachedWeight = 0;
   visible.cached.forEach((position, i) => {
@@ -99,6 +134,8 @@ function absorbed(c: AttendContext, codec: LayerCodec, query: Vector, queryPlace
   });
   const output = expand(codec.value, site.loop, kvHead, latent);
   accumulate(output, meanOf(codec.value, site.loop, kvHead), cachedWeight);
-  visible.exact.forEach((token, j) => accumulate(output, token.values[kvHead] as Vector, weights[visible.cached.length + j]));
+  visible.exact.forEach((token, j) =>
+    accumulate(output, token.values[kvHead] as Vector, weights[visible.cached.length + j]),
+  );
   return { output, weights };
 }

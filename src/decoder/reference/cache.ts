@@ -1,10 +1,11 @@
 /**
- * The cache of one sequence: rows where the codec's layout (codecs/layout.ts) says that they lie, and which tokens are in it.
+ * The cache of one sequence: rows where the codec's layout (codecs/layout.ts) says that they lie, and which tokens are
+ * in it.
  *
- * Full-width keys and the rotary branch's keys are cached rotated by their own position; latents are of keys before rotation.
- * A *unit* is what loses tokens together: as many slots as share a row in any of the block's tensors. So H2O keeps one mass
- * where loops share a latent (lla), loops and heads (lla-2d), heads (mla-head) or layers (cla), and pools over all heads where
- * they share a rotary branch.
+ * Full-width keys and the rotary branch's keys are cached rotated by their own position; latents are of keys before
+ * rotation. A *unit* is what loses tokens together: as many slots as share a row in any of the block's tensors. So H2O
+ * keeps one mass where loops share a latent (lla), loops and heads (lla-2d), heads (mla-head) or layers (cla), and
+ * pools over all heads where they share a rotary branch.
  */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import type { Eviction } from '../../eviction/policy.js';
@@ -16,7 +17,10 @@ import { stored, type CacheType } from './storage.js';
 export interface Unit {
   /** Tokens in the cache, ascending. */
   positions: number[];
-  /** H2O: attention weight that each cached token has received from later ones, summed over steps, query heads, and all that share the unit. */
+  /**
+   * H2O: attention weight that each cached token has received from later ones, summed over steps, query heads, and all
+   * that share the unit.
+   */
   readonly mass: Map<number, number>;
 }
 
@@ -49,7 +53,12 @@ class BlockCache {
   /** The slot that serves a site and KV head: sharing makes several ask for the same. */
   slot(role: Role, site: Site, kvHead: number): Map<number, Vector> {
     const t = this.tensor(role) as CacheTensor;
-    const key = [role, share(site.layer, this.block.layers, t.layers), share(site.loop, this.block.loops, t.loops), share(kvHead, this.kvHeads, t.heads)].join();
+    const key = [
+      role,
+      share(site.layer, this.block.layers, t.layers),
+      share(site.loop, this.block.loops, t.loops),
+      share(kvHead, this.kvHeads, t.heads),
+    ].join();
     const slot = this.rows.get(key) ?? new Map<number, Vector>();
     this.rows.set(key, slot);
     return slot;
@@ -61,7 +70,9 @@ class BlockCache {
 
   unit(site: Site, kvHead: number): Unit {
     const { layers, loops, heads } = this.unitCounts;
-    const at = (share(site.layer, this.block.layers, layers) * loops + share(site.loop, this.block.loops, loops)) * heads + share(kvHead, this.kvHeads, heads);
+    const at =
+      (share(site.layer, this.block.layers, layers) * loops + share(site.loop, this.block.loops, loops)) * heads +
+      share(kvHead, this.kvHeads, heads);
     return this.units[at] as Unit;
   }
 
@@ -75,7 +86,11 @@ class BlockCache {
       const role = key.split(',', 1)[0] as Role;
       const t = this.tensor(role) as CacheTensor;
       const [layer, loop, head] = key.split(',').slice(1).map(Number) as [number, number, number];
-      const site: Site = { block: this.block.name, layer: (layer * this.block.layers) / t.layers, loop: (loop * this.block.loops) / t.loops };
+      const site: Site = {
+        block: this.block.name,
+        layer: (layer * this.block.layers) / t.layers,
+        loop: (loop * this.block.loops) / t.loops,
+      };
       const kept = new Set(this.unit(site, (head * this.kvHeads) / t.heads).positions);
       for (const position of slot.keys()) if (!kept.has(position)) slot.delete(position);
     }
@@ -94,7 +109,16 @@ export class SequenceCache {
     exact: boolean,
   ) {
     this.rope = g.rope;
-    for (const block of blocksOf(g)) this.blocks.set(block.name, new BlockCache(block, g.kvHeads, layout.filter((t) => t.block === block.name), exact));
+    for (const block of blocksOf(g))
+      this.blocks.set(
+        block.name,
+        new BlockCache(
+          block,
+          g.kvHeads,
+          layout.filter((t) => t.block === block.name),
+          exact,
+        ),
+      );
   }
 
   private block(site: Site): BlockCache {
@@ -114,7 +138,9 @@ export class SequenceCache {
 
   write(role: Role, site: Site, kvHead: number, position: number, row: Vector): void {
     const block = this.block(site);
-    block.slot(role, site, kvHead).set(position, stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize));
+    block
+      .slot(role, site, kvHead)
+      .set(position, stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize));
   }
 
   /** A key, rotated by its own position before it is stored. */
@@ -125,7 +151,8 @@ export class SequenceCache {
   /** The row of a cached token, as storage left it. */
   read(role: Role, site: Site, kvHead: number, position: number): Vector {
     const row = this.block(site).slot(role, site, kvHead).get(position);
-    if (!row) throw new Error(`no ${role} of position ${position} in ${site.block} layer ${site.layer}, loop ${site.loop}`);
+    if (!row)
+      throw new Error(`no ${role} of position ${position} in ${site.block} layer ${site.layer}, loop ${site.loop}`);
     return row;
   }
 
@@ -152,15 +179,22 @@ export class SequenceCache {
 }
 
 /**
- * Which of the tokens stay (ascending in, ascending out).
- * StreamingLLM: the first `sink` and the last `window`. H2O: the last `recent`, and of the older ones the `heavy` with the
- * largest mass, the older token on a tie. A bare budget: the last tokens.
+ * Which of the tokens stay (ascending in, ascending out). StreamingLLM: the first `sink` and the last `window`. H2O:
+ * the last `recent`, and of the older ones the `heavy` with the largest mass, the older token on a tie. A bare budget:
+ * the last tokens.
  */
-export function keptPositions(positions: readonly number[], mass: ReadonlyMap<number, number>, eviction: Eviction | null): number[] {
+export function keptPositions(
+  positions: readonly number[],
+  mass: ReadonlyMap<number, number>,
+  eviction: Eviction | null,
+): number[] {
   if (!eviction || positions.length <= eviction.budgetTokens) return [...positions];
   if (eviction.policy === 'budget') return positions.slice(-eviction.budgetTokens);
-  if (eviction.policy === 'streaming') return [...positions.slice(0, eviction.sinkTokens), ...positions.slice(positions.length - eviction.windowTokens)];
+  if (eviction.policy === 'streaming')
+    return [...positions.slice(0, eviction.sinkTokens), ...positions.slice(positions.length - eviction.windowTokens)];
   const older = positions.slice(0, positions.length - eviction.recentTokens);
-  const heavy = [...older].sort((a, b) => (mass.get(b) ?? 0) - (mass.get(a) ?? 0) || a - b).slice(0, eviction.heavyTokens);
+  const heavy = [...older]
+    .sort((a, b) => (mass.get(b) ?? 0) - (mass.get(a) ?? 0) || a - b)
+    .slice(0, eviction.heavyTokens);
   return [...heavy.sort((a, b) => a - b), ...positions.slice(positions.length - eviction.recentTokens)];
 }

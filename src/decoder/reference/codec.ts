@@ -4,7 +4,15 @@
  */
 import type { Branch, Codec, Path } from '../../codecs/codec.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { branchTensor, codecTensor, codecTensors, latentGroups, requireTensors, type CodecAxis, type LatentGroups } from '../tensors.js';
+import {
+  branchTensor,
+  codecTensor,
+  codecTensors,
+  latentGroups,
+  requireTensors,
+  type CodecAxis,
+  type LatentGroups,
+} from '../tensors.js';
 import type { TensorSource } from '../weights.js';
 import { accumulate, dot, type Matrix, type Vector } from './arithmetic.js';
 import { matrixOf, vectorOf } from './model.js';
@@ -49,7 +57,14 @@ export function loadCodec(g: Geometry, codec: Codec, path: Path, branch: Branch,
   return Array.from({ length: g.layers }, (_, layer) => ({
     key: axisOf(layer, 'key', codec.rankK as number),
     value: axisOf(layer, 'value', codec.rankV as number),
-    ...(path === 'absorbed' ? { branch: { query: matrixOf(source, branchTensor(layer, 'query')), key: matrixOf(source, branchTensor(layer, 'key')) } } : {}),
+    ...(path === 'absorbed'
+      ? {
+          branch: {
+            query: matrixOf(source, branchTensor(layer, 'query')),
+            key: matrixOf(source, branchTensor(layer, 'key')),
+          },
+        }
+      : {}),
   }));
 }
 
@@ -58,7 +73,8 @@ export const groupOf = ({ groups, kvHeads }: AxisCodec, loop: number, kvHead: nu
   Math.floor(loop / groups.loops) * (kvHeads / groups.heads) + Math.floor(kvHead / groups.heads);
 
 /** Where in the stacked vector that vector begins. */
-export const offsetOf = ({ groups, headDim }: AxisCodec, loop: number, kvHead: number): number => ((loop % groups.loops) * groups.heads + (kvHead % groups.heads)) * headDim;
+export const offsetOf = ({ groups, headDim }: AxisCodec, loop: number, kvHead: number): number =>
+  ((loop % groups.loops) * groups.heads + (kvHead % groups.heads)) * headDim;
 
 /** Row `i` of a matrix of a group: rank wide. */
 const rowOf = (matrix: Vector, axis: AxisCodec, group: number, i: number): Vector => {
@@ -69,7 +85,9 @@ const rowOf = (matrix: Vector, axis: AxisCodec, group: number, i: number): Vecto
 /** Eq. encode: c = (x − mu) W_down, of a whole stacked vector. */
 export function encode(axis: AxisCodec, group: number, stacked: Vector): Vector {
   const latent = new Float64Array(axis.rank);
-  stacked.forEach((x, i) => accumulate(latent, rowOf(axis.down, axis, group, i), x - (axis.mean[group * axis.groups.width + i] as number)));
+  stacked.forEach((x, i) =>
+    accumulate(latent, rowOf(axis.down, axis, group, i), x - (axis.mean[group * axis.groups.width + i] as number)),
+  );
   return latent;
 }
 
@@ -77,7 +95,13 @@ export function encode(axis: AxisCodec, group: number, stacked: Vector): Vector 
 export function encodeShare(axis: AxisCodec, latent: Vector, loop: number, kvHead: number, x: Vector): void {
   const group = groupOf(axis, loop, kvHead);
   const offset = offsetOf(axis, loop, kvHead);
-  x.forEach((value, i) => accumulate(latent, rowOf(axis.down, axis, group, offset + i), value - (axis.mean[group * axis.groups.width + offset + i] as number)));
+  x.forEach((value, i) =>
+    accumulate(
+      latent,
+      rowOf(axis.down, axis, group, offset + i),
+      value - (axis.mean[group * axis.groups.width + offset + i] as number),
+    ),
+  );
 }
 
 /** mu_t: head width. */

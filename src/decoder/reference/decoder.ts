@@ -1,25 +1,29 @@
 /**
- * The latent-cache decoder in float64: one sequence, any codec, path and eviction. The specification of the GPU decoder.
+ * The latent-cache decoder in float64: one sequence, any codec, path and eviction. The specification of the GPU
+ * decoder.
  *
- * **A step.** Token n attends, at every (layer, loop), to what the cache holds of the tokens before it and to its own exact key
- * and value of that layer and loop (a loop-axis latent is complete after the last loop only); under cla, to those of the layer
- * that owns the cache, since the layers that share it project queries only. Then it joins the cache, and the eviction policy runs.
+ * **A step.** Token n attends, at every (layer, loop), to what the cache holds of the tokens before it and to its own
+ * exact key and value of that layer and loop (a loop-axis latent is complete after the last loop only); under cla, to
+ * those of the layer that owns the cache, since the layers that share it project queries only. Then it joins the cache,
+ * and the eviction policy runs.
  *
- * **Prefill** (paper, Sec. "Decoding and caching"). "Pass 1 captures the teacher's pre-RoPE per-loop K/V, the codec reconstructs
- * them, and pass 2 re-forwards forcing the reconstruction so the model's own RoPE and cache store the post-RoPE reconstruction."
- * So in pass 1 tokens attend to exact keys and values of their own chunk; in pass 2 every key and value, **each token's own
- * included**, is what the cache holds: storage rounding of what was encoded from *pass 1's* keys and values. The cache is not
- * encoded again from pass 2. One-shot, by-layer and accumulated prefill take the prompt as one chunk and differ in when they
- * encode, not in what. Chunked prefill does both passes chunk by chunk; tokens of a chunk attend, in both passes, to the cache
- * for the chunks before it, so from the second chunk on the result is another one. Codecs without latents have nothing to
- * reconstruct: one pass, whose tokens see exact keys and values of their chunk. Eviction runs after each chunk.
+ * **Prefill** (paper, Sec. "Decoding and caching"). "Pass 1 captures the teacher's pre-RoPE per-loop K/V, the codec
+ * reconstructs them, and pass 2 re-forwards forcing the reconstruction so the model's own RoPE and cache store the
+ * post-RoPE reconstruction." So in pass 1 tokens attend to exact keys and values of their own chunk; in pass 2 every
+ * key and value, **each token's own included**, is what the cache holds: storage rounding of what was encoded from
+ * *pass 1's* keys and values. The cache is not encoded again from pass 2. One-shot, by-layer and accumulated prefill
+ * take the prompt as one chunk and differ in when they encode, not in what. Chunked prefill does both passes chunk by
+ * chunk; tokens of a chunk attend, in both passes, to the cache for the chunks before it, so from the second chunk on
+ * the result is another one. Codecs without latents have nothing to reconstruct: one pass, whose tokens see exact keys
+ * and values of their chunk. Eviction runs after each chunk.
  *
- * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all that lose tokens
- * together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one chunk as in the published
- * implementation: nothing is evicted within it, every token attends to all before it, and at its end the last `recent` stay and
- * the `heavy` heaviest of the others. Where it is longer than the budget that is not what token by token comes to: there tokens that were
- * evicted are neither attended to nor weighed any more. The mass of a prompt is that of the last pass, whose attention decoding
- * goes on from: of latents pass 2, which attends to what storage makes of all tokens, kept or not.
+ * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all
+ * that lose tokens together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one
+ * chunk as in the published implementation: nothing is evicted within it, every token attends to all before it, and at
+ * its end the last `recent` stay and the `heavy` heaviest of the others. Where it is longer than the budget that is not
+ * what token by token comes to: there tokens that were evicted are neither attended to nor weighed any more. The mass
+ * of a prompt is that of the last pass, whose attention decoding goes on from: of latents pass 2, which attends to what
+ * storage makes of all tokens, kept or not.
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';
@@ -72,11 +76,19 @@ export class ReferenceDecoder {
     const spec = codecSpec(codec);
     const reason = spec.refuse(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-    if (!spec.paths.includes(path)) throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
-    if (eviction && eviction.budgetTokens < 1) throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
-    if (path === 'absorbed' && !(branch.width > 0 && branch.width % 2 === 0)) throw new UserError(`a rotary branch has an even width, not ${branch.width}`, 'give a width such as 64');
+    if (!spec.paths.includes(path))
+      throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
+    if (eviction && eviction.budgetTokens < 1)
+      throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
+    if (path === 'absorbed' && !(branch.width > 0 && branch.width % 2 === 0))
+      throw new UserError(`a rotary branch has an even width, not ${branch.width}`, 'give a width such as 64');
     this.codecs = loadCodec(g, codec, path, branch, codecWeights);
-    this.cache = new SequenceCache(g, layoutOf(g, codec, path, options.choice, branch), eviction, options.exactStorage ?? false);
+    this.cache = new SequenceCache(
+      g,
+      layoutOf(g, codec, path, options.choice, branch),
+      eviction,
+      options.exactStorage ?? false,
+    );
   }
 
   /** Tokens decoded so far, evicted ones included: the position of the next. */
@@ -112,7 +124,10 @@ export class ReferenceDecoder {
   prefill(prompt: readonly number[], kind: PrefillKind, chunkTokens?: number): Vector[] {
     if (prompt.length === 0) throw new UserError('the prompt has no tokens', 'give at least one');
     if (kind === 'chunked' && !(chunkTokens !== undefined && Number.isInteger(chunkTokens) && chunkTokens > 0)) {
-      throw new UserError(`chunked prefill takes a whole number of tokens a chunk, not ${chunkTokens}`, 'give at least 1');
+      throw new UserError(
+        `chunked prefill takes a whole number of tokens a chunk, not ${chunkTokens}`,
+        'give at least 1',
+      );
     }
     const passes = isLatent(this.options.codec) ? 2 : 1;
     const size = kind === 'chunked' ? (chunkTokens as number) : prompt.length;
@@ -148,20 +163,45 @@ export class ReferenceDecoder {
     let owners: readonly Projection[] = [];
     return (site, projections) => {
       if (this.ownsCache(site)) owners = projections;
-      const tokens = projections.map((token, n) => ({ ...token, keys: (owners[n] as Projection).keys, values: (owners[n] as Projection).values }));
+      const tokens = projections.map((token, n) => ({
+        ...token,
+        keys: (owners[n] as Projection).keys,
+        values: (owners[n] as Projection).values,
+      }));
       const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
       if (codec?.branch) this.projectBranchKeys(codec, site, tokens, writer !== undefined);
       const outputs = tokens.map((token, n) => {
-        const branchQueries = codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
+        const branchQueries =
+          codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
         const upToHere = tokens.slice(0, n + 1);
         return joined(
           token.queries.map((query, head) => {
             const kvHead = Math.floor(head / group);
             const unit = this.cache.unit(site, kvHead);
-            const visible = own === 'exact' ? { cached: unit.positions, exact: upToHere } : { cached: [...unit.positions, ...upToHere.map((t) => t.position)], exact: [] };
-            const branch = branchQueries && { query: branchQueries[head] as Vector, key: (t: Projection) => this.branchKey(site, kvHead, t.position) };
-            const context = { geometry, path: this.options.path, cache: this.cache, site, kvHead, reindexed: this.options.eviction?.policy === 'streaming', codec, ...(this.options.materialised ? { rebuiltAs: 'f16' as const } : {}) };
-            const { output, weights } = attendHead(branch ? { ...context, branch } : context, query, token.position, visible);
+            const visible =
+              own === 'exact'
+                ? { cached: unit.positions, exact: upToHere }
+                : { cached: [...unit.positions, ...upToHere.map((t) => t.position)], exact: [] };
+            const branch = branchQueries && {
+              query: branchQueries[head] as Vector,
+              key: (t: Projection) => this.branchKey(site, kvHead, t.position),
+            };
+            const context = {
+              geometry,
+              path: this.options.path,
+              cache: this.cache,
+              site,
+              kvHead,
+              reindexed: this.options.eviction?.policy === 'streaming',
+              codec,
+              ...(this.options.materialised ? { rebuiltAs: 'f16' as const } : {}),
+            };
+            const { output, weights } = attendHead(
+              branch ? { ...context, branch } : context,
+              query,
+              token.position,
+              visible,
+            );
             if (counts) {
               const before = [...visible.cached, ...visible.exact.map((t) => t.position)].slice(0, -1);
               before.forEach((p, i) => unit.mass.set(p, (unit.mass.get(p) ?? 0) + (weights[i] as number)));
@@ -181,8 +221,9 @@ export class ReferenceDecoder {
   }
 
   /**
-   * The rotary branch's keys of a pass's tokens, one a KV head or one for all. A token has one key for all loops that share its
-   * latent, made from its state in the first of them, so that all of them can use it. Pass 1's are cached, rotated.
+   * The rotary branch's keys of a pass's tokens, one a KV head or one for all. A token has one key for all loops that
+   * share its latent, made from its state in the first of them, so that all of them can use it. Pass 1's are cached,
+   * rotated.
    */
   private projectBranchKeys(codec: LayerCodec, site: Site, tokens: readonly Projection[], write: boolean): void {
     const { loops } = this.cache.shared('rotary-key', site);

@@ -6,7 +6,9 @@ import { run, type Attention, type Projection, type Site } from './network.js';
 
 /** A restriction of what tokens attend to, for the equivalence of an evicted cache and a masked full one. */
 export interface Mask {
-  /** Positions before `position` that a token attends to at a site and KV head, ascending; it always attends to itself. */
+  /**
+   * Positions before `position` that a token attends to at a site and KV head, ascending; it always attends to itself.
+   */
   visible(position: number, site: Site, kvHead: number): readonly number[];
   /** Keys stand at their rank among what is visible instead of at their position (StreamingLLM). */
   readonly reindexed: boolean;
@@ -18,11 +20,21 @@ export interface Mask {
  * softmax(q Kᵀ / √d) V over the visible tokens: `attend` of one query head.
  * @param earlier the visible tokens, then the token itself
  */
-function attendHead(model: Model, earlier: readonly Projection[], head: number, kvHead: number, indices: readonly number[]): { output: Vector; weights: number[] } {
+function attendHead(
+  model: Model,
+  earlier: readonly Projection[],
+  head: number,
+  kvHead: number,
+  indices: readonly number[],
+): { output: Vector; weights: number[] } {
   const { headDim, rope } = model.geometry;
   const self = earlier.at(-1) as Projection;
   const query = rotate(self.queries[head] as Vector, indices.at(-1) as number, rope);
-  const weights = softmax(earlier.map((token, i) => dot(query, rotate(token.keys[kvHead] as Vector, indices[i] as number, rope)) / Math.sqrt(headDim)));
+  const weights = softmax(
+    earlier.map(
+      (token, i) => dot(query, rotate(token.keys[kvHead] as Vector, indices[i] as number, rope)) / Math.sqrt(headDim),
+    ),
+  );
   const output = new Float64Array(headDim);
   earlier.forEach((token, i) => accumulate(output, token.values[kvHead] as Vector, weights[i]));
   return { output, weights };
@@ -37,10 +49,18 @@ export const exactAttention =
       joined(
         token.queries.map((_, head) => {
           const kvHead = Math.floor(head / group);
-          const before = mask ? mask.visible(token.position, site, kvHead) : tokens.slice(0, token.position).map((t) => t.position);
+          const before = mask
+            ? mask.visible(token.position, site, kvHead)
+            : tokens.slice(0, token.position).map((t) => t.position);
           const positions = [...before, token.position];
           const indices = mask?.reindexed ? positions.map((_, i) => i) : positions;
-          const { output, weights } = attendHead(model, positions.map((p) => tokens[p] as Projection), head, kvHead, indices);
+          const { output, weights } = attendHead(
+            model,
+            positions.map((p) => tokens[p] as Projection),
+            head,
+            kvHead,
+            indices,
+          );
           mask?.observe?.(weights, token.position, site, head);
           return output;
         }),
@@ -50,4 +70,9 @@ export const exactAttention =
 
 /** Logits of every token of a sequence from an exact, full cache: what every codec approximates. */
 export const forward = (model: Model, tokens: readonly number[], mask?: Mask): Vector[] =>
-  run(model, tokens, tokens.map((_, n) => n), exactAttention(model, mask));
+  run(
+    model,
+    tokens,
+    tokens.map((_, n) => n),
+    exactAttention(model, mask),
+  );

@@ -1,6 +1,16 @@
 /** A model's weights in float64, gathered from named tensors. */
 import type { Geometry } from '../../geometry/geometry.js';
-import { ADAPTER, biasedProjections, EMBEDDING, FINAL_NORM, HEAD, layerTensor, modelTensors, requireTensors, storedLayers } from '../tensors.js';
+import {
+  ADAPTER,
+  biasedProjections,
+  EMBEDDING,
+  FINAL_NORM,
+  HEAD,
+  layerTensor,
+  modelTensors,
+  requireTensors,
+  storedLayers,
+} from '../tensors.js';
 import type { TensorSource } from '../weights.js';
 import type { Matrix, Vector } from './arithmetic.js';
 
@@ -59,7 +69,12 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
     return {
       attentionNorm: vector(at('input_layernorm.weight')),
       mlpNorm: vector(at('post_attention_layernorm.weight')),
-      ...(g.normsPerLayer === 4 ? { attentionOutNorm: vector(at('input_layernorm_2.weight')), mlpOutNorm: vector(at('post_attention_layernorm_2.weight')) } : {}),
+      ...(g.normsPerLayer === 4
+        ? {
+            attentionOutNorm: vector(at('input_layernorm_2.weight')),
+            mlpOutNorm: vector(at('post_attention_layernorm_2.weight')),
+          }
+        : {}),
       query: matrix(at('self_attn.q_proj.weight')),
       key: matrix(at('self_attn.k_proj.weight')),
       value: matrix(at('self_attn.v_proj.weight')),

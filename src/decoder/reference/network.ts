@@ -1,13 +1,14 @@
 /**
- * The looped transformer in float64, with attention left open: `run` asks for it at every (layer, loop), so that the same
- * network serves the exact forward pass, decoding from any cache and both passes of prefill.
+ * The looped transformer in float64, with attention left open: `run` asks for it at every (layer, loop), so that the
+ * same network serves the exact forward pass, decoding from any cache and both passes of prefill.
  *
  *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
  *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry says so)
  *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output] · coda · norm · head
  *
- * The state of a model with an adapter starts at zero. Huginn itself draws it at random, scales its embedding, norms the sum
- * (n2(x + attention(n1(x)))) and its state twice at the end; a Huginn geometry here has its shapes and operations, not its checkpoint.
+ * The state of a model with an adapter starts at zero. Huginn itself draws it at random, scales its embedding, norms
+ * the sum (n2(x + attention(n1(x)))) and its state twice at the end; a Huginn geometry here has its shapes and
+ * operations, not its checkpoint.
  */
 import { UserError } from '../../errors.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
@@ -54,11 +55,17 @@ function project(model: Model, layer: LayerWeights, x: Vector, position: number)
  * @returns logits, vocabulary wide, one vector a token
  * @throws UserError for a token outside the vocabulary
  */
-export function run(model: Model, tokens: readonly number[], positions: readonly number[], attention: Attention): Vector[] {
+export function run(
+  model: Model,
+  tokens: readonly number[],
+  positions: readonly number[],
+  attention: Attention,
+): Vector[] {
   const { geometry: g, normEpsilon } = model;
   const normed = (x: Vector, weight: Vector | undefined): Vector => (weight ? rmsNorm(x, weight, normEpsilon) : x);
   const hidden = tokens.map((token) => {
-    if (!Number.isInteger(token) || token < 0 || token >= g.vocab) throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
+    if (!Number.isInteger(token) || token < 0 || token >= g.vocab)
+      throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
     return model.embedding.data.slice(token * g.hidden, (token + 1) * g.hidden);
   });
   let firstLayer = 0;
@@ -67,7 +74,10 @@ export function run(model: Model, tokens: readonly number[], positions: readonly
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
     for (let loop = 0; loop < block.loops; loop++) {
-      if (core && model.adapter) hidden.forEach((x, n) => x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))));
+      if (core && model.adapter)
+        hidden.forEach((x, n) =>
+          x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))),
+        );
       for (let i = 0; i < block.layers; i++) {
         const layer = model.layers[firstLayer + i] as LayerWeights;
         const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
@@ -75,7 +85,10 @@ export function run(model: Model, tokens: readonly number[], positions: readonly
           const x = hidden[n] as Vector;
           accumulate(x, normed(product(layer.output, heads), layer.attentionOutNorm));
           const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
-          accumulate(x, normed(product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))), layer.mlpOutNorm));
+          accumulate(
+            x,
+            normed(product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))), layer.mlpOutNorm),
+          );
         });
       }
       if (core && g.normAfterEachLoop) for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));

@@ -7,8 +7,9 @@ import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type La
 import type { Projection, Site } from './network.js';
 
 /**
- * When a stack of loops is encoded: as its parts come (an accumulator a latent), when its last loop has passed (captures of a
- * layer alive until then), or when the whole pass is over (all captures alive). The latents are the same.
+ * When a stack of loops is encoded: as its parts come (an accumulator a latent), when its last loop has passed
+ * (captures of a layer alive until then), or when the whole pass is over (all captures alive). The latents are the
+ * same.
  */
 export type Encoding = 'accumulated' | 'by-layer' | 'one-shot';
 
@@ -85,7 +86,10 @@ export class CacheWriter {
     return latent;
   }
 
-  /** Stores a latent, or on the `fast` path the keys (rotated) and values that it decodes to, for all its loops and heads. */
+  /**
+   * Stores a latent, or on the `fast` path the keys (rotated) and values that it decodes to, for all its loops and
+   * heads.
+   */
   private complete({ codec, axis, site, group, position, data }: Pending): void {
     const latent = this.encoding === 'accumulated' ? data : encode(codec, group, data);
     const { groups, kvHeads } = codec;
@@ -93,7 +97,13 @@ export class CacheWriter {
     const firstLoop = Math.floor(group / headGroups) * groups.loops;
     const firstHead = (group % headGroups) * groups.heads;
     if (this.path !== 'fast') {
-      this.cache.write(axis === 'key' ? 'key-latent' : 'value-latent', { ...site, loop: firstLoop }, firstHead, position, latent);
+      this.cache.write(
+        axis === 'key' ? 'key-latent' : 'value-latent',
+        { ...site, loop: firstLoop },
+        firstHead,
+        position,
+        latent,
+      );
       return;
     }
     for (let loop = firstLoop; loop < firstLoop + groups.loops; loop++) {

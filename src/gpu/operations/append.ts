@@ -21,7 +21,10 @@ export interface AppendOptions {
   sinks?: number;
   /** A constant row [head][width] is added to every token: buffer `bias`. */
   bias?: boolean;
-  /** Where the rows lie in the buffer `rows`, in floats: first one, and from a token to the next. Side by side unless given. */
+  /**
+   * Where the rows lie in the buffer `rows`, in floats: first one, and from a token to the next. Side by side unless
+   * given.
+   */
   rowOffset?: number;
   rowStride?: number;
   /** Added to the positions in `tokens`; 0 unless given. */
@@ -33,11 +36,24 @@ export interface AppendOptions {
 }
 
 /** Constants of cache_store.wgsl. */
-export const storeConstants = (layout: RowLayout): Record<string, number> => ({ BITS: layout.bits, UNIT: layout.unitComponents, PLANES: layout.planes });
+export const storeConstants = (layout: RowLayout): Record<string, number> => ({
+  BITS: layout.bits,
+  UNIT: layout.unitComponents,
+  PLANES: layout.planes,
+});
 
 /** The struct `RowLayout` of cache_store.wgsl. */
 export const storeUniforms = (layout: RowLayout): Uniform[] =>
-  [layout.width, layout.units, layout.tail, layout.tailsAt, layout.scalesAt, layout.tileWords, layout.groupSize, layout.groups].map(u32);
+  [
+    layout.width,
+    layout.units,
+    layout.tail,
+    layout.tailsAt,
+    layout.scalesAt,
+    layout.tileWords,
+    layout.groupSize,
+    layout.groups,
+  ].map(u32);
 
 /** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
 export function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
@@ -45,13 +61,28 @@ export function planAppend(call: KernelCall, options: AppendOptions): OperationP
   const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
   requirePositive(call, s, 'groupSize');
   const floats = s.heads * s.width;
-  const { chunk = 1, pinned = 0, sinks = 0, rowOffset = 0, rowStride = floats, first = 0, firstSequence = 0, firstStart = 0 } = options;
+  const {
+    chunk = 1,
+    pinned = 0,
+    sinks = 0,
+    rowOffset = 0,
+    rowStride = floats,
+    first = 0,
+    firstSequence = 0,
+    firstStart = 0,
+  } = options;
   const capacity = capacityOf(options.capacity);
   const ring = options.ring ?? capacity - pinned;
   requireShape(s.rows % chunk === 0, `append: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
-  requireShape(ring >= 1 && pinned + ring <= capacity, `append: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
+  requireShape(
+    ring >= 1 && pinned + ring <= capacity,
+    `append: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`,
+  );
   requireShape(sinks <= pinned, `append: ${sinks} sinks exceed ${pinned} pinned slots`);
-  requireShape(rowStride >= floats, `append: a row stride of ${rowStride} is less than the ${floats} floats of a token`);
+  requireShape(
+    rowStride >= floats,
+    `append: a row stride of ${rowStride} is less than the ${floats} floats of a token`,
+  );
   const layout = rowLayout(storageOfVariant(call.variant), s.width, s.groupSize);
   const block = layout.groups > 0 ? layout.groupSize : BLOCK;
   const sequences = s.rows / chunk;
@@ -61,14 +92,34 @@ export function planAppend(call: KernelCall, options: AppendOptions): OperationP
       { name: 'tokens', role: 'input', content: 'u32', bytes: (firstStart + sequences) * 4, below: capacity },
       { name: 'rows', role: 'input', content: 'f32', bytes: (rowOffset + (s.rows - 1) * rowStride + floats) * 4 },
       ...bias,
-      { name: 'cache', role: 'state', content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32', bytes: cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads) },
+      {
+        name: 'cache',
+        role: 'state',
+        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
+        bytes: cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads),
+      },
     ],
     steps: [
       {
         source: 'append',
         element: 'f32',
         constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
-        uniforms: [...storeUniforms(layout), ...[chunk, capacity, pinned, ring, sinks, block, rowOffset, rowStride, first, firstSequence * s.heads, firstStart].map(u32)],
+        uniforms: [
+          ...storeUniforms(layout),
+          ...[
+            chunk,
+            capacity,
+            pinned,
+            ring,
+            sinks,
+            block,
+            rowOffset,
+            rowStride,
+            first,
+            firstSequence * s.heads,
+            firstStart,
+          ].map(u32),
+        ],
         buffers: [...read('tokens', 'rows', options.bias ? 'bias' : 'rows'), ...write('cache')],
         workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
       },

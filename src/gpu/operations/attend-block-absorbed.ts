@@ -1,4 +1,7 @@
-/** Split-KV decode attention with full RoPE straight on latents: kernels/attend_block_absorbed.wgsl, after block_vectors and block_basis. */
+/**
+ * Split-KV decode attention with full RoPE straight on latents: kernels/attend_block_absorbed.wgsl, after block_vectors
+ * and block_basis.
+ */
 import { BLOCK_SIZES, blockPlan } from '../../schedule/block-absorbed.js';
 import { phiTable, psiTable, type BlockBasis } from '../../schedule/block-basis.js';
 import { blockBasisScalars, blockComponents } from '../../schedule/attention-kernels.js';
@@ -14,11 +17,15 @@ import { tuned, type Tuning } from './tuning.js';
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;
 /**
- * Launch constants unless tuned. A software adapter pays for every load of every thread, so a thread takes many offsets and has most
- * basis vectors from its neighbours; it compiles that for ten seconds, so not for heads of toy models. A GPU has fewer registers, and
- * loads of one address by all threads are cheap.
+ * Launch constants unless tuned. A software adapter pays for every load of every thread, so a thread takes many offsets
+ * and has most basis vectors from its neighbours; it compiles that for ten seconds, so not for heads of toy models. A
+ * GPU has fewer registers, and loads of one address by all threads are cheap.
  */
-const OWN_LAUNCH = { software: { offsets: 8, handed: 1 }, toy: { offsets: 2, handed: 1 }, hardware: { offsets: 2, handed: 0 } };
+const OWN_LAUNCH = {
+  software: { offsets: 8, handed: 1 },
+  toy: { offsets: 2, handed: 1 },
+  hardware: { offsets: 2, handed: 0 },
+};
 const TOY_HEAD_DIM = 64;
 /** Blocks of a thread that writes the basis: more of them make fewer vectors to read; the most that the kernel has. */
 const OWN_EACH = 4;
@@ -42,36 +49,80 @@ function turns(rows: number, theta: Float64Array, position: (row: number) => num
   return table;
 }
 
-const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({ name, role: 'table', content: 'f32', bytes: words * 4, data });
+const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({
+  name,
+  role: 'table',
+  content: 'f32',
+  bytes: words * 4,
+  data,
+});
 
 /** Blocks that a sequence's ring may have, and the last position that a call meets. */
-function reachOf(run: RunOptions, sequences: number, context: number, blockTokens: number): { blocks: number; positions: number } {
+function reachOf(
+  run: RunOptions,
+  sequences: number,
+  context: number,
+  blockTokens: number,
+): { blocks: number; positions: number } {
   const { pinned = 0 } = run;
   const spans = spansOf(run, sequences, context);
   const ring = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1)) - pinned;
-  return { blocks: Math.ceil(ring / blockTokens), positions: spans.reduce((most, s) => Math.max(most, s.firstPosition + s.ring), 1) };
+  return {
+    blocks: Math.ceil(ring / blockTokens),
+    positions: spans.reduce((most, s) => Math.max(most, s.firstPosition + s.ring), 1),
+  };
 }
 
 function basisOf(call: KernelCall, rotary: RotaryOptions, headDim: number, blockTokens: number): BlockBasis {
-  requireShape((BLOCK_SIZES as readonly number[]).includes(blockTokens), `${call.kernel}: blocks have ${BLOCK_SIZES.join(', ')} positions, not ${blockTokens}`);
+  requireShape(
+    (BLOCK_SIZES as readonly number[]).includes(blockTokens),
+    `${call.kernel}: blocks have ${BLOCK_SIZES.join(', ')} positions, not ${blockTokens}`,
+  );
   const { basis, functions } = blockPlan(rotary.ropeBase, headDim, blockTokens);
-  requireShape(functions === call.shape.functions, `${call.kernel}: rotary base ${rotary.ropeBase} takes ${functions} functions for blocks of ${blockTokens}, not ${call.shape.functions}`);
+  requireShape(
+    functions === call.shape.functions,
+    `${call.kernel}: rotary base ${rotary.ropeBase} takes ${functions} functions for blocks of ${blockTokens}, not ${call.shape.functions}`,
+  );
   return basis;
 }
 
 /** f32 [query head][block][quad of components, then the mean][function] (x 4). */
-const basisBuffer = (role: 'input' | 'output', queries: number, blocks: number, rankK: number, functions: number): BufferPlan => ({
-  name: 'basis', role, content: 'f32', bytes: 4 * queries * blockBasisScalars(blocks, rankK, { blockTokens: 1, functions }),
+const basisBuffer = (
+  role: 'input' | 'output',
+  queries: number,
+  blocks: number,
+  rankK: number,
+  functions: number,
+): BufferPlan => ({
+  name: 'basis',
+  role,
+  content: 'f32',
+  bytes: 4 * queries * blockBasisScalars(blocks, rankK, { blockTokens: 1, functions }),
 });
 
 /**
- * Basis vectors of every block of a sequence's ring: kernels/block_basis.wgsl, after block_vectors. Buffers: vectors, spans, basis; tables
- * angles, psi.
+ * Basis vectors of every block of a sequence's ring: kernels/block_basis.wgsl, after block_vectors. Buffers: vectors,
+ * spans, basis; tables angles, psi.
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
-export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planBlockBasis(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
-  const s = dimensions(call, 'sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank');
+  const s = dimensions(
+    call,
+    'sequences',
+    'heads',
+    'context',
+    'rankK',
+    'headDim',
+    'blockTokens',
+    'functions',
+    'setupPerRank',
+  );
   requirePositive(call, s);
   requireEven(call, s, 'headDim');
   const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
@@ -85,9 +136,18 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
   requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
   return {
     buffers: [
-      { name: 'vectors', role: 'input', content: 'f32', bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4 },
+      {
+        name: 'vectors',
+        role: 'input',
+        content: 'f32',
+        bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4,
+      },
       spansBuffer(spansOf(run, s.sequences, s.context)),
-      table('angles', 2 * (FINE + 1 + rows) * pairs, () => turns(FINE + 1 + rows, theta, (r) => (r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE))),
+      table('angles', 2 * (FINE + 1 + rows) * pairs, () =>
+        turns(FINE + 1 + rows, theta, (r) =>
+          r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE,
+        ),
+      ),
       table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
       basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
     ],
@@ -95,10 +155,24 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
       {
         source: 'block_basis',
         element: 'f32',
-        constants: { WG: workgroup, EACH: each, HEAD_PAIRS: pairs, BLOCK: s.blockTokens, FUNCTIONS: s.functions, EXACT: exact, MORE_EVEN: even, MORE_ODD: odd, PSI_QUADS: psiQuads },
+        constants: {
+          WG: workgroup,
+          EACH: each,
+          HEAD_PAIRS: pairs,
+          BLOCK: s.blockTokens,
+          FUNCTIONS: s.functions,
+          EXACT: exact,
+          MORE_EVEN: even,
+          MORE_ODD: odd,
+          PSI_QUADS: psiQuads,
+        },
         uniforms: [s.rankK, blocks, 1].map(u32),
         buffers: [...read('vectors', 'spans', 'angles', 'psi'), ...write('basis')],
-        workgroups: [Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup), s.heads, s.sequences],
+        workgroups: [
+          Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup),
+          s.heads,
+          s.sequences,
+        ],
       },
     ],
     tuning: { workgroup, each },
@@ -106,17 +180,40 @@ export function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: Run
 }
 
 /**
- * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings: pinned tokens have no
- * run of positions, and attend_rebuild takes them into other splits of the same partials.
+ * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings:
+ * pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
  * @param scale of q · k; headDim^-½ unless given
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
-export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions & { software?: boolean }, scale?: number, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planAttendBlockAbsorbed(
+  call: KernelCall,
+  rotary: RotaryOptions & { software?: boolean },
+  scale?: number,
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'blockTokens', 'functions', 'groupSize', 'splits');
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'latentHeads',
+    'group',
+    'context',
+    'rankK',
+    'rankV',
+    'headDim',
+    'blockTokens',
+    'functions',
+    'groupSize',
+    'splits',
+  );
   requirePositive(call, s, 'groupSize');
   requireEven(call, s, 'headDim');
-  requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
+  requireShape(
+    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
+    `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
+  );
   const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
   const even = basis.exactPairs + basis.even.directions.length;
   const odd = basis.exactPairs + basis.odd.directions.length;
@@ -125,9 +222,15 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions 
   const offsets = tuned(tuning, 'offsets', Math.min(own.offsets, half / STREAM));
   const ways = tuned(tuning, 'ways', 1);
   const handed = tuned(tuning, 'handed', own.handed);
-  requireShape(Number.isInteger(half / (STREAM * offsets)) && offsets <= MOST_OFFSETS, `attend_block_absorbed: ${offsets} offsets a thread do not share out ${half}`);
+  requireShape(
+    Number.isInteger(half / (STREAM * offsets)) && offsets <= MOST_OFFSETS,
+    `attend_block_absorbed: ${offsets} offsets a thread do not share out ${half}`,
+  );
   const workgroup = (ways * half) / offsets;
-  const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, { unit: s.blockTokens, launch: { workgroup, lanes: 1, stream: STREAM } });
+  const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, {
+    unit: s.blockTokens,
+    launch: { workgroup, lanes: 1, stream: STREAM },
+  });
   const { blocks } = reachOf(run, s.sequences, s.context, s.blockTokens);
   const { buffers } = fold;
   const uniforms = fold.uniforms(scale ?? s.headDim ** -0.5);
@@ -142,7 +245,9 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions 
       buffers.partials,
       buffers.spans,
       buffers.scores,
-      table('phi', 4 * (Math.ceil(even / 4) + Math.ceil(odd / 4)) * half, () => phiTable(rotary.ropeBase, s.headDim, basis)),
+      table('phi', 4 * (Math.ceil(even / 4) + Math.ceil(odd / 4)) * half, () =>
+        phiTable(rotary.ropeBase, s.headDim, basis),
+      ),
     ],
     steps: [
       {
@@ -150,7 +255,13 @@ export function planAttendBlockAbsorbed(call: KernelCall, rotary: RotaryOptions 
         element: fold.storage,
         constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd }), ...edges },
         uniforms,
-        buffers: [...read('basis', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('phi')],
+        buffers: [
+          ...read('basis', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read('phi'),
+        ],
         workgroups: fold.workgroups,
       },
     ],

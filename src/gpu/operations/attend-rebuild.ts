@@ -25,8 +25,8 @@ const MOST_LATENT_VECS = 128;
 const MOST_TOKENS = 32;
 const MOST_WEIGHT_VECS = 32;
 /**
- * Reading the weights of a round costs as much as so many tokens of a thread (1, 2, 4 and 8 tokens in turn, ranks 18/30 and 96/160). More
- * tokens at a time make fewer weights to read, until compilers no longer unroll their loop.
+ * Reading the weights of a round costs as much as so many tokens of a thread (1, 2, 4 and 8 tokens in turn, ranks 18/30
+ * and 96/160). More tokens at a time make fewer weights to read, until compilers no longer unroll their loop.
  */
 const WEIGHTS_COST = 6;
 /** So many are taken whatever registers their other units want. */
@@ -34,20 +34,54 @@ const FEWEST_TOKENS = 4;
 /** Index of `spare0` among the uniforms of attend_rows.wgsl. */
 const SPARE = 17;
 
-/** Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not read where none are pinned. */
-export const pinnedPositions = (rows: number, slots: number, pinned: number, below: number): BufferPlan => ({ name: 'positions', role: 'input', content: 'u32', bytes: pinned === 0 ? 16 : rows * slots * 4, below });
+/**
+ * Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not
+ * read where none are pinned.
+ */
+export const pinnedPositions = (rows: number, slots: number, pinned: number, below: number): BufferPlan => ({
+  name: 'positions',
+  role: 'input',
+  content: 'u32',
+  bytes: pinned === 0 ? 16 : rows * slots * 4,
+  below,
+});
 
 /**
- * Buffers: queries (rotated), keys, values, partials, spans, scores, positions (of pinned tokens), weights, means, turns.
+ * Buffers: queries (rotated), keys, values, partials, spans, scores, positions (of pinned tokens), weights, means,
+ * turns.
  * @throws GpuError for a shape that the kernel does not handle
  */
-export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, options: AttendRebuildOptions = {}, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planAttendRebuild(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  options: AttendRebuildOptions = {},
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'groupSize', 'splits');
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'latentHeads',
+    'group',
+    'context',
+    'rankK',
+    'rankV',
+    'headDim',
+    'groupSize',
+    'splits',
+  );
   requirePositive(call, s, 'groupSize');
   requireEven(call, s, 'headDim');
-  requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `attend_rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
-  requireShape(!run.pinnedQuery, 'attend_rebuild: pinned tokens take their distance from their positions, not from a second query');
+  requireShape(
+    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
+    `attend_rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
+  );
+  requireShape(
+    !run.pinnedQuery,
+    'attend_rebuild: pinned tokens take their distance from their positions, not from a second query',
+  );
   const shape = { ...s, keyWidth: s.rankK, valueWidth: s.rankV };
   const fold = foldOf(call, shape, run, tuning);
   const { buffers, launch } = fold;
@@ -55,16 +89,29 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, optio
   const longest = Math.ceil(fold.capacity / s.splits);
   const each = unitsEach(fold.keys, launch.wide);
   const rows = launch.workgroup / launch.wide;
-  const fits = (tokens: number): boolean => tokens === 1 || (tokens * vecs <= LATENT_VECS && (tokens <= FEWEST_TOKENS || tokens * each * vecs <= LATENT_VECS));
-  /** What a split takes, in whole rounds of a workgroup: each of a round's tokens, and its weights as often as there are rounds. */
+  const fits = (tokens: number): boolean =>
+    tokens === 1 || (tokens * vecs <= LATENT_VECS && (tokens <= FEWEST_TOKENS || tokens * each * vecs <= LATENT_VECS));
+  /**
+   * What a split takes, in whole rounds of a workgroup: each of a round's tokens, and its weights as often as there are
+   * rounds.
+   */
   const cost = (tokens: number): number => Math.ceil(longest / (tokens * rows)) * rows * (tokens + WEIGHTS_COST);
   const own = best([8, 4, 2, 1].filter(fits), (each) => -cost(each)) as number;
   const tokens = tuned(tuning, 'tokens', own);
   const keyEach = Math.min(each, Math.max(1, Math.floor(LATENT_VECS / (tokens * vecs))));
-  requireShape(tokens <= MOST_TOKENS && tokens * keyEach * vecs <= MOST_LATENT_VECS && keyEach * vecs <= MOST_WEIGHT_VECS, `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`);
+  requireShape(
+    tokens <= MOST_TOKENS && tokens * keyEach * vecs <= MOST_LATENT_VECS && keyEach * vecs <= MOST_WEIGHT_VECS,
+    `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,
+  );
   const whole = s.rankK % readUnit(fold.keys) === 0 && each % keyEach === 0;
   const uniforms = fold.uniforms(options.scale ?? s.headDim ** -0.5);
-  uniforms.splice(SPARE, 3, u32(s.headDim / 2), u32(options.pairing === 'adjacent' ? 1 : 0), u32(options.positionsByHead ? 1 : 0));
+  uniforms.splice(
+    SPARE,
+    3,
+    u32(s.headDim / 2),
+    u32(options.pairing === 'adjacent' ? 1 : 0),
+    u32(options.positionsByHead ? 1 : 0),
+  );
   return {
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
@@ -73,8 +120,18 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, optio
       buffers.partials,
       buffers.spans,
       buffers.scores,
-      pinnedPositions(s.sequences * (options.positionsByHead ? s.kvHeads : 1), fold.capacity, run.pinned ?? 0, rotary.positions),
-      { name: 'weights', role: 'input', content: 'f16', bytes: Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16 },
+      pinnedPositions(
+        s.sequences * (options.positionsByHead ? s.kvHeads : 1),
+        fold.capacity,
+        run.pinned ?? 0,
+        rotary.positions,
+      ),
+      {
+        name: 'weights',
+        role: 'input',
+        content: 'f16',
+        bytes: Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16,
+      },
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
       rotaryTable(s.headDim, rotary),
     ],
@@ -83,9 +140,18 @@ export function planAttendRebuild(call: KernelCall, rotary: RotaryOptions, optio
         source: 'attend_rebuild',
         element: fold.storage,
         // A last chunk of units that is not whole has threads without a unit.
-        constants: { ...fold.constants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }), ...(whole ? {} : { EDGES: 1 }) },
+        constants: {
+          ...fold.constants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }),
+          ...(whole ? {} : { EDGES: 1 }),
+        },
         uniforms,
-        buffers: [...read('queries', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read('positions', 'weights', 'means', 'turns')],
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read('positions', 'weights', 'means', 'turns'),
+        ],
         workgroups: fold.workgroups,
       },
     ],

@@ -11,23 +11,57 @@ import type { Tuning } from './tuning.js';
 const MOST_QUERY_VECS = 192;
 
 /**
- * Buffers: queries, keys, values, branch (only with a branch), partials, spans, scores (only for `+scores`). `scale` multiplies
- * q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
+ * Buffers: queries, keys, values, branch (only with a branch), partials, spans, scores (only for `+scores`). `scale`
+ * multiplies q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
  */
-export function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planAttend(
+  call: KernelCall,
+  scale: number | undefined,
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'context', 'keyWidth', 'valueWidth', 'branchWidth', 'branchHeads', 'groupSize', 'splits');
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'group',
+    'context',
+    'keyWidth',
+    'valueWidth',
+    'branchWidth',
+    'branchHeads',
+    'groupSize',
+    'splits',
+  );
   requirePositive(call, s, 'branchWidth', 'branchHeads', 'groupSize');
-  // A branch with a key for each head beside a latent that all of them share: the heads are told apart by their branch rows.
-  const shape = s.branchHeads > s.kvHeads ? { ...s, kvHeads: s.branchHeads, group: s.group / s.branchHeads, latentHeads: 1 } : s;
-  requireShape(Number.isInteger(shape.group) && (s.branchHeads <= s.kvHeads || s.kvHeads === 1), `attend: ${s.branchHeads} branch rows do not go with ${s.kvHeads} cached rows of ${s.group} query heads`);
+  // A branch with a key for each head beside a latent that all of them share: the heads are told apart by their branch
+  // rows.
+  const shape =
+    s.branchHeads > s.kvHeads ? { ...s, kvHeads: s.branchHeads, group: s.group / s.branchHeads, latentHeads: 1 } : s;
+  requireShape(
+    Number.isInteger(shape.group) && (s.branchHeads <= s.kvHeads || s.kvHeads === 1),
+    `attend: ${s.branchHeads} branch rows do not go with ${s.kvHeads} cached rows of ${s.group} query heads`,
+  );
   const fold = foldOf(call, { ...shape, branchShared: s.branchHeads === 1 }, run, tuning);
   const { launch, buffers } = fold;
   const branchRows = s.branchHeads === 1 ? s.sequences : s.sequences * s.branchHeads;
-  const branch: BufferPlan[] = fold.branch ? [{ name: 'branch', role: 'stream', content: buffers.keys.content, bytes: Math.ceil(cacheBytes(fold.branch, fold.capacity, branchRows) / 16) * 16 }] : [];
+  const branch: BufferPlan[] = fold.branch
+    ? [
+        {
+          name: 'branch',
+          role: 'stream',
+          content: buffers.keys.content,
+          bytes: Math.ceil(cacheBytes(fold.branch, fold.capacity, branchRows) / 16) * 16,
+        },
+      ]
+    : [];
   const keyEach = unitsEach(fold.keys, launch.wide);
   const branchEach = fold.branch ? unitsEach(fold.branch, launch.wide) : 0;
-  requireShape((launch.lanes * (keyEach + branchEach) * readUnit(fold.keys)) / 4 <= MOST_QUERY_VECS, `attend: ${launch.lanes} lanes of ${keyEach + branchEach} units want more than ${MOST_QUERY_VECS} registers`);
+  requireShape(
+    (launch.lanes * (keyEach + branchEach) * readUnit(fold.keys)) / 4 <= MOST_QUERY_VECS,
+    `attend: ${launch.lanes} lanes of ${keyEach + branchEach} units want more than ${MOST_QUERY_VECS} registers`,
+  );
   const queries = s.sequences * s.kvHeads * s.group;
   const second = run.pinnedQuery ? (run.queriesApart ?? queries) : 0;
   return {
@@ -50,7 +84,13 @@ export function planAttend(call: KernelCall, scale: number | undefined, run: Run
         }),
         uniforms: fold.uniforms(scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
         // Without a branch the binding still wants a buffer; the kernel does not touch it.
-        buffers: [...read('queries', 'keys', 'values'), ...write('partials'), ...read('spans'), ...write('scores'), ...read(branch.length ? 'branch' : 'keys')],
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read(branch.length ? 'branch' : 'keys'),
+        ],
         workgroups: fold.workgroups,
       },
     ],

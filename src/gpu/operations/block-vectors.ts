@@ -14,13 +14,21 @@ export interface BlockVectorsOptions {
 }
 
 /** Buffers: queries (rotated), weights (rows of an even number of halves), means, vectors. */
-export function planBlockVectors(call: KernelCall, pairing: Pairing = 'half-split', { group }: BlockVectorsOptions = {}, tuning?: Tuning): OperationPlan {
+export function planBlockVectors(
+  call: KernelCall,
+  pairing: Pairing = 'half-split',
+  { group }: BlockVectorsOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'heads', 'kvHeads', 'rankK', 'headDim');
   requirePositive(call, s);
   requireEven(call, s, 'headDim');
   const shared = group ?? s.heads / s.kvHeads;
-  requireShape(Number.isInteger(shared) && s.heads % (shared * s.kvHeads) === 0, `block_vectors: ${s.heads} query heads are not whole sequences of ${s.kvHeads} KV heads`);
+  requireShape(
+    Number.isInteger(shared) && s.heads % (shared * s.kvHeads) === 0,
+    `block_vectors: ${s.heads} query heads are not whole sequences of ${s.kvHeads} KV heads`,
+  );
   const pairs = s.headDim / 2;
   const workgroup = tuned(tuning, 'workgroup', 64);
   const half = pairing === 'half-split';

@@ -22,7 +22,9 @@ export interface RopeOptions {
   /** Rows of the data: queries and keys inside a packed row, for instance. Heads follow each other. */
   readonly data?: Placement;
   /** Rows that take the results of the first heads; in place unless given. */
-  readonly target?: Placement & { /** Floats from a head to the next; the head width unless given. */ readonly head?: number };
+  readonly target?: Placement & {
+    /** Floats from a head to the next; the head width unless given. */ readonly head?: number;
+  };
   /** How many heads go there: all unless given. The others are rotated in place. */
   readonly targetHeads?: number;
   /** Added to every position, which must not fall below 0. */
@@ -48,17 +50,35 @@ const rowGrid = (rows: number): Step['workgroups'] => {
 };
 
 /** A buffer of f32 rows, and where they lie in it. */
-function rowsOf(call: KernelCall, name: string, role: Role, rows: number, width: number, placement: Placement | undefined): { buffer: BufferPlan; at: Placement } {
+function rowsOf(
+  call: KernelCall,
+  name: string,
+  role: Role,
+  rows: number,
+  width: number,
+  placement: Placement | undefined,
+): { buffer: BufferPlan; at: Placement } {
   const at = placement ?? { offset: 0, stride: width };
-  requireShape(Number.isSafeInteger(at.offset) && at.offset >= 0 && Number.isSafeInteger(at.stride), `${call.kernel}: rows of ${name} lie at whole floats, not ${at.offset} and every ${at.stride}`);
+  requireShape(
+    Number.isSafeInteger(at.offset) && at.offset >= 0 && Number.isSafeInteger(at.stride),
+    `${call.kernel}: rows of ${name} lie at whole floats, not ${at.offset} and every ${at.stride}`,
+  );
   // An input row may serve all rows: a bias.
-  requireShape(at.stride >= width || rows === 1 || (at.stride === 0 && role === 'input'), `${call.kernel}: ${name} rows of ${width} floats overlap at a stride of ${at.stride}`);
+  requireShape(
+    at.stride >= width || rows === 1 || (at.stride === 0 && role === 'input'),
+    `${call.kernel}: ${name} rows of ${width} floats overlap at a stride of ${at.stride}`,
+  );
   return { buffer: { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 }, at };
 }
 const places = (...all: readonly Placement[]) => all.flatMap((p) => [u32(p.offset), u32(p.stride)]);
 
 /** Buffers: input, weight (not for `add`), target. `eps` as in the model's configuration. */
-export function planRmsnorm(call: KernelCall, eps: number, { input, output }: PlacementOptions = {}, tuning?: Tuning): OperationPlan {
+export function planRmsnorm(
+  call: KernelCall,
+  eps: number,
+  { input, output }: PlacementOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'width');
   requirePositive(call, s);
@@ -69,7 +89,14 @@ export function planRmsnorm(call: KernelCall, eps: number, { input, output }: Pl
   if (call.variant === 'add') {
     const count = s.rows * s.width;
     const uniforms = [u32(count), u32(s.width), ...places(from.at, to.at)];
-    const step: Step = { source: 'add', element: 'f32', constants: {}, uniforms, buffers: [...read('input'), ...write('target')], workgroups: grid(call.kernel, count, 256) };
+    const step: Step = {
+      source: 'add',
+      element: 'f32',
+      constants: {},
+      uniforms,
+      buffers: [...read('input'), ...write('target')],
+      workgroups: grid(call.kernel, count, 256),
+    };
     return { buffers, steps: [step], tuning: { workgroup: 256 } };
   }
   const workgroup = tuned(tuning, 'workgroup', ROW_WORKGROUP);
@@ -90,7 +117,11 @@ export function planRmsnorm(call: KernelCall, eps: number, { input, output }: Pl
 }
 
 /** Buffers: positions, turns, data, target (16 bytes that are not used, in place), bias (only with a bias). */
-export function planRope(call: KernelCall, rotary: RotaryOptions, { data, target, targetHeads, positionOffset = 0, bias = false }: RopeOptions = {}): OperationPlan {
+export function planRope(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  { data, target, targetHeads, positionOffset = 0, bias = false }: RopeOptions = {},
+): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'heads', 'headDim');
   requirePositive(call, s);
@@ -99,14 +130,32 @@ export function planRope(call: KernelCall, rotary: RotaryOptions, { data, target
   const width = s.heads * s.headDim;
   const count = (s.rows * width) / 2;
   const moved = target ? (targetHeads ?? s.heads) : 0;
-  requireShape(Number.isSafeInteger(moved) && moved >= 0 && moved <= s.heads, `rope: ${moved} of ${s.heads} heads cannot go elsewhere`);
+  requireShape(
+    Number.isSafeInteger(moved) && moved >= 0 && moved <= s.heads,
+    `rope: ${moved} of ${s.heads} heads cannot go elsewhere`,
+  );
   const from = rowsOf(call, 'data', moved === s.heads ? 'input' : 'state', s.rows, width, data);
   const head = target?.head ?? s.headDim;
-  requireShape(Number.isSafeInteger(head) && head >= s.headDim, `rope: heads of ${s.headDim} floats overlap at a stride of ${head}`);
-  const to = moved > 0 ? rowsOf(call, 'target', 'output', s.rows, (moved - 1) * head + s.headDim, target) : { buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const, at: { offset: 0, stride: 0 } };
+  requireShape(
+    Number.isSafeInteger(head) && head >= s.headDim,
+    `rope: heads of ${s.headDim} floats overlap at a stride of ${head}`,
+  );
+  const to =
+    moved > 0
+      ? rowsOf(call, 'target', 'output', s.rows, (moved - 1) * head + s.headDim, target)
+      : {
+          buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const,
+          at: { offset: 0, stride: 0 },
+        };
   return {
     buffers: [
-      { name: 'positions', role: 'input', content: 'u32', bytes: s.rows * 4, below: rotary.positions - Math.max(0, positionOffset) },
+      {
+        name: 'positions',
+        role: 'input',
+        content: 'u32',
+        bytes: s.rows * 4,
+        below: rotary.positions - Math.max(0, positionOffset),
+      },
       rotaryTable(s.headDim, rotary),
       from.buffer,
       to.buffer,
@@ -117,8 +166,23 @@ export function planRope(call: KernelCall, rotary: RotaryOptions, { data, target
         source: 'rope',
         element: 'f32',
         constants: {},
-        uniforms: [count, s.heads, s.headDim / 2, call.variant === 'adjacent' ? 1 : 0, positionOffset >>> 0, bias ? 1 : 0, moved].map(u32).concat(places(from.at, to.at), u32(head)),
-        buffers: [...read('positions', 'turns'), ...write('data'), ...read(bias ? 'bias' : 'turns'), ...write('target')],
+        uniforms: [
+          count,
+          s.heads,
+          s.headDim / 2,
+          call.variant === 'adjacent' ? 1 : 0,
+          positionOffset >>> 0,
+          bias ? 1 : 0,
+          moved,
+        ]
+          .map(u32)
+          .concat(places(from.at, to.at), u32(head)),
+        buffers: [
+          ...read('positions', 'turns'),
+          ...write('data'),
+          ...read(bias ? 'bias' : 'turns'),
+          ...write('target'),
+        ],
         workgroups: grid(call.kernel, count, 128),
       },
     ],
@@ -139,7 +203,11 @@ export interface RopeKeptOptions {
 }
 
 /** Buffers: positions [row][slot], turns, data. */
-export function planRopeKept(call: KernelCall, rotary: RotaryOptions, { data, pooled = 1, firstRow = 0, first = 0, capacity }: RopeKeptOptions = {}): OperationPlan {
+export function planRopeKept(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  { data, pooled = 1, firstRow = 0, first = 0, capacity }: RopeKeptOptions = {},
+): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'heads', 'headDim');
   requirePositive(call, s);
@@ -150,13 +218,34 @@ export function planRopeKept(call: KernelCall, rotary: RotaryOptions, { data, po
   const count = (s.rows * s.heads * s.headDim) / 2;
   const keys = rowsOf(call, 'data', 'state', s.rows, s.heads * s.headDim, data);
   return {
-    buffers: [{ name: 'positions', role: 'input', content: 'u32', bytes: (firstRow + s.heads / pooled) * slots * 4, below: rotary.positions }, rotaryTable(s.headDim, rotary), keys.buffer],
+    buffers: [
+      {
+        name: 'positions',
+        role: 'input',
+        content: 'u32',
+        bytes: (firstRow + s.heads / pooled) * slots * 4,
+        below: rotary.positions,
+      },
+      rotaryTable(s.headDim, rotary),
+      keys.buffer,
+    ],
     steps: [
       {
         source: 'rope_kept',
         element: 'f32',
         constants: {},
-        uniforms: [count, s.heads, s.headDim / 2, call.variant === 'adjacent' ? 1 : 0, pooled, firstRow, slots, first, keys.at.offset, keys.at.stride].map(u32),
+        uniforms: [
+          count,
+          s.heads,
+          s.headDim / 2,
+          call.variant === 'adjacent' ? 1 : 0,
+          pooled,
+          firstRow,
+          slots,
+          first,
+          keys.at.offset,
+          keys.at.stride,
+        ].map(u32),
         buffers: [...read('positions', 'turns'), ...write('data')],
         workgroups: grid(call.kernel, count, 128),
       },
@@ -193,7 +282,12 @@ export function planSwiglu(call: KernelCall, { input, output }: PlacementOptions
  * Buffers: tokens, embedding, output. The call does not say how long the table is.
  * @param columns the table lies [width][vocabulary, padded to even], as the weights of a tied output projection do
  */
-export function planEmbed(call: KernelCall, vocabulary: number, { output }: PlacementOptions = {}, columns = false): OperationPlan {
+export function planEmbed(
+  call: KernelCall,
+  vocabulary: number,
+  { output }: PlacementOptions = {},
+  columns = false,
+): OperationPlan {
   const s = dimensions(call, 'rows', 'width');
   requirePositive(call, s);
   requireEven(call, s, 'width');
@@ -203,7 +297,12 @@ export function planEmbed(call: KernelCall, vocabulary: number, { output }: Plac
   return {
     buffers: [
       { name: 'tokens', role: 'input', content: 'u32', bytes: s.rows * 4, below: vocabulary },
-      { name: 'embedding', role: 'input', content: element, bytes: (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element) },
+      {
+        name: 'embedding',
+        role: 'input',
+        content: element,
+        bytes: (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element),
+      },
       to.buffer,
     ],
     steps: [

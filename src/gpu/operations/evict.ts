@@ -73,8 +73,15 @@ interface CacheLayout extends Required<EvictedCache> {
  * The caches that an evicting row decides for: a key cache and a value cache of half the width each unless given.
  * @throws GpuError where they do not hold the call's `width` scalars of a token together
  */
-export function layoutsOf(call: KernelCall, s: Readonly<Record<'width' | 'groupSize', number>>, given?: readonly EvictedCache[]): readonly CacheLayout[] {
-  const halves: readonly EvictedCache[] = [{ name: 'keys', width: Math.ceil(s.width / 2) }, { name: 'values', width: Math.floor(s.width / 2) }];
+export function layoutsOf(
+  call: KernelCall,
+  s: Readonly<Record<'width' | 'groupSize', number>>,
+  given?: readonly EvictedCache[],
+): readonly CacheLayout[] {
+  const halves: readonly EvictedCache[] = [
+    { name: 'keys', width: Math.ceil(s.width / 2) },
+    { name: 'values', width: Math.floor(s.width / 2) },
+  ];
   const caches = (given ?? halves.filter((c) => c.width > 0)).map((c) => ({ ...c, rows: c.rows ?? 1 }));
   const scalars = caches.reduce((sum, c) => sum + c.width * c.rows, 0);
   requireShape(scalars === s.width, `${call.kernel}: the caches hold ${scalars} scalars of a token, not ${s.width}`);
@@ -87,15 +94,29 @@ export function layoutsOf(call: KernelCall, s: Readonly<Record<'width' | 'groupS
  * Slots of a cached row, in whole tiles: pinned and ring unless given. Of the pinned ones `heavy` are filled at most.
  * @throws GpuError where they do not fit
  */
-export function capacityOfRow(call: KernelCall, slots: { readonly heavy: number; readonly pinned: number; readonly ring: number; readonly capacity?: number | undefined }): number {
+export function capacityOfRow(
+  call: KernelCall,
+  slots: {
+    readonly heavy: number;
+    readonly pinned: number;
+    readonly ring: number;
+    readonly capacity?: number | undefined;
+  },
+): number {
   const { heavy, pinned, ring } = slots;
   const capacity = capacityOf(slots.capacity ?? pinned + ring);
   requireShape(heavy <= pinned, `${call.kernel}: ${heavy} tokens do not fit ${pinned} pinned slots`);
-  requireShape(ring >= 1 && pinned + ring <= capacity, `${call.kernel}: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`);
+  requireShape(
+    ring >= 1 && pinned + ring <= capacity,
+    `${call.kernel}: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`,
+  );
   return capacity;
 }
 
-/** Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of tokens pinned at most. */
+/**
+ * Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of tokens pinned at
+ * most.
+ */
 export function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'context', 'width', 'groupSize');
@@ -108,11 +129,22 @@ export function planEvict(call: KernelCall, options: EvictOptions = {}): Operati
   const sequences = s.rows / heads;
   const buffers: BufferPlan[] = [
     // A full cache unless the spans are given: then every row may exchange a token.
-    { name: 'spans', role: 'table', content: 'u32', bytes: sequences * 16, data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [heavy, 0, ring, 0][i % 4] as number) },
+    {
+      name: 'spans',
+      role: 'table',
+      content: 'u32',
+      bytes: sequences * 16,
+      data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [heavy, 0, ring, 0][i % 4] as number),
+    },
     { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * capacity * 4 },
     { name: 'positions', role: 'state', content: 'u32', bytes: s.rows * capacity * 4, below: 2 ** 31 },
     { name: 'moves', role: 'scratch', content: 'u32', bytes: s.rows * 8 },
-    ...caches.map((c): BufferPlan => ({ name: c.name, role: 'state', content: c.content, bytes: cacheBytes(c.layout, capacity, s.rows * c.rows) })),
+    ...caches.map((c): BufferPlan => ({
+      name: c.name,
+      role: 'state',
+      content: c.content,
+      bytes: cacheBytes(c.layout, capacity, s.rows * c.rows),
+    })),
   ];
   const choose: Step = {
     source: 'evict',

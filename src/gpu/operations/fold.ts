@@ -12,7 +12,10 @@ export interface Span {
   readonly ring: number;
 }
 
-/** Where an attention call's tokens are, and what of a query's splits it writes. Everything has the value of a plain cache. */
+/**
+ * Where an attention call's tokens are, and what of a query's splits it writes. Everything has the value of a plain
+ * cache.
+ */
 export interface RunOptions {
   /** Slots of a row before its ring; 0 unless given. */
   readonly pinned?: number;
@@ -56,7 +59,16 @@ const unitsOf = (layout: RowLayout): number => Math.ceil(layout.width / readUnit
 /** The struct `CachedRow` of cache_layout.wgsl. */
 export function rowUniforms(layout: RowLayout): Uniform[] {
   const words = layout.units * layout.planes;
-  return [layout.quadWords / 4, words - layout.quadWords, layout.tail, layout.tileWords, unitsOf(layout), layout.tailsAt, layout.scalesAt, layout.groupSize].map(u32);
+  return [
+    layout.quadWords / 4,
+    words - layout.quadWords,
+    layout.tail,
+    layout.tileWords,
+    unitsOf(layout),
+    layout.tailsAt,
+    layout.scalesAt,
+    layout.groupSize,
+  ].map(u32);
 }
 
 /** How a kernel's threads are laid out; see the `override` constants of attend_rows.wgsl. */
@@ -87,12 +99,19 @@ export interface Fold {
 }
 
 /** What each sequence has in its cache: a run's own spans, or `context` tokens as a ring. */
-export const spansOf = ({ spans, firstPosition = 0 }: RunOptions, sequences: number, context: number): readonly Span[] =>
-  spans ?? Array.from({ length: sequences }, () => ({ pinned: 0, firstPosition, ring: context }));
+export const spansOf = (
+  { spans, firstPosition = 0 }: RunOptions,
+  sequences: number,
+  context: number,
+): readonly Span[] => spans ?? Array.from({ length: sequences }, () => ({ pinned: 0, firstPosition, ring: context }));
 
 /** The table of spans, 16 bytes a sequence. */
 export const spansBuffer = (spans: readonly Span[]): BufferPlan => ({
-  name: 'spans', role: 'table', content: 'u32', bytes: spans.length * 16, data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
+  name: 'spans',
+  role: 'table',
+  content: 'u32',
+  bytes: spans.length * 16,
+  data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
 });
 
 /** Threads that share a row of `units` units so that each takes at most `most`: a power of two. */
@@ -103,7 +122,8 @@ export function threadsOfRow(units: number, most: number): number {
 }
 
 /** Tokens of one split: whole units, so that splits start at a tile. Later splits may come out empty. */
-const splitTokens = (context: number, splits: number, unit: number): number => Math.ceil(Math.ceil(context / splits) / unit) * unit;
+const splitTokens = (context: number, splits: number, unit: number): number =>
+  Math.ceil(Math.ceil(context / splits) / unit) * unit;
 
 const DEFAULT_WORKGROUP = 64;
 /** Threads that share a row: no more than the smallest subgroup, across which they add up. */
@@ -119,7 +139,13 @@ const MOST_SUMS = 192;
  * @param unit tokens that a split is a multiple of
  * @throws GpuError for spans that do not fit
  */
-export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuning: Tuning | undefined, fixed: { unit?: number; launch?: Partial<Launch> } = {}): Fold {
+export function foldOf(
+  call: KernelCall,
+  shape: FoldShape,
+  run: RunOptions,
+  tuning: Tuning | undefined,
+  fixed: { unit?: number; launch?: Partial<Launch> } = {},
+): Fold {
   const storage = storageOfVariant(call.variant);
   const scores = call.variant.endsWith('+scores');
   const keys = rowLayout(storage, shape.keyWidth, shape.groupSize || undefined);
@@ -127,10 +153,17 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
   const branch = shape.branchWidth ? rowLayout(storage, shape.branchWidth, shape.groupSize || undefined) : null;
   const { pinned = 0 } = run;
   const spans = spansOf(run, shape.sequences, shape.context);
-  requireShape(spans.length === shape.sequences, `${call.kernel}: ${spans.length} spans for ${shape.sequences} sequences`);
+  requireShape(
+    spans.length === shape.sequences,
+    `${call.kernel}: ${spans.length} spans for ${shape.sequences} sequences`,
+  );
   const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
   const ring = capacity - pinned;
-  for (const s of spans) requireShape(s.pinned <= pinned && s.ring <= ring, `${call.kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`);
+  for (const s of spans)
+    requireShape(
+      s.pinned <= pinned && s.ring <= ring,
+      `${call.kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`,
+    );
   const unit = fixed.unit ?? TILE_TOKENS;
   const latentRows = shape.latentHeads === 1 && shape.kvHeads > 1 ? shape.sequences : shape.sequences * shape.kvHeads;
   const queries = shape.sequences * shape.kvHeads * shape.group;
@@ -143,7 +176,10 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
   const ownSplits = pinnedSplits + (mostPinned > 0 ? Math.ceil(mostRing / length) : shape.splits);
   const splits = run.splits ?? ownSplits;
   const firstSplit = run.firstSplit ?? 0;
-  requireShape(firstSplit + ownSplits <= splits, `${call.kernel}: splits ${firstSplit} to ${firstSplit + ownSplits} of ${splits}`);
+  requireShape(
+    firstSplit + ownSplits <= splits,
+    `${call.kernel}: splits ${firstSplit} to ${firstSplit + ownSplits} of ${splits}`,
+  );
 
   const perUnit = readUnit(values) / 4;
   const widest = Math.max(unitsOf(values), unitsOf(keys));
@@ -156,7 +192,10 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
   const workgroup = Math.max(stream, fixed.launch?.workgroup ?? tuned(tuning, 'workgroup', DEFAULT_WORKGROUP));
   const valueEach = Math.ceil(unitsOf(values) / wide);
   const laneGroups = Math.ceil(shape.group / lanes);
-  requireShape(lanes * valueEach * perUnit <= MOST_SUMS, `${call.kernel}: ${lanes} lanes of ${valueEach} units want more than ${MOST_SUMS} registers`);
+  requireShape(
+    lanes * valueEach * perUnit <= MOST_SUMS,
+    `${call.kernel}: ${lanes} lanes of ${valueEach} units want more than ${MOST_SUMS} registers`,
+  );
   const content = storage === 'f32' ? 'f32' : 'f16';
   const rowsRead = [keys, values, ...(branch ? [branch] : [])];
   const whole = (l: RowLayout): boolean => l.width % readUnit(l) === 0 && unitsOf(l) % wide === 0;
@@ -175,7 +214,12 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
     buffers: {
       keys: { name: 'keys', role: 'stream', content, bytes: bytes(keys, latentRows) },
       values: { name: 'values', role: 'stream', content, bytes: bytes(values, latentRows) },
-      partials: { name: 'partials', role: 'output', content: 'f32', bytes: queries * splits * (shape.valueWidth + 2) * 4 },
+      partials: {
+        name: 'partials',
+        role: 'output',
+        content: 'f32',
+        bytes: queries * splits * (shape.valueWidth + 2) * 4,
+      },
       spans: spansBuffer(spans),
       scores: { name: 'scores', role: 'output', content: 'f32', bytes: scores ? queries * capacity * 4 : 16 },
     },
@@ -218,4 +262,3 @@ export function foldOf(call: KernelCall, shape: FoldShape, run: RunOptions, tuni
 
 /** Units of a row that one of `wide` threads takes. */
 export const unitsEach = (layout: RowLayout, wide: number): number => Math.ceil(unitsOf(layout) / wide);
-

@@ -8,9 +8,25 @@ import { planAttendBlockAbsorbed, planBlockBasis } from './attend-block-absorbed
 import { planBlockVectors, type BlockVectorsOptions } from './block-vectors.js';
 import { planAttendRebuild, type AttendRebuildOptions } from './attend-rebuild.js';
 import { planAppend, type AppendOptions } from './append.js';
-import { planEmbed, planRmsnorm, planRope, planRopeKept, planSwiglu, type PlacementOptions, type RopeKeptOptions, type RopeOptions } from './elementwise.js';
+import {
+  planEmbed,
+  planRmsnorm,
+  planRope,
+  planRopeKept,
+  planSwiglu,
+  type PlacementOptions,
+  type RopeKeptOptions,
+  type RopeOptions,
+} from './elementwise.js';
 import { planEvict, planMass, type EvictOptions, type MassOptions } from './evict.js';
-import { planEvictChunk, planEvictPrefill, planMassPrefill, type EvictChunkOptions, type EvictPrefillOptions, type MassPrefillOptions } from './evict-prefill.js';
+import {
+  planEvictChunk,
+  planEvictPrefill,
+  planMassPrefill,
+  type EvictChunkOptions,
+  type EvictPrefillOptions,
+  type MassPrefillOptions,
+} from './evict-prefill.js';
 import { planMatmul, type MatmulOptions } from './matmul.js';
 import { matrixUnitsObstacle } from './matrix.js';
 import { planCurrent, planMerge, type CurrentOptions } from './merge.js';
@@ -48,8 +64,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   load?: LoadOptions;
   sample?: SampleOptions;
   /**
-   * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts): `deviceOptions` says whether there are
-   * any; false unless given.
+   * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts): `deviceOptions` says
+   * whether there are any; false unless given.
    */
   matrixUnits?: boolean;
   /** The device is a software adapter: launch constants that suit one, where these differ from a GPU's. */
@@ -61,7 +77,13 @@ export interface OperationOptions extends AttendRebuildOptions {
 }
 
 /** Values for what neither shape nor options say: a benchmark's. A decoder gives its own. */
-export const DEFAULTS = { ropeBase: 1e6, positions: 4096, vocabulary: 8192, eps: 1e-6, append: { capacity: 32 } } as const satisfies OperationOptions;
+export const DEFAULTS = {
+  ropeBase: 1e6,
+  positions: 4096,
+  vocabulary: 8192,
+  eps: 1e-6,
+  append: { capacity: 32 },
+} as const satisfies OperationOptions;
 
 type Planner = (call: KernelCall, options: OperationOptions) => OperationPlan;
 
@@ -83,7 +105,8 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   attend_rebuild: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
   block_vectors: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
   block_basis: (call, o) => planBlockBasis(call, rotaryOf(call, o), o.run, o.tuning),
-  attend_block_absorbed: (call, o) => planAttendBlockAbsorbed(call, { ...rotaryOf(call, o), software: o.software ?? false }, o.scale, o.run, o.tuning),
+  attend_block_absorbed: (call, o) =>
+    planAttendBlockAbsorbed(call, { ...rotaryOf(call, o), software: o.software ?? false }, o.scale, o.run, o.tuning),
   attend_merge: (call, o) => planMerge(call, o.current, o.tuning),
   attend_current: (call, o) => planCurrent(call, o.current, o.tuning),
   mass: (call, o) => planMass(call, o.mass),
@@ -97,8 +120,14 @@ const PLANNERS: Partial<Record<KernelName, Planner>> = {
   rebuild: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
 };
 
-/** What a device decides of every call: launch constants of software adapters, and matrix units where there are any that fit. */
-export const deviceOptions = (device: Device): Pick<OperationOptions, 'software' | 'matrixUnits'> => ({ software: device.description.software, matrixUnits: matrixUnitsObstacle(device) === null });
+/**
+ * What a device decides of every call: launch constants of software adapters, and matrix units where there are any that
+ * fit.
+ */
+export const deviceOptions = (device: Device): Pick<OperationOptions, 'software' | 'matrixUnits'> => ({
+  software: device.description.software,
+  matrixUnits: matrixUnitsObstacle(device) === null,
+});
 
 /** Kernels that have an implementation. */
 export const IMPLEMENTED = Object.keys(PLANNERS) as KernelName[];

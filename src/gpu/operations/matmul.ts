@@ -1,4 +1,7 @@
-/** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units where there are some. */
+/**
+ * Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units where
+ * there are some.
+ */
 import type { KernelCall } from '../../schedule/kernels.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
@@ -9,12 +12,15 @@ import { tuned, type Tuning } from './tuning.js';
 /** Rows up to which a GPU reads each weight once, by a vector kernel. Beyond, tiles reuse it from workgroup memory. */
 const MOST_VECTOR_ROWS = 8;
 /**
- * Launch of the vector kernels unless tuned: threads, those of them that lie side by side along a row of weights (a thread takes a
- * pair, or a quad of pairs), and the most rows of x at a time. On a GPU the other threads share k, and a row's threads read whole
- * 32-byte sectors. A software adapter's subgroup is eight threads: alone they wait for nobody, and more than the sums of four rows
- * and a weight each do not fit its registers.
+ * Launch of the vector kernels unless tuned: threads, those of them that lie side by side along a row of weights (a
+ * thread takes a pair, or a quad of pairs), and the most rows of x at a time. On a GPU the other threads share k, and a
+ * row's threads read whole 32-byte sectors. A software adapter's subgroup is eight threads: alone they wait for nobody,
+ * and more than the sums of four rows and a weight each do not fit its registers.
  */
-const VECTOR = { software: { workgroup: 8, pairs: 8, quads: 8, rows: 4 }, hardware: { workgroup: 128, pairs: 16, quads: 4, rows: MOST_VECTOR_ROWS } };
+const VECTOR = {
+  software: { workgroup: 8, pairs: 8, quads: 8, rows: 4 },
+  hardware: { workgroup: 128, pairs: 16, quads: 4, rows: MOST_VECTOR_ROWS },
+};
 /** Of k, between which a vector kernel loads. */
 const MOST_STEPS = 4;
 const TILE_COLUMNS = 64;
@@ -23,7 +29,9 @@ const TILE_DEPTH = 16;
 /** Pairs that a row of weights is stored in; an odd n is padded. */
 export const pairsOf = (n: number): number => Math.ceil(n / 2);
 
-/** Where the rows of an activation lie, in floats: the first one, from a row to the next, and from a group to the next. */
+/**
+ * Where the rows of an activation lie, in floats: the first one, from a row to the next, and from a group to the next.
+ */
 export interface Rows {
   readonly offset?: number;
   readonly row?: number;
@@ -44,34 +52,54 @@ export interface MatmulOptions {
 }
 
 /** Strides with their defaults, and the bytes that the rows reach. */
-export function placed(rows: Rows | undefined, groups: number, m: number, width: number): { offset: number; row: number; group: number; bytes: number } {
+export function placed(
+  rows: Rows | undefined,
+  groups: number,
+  m: number,
+  width: number,
+): { offset: number; row: number; group: number; bytes: number } {
   const { offset = 0, row = width, group = m * row } = rows ?? {};
   return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
 }
 
-/** What a device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix units, with their accuracy (matrix.ts). */
+/**
+ * What a device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix units,
+ * with their accuracy (matrix.ts).
+ */
 export interface MatmulDevice {
   readonly software?: boolean | undefined;
   readonly matrixUnits?: boolean | undefined;
 }
 
 /** Buffers: x, weights, y. */
-export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning?: Tuning, device: MatmulDevice = {}): OperationPlan {
+export function planMatmul(
+  call: KernelCall,
+  options: MatmulOptions = {},
+  tuning?: Tuning,
+  device: MatmulDevice = {},
+): OperationPlan {
   const s = dimensions(call, 'groups', 'm', 'k', 'n');
   requirePositive(call, s);
   const element = elementOf(call);
   const { weightGroup = 1, accumulate = false, transposed = false } = options;
-  requireShape(weightGroup >= 1 && s.groups % weightGroup === 0, `matmul: ${s.groups} groups are not whole sets of ${weightGroup} that share weights`);
+  requireShape(
+    weightGroup >= 1 && s.groups % weightGroup === 0,
+    `matmul: ${s.groups} groups are not whole sets of ${weightGroup} that share weights`,
+  );
   const [x, y] = [placed(options.x, s.groups, s.m, s.k), placed(options.y, s.groups, s.m, s.n)];
   // Rows of y must not overlap: each is written by workgroups of its own.
-  requireShape((s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n), `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`);
+  requireShape(
+    (s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n),
+    `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`,
+  );
   const pairs = pairsOf(transposed ? s.k : s.n);
   const weightBytes = (s.groups / weightGroup) * (transposed ? s.n : s.k) * pairs * bytesOfPairs(element);
   const launch = (): Launch => {
     if (transposed) return transposedStep(s);
     if (device.matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes)) return matrixStep(s, tuning);
     // A software adapter has no workgroup memory to gain from: tiles take two and a half times as long there.
-    if (s.m <= MOST_VECTOR_ROWS || device.software) return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
+    if (s.m <= MOST_VECTOR_ROWS || device.software)
+      return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
     return tiledStep(s);
   };
   const { tuning: constants, ...step } = launch();
@@ -85,7 +113,20 @@ export function planMatmul(call: KernelCall, options: MatmulOptions = {}, tuning
       {
         ...step,
         element,
-        uniforms: [s.m, s.k, s.n, pairs, x.offset, x.row, x.group, y.offset, y.row, y.group, weightGroup, accumulate ? 1 : 0].map(u32),
+        uniforms: [
+          s.m,
+          s.k,
+          s.n,
+          pairs,
+          x.offset,
+          x.row,
+          x.group,
+          y.offset,
+          y.row,
+          y.group,
+          weightGroup,
+          accumulate ? 1 : 0,
+        ].map(u32),
         buffers: [...read('x', 'weights'), ...write('y')],
       },
     ],
@@ -101,15 +142,27 @@ function vectorStep(s: Dims, element: 'f16' | 'f32', kind: keyof typeof VECTOR, 
   const inQuads = element === 'f16' && s.n % 8 === 0;
   const workgroup = tuned(tuning, 'workgroup', own.workgroup);
   const columns = tuned(tuning, 'columns', inQuads ? own.quads : own.pairs);
-  requireShape(columns <= workgroup && workgroup % columns === 0, `matmul: ${workgroup} threads are not whole rows of ${columns}`);
+  requireShape(
+    columns <= workgroup && workgroup % columns === 0,
+    `matmul: ${workgroup} threads are not whole rows of ${columns}`,
+  );
   const passes = Math.ceil(s.m / tuned(tuning, 'rows', own.rows));
   const rows = Math.ceil(s.m / passes);
   const sums = inQuads ? 2 * rows : rows;
   const steps = tuned(tuning, 'steps', kind === 'hardware' ? 4 : rows > 2 ? 1 : 2);
-  requireShape(rows <= MOST_VECTOR_ROWS && steps <= MOST_STEPS, `matmul: at most ${MOST_VECTOR_ROWS} rows and ${MOST_STEPS} steps at a time, not ${rows} and ${steps}`);
+  requireShape(
+    rows <= MOST_VECTOR_ROWS && steps <= MOST_STEPS,
+    `matmul: at most ${MOST_VECTOR_ROWS} rows and ${MOST_STEPS} steps at a time, not ${rows} and ${steps}`,
+  );
   return {
     source: inQuads ? 'matvec_quads' : 'matvec',
-    constants: { WG: workgroup, COLUMNS: columns, ROWS: rows, SHARES: columns < workgroup ? workgroup * sums : 1, ...(inQuads ? { STEPS: steps } : {}) },
+    constants: {
+      WG: workgroup,
+      COLUMNS: columns,
+      ROWS: rows,
+      SHARES: columns < workgroup ? workgroup * sums : 1,
+      ...(inQuads ? { STEPS: steps } : {}),
+    },
     workgroups: [passes, Math.ceil((inQuads ? pairs / 4 : pairs) / columns), s.groups],
     tuning: { workgroup, columns, rows, ...(inQuads ? { steps } : {}) },
   };

@@ -1,6 +1,7 @@
 /**
- * Products on matrix units: whether a device has those that kernels/matrix_units.wgsl wants, which products they take, and how. The
- * kernels are checked with the units emulated and compiled with them; on hardware they have not been run yet.
+ * Products on matrix units: whether a device has those that kernels/matrix_units.wgsl wants, which products they take,
+ * and how. The kernels are checked with the units emulated and compiled with them; on hardware they have not been run
+ * yet.
  */
 import type { Device } from '../device.js';
 import { requireShape } from '../errors.js';
@@ -18,16 +19,19 @@ const WORKGROUP = 128;
 const WORKGROUP_BYTES = 32_768;
 
 /**
- * Relative RMS error against float64 that kernels on matrix units may have. Measured with the units emulated, as rounding to f16 makes
- * the error: products 1.9e-4 with x uniform in [-1, 1) and 2.1e-4 with magnitudes over three decades, rebuilt rows 2.1e-4 from f16
- * latents and 3.0e-4 from others, whose values are rounded, too. So operands are not split into two halves, which would double
- * the products.
+ * Relative RMS error against float64 that kernels on matrix units may have. Measured with the units emulated, as
+ * rounding to f16 makes the error: products 1.9e-4 with x uniform in [-1, 1) and 2.1e-4 with magnitudes over three
+ * decades, rebuilt rows 2.1e-4 from f16 latents and 3.0e-4 from others, whose values are rounded, too. So operands are
+ * not split into two halves, which would double the products.
  */
 export const MATRIX_RELATIVE_ERROR = 1e-3;
 
 /** Rows from which a product goes to matrix units: fewer leave most of a tile empty. */
 export const LEAST_MATRIX_ROWS = 16;
-/** Columns of a workgroup's tile that are tried, widest first: a wide tile reads x less often, and more tiles keep more of the device busy. */
+/**
+ * Columns of a workgroup's tile that are tried, widest first: a wide tile reads x less often, and more tiles keep more
+ * of the device busy.
+ */
 const TILE_COLUMNS = [128, 64, 32];
 /** Workgroups that should be there before tiles get wider: one for each multiprocessor of a large GPU. */
 const WANTED_WORKGROUPS = 128;
@@ -35,19 +39,36 @@ const WANTED_WORKGROUPS = 128;
 const SOURCES: readonly string[] = ['matmul_matrix', 'rebuild_matrix'];
 
 /** Whether a plan's results have the accuracy of matrix units. */
-export const usesMatrixUnits = (plan: OperationPlan): boolean => plan.steps.some((step) => SOURCES.includes(step.source));
+export const usesMatrixUnits = (plan: OperationPlan): boolean =>
+  plan.steps.some((step) => SOURCES.includes(step.source));
 
-/** Why kernels on matrix units cannot run on a device, or null: the reason not to set `OperationOptions.matrixUnits`. */
-export function matrixUnitsObstacle(device: Pick<Device, 'has' | 'units'> & { readonly limits: Pick<Device['limits'], 'maxComputeWorkgroupStorageSize'> }): string | null {
-  const { matrixConfigs, subgroupSizes: [least, most] } = device.units;
+/**
+ * Why kernels on matrix units cannot run on a device, or null: the reason not to set `OperationOptions.matrixUnits`.
+ */
+export function matrixUnitsObstacle(
+  device: Pick<Device, 'has' | 'units'> & { readonly limits: Pick<Device['limits'], 'maxComputeWorkgroupStorageSize'> },
+): string | null {
+  const {
+    matrixConfigs,
+    subgroupSizes: [least, most],
+  } = device.units;
   if (!device.has(FEATURE)) return `the adapter has no ${FEATURE}`;
-  if (!device.has('shader-f16') || !device.has('subgroups')) return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
-  if (!matrixConfigs.some((c) => c.componentType === 'f16' && c.resultComponentType === 'f32' && [c.M, c.N, c.K].every((side) => side === SIDE))) {
+  if (!device.has('shader-f16') || !device.has('subgroups'))
+    return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
+  if (
+    !matrixConfigs.some(
+      (c) =>
+        c.componentType === 'f16' && c.resultComponentType === 'f32' && [c.M, c.N, c.K].every((side) => side === SIDE),
+    )
+  ) {
     return `no matrix unit multiplies 16×16×16 f16 into f32; there are ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`;
   }
-  if (least !== SUBGROUP || most !== SUBGROUP) return `subgroups have ${least} to ${most} threads; the kernels want ${SUBGROUP}`;
+  if (least !== SUBGROUP || most !== SUBGROUP)
+    return `subgroups have ${least} to ${most} threads; the kernels want ${SUBGROUP}`;
   const bytes = device.limits.maxComputeWorkgroupStorageSize;
-  return bytes < WORKGROUP_BYTES ? `the kernels want ${WORKGROUP_BYTES} bytes of workgroup memory, the device has ${bytes}` : null;
+  return bytes < WORKGROUP_BYTES
+    ? `the kernels want ${WORKGROUP_BYTES} bytes of workgroup memory, the device has ${bytes}`
+    : null;
 }
 
 /** What a planner of products says of one step, beside its buffers. */
@@ -57,20 +78,35 @@ export type Launch = Pick<Step, 'source' | 'workgroups' | 'constants'> & Pick<Op
 export const matrixFits = (m: number, weightBytes: number): boolean => m >= LEAST_MATRIX_ROWS && weightBytes % 16 === 0;
 
 /** The step of kernels/matmul_matrix.wgsl, without its element, uniforms and buffers. */
-export function matrixStep(s: { readonly groups: number; readonly m: number; readonly n: number }, tuning: Tuning | undefined): Launch {
+export function matrixStep(
+  s: { readonly groups: number; readonly m: number; readonly n: number },
+  tuning: Tuning | undefined,
+): Launch {
   // Few rows: all four subgroups side by side along the columns.
   const down = s.m <= 32 ? 1 : 2;
   const blockRows = s.m <= 16 ? 1 : 2;
   const rows = SIDE * blockRows * down;
   const across = WORKGROUP / SUBGROUP / down;
   const choices = TILE_COLUMNS.filter((columns) => columns % (SIDE * across) === 0);
-  const grid = (columns: number): [number, number, number] => [Math.ceil(s.m / rows), Math.ceil(s.n / columns), s.groups];
+  const grid = (columns: number): [number, number, number] => [
+    Math.ceil(s.m / rows),
+    Math.ceil(s.n / columns),
+    s.groups,
+  ];
   const filling = choices.find((columns) => grid(columns).reduce((a, b) => a * b) >= WANTED_WORKGROUPS);
   const columns = tuned(tuning, 'matrixColumns', filling ?? (choices.at(-1) as number));
-  requireShape(choices.includes(columns), `matmul: tiles of ${rows} rows on matrix units have ${choices.join(', ')} columns, not ${columns}`);
+  requireShape(
+    choices.includes(columns),
+    `matmul: tiles of ${rows} rows on matrix units have ${choices.join(', ')} columns, not ${columns}`,
+  );
   return {
     source: 'matmul_matrix',
-    constants: { DOWN: down, BLOCK_ROWS: blockRows, BLOCK_COLUMNS: columns / (SIDE * across), WHOLE_VECTORS: s.n % 8 === 0 || s.n % 8 === 7 ? 1 : 0 },
+    constants: {
+      DOWN: down,
+      BLOCK_ROWS: blockRows,
+      BLOCK_COLUMNS: columns / (SIDE * across),
+      WHOLE_VECTORS: s.n % 8 === 0 || s.n % 8 === 7 ? 1 : 0,
+    },
     workgroups: grid(columns),
     tuning: { workgroup: WORKGROUP, rows, columns, matrixUnits: 1 },
   };
@@ -79,7 +115,10 @@ export function matrixStep(s: { readonly groups: number; readonly m: number; rea
 /** What a rebuild's planner says of its step; `slots` are those of a workgroup. */
 export type RebuildLaunch = Omit<Launch, 'workgroups'> & { readonly slots: number };
 
-/** The step of kernels/rebuild_matrix.wgsl: `unit` components are read at once (storage_*.wgsl), and a stage is whole units. */
+/**
+ * The step of kernels/rebuild_matrix.wgsl: `unit` components are read at once (storage_*.wgsl), and a stage is whole
+ * units.
+ */
 export function matrixRebuild(unit: number, headDim: number, edges: number): RebuildLaunch {
   const depth = Math.max(2 * SIDE, unit);
   // Deeper stages leave room for fewer tokens.

@@ -9,7 +9,10 @@ const WORKGROUP = 64;
 /** Workgroups of one dimension that every adapter allows. */
 const MOST_WORKGROUPS = 65535;
 
-/** Vectors of the current token in a buffer, in floats: the first one, and from a sequence to the next. Heads follow each other. */
+/**
+ * Vectors of the current token in a buffer, in floats: the first one, and from a sequence to the next. Heads follow
+ * each other.
+ */
 export interface Vectors {
   readonly offset: number;
   readonly stride: number;
@@ -32,7 +35,10 @@ export interface CurrentOptions {
   readonly branch?: Branch;
 }
 
-/** A rotary branch: its width, where the vectors of query heads lie (`head`: floats from one to the next), and its keys, side by side. */
+/**
+ * A rotary branch: its width, where the vectors of query heads lie (`head`: floats from one to the next), and its keys,
+ * side by side.
+ */
 export interface Branch {
   readonly width: number;
   readonly queries: Vectors & { readonly head: number };
@@ -55,15 +61,28 @@ interface Fold extends CurrentOptions {
 
 /** The vectors of the current token as buffers, and the struct `Current` of attend_new.wgsl. */
 function currentOperands(kernel: string, c: Fold): { buffers: BufferPlan[]; uniforms: Uniform[] } {
-  requireShape(c.rows % c.heads === 0 && c.heads % c.group === 0, `${kernel}: ${c.rows} rows of ${c.heads} heads in groups of ${c.group} do not divide`);
+  requireShape(
+    c.rows % c.heads === 0 && c.heads % c.group === 0,
+    `${kernel}: ${c.rows} rows of ${c.heads} heads in groups of ${c.group} do not divide`,
+  );
   const sequences = c.rows / c.heads;
   const vectors = (name: string, width: number, given: Vectors | undefined): { buffer: BufferPlan; at: Vectors } => {
     const at = given ?? { offset: 0, stride: width };
-    requireShape(at.stride >= width || sequences === 1, `${kernel}: ${name} of ${width} floats do not fit a stride of ${at.stride}`);
-    return { buffer: { name, role: 'input', content: 'f32', bytes: (at.offset + (sequences - 1) * at.stride + width) * 4 }, at };
+    requireShape(
+      at.stride >= width || sequences === 1,
+      `${kernel}: ${name} of ${width} floats do not fit a stride of ${at.stride}`,
+    );
+    return {
+      buffer: { name, role: 'input', content: 'f32', bytes: (at.offset + (sequences - 1) * at.stride + width) * 4 },
+      at,
+    };
   };
   const kvHeads = c.heads / c.group;
-  const [q, k, v] = [vectors('queries', c.heads * c.keyWidth, c.queries), vectors('newKeys', kvHeads * c.keyWidth, c.keys), vectors('newValues', kvHeads * c.valueWidth, c.values)];
+  const [q, k, v] = [
+    vectors('queries', c.heads * c.keyWidth, c.queries),
+    vectors('newKeys', kvHeads * c.keyWidth, c.keys),
+    vectors('newValues', kvHeads * c.valueWidth, c.values),
+  ];
   return {
     buffers: [q.buffer, k.buffer, v.buffer],
     uniforms: [
@@ -85,10 +104,21 @@ export function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tun
   requirePositive(call, s, ...(withCurrent ? [] : ['keyWidth']));
   const { firstRow = 0 } = options;
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
-  const current = currentOperands(call.kernel, { ...(withCurrent ? options : ALONE), rows: s.rows, keyWidth: s.keyWidth, valueWidth: s.width });
+  const current = currentOperands(call.kernel, {
+    ...(withCurrent ? options : ALONE),
+    rows: s.rows,
+    keyWidth: s.keyWidth,
+    valueWidth: s.width,
+  });
   return {
     buffers: [
-      { name: 'partials', role: 'stream', content: 'f32', positive: true, bytes: s.rows * s.splits * (s.width + 2) * 4 },
+      {
+        name: 'partials',
+        role: 'stream',
+        content: 'f32',
+        positive: true,
+        bytes: s.rows * s.splits * (s.width + 2) * 4,
+      },
       { name: 'output', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * s.width * 4 },
       { name: 'stats', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * 8 },
       ...(withCurrent ? current.buffers : []),
@@ -99,7 +129,11 @@ export function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tun
         element: 'f32',
         constants: { WG: workgroup, CURRENT: withCurrent ? 1 : 0 },
         uniforms: [...current.uniforms, ...[s.splits, s.width, firstRow].map(u32)],
-        buffers: [...read('partials'), ...write('output', 'stats'), ...read(...(withCurrent ? ['queries', 'newKeys', 'newValues'] : ['partials', 'partials', 'partials']))],
+        buffers: [
+          ...read('partials'),
+          ...write('output', 'stats'),
+          ...read(...(withCurrent ? ['queries', 'newKeys', 'newValues'] : ['partials', 'partials', 'partials'])),
+        ],
         workgroups: rowGrid(s.rows),
       },
     ],
@@ -108,8 +142,8 @@ export function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tun
 }
 
 /**
- * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for `absorbed`;
- * branchQueries, branchKeys with a branch, which is part of the shape's key width.
+ * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for
+ * `absorbed`; branchQueries, branchKeys with a branch, which is part of the shape's key width.
  */
 export function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
   requireVariant(call);
@@ -118,16 +152,50 @@ export function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, t
   const absorbed = call.variant === 'absorbed';
   const { branch } = options;
   const content = s.keyWidth - (branch?.width ?? 0);
-  requireShape(content > 0, `attend_current: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`);
+  requireShape(
+    content > 0,
+    `attend_current: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`,
+  );
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
-  const current = currentOperands(call.kernel, { ...options, scale: options.scale ?? s.keyWidth ** -0.5, rows: s.rows, keyWidth: content, valueWidth: s.valueWidth });
+  const current = currentOperands(call.kernel, {
+    ...options,
+    scale: options.scale ?? s.keyWidth ** -0.5,
+    rows: s.rows,
+    keyWidth: content,
+    valueWidth: s.valueWidth,
+  });
   const kvHeads = options.heads / options.group;
   const sequences = s.rows / options.heads;
-  requireShape(branch === undefined || branch.heads === 1 || branch.heads === kvHeads, `attend_current: a branch has 1 key or one a KV head (${kvHeads}), not ${branch?.heads ?? 0}`);
-  const keyMeans: BufferPlan[] = absorbed ? [{ name: 'keyMeans', role: 'input', content: 'f32', bytes: kvHeads * content * 4 }] : [];
-  const reach = (name: string, at: Vectors, width: number): BufferPlan => ({ name, role: 'input', content: 'f32', bytes: (at.offset + (sequences - 1) * at.stride + width) * 4 });
-  const branches = branch ? [reach('branchQueries', branch.queries, (options.heads - 1) * branch.queries.head + branch.width), reach('branchKeys', branch.keys, branch.heads * branch.width)] : [];
-  const places = branch ? [branch.width, branch.heads, branch.queries.offset, branch.queries.stride, branch.queries.head, branch.keys.offset, branch.keys.stride] : [0, 1, 0, 0, 0, 0, 0];
+  requireShape(
+    branch === undefined || branch.heads === 1 || branch.heads === kvHeads,
+    `attend_current: a branch has 1 key or one a KV head (${kvHeads}), not ${branch?.heads ?? 0}`,
+  );
+  const keyMeans: BufferPlan[] = absorbed
+    ? [{ name: 'keyMeans', role: 'input', content: 'f32', bytes: kvHeads * content * 4 }]
+    : [];
+  const reach = (name: string, at: Vectors, width: number): BufferPlan => ({
+    name,
+    role: 'input',
+    content: 'f32',
+    bytes: (at.offset + (sequences - 1) * at.stride + width) * 4,
+  });
+  const branches = branch
+    ? [
+        reach('branchQueries', branch.queries, (options.heads - 1) * branch.queries.head + branch.width),
+        reach('branchKeys', branch.keys, branch.heads * branch.width),
+      ]
+    : [];
+  const places = branch
+    ? [
+        branch.width,
+        branch.heads,
+        branch.queries.offset,
+        branch.queries.stride,
+        branch.queries.head,
+        branch.keys.offset,
+        branch.keys.stride,
+      ]
+    : [0, 1, 0, 0, 0, 0, 0];
   return {
     buffers: [
       { name: 'output', role: 'state', content: 'f32', bytes: s.rows * s.valueWidth * 4 },
@@ -145,7 +213,15 @@ export function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, t
         uniforms: [...current.uniforms, ...places.map(u32)],
         buffers: [
           ...write('output', 'stats'),
-          ...read('valueMeans', 'queries', 'newKeys', 'newValues', absorbed ? 'keyMeans' : 'valueMeans', branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'newKeys'),
+          ...read(
+            'valueMeans',
+            'queries',
+            'newKeys',
+            'newValues',
+            absorbed ? 'keyMeans' : 'valueMeans',
+            branch ? 'branchQueries' : 'queries',
+            branch ? 'branchKeys' : 'newKeys',
+          ),
         ],
         workgroups: rowGrid(s.rows),
       },

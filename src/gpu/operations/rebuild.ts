@@ -1,4 +1,6 @@
-/** Materialises K or V of one layer and loop from latents: kernels/rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
+/**
+ * Materialises K or V of one layer and loop from latents: kernels/rebuild.wgsl, or rebuild_matrix.wgsl on matrix units.
+ */
 import { evenRow, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
 import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
@@ -29,10 +31,17 @@ const MOST_PAIRS = 64;
 const STEP_VECS = 32;
 
 /**
- * Buffers: keys (latents), weights, means, spans, positions (of pinned tokens), turns, rows (f16, as many slots as the latents have).
+ * Buffers: keys (latents), weights, means, spans, positions (of pinned tokens), turns, rows (f16, as many slots as the
+ * latents have).
  * @throws GpuError for a shape that the kernel does not handle, or spans that do not fit
  */
-export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing = 'half-split', positionsByHead = false, matrixUnits = false }: RebuildOptions = {}, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+export function planRebuild(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  { pairing = 'half-split', positionsByHead = false, matrixUnits = false }: RebuildOptions = {},
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize');
   requirePositive(call, s, 'groupSize');
@@ -40,8 +49,14 @@ export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing =
   // Without rotation neighbours may be taken as pairs, which any even width has.
   const adjacent = pairing === 'adjacent' || !rotate;
   requireEven(call, s, 'headDim');
-  requireShape(adjacent || s.headDim % 4 === 0, `rebuild: headDim must be a multiple of 4, not ${s.headDim} (halves of a rotated row are stored in pairs)`);
-  requireShape(s.latentHeads === 1 || s.latentHeads === s.kvHeads, `rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`);
+  requireShape(
+    adjacent || s.headDim % 4 === 0,
+    `rebuild: headDim must be a multiple of 4, not ${s.headDim} (halves of a rotated row are stored in pairs)`,
+  );
+  requireShape(
+    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
+    `rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
+  );
   const storage = storageOfVariant(call.variant);
   const keys = rowLayout(storage, s.rank, s.groupSize || undefined);
   const rows = rowLayout('f16', s.headDim);
@@ -49,17 +64,36 @@ export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing =
   const spans = run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition, ring: s.context }));
   requireShape(spans.length === s.sequences, `rebuild: ${spans.length} spans for ${s.sequences} sequences`);
   const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, span) => Math.max(most, span.ring), 1));
-  for (const span of spans) requireShape(span.pinned <= pinned && span.ring <= capacity - pinned, `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ${capacity - pinned} slots`);
+  for (const span of spans)
+    requireShape(
+      span.pinned <= pinned && span.ring <= capacity - pinned,
+      `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ${capacity - pinned} slots`,
+    );
   const edges = s.rank % readUnit(keys) === 0 ? 0 : 1;
-  const { slots, tuning: launch, ...step } = matrixUnits ? matrixRebuild(readUnit(keys), s.headDim, edges) : threadRebuild(edges, tuning);
+  const {
+    slots,
+    tuning: launch,
+    ...step
+  } = matrixUnits ? matrixRebuild(readUnit(keys), s.headDim, edges) : threadRebuild(edges, tuning);
   const latentRows = s.sequences * s.latentHeads;
   const heads = s.sequences * s.kvHeads;
   return {
     buffers: [
-      { name: 'keys', role: 'stream', content: storage === 'f32' ? 'f32' : 'f16', bytes: Math.ceil(cacheBytes(keys, capacity, latentRows) / 16) * 16 },
+      {
+        name: 'keys',
+        role: 'stream',
+        content: storage === 'f32' ? 'f32' : 'f16',
+        bytes: Math.ceil(cacheBytes(keys, capacity, latentRows) / 16) * 16,
+      },
       { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
-      { name: 'spans', role: 'table', content: 'u32', bytes: s.sequences * 16, data: () => Uint32Array.from(spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])) },
+      {
+        name: 'spans',
+        role: 'table',
+        content: 'u32',
+        bytes: s.sequences * 16,
+        data: () => Uint32Array.from(spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
+      },
       pinnedPositions(positionsByHead ? heads : s.sequences, capacity, pinned, rotary.positions),
       rotaryTable(s.headDim, rotary),
       { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
@@ -69,7 +103,20 @@ export function planRebuild(call: KernelCall, rotary: RotaryOptions, { pairing =
         ...step,
         element: storage,
         uniforms: [
-          ...[pinned, capacity - pinned, 1, s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0, s.rank, s.headDim / 2, adjacent ? 1 : 0, rotate ? 1 : 0, positionsByHead ? 1 : 0, 0, 0, 0].map(u32),
+          ...[
+            pinned,
+            capacity - pinned,
+            1,
+            s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
+            s.rank,
+            s.headDim / 2,
+            adjacent ? 1 : 0,
+            rotate ? 1 : 0,
+            positionsByHead ? 1 : 0,
+            0,
+            0,
+            0,
+          ].map(u32),
           ...rowUniforms(keys),
         ],
         buffers: [...read('keys', 'weights', 'means', 'spans', 'positions', 'turns'), ...write('rows')],
@@ -85,10 +132,20 @@ function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch
   const workgroup = tuned(tuning, 'workgroup', DEFAULT_WORKGROUP);
   const tokens = tuned(tuning, 'tokens', DEFAULT_TOKENS);
   const pairs = tuned(tuning, 'pairs', DEFAULT_PAIRS);
-  requireShape(tokens <= MOST_TOKENS && pairs % 2 === 0 && tokens * pairs <= MOST_PAIRS, `rebuild: ${tokens} tokens and ${pairs} pairs a thread want more registers than there are`);
+  requireShape(
+    tokens <= MOST_TOKENS && pairs % 2 === 0 && tokens * pairs <= MOST_PAIRS,
+    `rebuild: ${tokens} tokens and ${pairs} pairs a thread want more registers than there are`,
+  );
   return {
     source: 'rebuild',
-    constants: { WG: workgroup, TOKENS: tokens, PAIR_STEP: pairs, STEP_VECS, STAGED: 2 * pairs * STEP_VECS, EDGES: edges },
+    constants: {
+      WG: workgroup,
+      TOKENS: tokens,
+      PAIR_STEP: pairs,
+      STEP_VECS,
+      STAGED: 2 * pairs * STEP_VECS,
+      EDGES: edges,
+    },
     slots: tokens * workgroup,
     tuning: { workgroup, tokens, pairs },
   };

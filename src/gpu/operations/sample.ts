@@ -30,10 +30,19 @@ export function planSample(call: KernelCall, options: SampleOptions = SAMPLING):
   const common = { element: 'f32', constants: { WG: WORKGROUP }, workgroups: [s.rows, 1, 1] } as const;
   const tuning = { workgroup: WORKGROUP };
   if (call.variant === 'greedy') {
-    return { buffers: [logits, tokens], steps: [{ ...common, source: 'sample', uniforms: [u32(s.vocab)], buffers: [...read('logits'), ...write('tokens')] }], tuning };
+    return {
+      buffers: [logits, tokens],
+      steps: [
+        { ...common, source: 'sample', uniforms: [u32(s.vocab)], buffers: [...read('logits'), ...write('tokens')] },
+      ],
+      tuning,
+    };
   }
   const { temperature, topP, seed } = options;
-  requireShape(temperature > 0 && Number.isFinite(temperature), `sample: the temperature must be above 0, not ${temperature}; greedy takes the likeliest token`);
+  requireShape(
+    temperature > 0 && Number.isFinite(temperature),
+    `sample: the temperature must be above 0, not ${temperature}; greedy takes the likeliest token`,
+  );
   requireShape(topP > 0 && topP <= 1, `sample: top-p must be above 0 and at most 1, not ${topP}`);
   return {
     buffers: [logits, { name: 'draws', role: 'input', content: 'u32', bytes: s.rows * 8, below: 2 ** 31 }, tokens],

@@ -10,7 +10,9 @@ export interface Tunable {
   readonly values: readonly number[];
 }
 
-/** What can be tuned, by kernel. A planner reads these names with `tuned`; a name that it does not read changes nothing. */
+/**
+ * What can be tuned, by kernel. A planner reads these names with `tuned`; a name that it does not read changes nothing.
+ */
 export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
   matmul: [
     { name: 'workgroup', values: [8, 64, 128, 256] },
@@ -37,7 +39,8 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = {
     { name: 'tokens', values: [2, 4, 8] },
     { name: 'pairs', values: [2, 4, 8] },
   ],
-  // `offsets`: of a block, that a thread takes; `ways`: blocks at a time; `handed`: whether threads hand each other basis vectors.
+  // `offsets`: of a block, that a thread takes; `ways`: blocks at a time; `handed`: whether threads hand each other
+  // basis vectors.
   attend_block_absorbed: [
     { name: 'offsets', values: [1, 2, 4, 8] },
     { name: 'ways', values: [1, 2, 4] },

@@ -4,7 +4,14 @@ import type { CodecKind } from '../../codecs/codec.js';
 
 function isoCache(): QualityFigure[] {
   const table = { model: 'ouro-1.4b', source: 'Table isocache' } as const;
-  const rows: readonly (readonly [CodecKind, ratio: string, kl: number | null, gsm8k: number, mc: number, mmlu: number])[] = [
+  const rows: readonly (readonly [
+    CodecKind,
+    ratio: string,
+    kl: number | null,
+    gsm8k: number,
+    mc: number,
+    mmlu: number,
+  ])[] = [
     ['full', '1', null, 0.794, 0.646, 0.682],
     ['final-loop', '4', null, 0, 0.443, 0.537],
     ['lla', '4', 0.059, 0.8, 0.64, 0.672],
@@ -22,9 +29,25 @@ function isoCache(): QualityFigure[] {
   return rows.flatMap(([codec, ratioLabel, kl, gsm8k, mc, mmlu]) => {
     const common = { ...table, codec, ratioLabel };
     return [
-      ...row({ ...common, items: 32, protocol: 'held-out teacher-forced KL, iso-cache checkpoint' }, ['train-kl'], [kl]),
-      figure({ ...common, items: codec === 'full' ? 1319 : 100, protocol: '5-shot strict EM, 256 new tokens, faithful two-pass decoder' }, 'gsm8k', gsm8k),
-      ...row({ ...common, protocol: '0-shot log-likelihood accuracy, full sets, decoder-independent' }, ['mc-avg', 'mmlu'], [mc, mmlu]),
+      ...row(
+        { ...common, items: 32, protocol: 'held-out teacher-forced KL, iso-cache checkpoint' },
+        ['train-kl'],
+        [kl],
+      ),
+      figure(
+        {
+          ...common,
+          items: codec === 'full' ? 1319 : 100,
+          protocol: '5-shot strict EM, 256 new tokens, faithful two-pass decoder',
+        },
+        'gsm8k',
+        gsm8k,
+      ),
+      ...row(
+        { ...common, protocol: '0-shot log-likelihood accuracy, full sets, decoder-independent' },
+        ['mc-avg', 'mmlu'],
+        [mc, mmlu],
+      ),
     ];
   });
 }
@@ -34,12 +57,18 @@ function scale(): QualityFigure[] {
   const gsm8k = { ...table, protocol: 'Ouro-2.6B-Thinking, 2-shot strict EM, faithful two-pass decoder' };
   const kl = { ...table, items: 32, protocol: 'Ouro-2.6B-Thinking, held-out teacher-forced KL' };
   /** Columns, with the items of each as the appendix states them; it is silent on kv_quant. */
-  const columns: readonly (readonly [CodecKind, number | null])[] = [['lla', 1319], ['mla-head', 1319], ['lla-2d', 100], ['kv-quant', null]];
-  const rows: readonly (readonly [ratio: string, gsm8k: readonly (number | null)[], kl: readonly (number | null)[]])[] = [
-    ['4', [0.834, 0.585, 0.66, 0.814], [0.057, 0.15, 0.192, null]],
-    ['5.33', [0.817, 0.772, 0.74, 0.351], [0.056, 0.155, 0.165, null]],
-    ['10.67', [0.821, 0.775, 0.82, null], [0.07, 0.121, 0.11, null]],
+  const columns: readonly (readonly [CodecKind, number | null])[] = [
+    ['lla', 1319],
+    ['mla-head', 1319],
+    ['lla-2d', 100],
+    ['kv-quant', null],
   ];
+  const rows: readonly (readonly [ratio: string, gsm8k: readonly (number | null)[], kl: readonly (number | null)[]])[] =
+    [
+      ['4', [0.834, 0.585, 0.66, 0.814], [0.057, 0.15, 0.192, null]],
+      ['5.33', [0.817, 0.772, 0.74, 0.351], [0.056, 0.155, 0.165, null]],
+      ['10.67', [0.821, 0.775, 0.82, null], [0.07, 0.121, 0.11, null]],
+    ];
   return [
     figure({ ...gsm8k, items: 1319, variant: 'approximate, as printed' }, 'gsm8k', 0.83),
     ...rows.flatMap(([ratioLabel, scores, kls]) =>
@@ -52,7 +81,11 @@ function scale(): QualityFigure[] {
 }
 
 function huginn(): QualityFigure[] {
-  const table = { model: 'huginn-3.5b', source: 'Table huginn', protocol: 'R = 32, decoder-independent, against the uncompressed model on held-out text; ratio of the looped core' } as const;
+  const table = {
+    model: 'huginn-3.5b',
+    source: 'Table huginn',
+    protocol: 'R = 32, decoder-independent, against the uncompressed model on held-out text; ratio of the looped core',
+  } as const;
   const metrics: readonly Metric[] = ['svd-kl', 'svd-top-1', 'distill-kl', 'top-1', 'mc-avg'];
   const rows: readonly (readonly [ratio: string, ...values: (number | null)[]])[] = [
     ['16', 0.005, 0.97, null, 0.97, 0.523],
@@ -67,17 +100,34 @@ function huginn(): QualityFigure[] {
 }
 
 function ablations(): QualityFigure[] {
-  const table = { model: 'ouro-1.4b', source: 'Table ablations', codec: 'lla', ratioLabel: '4', items: 32, protocol: 'held-out teacher-forced KL after 300 steps' } as const;
+  const table = {
+    model: 'ouro-1.4b',
+    source: 'Table ablations',
+    codec: 'lla',
+    ratioLabel: '4',
+    items: 32,
+    protocol: 'held-out teacher-forced KL after 300 steps',
+  } as const;
   const rows: readonly (readonly [variant: string, number])[] = [
-    ['init: SVD', 0.105], ['init: t=1 SVD', 0.128], ['init: random', 0.771],
-    ['ranks: 96/160', 0.105], ['ranks: shared 128/128', 0.129],
-    ['loss: KL + attention output', 0.105], ['loss: KL only', 0.11],
+    ['init: SVD', 0.105],
+    ['init: t=1 SVD', 0.128],
+    ['init: random', 0.771],
+    ['ranks: 96/160', 0.105],
+    ['ranks: shared 128/128', 0.129],
+    ['loss: KL + attention output', 0.105],
+    ['loss: KL only', 0.11],
   ];
   return rows.map(([variant, value]) => figure({ ...table, variant }, 'ablation-kl', value));
 }
 
 function decoupled(): QualityFigure[] {
-  const table = { model: 'ouro-1.4b', source: 'Table decoupled_char', codec: 'lla', ratioLabel: '4', protocol: 'post-hoc decoupled RoPE, d_rope = 64, frozen model' } as const;
+  const table = {
+    model: 'ouro-1.4b',
+    source: 'Table decoupled_char',
+    codec: 'lla',
+    ratioLabel: '4',
+    protocol: 'post-hoc decoupled RoPE, d_rope = 64, frozen model',
+  } as const;
   const absorbed = { ...table, pathClass: 'absorbed' } as const;
   return [
     figure({ ...table, protocol: 'full-RoPE reconstruction, the reference' }, 'reconstruction-kl', 0.059),
@@ -87,4 +137,10 @@ function decoupled(): QualityFigure[] {
   ];
 }
 
-export const AXES_FIGURES: readonly QualityFigure[] = [...isoCache(), ...scale(), ...huginn(), ...ablations(), ...decoupled()];
+export const AXES_FIGURES: readonly QualityFigure[] = [
+  ...isoCache(),
+  ...scale(),
+  ...huginn(),
+  ...ablations(),
+  ...decoupled(),
+];

@@ -2,23 +2,35 @@
 import { type Common, type Metric, type QualityFigure, figure, row } from '../figure.js';
 
 const OURO = { model: 'ouro-1.4b' } as const;
-const STREAMING_DECODER = 'cold start; GSM8K 5-shot strict EM, 256 new tokens, earlier streaming reconstruction decoder';
+const STREAMING_DECODER =
+  'cold start; GSM8K 5-shot strict EM, 256 new tokens, earlier streaming reconstruction decoder';
 
 function tier4(): QualityFigure[] {
   const table = { ...OURO, source: 'Table tier4' };
   const rows: readonly (readonly [ratio: string, gsm8k: number, kl: number])[] = [
-    ['4.00', 0.59, 0.016], ['3.20', 0.575, 0.0153], ['2.67', 0.575, 0.0157], ['2.00', 0.75, 0.0155], ['1.60', 0.755, 0.007], ['1.33', 0.795, 0.0035],
+    ['4.00', 0.59, 0.016],
+    ['3.20', 0.575, 0.0153],
+    ['2.67', 0.575, 0.0157],
+    ['2.00', 0.75, 0.0155],
+    ['1.60', 0.755, 0.007],
+    ['1.33', 0.795, 0.0035],
   ];
   return [
     figure({ ...table, items: 100, protocol: STREAMING_DECODER }, 'gsm8k', 0.82),
     ...rows.flatMap(([ratioLabel, gsm8k, kl]) => [
       figure({ ...table, codec: 'lla', ratioLabel, items: 200, protocol: STREAMING_DECODER }, 'gsm8k', gsm8k),
-      figure({ ...table, codec: 'lla', ratioLabel, items: 32, protocol: 'held-out teacher-forced KL of the trained codec' }, 'train-kl', kl),
+      figure(
+        { ...table, codec: 'lla', ratioLabel, items: 32, protocol: 'held-out teacher-forced KL of the trained codec' },
+        'train-kl',
+        kl,
+      ),
     ]),
   ];
 }
 
-/** Columns of Table broadsuite: metric, protocol, items of the teacher and of the codecs as the appendix states them. */
+/**
+ * Columns of Table broadsuite: metric, protocol, items of the teacher and of the codecs as the appendix states them.
+ */
 const SUITE: readonly (readonly [Metric, string, number | null, number | null])[] = [
   ['gsm8k', '5-shot strict EM, 256 new tokens', 1319, 100],
   ['humaneval', 'EvalPlus pass@1, base', 164, 164],
@@ -43,18 +55,28 @@ function broadSuite(): QualityFigure[] {
   return rows.flatMap(([ratioLabel, ...values]) =>
     SUITE.map(([metric, protocol, teacherItems, items], i) => {
       const table = { ...OURO, source: 'Table broadsuite', protocol };
-      const common: Common = ratioLabel === null ? { ...table, items: teacherItems } : { ...table, codec: 'lla', ratioLabel, items };
+      const common: Common =
+        ratioLabel === null ? { ...table, items: teacherItems } : { ...table, codec: 'lla', ratioLabel, items };
       return figure(common, metric, values[i] as number);
     }),
   );
 }
 
 function onPolicy(): QualityFigure[] {
-  const table = { ...OURO, source: 'Table onpolicy', protocol: 'MATH-500, 4-shot, 2048 new tokens, final-answer extraction and symbolic verification, faithful decoder' };
+  const table = {
+    ...OURO,
+    source: 'Table onpolicy',
+    protocol: 'MATH-500, 4-shot, 2048 new tokens, final-answer extraction and symbolic verification, faithful decoder',
+  };
   const metrics: readonly Metric[] = ['math500', 'math500-no-answer'];
-  const rows: readonly (readonly [ratio: string, off: number, on: number, offNoAnswer: number, onNoAnswer: number])[] = [
-    ['3.2', 0.46, 0.7, 0.21, 0.06], ['4', 0.43, 0.66, 0.15, 0.03], ['5.33', 0.53, 0.69, 0.12, 0.03], ['10.67', 0.65, 0.69, 0.09, 0.07], ['21.33', 0.66, 0.62, 0.11, 0.05],
-  ];
+  const rows: readonly (readonly [ratio: string, off: number, on: number, offNoAnswer: number, onNoAnswer: number])[] =
+    [
+      ['3.2', 0.46, 0.7, 0.21, 0.06],
+      ['4', 0.43, 0.66, 0.15, 0.03],
+      ['5.33', 0.53, 0.69, 0.12, 0.03],
+      ['10.67', 0.65, 0.69, 0.09, 0.07],
+      ['21.33', 0.66, 0.62, 0.11, 0.05],
+    ];
   return [
     ...row({ ...table, items: 500 }, metrics, [0.74, 0.02]),
     ...rows.flatMap(([ratioLabel, off, on, offNone, onNone]) => [

@@ -2,8 +2,22 @@
 import { type Metric, type QualityFigure, row } from '../figure.js';
 import type { CodecKind } from '../../codecs/codec.js';
 
-const TABLE = { model: 'ouro-2.6b', source: 'Table scale_mc', protocol: 'Ouro-2.6B-Thinking, 0-shot log-likelihood accuracy, full sets, decoder-independent' } as const;
-const COLUMNS: readonly Metric[] = ['arc-e', 'arc-c', 'hellaswag', 'winogrande', 'commonsense-qa', 'mmlu', 'piqa', 'openbook-qa', 'mc-avg'];
+const TABLE = {
+  model: 'ouro-2.6b',
+  source: 'Table scale_mc',
+  protocol: 'Ouro-2.6B-Thinking, 0-shot log-likelihood accuracy, full sets, decoder-independent',
+} as const;
+const COLUMNS: readonly Metric[] = [
+  'arc-e',
+  'arc-c',
+  'hellaswag',
+  'winogrande',
+  'commonsense-qa',
+  'mmlu',
+  'piqa',
+  'openbook-qa',
+  'mc-avg',
+];
 
 const ROWS: readonly (readonly [CodecKind, ratio: string, ...values: number[]])[] = [
   ['full', '1', 0.833, 0.541, 0.568, 0.684, 0.752, 0.75, 0.785, 0.31, 0.653],
@@ -23,4 +37,6 @@ const ROWS: readonly (readonly [CodecKind, ratio: string, ...values: number[]])[
   ['kv-quant', '5.33', 0.816, 0.519, 0.55, 0.663, 0.712, 0.719, 0.777, 0.292, 0.631],
 ];
 
-export const SUITE_FIGURES: readonly QualityFigure[] = ROWS.flatMap(([codec, ratioLabel, ...values]) => row({ ...TABLE, codec, ratioLabel }, COLUMNS, values));
+export const SUITE_FIGURES: readonly QualityFigure[] = ROWS.flatMap(([codec, ratioLabel, ...values]) =>
+  row({ ...TABLE, codec, ratioLabel }, COLUMNS, values),
+);

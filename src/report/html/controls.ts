@@ -19,7 +19,12 @@ export interface Control {
 
 /** Bytes in the largest decimal unit that says them exactly. */
 function exactBytes(bytes: number): string {
-  for (const [unit, size] of [['GiB', 2 ** 30], ['GB', 1e9], ['MB', 1e6]] as const) if (bytes % size === 0) return `${bytes / size}${unit}`;
+  for (const [unit, size] of [
+    ['GiB', 2 ** 30],
+    ['GB', 1e9],
+    ['MB', 1e6],
+  ] as const)
+    if (bytes % size === 0) return `${bytes / size}${unit}`;
   return `${bytes}B`;
 }
 
@@ -33,7 +38,9 @@ export function initialValues({ scenario, sources }: PageData): ControlValues {
     batch: text(scenario.batch),
     tpot: text(scenario.tpot),
     retrieval: text(scenario.retrieval),
-    min: Object.entries(scenario.min ?? {}).map(([metric, least]) => `${metric}=${least}`).join(', '),
+    min: Object.entries(scenario.min ?? {})
+      .map(([metric, least]) => `${metric}=${least}`)
+      .join(', '),
   };
 }
 
@@ -47,7 +54,12 @@ export function controlsOf(data: PageData, presets: readonly string[]): Control[
     { name: 'context', label: 'Context', hint: 'tokens a sequence: 4096, 64k, 1M', value: values.context },
     { name: 'batch', label: 'Batch', hint: 'empty: as many as fit', value: values.batch },
     { name: 'tpot', label: 'Longest time a token', hint: 'such as 80ms; empty: any', value: values.tpot },
-    { name: 'retrieval', label: 'Reliable retrieval', hint: 'tokens, such as 32k; empty: any', value: values.retrieval },
+    {
+      name: 'retrieval',
+      label: 'Reliable retrieval',
+      hint: 'tokens, such as 32k; empty: any',
+      value: values.retrieval,
+    },
     { name: 'min', label: 'Least quality', hint: 'such as gsm8k=0.75, or gsm8k@isocache=0.7', value: values.min },
   ];
 }
@@ -56,14 +68,16 @@ function readBounds(text: string): Record<string, number> {
   const bounds: Record<string, number> = Object.create(null) as Record<string, number>;
   for (const pair of text.split(',')) {
     const match = /^\s*([^=\s]+)\s*=\s*([0-9.eE+-]+)\s*$/.exec(pair);
-    if (!match) throw new UserError(`--min must be METRIC=VALUE, not ${show(pair.trim())}`, 'write for example gsm8k=0.75');
+    if (!match)
+      throw new UserError(`--min must be METRIC=VALUE, not ${show(pair.trim())}`, 'write for example gsm8k=0.75');
     bounds[(match[1] as string).toLowerCase()] = Number(match[2]);
   }
   return bounds;
 }
 
 /**
- * The report's scenario and sources with what the controls say. Fields that still show what they showed stay as they are.
+ * The report's scenario and sources with what the controls say. Fields that still show what they showed stay as they
+ * are.
  * @throws UserError for text that is no such amount
  */
 export function asked(data: PageData, values: ControlValues): { scenario: Scenario; sources: Sources } {
@@ -81,11 +95,16 @@ export function asked(data: PageData, values: ControlValues): { scenario: Scenar
     } else if (name === 'min') scenario.min = readBounds(now);
     else scenario[name] = now;
   }
-  if (scenario.model !== data.scenario.model && scenario.model !== undefined) sources = { ...sources, model: presetSource(scenario.model) };
+  if (scenario.model !== data.scenario.model && scenario.model !== undefined)
+    sources = { ...sources, model: presetSource(scenario.model) };
   if (scenario.vram !== data.scenario.vram) {
-    const vramBytes = scenario.vram === undefined ? (sources.spec?.vramBytes ?? sources.device.vramBytes) : readVram(String(scenario.vram));
+    const vramBytes =
+      scenario.vram === undefined
+        ? (sources.spec?.vramBytes ?? sources.device.vramBytes)
+        : readVram(String(scenario.vram));
     // The device stays the report's: from the memory alone the command line might choose another.
-    if (sources.spec && scenario.device === undefined && scenario.calibration === undefined) scenario.device = sources.spec.id;
+    if (sources.spec && scenario.device === undefined && scenario.calibration === undefined)
+      scenario.device = sources.spec.id;
     sources = { ...sources, device: { ...sources.device, vramBytes } };
   }
   return { scenario, sources };

@@ -10,7 +10,9 @@ export class Html {
 
 type Value = Html | string | number | boolean | null | undefined | readonly Value[];
 
-/** Text as HTML shows it, in content and in quoted attributes. Control characters, which HTML forbids, become U+FFFD. */
+/**
+ * Text as HTML shows it, in content and in quoted attributes. Control characters, which HTML forbids, become U+FFFD.
+ */
 export function escapeHtml(text: string): string {
   return text
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '\ufffd')

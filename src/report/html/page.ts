@@ -1,9 +1,25 @@
 /// <reference lib="dom" />
 /**
- * The program inside a report's page, bundled for browsers (scripts/page-bundle.mjs): it draws the pictures, sorts and filters the
- * table, and plans anew when a control changes, by the planner that the command line runs.
+ * The program inside a report's page, bundled for browsers (scripts/page-bundle.mjs): it draws the pictures, sorts and
+ * filters the table, and plans anew when a control changes, by the planner that the command line runs.
  */
-import { BarController, BarElement, CategoryScale, Chart, Filler, Legend, LinearScale, LineController, LineElement, LogarithmicScale, PointElement, ScatterController, SubTitle, Title, Tooltip } from 'chart.js';
+import {
+  BarController,
+  BarElement,
+  CategoryScale,
+  Chart,
+  Filler,
+  Legend,
+  LinearScale,
+  LineController,
+  LineElement,
+  LogarithmicScale,
+  PointElement,
+  ScatterController,
+  SubTitle,
+  Title,
+  Tooltip,
+} from 'chart.js';
 import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
 import type { PageData } from '../page-data.js';
@@ -17,7 +33,22 @@ import type { Html } from './html.js';
 import { answerSection, figuresSection, notesSection, planSection, questionSection, tableSection } from './sections.js';
 import { filterRows, sortRows } from './table.js';
 
-Chart.register(BarController, BarElement, CategoryScale, Filler, Legend, LinearScale, LineController, LineElement, LogarithmicScale, PointElement, ScatterController, SubTitle, Title, Tooltip);
+Chart.register(
+  BarController,
+  BarElement,
+  CategoryScale,
+  Filler,
+  Legend,
+  LinearScale,
+  LineController,
+  LineElement,
+  LogarithmicScale,
+  PointElement,
+  ScatterController,
+  SubTitle,
+  Title,
+  Tooltip,
+);
 
 /** Typing pauses this long, milliseconds, before the page plans. */
 const PAUSE = 250;
@@ -74,7 +105,8 @@ function plan(first: boolean): void {
     const { scenario, sources } = asked(data, values());
     shown = viewOf(scenario, sources, data.validation);
     const { command, without } = commandLine(data.origin, scenario);
-    element('command').textContent = without.length === 0 ? command : `${command}   # after taking ${without.join(', ')} out of the file`;
+    element('command').textContent =
+      without.length === 0 ? command : `${command}   # after taking ${without.join(', ')} out of the file`;
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     status(`Not changed: ${error.message}; ${error.hint}.`, true);
@@ -89,7 +121,12 @@ function plan(first: boolean): void {
     fill('rows', tableSection(shown));
     fill('notes', notesSection(shown));
     fill('figures', figuresSection(pictures));
-    status(hasSolution(shown.report) ? `Planned anew: ${shown.report.plans.length} combinations answer.` : 'Planned anew: nothing answers this question.', false);
+    status(
+      hasSolution(shown.report)
+        ? `Planned anew: ${shown.report.plans.length} combinations answer.`
+        : 'Planned anew: nothing answers this question.',
+      false,
+    );
   }
   sortRows(null);
   filter();
@@ -97,14 +134,20 @@ function plan(first: boolean): void {
 }
 
 function filter(): void {
-  const { shown, of } = filterRows({ find: element<HTMLInputElement>('find').value, kind: element<HTMLSelectElement>('kind').value, state: element<HTMLSelectElement>('state').value });
+  const { shown, of } = filterRows({
+    find: element<HTMLInputElement>('find').value,
+    kind: element<HTMLSelectElement>('kind').value,
+    state: element<HTMLSelectElement>('state').value,
+  });
   element('count').textContent = `${shown} of ${of} rows`;
 }
 
 function save(): void {
   if (!view) return;
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([`${JSON.stringify(view.report, null, 2)}\n`], { type: 'application/json' }));
+  link.href = URL.createObjectURL(
+    new Blob([`${JSON.stringify(view.report, null, 2)}\n`], { type: 'application/json' }),
+  );
   link.download = 'plans.json';
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);

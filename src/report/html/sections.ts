@@ -1,10 +1,22 @@
-/** The parts of a report that change with the question. Written once here, and again in the page whenever a control changes. */
+/**
+ * The parts of a report that change with the question. Written once here, and again in the page whenever a control
+ * changes.
+ */
 import { evictionLabel } from '../../eviction/policy.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../../units.js';
 import { LIMIT_WORDS } from '../words.js';
 import { noRecommendation, trust } from '../plan-notes.js';
-import { batchLabel, pathLabel, qualityLabel, rateLabel, shownDecode, shownMetric, timeLabel, timeWords } from '../plan-rows.js';
+import {
+  batchLabel,
+  pathLabel,
+  qualityLabel,
+  rateLabel,
+  shownDecode,
+  shownMetric,
+  timeLabel,
+  timeWords,
+} from '../plan-rows.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { shownPlan, type View } from '../view.js';
@@ -15,44 +27,119 @@ export function questionSection({ report }: View): Html {
   const { settings: s } = report;
   const targets = [
     ...s.targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : ` in ${m.table}`} at least ${m.value}`),
-    ...(s.targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(s.targets.retrievalTokens)} tokens`]),
-    ...(s.targets.secondsPerToken === null ? [] : [`at most ${formatNumber(s.targets.secondsPerToken * 1e3)} ms a token`]),
+    ...(s.targets.retrievalTokens === null
+      ? []
+      : [`reliable retrieval to ${formatTokens(s.targets.retrievalTokens)} tokens`]),
+    ...(s.targets.secondsPerToken === null
+      ? []
+      : [`at most ${formatNumber(s.targets.secondsPerToken * 1e3)} ms a token`]),
   ];
-  const asked = s.batch === null ? 'How many sequences fit, and how fast do they decode?' : `Do ${s.batch} sequences fit, and how fast do they decode?`;
-  return html`<p><strong>${report.model.name}</strong> on ${s.gpus > 1 ? `${s.gpus} × ` : ''}<strong>${report.device.name}</strong>, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens a sequence, cache in ${s.cacheType}. ${asked}${targets.length > 0 ? ` Wanted: ${targets.join(', ')}.` : ''}</p>`;
+  const asked =
+    s.batch === null
+      ? 'How many sequences fit, and how fast do they decode?'
+      : `Do ${s.batch} sequences fit, and how fast do they decode?`;
+  return html`<p>
+    <strong>${report.model.name}</strong> on ${s.gpus > 1 ? `${s.gpus} × ` : ''}<strong>${report.device.name}</strong>,
+    ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens a sequence, cache in
+    ${s.cacheType}. ${asked}${targets.length > 0 ? ` Wanted: ${targets.join(', ')}.` : ''}
+  </p>`;
 }
 
 /** The answer in a paragraph. */
 export function answerSection({ report }: View): Html {
   const r = report.recommendation;
-  if (!r) return html`<p>${report.plans.length === 0 ? 'No combination meets the targets: the table below says which target removed which.' : noRecommendation(report)}</p>`;
-  return html`<p><strong>Take</strong> ${r.text}</p>${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}`;
+  if (!r)
+    return html`<p>
+      ${report.plans.length === 0 ? 'No combination meets the targets: the table below says which target removed which.' : noRecommendation(report)}
+    </p>`;
+  return html`<p><strong>Take</strong> ${r.text}</p>
+    ${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}`;
 }
 
-const badge = (evidence: string | null): Html => (evidence === null ? html`<span class="evidence">not priced</span>` : html`<span class="evidence ${evidence.split(' ')[0]}">${evidence}</span>`);
+const badge = (evidence: string | null): Html =>
+  evidence === null
+    ? html`<span class="evidence">not priced</span>`
+    : html`<span class="evidence ${evidence.split(' ')[0]}">${evidence}</span>`;
 
 /** The recommended plan: what it is, and what fills the memory. */
 export function planSection(view: View): Html {
   const plan = shownPlan(view);
-  if (!plan) return html`<p>Nothing fits: ${view.report.plans[0] ? `even ${view.report.plans[0].id} needs ${formatDecimalBytes(view.report.plans[0].memory.totalBytes)}` : 'no combination is left'} of ${formatDecimalBytes(view.report.device.vramBytes)}.</p>`;
+  if (!plan)
+    return html`<p>
+      Nothing fits:
+      ${view.report.plans[0] ? `even ${view.report.plans[0].id} needs ${formatDecimalBytes(view.report.plans[0].memory.totalBytes)}` : 'no combination is left'}
+      of ${formatDecimalBytes(view.report.device.vramBytes)}.
+    </p>`;
   const d = shownDecode(plan);
   const parts = memoryParts(plan, view.report.device.vramBytes);
   const ranks = plan.codec.rankK === undefined ? '' : ` (ranks ${plan.codec.rankK} / ${plan.codec.rankV ?? ''})`;
   return html`<h3 id="plan-name">${plan.id}</h3>
-<dl class="facts">
-<div><dt>codec</dt><dd>${plan.codec.label}${ranks}</dd></div>
-<div><dt>largest batch</dt><dd data-fact="batch">${plan.maxBatch.exact}</dd></div>
-<div><dt>beside one prefill</dt><dd>${plan.prefill.batchBesidePrefill}</dd></div>
-<div><dt>time a token at batch ${d.batch}</dt><dd>${timeWords(d.secondsPerStep)} ${badge(d.evidence)}</dd></div>
-<div><dt>tokens per second</dt><dd>${rateLabel(d)}</dd></div>
-<div><dt>first token of a prompt</dt><dd>${plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : plan.prefill.notPriced} ${badge(plan.prefill.evidence)}</dd></div>
-<div><dt>limited by</dt><dd>${LIMIT_WORDS[plan.limitedBy]}</dd></div>
-</dl>
-<div class="scroll" role="region" aria-label="Memory of the plan" tabindex="0"><table class="memory"><caption>Memory at batch ${batchOf(plan)}, exact</caption>
-<thead><tr><th scope="col">part</th><th scope="col" class="number">bytes</th><th scope="col" class="number">size</th><th scope="col" class="number">share</th></tr></thead>
-<tbody>${PARTS.map((part) => html`<tr><th scope="row">${part}</th><td class="number">${parts[part]}</td><td class="number">${formatDecimalBytes(parts[part])}</td><td class="number">${((100 * parts[part]) / view.report.device.vramBytes).toFixed(1)} %</td></tr>
-`)}</tbody></table></div>
-${plan.marks.length === 0 ? '' : html`<ul class="marks">${plan.marks.map((m) => html`<li>${m.message}</li>`)}</ul>`}`;
+    <dl class="facts">
+      <div>
+        <dt>codec</dt>
+        <dd>${plan.codec.label}${ranks}</dd>
+      </div>
+      <div>
+        <dt>largest batch</dt>
+        <dd data-fact="batch">${plan.maxBatch.exact}</dd>
+      </div>
+      <div>
+        <dt>beside one prefill</dt>
+        <dd>${plan.prefill.batchBesidePrefill}</dd>
+      </div>
+      <div>
+        <dt>time a token at batch ${d.batch}</dt>
+        <dd>${timeWords(d.secondsPerStep)} ${badge(d.evidence)}</dd>
+      </div>
+      <div>
+        <dt>tokens per second</dt>
+        <dd>${rateLabel(d)}</dd>
+      </div>
+      <div>
+        <dt>first token of a prompt</dt>
+        <dd>
+          ${plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : plan.prefill.notPriced}
+          ${badge(plan.prefill.evidence)}
+        </dd>
+      </div>
+      <div>
+        <dt>limited by</dt>
+        <dd>${LIMIT_WORDS[plan.limitedBy]}</dd>
+      </div>
+    </dl>
+    <div class="scroll" role="region" aria-label="Memory of the plan" tabindex="0">
+      <table class="memory">
+        <caption>
+          Memory at batch ${batchOf(plan)}, exact
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">part</th>
+            <th scope="col" class="number">bytes</th>
+            <th scope="col" class="number">size</th>
+            <th scope="col" class="number">share</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${PARTS.map(
+            (part) =>
+              html`<tr>
+                <th scope="row">${part}</th>
+                <td class="number">${parts[part]}</td>
+                <td class="number">${formatDecimalBytes(parts[part])}</td>
+                <td class="number">${((100 * parts[part]) / view.report.device.vramBytes).toFixed(1)} %</td>
+              </tr> `,
+          )}
+        </tbody>
+      </table>
+    </div>
+    ${
+      plan.marks.length === 0
+        ? ''
+        : html`<ul class="marks">
+            ${plan.marks.map((m) => html`<li>${m.message}</li>`)}
+          </ul>`
+    }`;
 }
 
 interface Column {
@@ -70,18 +157,89 @@ function columnsOf(report: PlanReport): Column[] {
   const columns: (Column | null)[] = [
     { key: 'codec', title: 'codec', numeric: false, cell: (p) => p.codec.label, value: (p) => p.codec.label },
     { key: 'path', title: 'path', numeric: false, cell: (p) => pathLabel(p), value: (p) => pathLabel(p) },
-    report.plans.some((p) => p.eviction) ? { key: 'eviction', title: 'eviction', numeric: false, cell: (p) => evictionLabel(p.eviction), value: (p) => evictionLabel(p.eviction) } : null,
-    { key: 'ratio', title: 'ratio', numeric: true, cell: (p) => formatNumber(p.codec.ratio), value: (p) => p.codec.ratio },
-    { key: 'kv', title: `KV a token${each}`, numeric: true, cell: (p) => formatBytes(p.memory.kvBytesPerToken), value: (p) => p.memory.kvBytesPerToken },
-    { key: 'million', title: `KV at 1M${each}`, numeric: true, cell: (p) => formatBytes(p.memory.kvBytesAt1M), value: (p) => p.memory.kvBytesAt1M },
+    report.plans.some((p) => p.eviction)
+      ? {
+          key: 'eviction',
+          title: 'eviction',
+          numeric: false,
+          cell: (p) => evictionLabel(p.eviction),
+          value: (p) => evictionLabel(p.eviction),
+        }
+      : null,
+    {
+      key: 'ratio',
+      title: 'ratio',
+      numeric: true,
+      cell: (p) => formatNumber(p.codec.ratio),
+      value: (p) => p.codec.ratio,
+    },
+    {
+      key: 'kv',
+      title: `KV a token${each}`,
+      numeric: true,
+      cell: (p) => formatBytes(p.memory.kvBytesPerToken),
+      value: (p) => p.memory.kvBytesPerToken,
+    },
+    {
+      key: 'million',
+      title: `KV at 1M${each}`,
+      numeric: true,
+      cell: (p) => formatBytes(p.memory.kvBytesAt1M),
+      value: (p) => p.memory.kvBytesAt1M,
+    },
     { key: 'batch', title: 'largest batch', numeric: true, cell: (p) => batchLabel(p), value: (p) => p.maxBatch.exact },
-    { key: 'time', title: 'ms a token', numeric: true, cell: (p) => timeLabel(shownDecode(p).secondsPerStep), value: (p) => shownDecode(p).secondsPerStep?.estimate ?? null },
-    { key: 'rate', title: 'tok/s', numeric: true, cell: (p) => rateLabel(shownDecode(p)), value: (p) => shownDecode(p).tokensPerSecond?.estimate ?? null },
-    report.settings.usdPerHour === null ? null : { key: 'usd', title: '$ per M tokens', numeric: true, cell: (p) => (shownDecode(p).usdPerMillionTokens ? formatNumber(shownDecode(p).usdPerMillionTokens?.estimate ?? 0) : '–'), value: (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null },
-    { key: 'quality', title: metric, numeric: true, cell: (p) => qualityLabel(p, metric, report.contextTokens), value: (p) => p.quality.find((q) => q.metric === metric)?.value ?? null },
-    { key: 'kept', title: 'quality kept', numeric: true, cell: (p) => (p.qualityKept ? `${(p.qualityKept.share * 100).toFixed(0)} %` : 'unknown'), value: (p) => p.qualityKept?.share ?? null },
-    { key: 'limit', title: 'limited by', numeric: false, cell: (p) => LIMIT_WORDS[p.limitedBy], value: (p) => p.limitedBy },
-    { key: 'evidence', title: 'evidence', numeric: false, cell: (p) => badge(shownDecode(p).evidence), value: (p) => shownDecode(p).evidence },
+    {
+      key: 'time',
+      title: 'ms a token',
+      numeric: true,
+      cell: (p) => timeLabel(shownDecode(p).secondsPerStep),
+      value: (p) => shownDecode(p).secondsPerStep?.estimate ?? null,
+    },
+    {
+      key: 'rate',
+      title: 'tok/s',
+      numeric: true,
+      cell: (p) => rateLabel(shownDecode(p)),
+      value: (p) => shownDecode(p).tokensPerSecond?.estimate ?? null,
+    },
+    report.settings.usdPerHour === null
+      ? null
+      : {
+          key: 'usd',
+          title: '$ per M tokens',
+          numeric: true,
+          cell: (p) =>
+            shownDecode(p).usdPerMillionTokens ? formatNumber(shownDecode(p).usdPerMillionTokens?.estimate ?? 0) : '–',
+          value: (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null,
+        },
+    {
+      key: 'quality',
+      title: metric,
+      numeric: true,
+      cell: (p) => qualityLabel(p, metric, report.contextTokens),
+      value: (p) => p.quality.find((q) => q.metric === metric)?.value ?? null,
+    },
+    {
+      key: 'kept',
+      title: 'quality kept',
+      numeric: true,
+      cell: (p) => (p.qualityKept ? `${(p.qualityKept.share * 100).toFixed(0)} %` : 'unknown'),
+      value: (p) => p.qualityKept?.share ?? null,
+    },
+    {
+      key: 'limit',
+      title: 'limited by',
+      numeric: false,
+      cell: (p) => LIMIT_WORDS[p.limitedBy],
+      value: (p) => p.limitedBy,
+    },
+    {
+      key: 'evidence',
+      title: 'evidence',
+      numeric: false,
+      cell: (p) => badge(shownDecode(p).evidence),
+      value: (p) => shownDecode(p).evidence,
+    },
   ];
   return columns.filter((c) => c !== null);
 }
@@ -97,31 +255,85 @@ export function tableSection(view: View): Html {
     const state = plan.id === chosen ? 'recommended' : !kept ? 'removed' : plan.pareto ? 'pareto' : '';
     const mark = { recommended: 'recommended', removed: 'misses a target', pareto: 'Pareto', '': '' }[state];
     const why = (reasons.get(plan.id) ?? []).join('; ');
-    return html`<tr data-id="${plan.id}" data-kind="${plan.codec.kind}" data-state="${state}" class="${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}"><th scope="row" data-value="${state === '' ? 'z' : state}">${mark === '' ? '' : html`<span class="state">${mark}</span>`}</th>${columns.map((c) => html`<td${c.numeric ? html` class="number"` : ''} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`)}${reasons.size === 0 ? '' : html`<td class="why" data-value="${why}">${why}</td>`}</tr>
-`;
+    return html`<tr
+      data-id="${plan.id}"
+      data-kind="${plan.codec.kind}"
+      data-state="${state}"
+      class="${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}"
+    >
+      <th scope="row" data-value="${state === '' ? 'z' : state}">
+        ${mark === '' ? '' : html`<span class="state">${mark}</span>`}
+      </th>
+      ${columns.map((c) => html`<td${c.numeric ? html` class="number"` : ''} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`)}${reasons.size === 0 ? '' : html`<td class="why" data-value="${why}">${why}</td>`}
+    </tr> `;
   });
-  const head = (title: string, numeric: boolean): Html => html`<th scope="col"${numeric ? html` class="number"` : ''} aria-sort="none"><button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button></th>`;
-  return html`<table id="plans"><caption>${report.plans.length} of ${view.all.length} combinations answer the question. ${report.settings.targets.secondsPerToken === null ? 'Times are at the largest batch' : 'Times are at the largest batch that meets the time target'}${report.settings.batch === null ? '' : `, or at batch ${report.settings.batch} as asked`}; in brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.</caption>
-<thead><tr>${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}${reasons.size === 0 ? '' : head('misses', false)}</tr></thead>
-<tbody>${rows}</tbody></table>`;
+  const head = (title: string, numeric: boolean): Html =>
+    html`<th scope="col" ${numeric ? html` class="number"` : ''} aria-sort="none">
+      <button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button>
+    </th>`;
+  return html`<table id="plans">
+    <caption>
+      ${report.plans.length} of ${view.all.length} combinations answer the question.
+      ${report.settings.targets.secondsPerToken === null ? 'Times are at the largest batch' : 'Times are at the largest batch that meets the time target'}${report.settings.batch === null ? '' : `, or at batch ${report.settings.batch} as asked`};
+      in brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.
+    </caption>
+    <thead>
+      <tr>
+        ${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}${reasons.size === 0 ? '' : head('misses', false)}
+      </tr>
+    </thead>
+    <tbody>
+      ${rows}
+    </tbody>
+  </table>`;
 }
 
 /** What must be known before believing: notes, contradictions, what cannot be. */
 export function notesSection({ report }: View): Html {
-  return html`<ul>${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}</ul>
-${report.contradictions.length === 0 ? '' : html`<details><summary>Where the published figures contradict each other (${report.contradictions.length})</summary><ul>${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}</ul></details>`}
-${report.refused.length === 0 ? '' : html`<details><summary>Combinations that cannot be (${report.refused.length})</summary><ul>${report.refused.map((r) => html`<li>${r.id}: ${r.reason}</li>`)}</ul></details>`}`;
+  return html`<ul>
+      ${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}
+    </ul>
+    ${
+      report.contradictions.length === 0
+        ? ''
+        : html`<details>
+            <summary>Where the published figures contradict each other (${report.contradictions.length})</summary>
+            <ul>
+              ${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}
+            </ul>
+          </details>`
+    }
+    ${
+      report.refused.length === 0
+        ? ''
+        : html`<details>
+            <summary>Combinations that cannot be (${report.refused.length})</summary>
+            <ul>
+              ${report.refused.map((r) => html`<li>${r.id}: ${r.reason}</li>`)}
+            </ul>
+          </details>`
+    }`;
 }
 
-const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = { exact: 'exact', measured: 'measured', interpolated: 'interpolated', extrapolated: 'extrapolated', roofline: 'roofline estimate' };
+const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
+  exact: 'exact',
+  measured: 'measured',
+  interpolated: 'interpolated',
+  extrapolated: 'extrapolated',
+  roofline: 'roofline estimate',
+};
 
 /** Pictures with their words; the page draws into the canvases. */
 export function figuresSection(pictures: readonly Picture[]): Html {
-  return html`${pictures.map((p) => html`<figure id="figure-${p.id}" class="${p.evidence}">
-<h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence]}</span></h3>
-<p class="units">${p.subtitle}</p>
-<div class="chart"><canvas role="img" aria-label="${p.title}. ${p.summary}"></canvas></div>
-<figcaption>${p.summary} <span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span></figcaption>
-</figure>
-`)}`;
+  return html`${pictures.map(
+    (p) =>
+      html`<figure id="figure-${p.id}" class="${p.evidence}">
+        <h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence]}</span></h3>
+        <p class="units">${p.subtitle}</p>
+        <div class="chart"><canvas role="img" aria-label="${p.title}. ${p.summary}"></canvas></div>
+        <figcaption>
+          ${p.summary} <span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span>
+        </figcaption>
+      </figure> `,
+  )}`;
 }

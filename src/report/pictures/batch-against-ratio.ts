@@ -22,16 +22,26 @@ export function batchSeries(view: View): Map<string, BatchPoint[]> {
     const points = series.get(plan.codec.kind) ?? new Map<string, BatchPoint>();
     series.set(plan.codec.kind, points);
     const known = points.get(plan.codec.label);
-    if (!known || plan.maxBatch.exact > known.batch) points.set(plan.codec.label, { label: plan.codec.label, ratio: plan.codec.ratio, batch: plan.maxBatch.exact });
+    if (!known || plan.maxBatch.exact > known.batch)
+      points.set(plan.codec.label, { label: plan.codec.label, ratio: plan.codec.ratio, batch: plan.maxBatch.exact });
   }
-  return new Map([...series].map(([kind, points]) => [kind, [...points.values()].filter((p) => p.batch >= 1).sort((a, b) => a.ratio - b.ratio)]));
+  return new Map(
+    [...series].map(([kind, points]) => [
+      kind,
+      [...points.values()].filter((p) => p.batch >= 1).sort((a, b) => a.ratio - b.ratio),
+    ]),
+  );
 }
 
 /** Sequences of the full cache that the memory would hold if they could be divided; null where it is not planned. */
 export function fullBatch(view: View): number | null {
   const full = view.all.find((e) => e.plan.codec.kind === 'full' && !e.plan.eviction);
   if (!full) return null;
-  const m = memoryModel(configurationOf(view.request, full.candidate), view.report.contextTokens, view.request.pageTokens);
+  const m = memoryModel(
+    configurationOf(view.request, full.candidate),
+    view.report.contextTokens,
+    view.request.pageTokens,
+  );
   const free = usableBytes(view.request) - m.weightsBytes - m.workspaceFixedBytes;
   return free > 0 ? free / bytesPerSequence(m) : null;
 }
@@ -49,7 +59,11 @@ export function batchAgainstRatio(view: View): Picture | null {
   const subtitle = `${report.model.name} on ${report.device.name}, ${formatTokens(report.contextTokens)} tokens a sequence; ratio of the looped core's cache`;
   const source = 'memory model of lla-sim: weights, codec parameters, cache, workspace and reserve';
   return {
-    id: 'batch-against-ratio', title, subtitle, source, evidence: 'exact',
+    id: 'batch-against-ratio',
+    title,
+    subtitle,
+    source,
+    evidence: 'exact',
     summary: `${most.label} holds most: ${most.batch} sequences${full === null ? '' : `, ${formatNumber(most.batch / full)} times the full cache at ratio ${formatNumber(most.ratio)}`}. Below the ideal line lie codec parameters, accumulators and workspace, which the ratio does not shrink.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
@@ -57,15 +71,62 @@ export function batchAgainstRatio(view: View): Picture | null {
         type: 'scatter',
         data: {
           datasets: [
-            ...series.map(([kind, p], i) => ({ label: kind, data: p.map((q) => ({ x: q.ratio, y: q.batch })), showLine: p.length > 1, borderColor: colourOf(theme, i), backgroundColor: colourOf(theme, i), pointBackgroundColor: colourOf(theme, i), borderWidth: 2, pointRadius: 5, pointStyle: markOf(i) })),
-            ...(full === null ? [] : [
-              { label: 'full cache', data: full >= 1 ? [{ x: 1, y: Math.floor(full) }] : [], pointStyle: 'rect' as const, pointRadius: 6, backgroundColor: theme.ink, borderColor: theme.ink },
-              { label: 'ideal: full cache × ratio', data: ideal, showLine: true, borderColor: theme.muted, borderDash: [2, 3], borderWidth: 2, pointRadius: 0, pointStyle: 'line' as const },
-            ]),
+            ...series.map(([kind, p], i) => ({
+              label: kind,
+              data: p.map((q) => ({ x: q.ratio, y: q.batch })),
+              showLine: p.length > 1,
+              borderColor: colourOf(theme, i),
+              backgroundColor: colourOf(theme, i),
+              pointBackgroundColor: colourOf(theme, i),
+              borderWidth: 2,
+              pointRadius: 5,
+              pointStyle: markOf(i),
+            })),
+            ...(full === null
+              ? []
+              : [
+                  {
+                    label: 'full cache',
+                    data: full >= 1 ? [{ x: 1, y: Math.floor(full) }] : [],
+                    pointStyle: 'rect' as const,
+                    pointRadius: 6,
+                    backgroundColor: theme.ink,
+                    borderColor: theme.ink,
+                  },
+                  {
+                    label: 'ideal: full cache × ratio',
+                    data: ideal,
+                    showLine: true,
+                    borderColor: theme.muted,
+                    borderDash: [2, 3],
+                    borderWidth: 2,
+                    pointRadius: 0,
+                    pointStyle: 'line' as const,
+                  },
+                ]),
           ],
         },
-        options: { ...common(theme, words), scales: { x: numberScale(theme, 'compression ratio (log scale)', ratios), y: countScale(theme, 'sequences that fit (log scale)', spread([...points.map((p) => p.batch), ...(full !== null && full >= 1 ? [Math.floor(full)] : [])], 1.6)) } },
-        plugins: [frame(theme, words), notes(theme, [most, ...points.filter((p) => p !== most && p.label.startsWith('lla-') && !p.label.startsWith('lla-2d'))].map((p) => ({ x: p.ratio, y: p.batch, text: `${formatCount(p.batch)}` })))],
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: numberScale(theme, 'compression ratio (log scale)', ratios),
+            y: countScale(
+              theme,
+              'sequences that fit (log scale)',
+              spread([...points.map((p) => p.batch), ...(full !== null && full >= 1 ? [Math.floor(full)] : [])], 1.6),
+            ),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          notes(
+            theme,
+            [
+              most,
+              ...points.filter((p) => p !== most && p.label.startsWith('lla-') && !p.label.startsWith('lla-2d')),
+            ].map((p) => ({ x: p.ratio, y: p.batch, text: `${formatCount(p.batch)}` })),
+          ),
+        ],
       };
     },
   };

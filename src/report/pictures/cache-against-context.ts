@@ -21,13 +21,20 @@ export interface CacheLine {
   readonly points: readonly { readonly x: number; readonly y: number }[];
 }
 
-/** The codec whose ratios are drawn beside the full cache: the recommended one where it has several, else the one with most. */
+/**
+ * The codec whose ratios are drawn beside the full cache: the recommended one where it has several, else the one with
+ * most.
+ */
 function family(view: View): Evaluated[] {
   const rows = view.all.filter((e) => e.plan.path !== 'fast');
   const kinds = [...new Set(rows.map((e) => e.plan.codec.kind))].filter((k) => k !== 'full');
-  const labels = (kind: Plan['codec']['kind']): number => new Set(rows.filter((e) => e.plan.codec.kind === kind).map((e) => e.plan.codec.label)).size;
+  const labels = (kind: Plan['codec']['kind']): number =>
+    new Set(rows.filter((e) => e.plan.codec.kind === kind).map((e) => e.plan.codec.label)).size;
   const recommended = view.report.plans.find((p) => p.id === view.report.recommendation?.planId)?.codec.kind;
-  const order = kinds.sort((a, b) => Number(b === recommended && labels(b) > 1) - Number(a === recommended && labels(a) > 1) || labels(b) - labels(a));
+  const order = kinds.sort(
+    (a, b) =>
+      Number(b === recommended && labels(b) > 1) - Number(a === recommended && labels(a) > 1) || labels(b) - labels(a),
+  );
   const kind = order[0];
   const byCache = new Map<string, Evaluated>();
   for (const e of rows) {
@@ -42,7 +49,13 @@ function family(view: View): Evaluated[] {
 export function cacheLines(view: View): CacheLine[] {
   const rows = family(view);
   // Too many ratios: the ends and an even choice between them.
-  const chosen = rows.length <= MOST_LINES ? rows : Array.from({ length: MOST_LINES }, (_, i) => rows[Math.round((i * (rows.length - 1)) / (MOST_LINES - 1))] as Evaluated);
+  const chosen =
+    rows.length <= MOST_LINES
+      ? rows
+      : Array.from(
+          { length: MOST_LINES },
+          (_, i) => rows[Math.round((i * (rows.length - 1)) / (MOST_LINES - 1))] as Evaluated,
+        );
   return chosen.map((e) => {
     const c = configurationOf(view.request, e.candidate);
     return {
@@ -65,7 +78,11 @@ export function cacheAgainstContext(view: View): Picture | null {
   const source = `cache layout of lla-sim; memory of ${report.device.name}: ${formatDecimalBytes(vram)}`;
   const values = [...lines.flatMap((l) => l.points.map((p) => p.y)), vram];
   return {
-    id: 'cache-against-context', title, subtitle, evidence: 'exact', source,
+    id: 'cache-against-context',
+    title,
+    subtitle,
+    evidence: 'exact',
+    source,
     summary: `At ${formatTokens(last)} tokens one sequence's cache takes: ${ends}. The device has ${formatDecimalBytes(vram)} for weights and all sequences together.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
@@ -75,17 +92,54 @@ export function cacheAgainstContext(view: View): Picture | null {
           datasets: [
             ...lines.map((l, i) => {
               const colour = lineColour(theme, i, lines.length);
-              return { label: l.label, data: [...l.points], borderColor: colour, backgroundColor: colour, pointBackgroundColor: colour, borderWidth: 2.2, pointStyle: markOf(i), pointRadius: l.points.map((_, k) => (k % 2 === 0 ? 4 : 0)) };
+              return {
+                label: l.label,
+                data: [...l.points],
+                borderColor: colour,
+                backgroundColor: colour,
+                pointBackgroundColor: colour,
+                borderWidth: 2.2,
+                pointStyle: markOf(i),
+                pointRadius: l.points.map((_, k) => (k % 2 === 0 ? 4 : 0)),
+              };
             }),
-            { label: `memory of ${report.device.name}`, data: [{ x: CONTEXTS[0] as number, y: vram }, { x: last, y: vram }], borderColor: theme.ink, borderWidth: 2, borderDash: [2, 3], pointRadius: 0, pointStyle: 'line' as const },
+            {
+              label: `memory of ${report.device.name}`,
+              data: [
+                { x: CONTEXTS[0] as number, y: vram },
+                { x: last, y: vram },
+              ],
+              borderColor: theme.ink,
+              borderWidth: 2,
+              borderDash: [2, 3],
+              pointRadius: 0,
+              pointStyle: 'line' as const,
+            },
           ],
         },
-        options: { ...common(theme, words, 86), scales: { x: tokenScale(theme, 'context, tokens a sequence', { min: CONTEXTS[0] as number, max: last }), y: byteScale(theme, 'cache, bytes', spread(values, 1.5)) } },
-        plugins: [frame(theme, words), endLabels(theme, lines.map((l, i) => ({ y: l.points.at(-1)?.y ?? 1, text: formatBytes(l.points.at(-1)?.y ?? 0), colour: lineColour(theme, i, lines.length) })))],
+        options: {
+          ...common(theme, words, 86),
+          scales: {
+            x: tokenScale(theme, 'context, tokens a sequence', { min: CONTEXTS[0] as number, max: last }),
+            y: byteScale(theme, 'cache, bytes', spread(values, 1.5)),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          endLabels(
+            theme,
+            lines.map((l, i) => ({
+              y: l.points.at(-1)?.y ?? 1,
+              text: formatBytes(l.points.at(-1)?.y ?? 0),
+              colour: lineColour(theme, i, lines.length),
+            })),
+          ),
+        ],
       };
     },
   };
 }
 
 /** Full cache in ink, ratios along one hue range, so that order shows. */
-const lineColour = (theme: Theme, index: number, count: number): string => (index === 0 ? theme.ink : between(colourOf(theme, 0), colourOf(theme, 4), count <= 2 ? 0 : (index - 1) / (count - 2)));
+const lineColour = (theme: Theme, index: number, count: number): string =>
+  index === 0 ? theme.ink : between(colourOf(theme, 0), colourOf(theme, 4), count <= 2 ? 0 : (index - 1) / (count - 2));

@@ -22,7 +22,9 @@ export interface Crossing {
 export function crossingsOf(a: Line, b: Line): Crossing[] {
   const found: Crossing[] = [];
   const other = new Map(b.points.map((p) => [p.x, p.y]));
-  const shared = a.points.filter((p) => other.has(p.x)).map((p) => ({ x: p.x, a: Math.log(p.y), gap: Math.log(p.y / (other.get(p.x) as number)) }));
+  const shared = a.points
+    .filter((p) => other.has(p.x))
+    .map((p) => ({ x: p.x, a: Math.log(p.y), gap: Math.log(p.y / (other.get(p.x) as number)) }));
   // Lines that touch without crossing, or that coincide, do not cross.
   let before: (typeof shared)[number] | undefined;
   for (const at of shared) {
@@ -30,7 +32,12 @@ export function crossingsOf(a: Line, b: Line): Crossing[] {
     if (before && Math.sign(before.gap) !== Math.sign(at.gap)) {
       const share = before.gap / (before.gap - at.gap);
       const x = Math.exp(Math.log(before.x) + share * Math.log(at.x / before.x));
-      found.push({ x, y: Math.exp(before.a + share * (at.a - before.a)), lower: at.gap < 0 ? a.label : b.label, upper: at.gap < 0 ? b.label : a.label });
+      found.push({
+        x,
+        y: Math.exp(before.a + share * (at.a - before.a)),
+        lower: at.gap < 0 ? a.label : b.label,
+        upper: at.gap < 0 ? b.label : a.label,
+      });
     }
     before = at;
   }

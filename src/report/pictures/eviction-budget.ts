@@ -21,18 +21,31 @@ export interface BudgetLine {
 /** One line a codec: the full cache, the plan that is shown, and the ends of the ratios. */
 function rowsOf(view: View): Evaluated[] {
   const seen = new Set<string>();
-  const distinct = view.all.filter((e) => e.plan.path !== 'fast' && !seen.has(e.plan.codec.label) && seen.add(e.plan.codec.label));
+  const distinct = view.all.filter(
+    (e) => e.plan.path !== 'fast' && !seen.has(e.plan.codec.label) && seen.add(e.plan.codec.label),
+  );
   const ordered = [...distinct].sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
   const shown = shownPlan(view)?.codec.label;
   const latent = ordered.filter((e) => e.plan.codec.kind === 'lla');
-  const pick = [ordered.find((e) => e.plan.codec.kind === 'full'), ordered.find((e) => e.plan.codec.label === shown), latent[0], latent[Math.floor(latent.length / 2)], latent.at(-1), ...(latent.length === 0 ? [ordered.at(-1)] : [])];
-  return [...new Set(pick.filter((e): e is Evaluated => e !== undefined))].slice(0, MOST_LINES).sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
+  const pick = [
+    ordered.find((e) => e.plan.codec.kind === 'full'),
+    ordered.find((e) => e.plan.codec.label === shown),
+    latent[0],
+    latent[Math.floor(latent.length / 2)],
+    latent.at(-1),
+    ...(latent.length === 0 ? [ordered.at(-1)] : []),
+  ];
+  return [...new Set(pick.filter((e): e is Evaluated => e !== undefined))]
+    .slice(0, MOST_LINES)
+    .sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
 }
 
 /** Budgets are those of a policy without state of its own: StreamingLLM's; H2O keeps one token and its masses more. */
 export function budgetLines(view: View): BudgetLine[] {
   const { request, report } = view;
-  const budgets = [...new Set([...powersOfTwo(SMALLEST_BUDGET, report.contextTokens, 99), report.contextTokens])].filter((b) => b <= report.contextTokens);
+  const budgets = [
+    ...new Set([...powersOfTwo(SMALLEST_BUDGET, report.contextTokens, 99), report.contextTokens]),
+  ].filter((b) => b <= report.contextTokens);
   if (budgets.length < 2) return [];
   const usable = usableBytes(request);
   return rowsOf(view).map((e) => ({
@@ -41,7 +54,8 @@ export function budgetLines(view: View): BudgetLine[] {
       const eviction: Eviction = { policy: 'budget', budgetTokens: budget };
       const c = configurationOf(request, { ...e.candidate, eviction });
       const m = memoryModel(c, report.contextTokens, request.pageTokens);
-      if (allocatedTokens(eviction, report.contextTokens) !== budget || !(bytesPerSequence(m) > 0)) throw new Error(`a budget of ${budget} tokens allocates another number`);
+      if (allocatedTokens(eviction, report.contextTokens) !== budget || !(bytesPerSequence(m) > 0))
+        throw new Error(`a budget of ${budget} tokens allocates another number`);
       return { budget, bytes: m.kvBytesPerSequence, batch: maxBatch(m, usable) };
     }),
   }));
@@ -55,26 +69,92 @@ export function evictionPictures(view: View): Picture[] {
   const range = { min: budgets[0] as number, max: budgets.at(-1) as number };
   const subtitle = `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens of which the budget stays in the cache`;
   const source = 'memory model of lla-sim; a policy without state of its own (H2O keeps one token and its masses more)';
-  const atSmallest = (text: (p: BudgetLine['points'][number]) => string): string => lines.map((l) => `${l.label} ${text(l.points[0] as BudgetLine['points'][number])}`).join(', ');
-  const picture = (id: string, title: string, summary: string, value: (p: BudgetLine['points'][number]) => number, label: (v: number) => string, yTitle: string, scale: typeof byteScale): Picture => ({
-    id, title, subtitle, source, summary, evidence: 'exact',
+  const atSmallest = (text: (p: BudgetLine['points'][number]) => string): string =>
+    lines.map((l) => `${l.label} ${text(l.points[0] as BudgetLine['points'][number])}`).join(', ');
+  const picture = (
+    id: string,
+    title: string,
+    summary: string,
+    value: (p: BudgetLine['points'][number]) => number,
+    label: (v: number) => string,
+    yTitle: string,
+    scale: typeof byteScale,
+  ): Picture => ({
+    id,
+    title,
+    subtitle,
+    source,
+    summary,
+    evidence: 'exact',
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
-      const shown = lines.map((l) => ({ label: l.label, data: l.points.map((p) => ({ x: p.budget, y: value(p) })).filter((p) => p.y > 0) }));
-      const colour = (i: number): string => (lines[i]?.label === 'full' ? theme.ink : colourOf(theme, i - (lines[0]?.label === 'full' ? 1 : 0)));
+      const shown = lines.map((l) => ({
+        label: l.label,
+        data: l.points.map((p) => ({ x: p.budget, y: value(p) })).filter((p) => p.y > 0),
+      }));
+      const colour = (i: number): string =>
+        lines[i]?.label === 'full' ? theme.ink : colourOf(theme, i - (lines[0]?.label === 'full' ? 1 : 0));
       return {
         type: 'line',
-        data: { datasets: shown.map((l, i) => ({ ...l, borderColor: colour(i), backgroundColor: colour(i), pointBackgroundColor: colour(i), borderWidth: 2.2, pointRadius: 4.5, pointStyle: markOf(i) })) },
-        options: { ...common(theme, words, 86), scales: { x: tokenScale(theme, 'budget, tokens that stay', range), y: scale(theme, yTitle, spread(shown.flatMap((l) => l.data.map((p) => p.y)), 1.6)) } },
-        plugins: [frame(theme, words), 
-          notes(theme, shown.flatMap((l) => l.data.slice(0, 1).map((p) => ({ x: p.x, y: p.y, text: label(p.y), side: 'right' as const })))),
-          endLabels(theme, shown.flatMap((l, i) => l.data.slice(-1).map((p) => ({ y: p.y, text: label(p.y), colour: colour(i) })))),
+        data: {
+          datasets: shown.map((l, i) => ({
+            ...l,
+            borderColor: colour(i),
+            backgroundColor: colour(i),
+            pointBackgroundColor: colour(i),
+            borderWidth: 2.2,
+            pointRadius: 4.5,
+            pointStyle: markOf(i),
+          })),
+        },
+        options: {
+          ...common(theme, words, 86),
+          scales: {
+            x: tokenScale(theme, 'budget, tokens that stay', range),
+            y: scale(
+              theme,
+              yTitle,
+              spread(
+                shown.flatMap((l) => l.data.map((p) => p.y)),
+                1.6,
+              ),
+            ),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          notes(
+            theme,
+            shown.flatMap((l) =>
+              l.data.slice(0, 1).map((p) => ({ x: p.x, y: p.y, text: label(p.y), side: 'right' as const })),
+            ),
+          ),
+          endLabels(
+            theme,
+            shown.flatMap((l, i) => l.data.slice(-1).map((p) => ({ y: p.y, text: label(p.y), colour: colour(i) }))),
+          ),
         ],
       };
     },
   });
   return [
-    picture('eviction-memory', 'Eviction budget against cache memory', `With ${formatTokens(range.min)} tokens a sequence's cache takes: ${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without eviction only.`, (p) => p.bytes, formatBytes, 'cache of one sequence, bytes', byteScale),
-    picture('eviction-batch', 'Eviction budget against batch', `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. Below that, weights and workspace limit.`, (p) => p.batch, formatCount, 'sequences that fit (log scale)', countScale),
+    picture(
+      'eviction-memory',
+      'Eviction budget against cache memory',
+      `With ${formatTokens(range.min)} tokens a sequence's cache takes: ${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without eviction only.`,
+      (p) => p.bytes,
+      formatBytes,
+      'cache of one sequence, bytes',
+      byteScale,
+    ),
+    picture(
+      'eviction-batch',
+      'Eviction budget against batch',
+      `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. Below that, weights and workspace limit.`,
+      (p) => p.batch,
+      formatCount,
+      'sequences that fit (log scale)',
+      countScale,
+    ),
   ];
 }

@@ -11,8 +11,27 @@ import { speedAgainstQuality } from './speed-against-quality.js';
 import { timeAgainstContext } from './time-against-context.js';
 
 /** Names of every picture that any report may have: files of these names belong to the report. */
-export const PICTURE_IDS = ['memory-breakdown', 'cache-against-context', 'batch-against-ratio', 'time-against-context', 'speed-against-quality', 'eviction-memory', 'eviction-batch', 'predicted-against-measured', 'kernel-roofline'] as const;
+export const PICTURE_IDS = [
+  'memory-breakdown',
+  'cache-against-context',
+  'batch-against-ratio',
+  'time-against-context',
+  'speed-against-quality',
+  'eviction-memory',
+  'eviction-batch',
+  'predicted-against-measured',
+  'kernel-roofline',
+] as const;
 
 export function picturesOf(view: View): Picture[] {
-  return [memoryBreakdown(view), cacheAgainstContext(view), batchAgainstRatio(view), timeAgainstContext(view), speedAgainstQuality(view), ...evictionPictures(view), predictedAgainstMeasured(view), kernelRoofline(view)].filter((p) => p !== null);
+  return [
+    memoryBreakdown(view),
+    cacheAgainstContext(view),
+    batchAgainstRatio(view),
+    timeAgainstContext(view),
+    speedAgainstQuality(view),
+    ...evictionPictures(view),
+    predictedAgainstMeasured(view),
+    kernelRoofline(view),
+  ].filter((p) => p !== null);
 }

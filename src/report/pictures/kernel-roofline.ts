@@ -1,4 +1,6 @@
-/** Roofline of the measured kernels: what each reaches against the device's measured ceilings. Only with a calibration. */
+/**
+ * Roofline of the measured kernels: what each reaches against the device's measured ceilings. Only with a calibration.
+ */
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../schedule/kernels.js';
 import { formatCount, formatNumber } from '../../units.js';
@@ -20,17 +22,23 @@ export interface KernelPoints {
 export function kernelPoints(view: View): KernelPoints[] {
   const calibration = view.sources.calibration;
   if (!calibration) return [];
-  return calibration.content.kernels.map((k) => {
-    const kernel = k.kernel as KernelName;
-    const stale = calibration.stale.includes(kernel);
-    const dims = KERNELS[kernel].dims;
-    const usable = k.samples.filter((s) => KERNELS[kernel].variants.includes(s.variant) && dims.every((d) => s.shape[d] !== undefined));
-    const points = [...new Set(usable.map((s) => s.variant))].flatMap((variant) => measuredPoints(kernel, variant, usable).map((p) => {
-      const work = workOf({ kernel, variant, shape: p.shape });
-      return { x: work.flops / (work.readBytes + work.writeBytes), y: work.flops / p.seconds };
-    }));
-    return { kernel, stale, points: points.filter((p) => p.x > 0 && Number.isFinite(p.x) && p.y > 0) };
-  }).filter((k) => k.points.length > 0);
+  return calibration.content.kernels
+    .map((k) => {
+      const kernel = k.kernel as KernelName;
+      const stale = calibration.stale.includes(kernel);
+      const dims = KERNELS[kernel].dims;
+      const usable = k.samples.filter(
+        (s) => KERNELS[kernel].variants.includes(s.variant) && dims.every((d) => s.shape[d] !== undefined),
+      );
+      const points = [...new Set(usable.map((s) => s.variant))].flatMap((variant) =>
+        measuredPoints(kernel, variant, usable).map((p) => {
+          const work = workOf({ kernel, variant, shape: p.shape });
+          return { x: work.flops / (work.readBytes + work.writeBytes), y: work.flops / p.seconds };
+        }),
+      );
+      return { kernel, stale, points: points.filter((p) => p.x > 0 && Number.isFinite(p.x) && p.y > 0) };
+    })
+    .filter((k) => k.points.length > 0);
 }
 
 export function kernelRoofline(view: View): Picture | null {
@@ -41,10 +49,16 @@ export function kernelRoofline(view: View): Picture | null {
   const title = 'Roofline of the measured kernels';
   const subtitle = `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ${formatCount(flops / 1e9)} GFLOP/s in f32`;
   const source = calibration.file;
-  const best = kernels.map((k) => ({ kernel: k.kernel, share: Math.max(...k.points.map((p) => p.y / Math.min(flops, p.x * bandwidth))) })).sort((a, b) => b.share - a.share);
+  const best = kernels
+    .map((k) => ({ kernel: k.kernel, share: Math.max(...k.points.map((p) => p.y / Math.min(flops, p.x * bandwidth))) }))
+    .sort((a, b) => b.share - a.share);
   const staleNames = kernels.filter((k) => k.stale).map((k) => k.kernel);
   return {
-    id: 'kernel-roofline', title, subtitle, source, evidence: 'measured',
+    id: 'kernel-roofline',
+    title,
+    subtitle,
+    source,
+    evidence: 'measured',
     summary: `Best share of its ceiling: ${best.map((b) => `${b.kernel} ${formatNumber(b.share * 100)} %`).join(', ')} (over 100 %: small shapes that stay in the processor's caches).${staleNames.length > 0 ? ` Hollow: the source has changed since (${staleNames.join(', ')}), so planning does not use these times.` : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.measured };
@@ -55,11 +69,35 @@ export function kernelRoofline(view: View): Picture | null {
         type: 'scatter',
         data: {
           datasets: [
-            { label: 'ceiling', data: roof, showLine: true, borderColor: theme.ink, borderWidth: 2, pointRadius: 0, pointStyle: 'line' as const },
-            ...kernels.map((k, i) => ({ label: `${k.kernel}${k.stale ? ' (older source)' : ''}`, data: [...k.points], pointStyle: markOf(i), pointRadius: 4.5, pointBorderWidth: 1.5, pointBackgroundColor: k.stale ? theme.paper : faded(colourOf(theme, i), 0.7), pointBorderColor: colourOf(theme, i), backgroundColor: k.stale ? theme.paper : colourOf(theme, i), borderColor: colourOf(theme, i) })),
+            {
+              label: 'ceiling',
+              data: roof,
+              showLine: true,
+              borderColor: theme.ink,
+              borderWidth: 2,
+              pointRadius: 0,
+              pointStyle: 'line' as const,
+            },
+            ...kernels.map((k, i) => ({
+              label: `${k.kernel}${k.stale ? ' (older source)' : ''}`,
+              data: [...k.points],
+              pointStyle: markOf(i),
+              pointRadius: 4.5,
+              pointBorderWidth: 1.5,
+              pointBackgroundColor: k.stale ? theme.paper : faded(colourOf(theme, i), 0.7),
+              pointBorderColor: colourOf(theme, i),
+              backgroundColor: k.stale ? theme.paper : colourOf(theme, i),
+              borderColor: colourOf(theme, i),
+            })),
           ],
         },
-        options: { ...common(theme, words), scales: { x: numberScale(theme, 'operations a byte (log scale)', x), y: countScale(theme, 'operations a second (log scale)', spread([...all.map((p) => p.y), flops], 2)) } },
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: numberScale(theme, 'operations a byte (log scale)', x),
+            y: countScale(theme, 'operations a second (log scale)', spread([...all.map((p) => p.y), flops], 2)),
+          },
+        },
         plugins: [frame(theme, words)],
       };
     },

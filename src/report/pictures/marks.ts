@@ -1,5 +1,8 @@
 /// <reference lib="dom" />
-/** What chart.js does not draw itself, as plugins: words beside points, vertical intervals, the source below the picture. */
+/**
+ * What chart.js does not draw itself, as plugins: words beside points, vertical intervals, the source below the
+ * picture.
+ */
 import type { Chart, Plugin } from 'chart.js';
 import type { Theme } from './theme.js';
 
@@ -12,10 +15,19 @@ export interface Note {
   readonly dot?: boolean;
 }
 
-const place = (chart: Chart, x: number, y: number): { x: number; y: number } => ({ x: chart.scales['x']?.getPixelForValue(x) ?? 0, y: chart.scales['y']?.getPixelForValue(y) ?? 0 });
+const place = (chart: Chart, x: number, y: number): { x: number; y: number } => ({
+  x: chart.scales['x']?.getPixelForValue(x) ?? 0,
+  y: chart.scales['y']?.getPixelForValue(y) ?? 0,
+});
 
-interface Box { left: number; top: number; right: number; bottom: number }
-const overlaps = (a: Box, b: Box): boolean => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+interface Box {
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+}
+const overlaps = (a: Box, b: Box): boolean =>
+  a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 
 /** Words beside points, moved or left out where they would cover each other. */
 export function notes(theme: Theme, list: readonly Note[]): Plugin {
@@ -33,12 +45,33 @@ export function notes(theme: Theme, list: readonly Note[]): Plugin {
         if (note.dot === true) ring(ctx, at, theme);
         const width = ctx.measureText(note.text).width;
         const spots: { x: number; y: number }[] = [
-          ...(note.side === 'above' ? [{ x: at.x - width / 2, y: at.y - 16 }] : note.side === 'left' ? [{ x: at.x - width - 9, y: at.y }] : [{ x: at.x + 9, y: at.y }]),
-          { x: at.x + 9, y: at.y - 12 }, { x: at.x + 9, y: at.y + 12 }, { x: at.x - width - 9, y: at.y - 12 }, { x: at.x - width - 9, y: at.y + 12 }, { x: at.x - width / 2, y: at.y + 18 }, { x: at.x - width / 2, y: at.y - 18 },
+          ...(note.side === 'above'
+            ? [{ x: at.x - width / 2, y: at.y - 16 }]
+            : note.side === 'left'
+              ? [{ x: at.x - width - 9, y: at.y }]
+              : [{ x: at.x + 9, y: at.y }]),
+          { x: at.x + 9, y: at.y - 12 },
+          { x: at.x + 9, y: at.y + 12 },
+          { x: at.x - width - 9, y: at.y - 12 },
+          { x: at.x - width - 9, y: at.y + 12 },
+          { x: at.x - width / 2, y: at.y + 18 },
+          { x: at.x - width / 2, y: at.y - 18 },
         ];
         for (const spot of spots) {
-          const box = { left: spot.x - 2, right: spot.x + width + 2, top: spot.y - size / 2 - 2, bottom: spot.y + size / 2 + 2 };
-          if (box.left < chartArea.left || box.right > chart.width - 1 || box.top < chartArea.top || box.bottom > chartArea.bottom || taken.some((t) => overlaps(t, box))) continue;
+          const box = {
+            left: spot.x - 2,
+            right: spot.x + width + 2,
+            top: spot.y - size / 2 - 2,
+            bottom: spot.y + size / 2 + 2,
+          };
+          if (
+            box.left < chartArea.left ||
+            box.right > chart.width - 1 ||
+            box.top < chartArea.top ||
+            box.bottom > chartArea.bottom ||
+            taken.some((t) => overlaps(t, box))
+          )
+            continue;
           taken.push(box);
           ctx.fillStyle = `${theme.paper}cc`;
           ctx.fillRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
@@ -52,14 +85,22 @@ export function notes(theme: Theme, list: readonly Note[]): Plugin {
   };
 }
 
-/** Words to the right of the plot, at the height of their lines' last points, moved apart where lines end close together. */
-export function endLabels(theme: Theme, list: readonly { readonly y: number; readonly text: string; readonly colour: string }[]): Plugin {
+/**
+ * Words to the right of the plot, at the height of their lines' last points, moved apart where lines end close
+ * together.
+ */
+export function endLabels(
+  theme: Theme,
+  list: readonly { readonly y: number; readonly text: string; readonly colour: string }[],
+): Plugin {
   return {
     id: 'end-labels',
     afterDatasetsDraw: ({ ctx, chartArea, scales }) => {
       const size = theme.embedded ? 11 : 13;
       const gap = size + 2;
-      const at = list.map((l) => ({ ...l, end: scales['y']?.getPixelForValue(l.y) ?? 0 })).sort((a, b) => a.end - b.end);
+      const at = list
+        .map((l) => ({ ...l, end: scales['y']?.getPixelForValue(l.y) ?? 0 }))
+        .sort((a, b) => a.end - b.end);
       const rows: number[] = [];
       for (const l of at) rows.push(Math.max(l.end, (rows.at(-1) ?? -Infinity) + gap));
       // What was pushed below the plot pushes back up.
@@ -87,7 +128,13 @@ export function endLabels(theme: Theme, list: readonly { readonly y: number; rea
 
 /** Marks of the points drawn: words may not cover them. */
 function marksOf(chart: Chart): Box[] {
-  return chart.getSortedVisibleDatasetMetas().flatMap((meta) => meta.data.filter((e) => (e.options as { radius?: number }).radius !== 0).map(({ x, y }) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 })));
+  return chart
+    .getSortedVisibleDatasetMetas()
+    .flatMap((meta) =>
+      meta.data
+        .filter((e) => (e.options as { radius?: number }).radius !== 0)
+        .map(({ x, y }) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 })),
+    );
 }
 
 function ring(ctx: CanvasRenderingContext2D, at: { x: number; y: number }, theme: Theme): void {
@@ -133,7 +180,8 @@ export function whiskers(list: readonly Whisker[]): Plugin {
       ctx.lineWidth = 1.2;
       for (const w of list) {
         const x = scales['x']?.getPixelForValue(w.x) ?? 0;
-        const clamp = (value: number): number => Math.min(chartArea.bottom, Math.max(chartArea.top, scales['y']?.getPixelForValue(value) ?? 0));
+        const clamp = (value: number): number =>
+          Math.min(chartArea.bottom, Math.max(chartArea.top, scales['y']?.getPixelForValue(value) ?? 0));
         const [low, high] = [clamp(w.low), clamp(w.high)];
         ctx.strokeStyle = w.colour;
         ctx.beginPath();

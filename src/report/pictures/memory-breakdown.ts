@@ -7,12 +7,23 @@ import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
 import { axis, colourOf, common, type Theme } from './theme.js';
 
-export const PARTS = ['weights', 'codec parameters', 'caches', 'in flight and eviction state', 'workspace', 'reserve', 'free'] as const;
+export const PARTS = [
+  'weights',
+  'codec parameters',
+  'caches',
+  'in flight and eviction state',
+  'workspace',
+  'reserve',
+  'free',
+] as const;
 export type Part = (typeof PARTS)[number];
 
 const MOST_ROWS = 8;
 
-/** Bytes of a plan's memory by part, at the batch it decodes. The parts sum up to the device's memory, or to more where nothing fits. */
+/**
+ * Bytes of a plan's memory by part, at the batch it decodes. The parts sum up to the device's memory, or to more where
+ * nothing fits.
+ */
 export function memoryParts(plan: Plan, vramBytes: number): Record<Part, number> {
   const { memory: m } = plan;
   const batch = batchOf(plan);
@@ -34,17 +45,29 @@ export const batchOf = (plan: Plan): number => Math.max(1, plan.decode.batch);
 /** The recommended plan, the larger alternative, the full cache, and the front. */
 export function breakdownRows(view: View): Plan[] {
   const { report } = view;
-  const named = [shownPlan(view), report.plans.find((p) => p.id === report.recommendation?.alternative?.planId), view.all.find((e) => e.plan.codec.kind === 'full' && !e.plan.eviction)?.plan];
+  const named = [
+    shownPlan(view),
+    report.plans.find((p) => p.id === report.recommendation?.alternative?.planId),
+    view.all.find((e) => e.plan.codec.kind === 'full' && !e.plan.eviction)?.plan,
+  ];
   const seen = new Set<string>();
-  return [...named, ...report.plans.filter((p) => p.pareto), ...report.plans].filter((p): p is Plan => {
-    if (!p || seen.has(p.id)) return false;
-    seen.add(p.id);
-    return true;
-  }).slice(0, MOST_ROWS);
+  return [...named, ...report.plans.filter((p) => p.pareto), ...report.plans]
+    .filter((p): p is Plan => {
+      if (!p || seen.has(p.id)) return false;
+      seen.add(p.id);
+      return true;
+    })
+    .slice(0, MOST_ROWS);
 }
 
 const colours = (theme: Theme): Record<Part, string> => ({
-  weights: colourOf(theme, 6), 'codec parameters': colourOf(theme, 4), caches: colourOf(theme, 0), 'in flight and eviction state': colourOf(theme, 2), workspace: colourOf(theme, 3), reserve: colourOf(theme, 5), free: theme.grid,
+  weights: colourOf(theme, 6),
+  'codec parameters': colourOf(theme, 4),
+  caches: colourOf(theme, 0),
+  'in flight and eviction state': colourOf(theme, 2),
+  workspace: colourOf(theme, 3),
+  reserve: colourOf(theme, 5),
+  free: theme.grid,
 });
 
 export function memoryBreakdown(view: View): Picture | null {
@@ -60,8 +83,14 @@ export function memoryBreakdown(view: View): Picture | null {
   const labels = rows.map((p) => `${representative(p)} ${p.codec.kind === 'full' ? '' : pathLabel(p)}`.trim());
   const batches = rows.map((p) => (p.maxBatch.exact < 1 ? 'does not fit' : `batch ${batchOf(p)}`));
   return {
-    id: 'memory-breakdown', title, subtitle, source, evidence: 'exact',
-    summary: `${labels[0]} (${batches[0]}): ${PARTS.filter((part) => (parts[0]?.[part] ?? 0) > 0).map((part) => `${part} ${formatDecimalBytes(parts[0]?.[part] ?? 0)}`).join(', ')}.`,
+    id: 'memory-breakdown',
+    title,
+    subtitle,
+    source,
+    evidence: 'exact',
+    summary: `${labels[0]} (${batches[0]}): ${PARTS.filter((part) => (parts[0]?.[part] ?? 0) > 0)
+      .map((part) => `${part} ${formatDecimalBytes(parts[0]?.[part] ?? 0)}`)
+      .join(', ')}.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
       const colour = colours(theme);
@@ -72,11 +101,33 @@ export function memoryBreakdown(view: View): Picture | null {
         type: 'bar',
         data: {
           labels: labels.map((l, i) => [l, batches[i] ?? '']),
-          datasets: PARTS.map((part) => ({ label: part, data: parts.map((p) => p[part] / 1e9), backgroundColor: colour[part], borderColor: theme.paper, borderWidth: 1, maxBarThickness: 34 })),
+          datasets: PARTS.map((part) => ({
+            label: part,
+            data: parts.map((p) => p[part] / 1e9),
+            backgroundColor: colour[part],
+            borderColor: theme.paper,
+            borderWidth: 1,
+            maxBarThickness: 34,
+          })),
         },
         options: {
-          ...options, indexAxis: 'y',
-          scales: { x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0))) / 1e9 }, y: { ...y, stacked: true, ticks: { ...y.ticks, color: theme.ink, autoSkip: false }, grid: { display: false }, title: { display: false } } },
+          ...options,
+          indexAxis: 'y',
+          scales: {
+            x: {
+              ...x,
+              stacked: true,
+              min: 0,
+              max: Math.max(vram, ...parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0))) / 1e9,
+            },
+            y: {
+              ...y,
+              stacked: true,
+              ticks: { ...y.ticks, color: theme.ink, autoSkip: false },
+              grid: { display: false },
+              title: { display: false },
+            },
+          },
         },
         plugins: [frame(theme, words)],
       };

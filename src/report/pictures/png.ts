@@ -22,7 +22,13 @@ function prepare(): void {
   Chart.register(...registerables);
   const { resolve } = createRequire(import.meta.url);
   for (const weight of [400, 700]) {
-    if (!GlobalFonts.registerFromPath(resolve(`@fontsource/noto-sans/files/noto-sans-latin-${weight}-normal.woff2`), FAMILY)) throw new Error(`the font of pictures (weight ${weight}) cannot be read`);
+    if (
+      !GlobalFonts.registerFromPath(
+        resolve(`@fontsource/noto-sans/files/noto-sans-latin-${weight}-normal.woff2`),
+        FAMILY,
+      )
+    )
+      throw new Error(`the font of pictures (weight ${weight}) cannot be read`);
   }
   ready = true;
 }

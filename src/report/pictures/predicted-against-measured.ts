@@ -13,29 +13,74 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
   const kinds = [...new Set(steps.map((s) => s.evidence))];
   const evidence = kinds.reduce<Evidence>(weaker, 'measured');
   const errors = steps.map((s) => Math.abs(s.predicted.estimate / s.measuredSeconds - 1)).sort((a, b) => a - b);
-  const inside = steps.filter((s) => s.predicted.low <= s.measuredSeconds && s.measuredSeconds <= s.predicted.high).length;
+  const inside = steps.filter(
+    (s) => s.predicted.low <= s.measuredSeconds && s.measuredSeconds <= s.predicted.high,
+  ).length;
   const title = 'Predicted against measured steps';
   const subtitle = `${validation.latency.model} on ${validation.device.description}; milliseconds a step; whiskers: the predicted interval`;
   const source = validation.file;
   return {
-    id: 'predicted-against-measured', title, subtitle, source, evidence,
+    id: 'predicted-against-measured',
+    title,
+    subtitle,
+    source,
+    evidence,
     summary: `${steps.length} decode steps: the prediction is off by ${formatNumber((errors[Math.floor(errors.length / 2)] ?? 0) * 100)} % in the median, ${inside} of ${steps.length} measured times lie in their interval.${validation.device.software ? ' A software adapter: this says nothing about a GPU.' : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
-      const range = spread(steps.flatMap((s) => [s.measuredSeconds, s.predicted.low, s.predicted.high]).map((s) => s * 1e3), 1.2);
+      const range = spread(
+        steps.flatMap((s) => [s.measuredSeconds, s.predicted.low, s.predicted.high]).map((s) => s * 1e3),
+        1.2,
+      );
       return {
         type: 'scatter',
         data: {
           datasets: [
-            { label: 'equal', data: [range.min, range.max].map((x) => ({ x, y: x })), showLine: true, borderColor: theme.ink, borderWidth: 1.5, pointRadius: 0, pointStyle: 'line' as const },
+            {
+              label: 'equal',
+              data: [range.min, range.max].map((x) => ({ x, y: x })),
+              showLine: true,
+              borderColor: theme.ink,
+              borderWidth: 1.5,
+              pointRadius: 0,
+              pointStyle: 'line' as const,
+            },
             ...kinds.map((kind, i) => {
               const { pointBackgroundColor, pointBorderColor } = evidenceStyle(kind, colourOf(theme, i), theme.paper);
-              return { label: kind, data: steps.filter((s) => s.evidence === kind).map((s) => ({ x: s.measuredSeconds * 1e3, y: s.predicted.estimate * 1e3 })), pointStyle: markOf(i), pointRadius: 5, pointBorderWidth: 1.5, pointBackgroundColor, pointBorderColor, backgroundColor: pointBackgroundColor, borderColor: colourOf(theme, i) };
+              return {
+                label: kind,
+                data: steps
+                  .filter((s) => s.evidence === kind)
+                  .map((s) => ({ x: s.measuredSeconds * 1e3, y: s.predicted.estimate * 1e3 })),
+                pointStyle: markOf(i),
+                pointRadius: 5,
+                pointBorderWidth: 1.5,
+                pointBackgroundColor,
+                pointBorderColor,
+                backgroundColor: pointBackgroundColor,
+                borderColor: colourOf(theme, i),
+              };
             }),
           ],
         },
-        options: { ...common(theme, words), scales: { x: numberScale(theme, 'measured, ms (log scale)', range), y: numberScale(theme, 'predicted, ms (log scale)', range) } },
-        plugins: [frame(theme, words), whiskers(steps.map((s) => ({ x: s.measuredSeconds * 1e3, low: s.predicted.low * 1e3, high: s.predicted.high * 1e3, colour: faded(colourOf(theme, kinds.indexOf(s.evidence)), 0.45) })))],
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: numberScale(theme, 'measured, ms (log scale)', range),
+            y: numberScale(theme, 'predicted, ms (log scale)', range),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          whiskers(
+            steps.map((s) => ({
+              x: s.measuredSeconds * 1e3,
+              low: s.predicted.low * 1e3,
+              high: s.predicted.high * 1e3,
+              colour: faded(colourOf(theme, kinds.indexOf(s.evidence)), 0.45),
+            })),
+          ),
+        ],
       };
     },
   };

@@ -1,4 +1,7 @@
-/** Logarithmic axes whose ticks are values that people know: powers of two for tokens and bytes, 1-2-5 steps for the rest. */
+/**
+ * Logarithmic axes whose ticks are values that people know: powers of two for tokens and bytes, 1-2-5 steps for the
+ * rest.
+ */
 import type { Scale } from 'chart.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../../units.js';
 import { axis, type Theme } from './theme.js';
@@ -35,7 +38,13 @@ export function decades(min: number, max: number, most = MOST_TICKS): number[] {
 type Ticks = (min: number, max: number) => number[];
 
 /** A logarithmic scale from `min` to `max`. */
-export function logScale(theme: Theme, title: string, range: { min: number; max: number }, ticks: Ticks, label: (value: number) => string): object {
+export function logScale(
+  theme: Theme,
+  title: string,
+  range: { min: number; max: number },
+  ticks: Ticks,
+  label: (value: number) => string,
+): object {
   const base = axis(theme, title);
   return {
     ...base,
@@ -49,10 +58,14 @@ export function logScale(theme: Theme, title: string, range: { min: number; max:
   };
 }
 
-export const tokenScale = (theme: Theme, title: string, range: { min: number; max: number }): object => logScale(theme, title, range, powersOfTwo, formatTokens);
-export const byteScale = (theme: Theme, title: string, range: { min: number; max: number }): object => logScale(theme, title, range, powersOfTwo, formatBytes);
-export const countScale = (theme: Theme, title: string, range: { min: number; max: number }): object => logScale(theme, title, range, decades, formatCount);
-export const numberScale = (theme: Theme, title: string, range: { min: number; max: number }): object => logScale(theme, title, range, decades, formatNumber);
+export const tokenScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
+  logScale(theme, title, range, powersOfTwo, formatTokens);
+export const byteScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
+  logScale(theme, title, range, powersOfTwo, formatBytes);
+export const countScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
+  logScale(theme, title, range, decades, formatCount);
+export const numberScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
+  logScale(theme, title, range, decades, formatNumber);
 
 /** The range of positive values, widened by a share of its logarithm so that marks do not sit on the frame. */
 export function spread(values: readonly number[], margin = 1.15): { min: number; max: number } {

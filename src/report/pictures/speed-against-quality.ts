@@ -24,7 +24,10 @@ export interface QualityPoint {
   readonly front: boolean;
 }
 
-/** Plans of which both speed and quality are known; of each codec setting the fastest path that the figures hold for and that saves its memory. */
+/**
+ * Plans of which both speed and quality are known; of each codec setting the fastest path that the figures hold for and
+ * that saves its memory.
+ */
 export function qualityPoints(view: View): QualityPoint[] {
   const best = new Map<string, Plan>();
   for (const { plan } of view.all) {
@@ -38,9 +41,21 @@ export function qualityPoints(view: View): QualityPoint[] {
     const rate = p.decode.tokensPerSecond as NonNullable<typeof p.decode.tokensPerSecond>;
     const evidence = (p.decode.evidence ?? 'roofline').replace(' (imported)', '') as Evidence;
     const label = p.codec.kind === 'full' ? 'full cache' : `${representative(p)} ${pathLabel(p)}`;
-    return { id: p.id, kind: p.codec.kind, label, x: (p.qualityKept?.share ?? 0) * 100, y: rate.estimate, low: rate.low, high: rate.high, evidence };
+    return {
+      id: p.id,
+      kind: p.codec.kind,
+      label,
+      x: (p.qualityKept?.share ?? 0) * 100,
+      y: rate.estimate,
+      low: rate.low,
+      high: rate.high,
+      evidence,
+    };
   });
-  return points.map((p) => ({ ...p, front: !points.some((q) => q !== p && q.x >= p.x && q.y >= p.y && (q.x > p.x || q.y > p.y)) }));
+  return points.map((p) => ({
+    ...p,
+    front: !points.some((q) => q !== p && q.x >= p.x && q.y >= p.y && (q.x > p.x || q.y > p.y)),
+  }));
 }
 
 export function speedAgainstQuality(view: View): Picture | null {
@@ -54,11 +69,21 @@ export function speedAgainstQuality(view: View): Picture | null {
   const subtitle = `${report.model.name} on ${report.device.name}, ${formatTokens(report.contextTokens)} tokens, ${report.settings.batch === null ? 'largest batch that fits' : `batch ${report.settings.batch}`}; quality: worst published share of the uncompressed model's`;
   const source = `speed: ${timeSource(view)}; quality: the paper's tables`;
   return {
-    id: 'speed-against-quality', title, subtitle, evidence, source,
-    summary: `On the front, from best quality to fastest: ${[...front].reverse().map((p) => `${p.label} (${p.x.toFixed(0)} %, ${formatCount(p.y)} tok/s)`).join(', ')}. Plans without a published figure are not drawn.`,
+    id: 'speed-against-quality',
+    title,
+    subtitle,
+    evidence,
+    source,
+    summary: `On the front, from best quality to fastest: ${[...front]
+      .reverse()
+      .map((p) => `${p.label} (${p.x.toFixed(0)} %, ${formatCount(p.y)} tok/s)`)
+      .join(', ')}. Plans without a published figure are not drawn.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
-      const rates = spread(points.flatMap((p) => [p.low, p.high]), 1.2);
+      const rates = spread(
+        points.flatMap((p) => [p.low, p.high]),
+        1.2,
+      );
       const base = axis(theme, 'worst published share of the uncompressed quality, %');
       const low = Math.max(0, Math.floor((Math.min(...points.map((p) => p.x)) - 5) / 10) * 10);
       return {
@@ -68,14 +93,72 @@ export function speedAgainstQuality(view: View): Picture | null {
             ...kinds.map((kind, i) => {
               const own = points.filter((p) => p.kind === kind);
               const colour = colourOf(theme, i);
-              const { pointBackgroundColor, pointBorderColor } = evidenceStyle(own.reduce<Evidence>((a, p) => weaker(a, p.evidence), 'measured'), colour, theme.paper);
-              return { label: kind, data: own.map((p) => ({ x: p.x, y: p.y })), pointStyle: markOf(i), pointRadius: 6, pointBorderWidth: 2, pointBackgroundColor, pointBorderColor, backgroundColor: pointBackgroundColor, borderColor: colour };
+              const { pointBackgroundColor, pointBorderColor } = evidenceStyle(
+                own.reduce<Evidence>((a, p) => weaker(a, p.evidence), 'measured'),
+                colour,
+                theme.paper,
+              );
+              return {
+                label: kind,
+                data: own.map((p) => ({ x: p.x, y: p.y })),
+                pointStyle: markOf(i),
+                pointRadius: 6,
+                pointBorderWidth: 2,
+                pointBackgroundColor,
+                pointBorderColor,
+                backgroundColor: pointBackgroundColor,
+                borderColor: colour,
+              };
             }),
-            { label: 'Pareto front', data: front.map((p) => ({ x: p.x, y: p.y })), showLine: true, borderColor: theme.ink, borderWidth: 1.5, borderDash: evidence === 'roofline' ? [6, 4] : [], pointRadius: 0, pointStyle: 'line' as const },
+            {
+              label: 'Pareto front',
+              data: front.map((p) => ({ x: p.x, y: p.y })),
+              showLine: true,
+              borderColor: theme.ink,
+              borderWidth: 1.5,
+              borderDash: evidence === 'roofline' ? [6, 4] : [],
+              pointRadius: 0,
+              pointStyle: 'line' as const,
+            },
           ],
         },
-        options: { ...common(theme, words), scales: { x: { ...base, type: 'linear', min: low, max: Math.max(106, Math.ceil(Math.max(...points.map((p) => p.x)) + 4)), ticks: { ...base.ticks, stepSize: 10, callback: (v: string | number) => (Number(v) % 10 === 0 ? String(v) : '') } }, y: countScale(theme, 'tokens per second (log scale)', rates) } },
-        plugins: [frame(theme, words), whiskers(points.map((p) => ({ x: p.x, low: p.low, high: p.high, colour: faded(colourOf(theme, kinds.indexOf(p.kind)), 0.45) }))), notes(theme, [...front, ...points.filter((p) => !p.front)].map((p) => ({ x: p.x, y: p.y, text: p.label, side: 'left' as const })))],
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: {
+              ...base,
+              type: 'linear',
+              min: low,
+              max: Math.max(106, Math.ceil(Math.max(...points.map((p) => p.x)) + 4)),
+              ticks: {
+                ...base.ticks,
+                stepSize: 10,
+                callback: (v: string | number) => (Number(v) % 10 === 0 ? String(v) : ''),
+              },
+            },
+            y: countScale(theme, 'tokens per second (log scale)', rates),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          whiskers(
+            points.map((p) => ({
+              x: p.x,
+              low: p.low,
+              high: p.high,
+              colour: faded(colourOf(theme, kinds.indexOf(p.kind)), 0.45),
+            })),
+          ),
+          notes(
+            theme,
+            [...front, ...points.filter((p) => !p.front)].map((p) => ({
+              x: p.x,
+              y: p.y,
+              text: p.label,
+              side: 'left' as const,
+            })),
+          ),
+        ],
       };
     },
   };

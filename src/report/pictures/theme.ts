@@ -1,4 +1,7 @@
-/** Colours, marks and fonts of pictures. Colours are those of Okabe and Ito, told apart with any colour vision; marks differ, too. */
+/**
+ * Colours, marks and fonts of pictures. Colours are those of Okabe and Ito, told apart with any colour vision; marks
+ * differ, too.
+ */
 import type { ChartOptions, PointStyle } from 'chart.js';
 import type { Evidence } from '../../cost/evidence.js';
 
@@ -19,28 +22,77 @@ const OKABE_ITO = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4
 /** The same hues, lighter where dark paper needs it. */
 const OKABE_ITO_ON_DARK = ['#4DA6E0', '#F0843C', '#2FC79B', '#E39BC4', '#F2B942', '#8CCBF2', '#B8B8B8'];
 
-export const LIGHT: Theme = { ink: '#1b1f24', muted: '#57606a', grid: '#e3e6ea', paper: '#ffffff', series: OKABE_ITO, font: 'sans-serif', embedded: false };
-export const DARK: Theme = { ink: '#e8eaed', muted: '#a8b0b9', grid: '#363c44', paper: '#16191d', series: OKABE_ITO_ON_DARK, font: 'sans-serif', embedded: false };
+export const LIGHT: Theme = {
+  ink: '#1b1f24',
+  muted: '#57606a',
+  grid: '#e3e6ea',
+  paper: '#ffffff',
+  series: OKABE_ITO,
+  font: 'sans-serif',
+  embedded: false,
+};
+export const DARK: Theme = {
+  ink: '#e8eaed',
+  muted: '#a8b0b9',
+  grid: '#363c44',
+  paper: '#16191d',
+  series: OKABE_ITO_ON_DARK,
+  font: 'sans-serif',
+  embedded: false,
+};
 
-export const MARKS: readonly PointStyle[] = ['circle', 'triangle', 'rect', 'rectRot', 'crossRot', 'star', 'rectRounded'];
+export const MARKS: readonly PointStyle[] = [
+  'circle',
+  'triangle',
+  'rect',
+  'rectRot',
+  'crossRot',
+  'star',
+  'rectRounded',
+];
 
 export const colourOf = (theme: Theme, index: number): string => theme.series[index % theme.series.length] as string;
 export const markOf = (index: number): PointStyle => MARKS[index % MARKS.length] as PointStyle;
 
 /** A colour with an opacity from 0 to 1. */
-export const faded = (colour: string, opacity: number): string => `${colour}${Math.round(opacity * 255).toString(16).padStart(2, '0')}`;
+export const faded = (colour: string, opacity: number): string =>
+  `${colour}${Math.round(opacity * 255)
+    .toString(16)
+    .padStart(2, '0')}`;
 
 /** A colour between two, for ordered series such as ratios. @param at from 0 to 1 */
 export function between(from: string, to: string, at: number): string {
   const channel = (colour: string, i: number): number => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16);
-  return `#${[0, 1, 2].map((i) => Math.round(channel(from, i) + (channel(to, i) - channel(from, i)) * at).toString(16).padStart(2, '0')).join('')}`;
+  return `#${[0, 1, 2]
+    .map((i) =>
+      Math.round(channel(from, i) + (channel(to, i) - channel(from, i)) * at)
+        .toString(16)
+        .padStart(2, '0'),
+    )
+    .join('')}`;
 }
 
 /** How the line and the mark of an evidence look: what was not measured is dashed and hollow. */
-export function evidenceStyle(evidence: Evidence, colour: string, paper: string): { borderColor: string; borderDash: number[]; borderWidth: number; pointBackgroundColor: string; pointBorderColor: string } {
+export function evidenceStyle(
+  evidence: Evidence,
+  colour: string,
+  paper: string,
+): {
+  borderColor: string;
+  borderDash: number[];
+  borderWidth: number;
+  pointBackgroundColor: string;
+  pointBorderColor: string;
+} {
   const hollow = evidence === 'roofline';
   const dash = { measured: [], interpolated: [], extrapolated: [10, 4, 2, 4], roofline: [6, 4] }[evidence];
-  return { borderColor: colour, borderDash: dash, borderWidth: hollow ? 1.5 : 2.5, pointBackgroundColor: hollow ? paper : evidence === 'extrapolated' ? faded(colour, 0.4) : colour, pointBorderColor: colour };
+  return {
+    borderColor: colour,
+    borderDash: dash,
+    borderWidth: hollow ? 1.5 : 2.5,
+    pointBackgroundColor: hollow ? paper : evidence === 'extrapolated' ? faded(colour, 0.4) : colour,
+    pointBorderColor: colour,
+  };
 }
 
 const TEXT = 14;
@@ -49,27 +101,65 @@ const TEXT = 14;
  * Options that all pictures share. A picture adds its scales.
  * @param right pixels kept free on the right, for words beside the last points
  */
-export function common(theme: Theme, words: { title: string; subtitle: string; source: string; evidence: string }, right = 0): ChartOptions {
+export function common(
+  theme: Theme,
+  words: { title: string; subtitle: string; source: string; evidence: string },
+  right = 0,
+): ChartOptions {
   return {
     animation: false,
     responsive: theme.embedded,
     maintainAspectRatio: false,
     // Marks on the frame are drawn whole.
     clip: 10,
-    ...(theme.embedded ? { layout: { padding: { right: Math.max(10, right * 0.8) } } } : { devicePixelRatio: 1, layout: { padding: { left: 18, right: Math.max(26, right), top: 14, bottom: 44 } } }),
+    ...(theme.embedded
+      ? { layout: { padding: { right: Math.max(10, right * 0.8) } } }
+      : { devicePixelRatio: 1, layout: { padding: { left: 18, right: Math.max(26, right), top: 14, bottom: 44 } } }),
     font: { family: theme.font, size: theme.embedded ? 12 : TEXT },
     color: theme.ink,
     plugins: {
-      title: { display: !theme.embedded, text: words.title, align: 'start', color: theme.ink, font: { family: theme.font, size: 20, weight: 'bold' }, padding: { top: 2, bottom: 4 } },
-      subtitle: { display: !theme.embedded, text: words.subtitle, align: 'start', color: theme.muted, font: { family: theme.font, size: TEXT }, padding: { bottom: 10 } },
-      legend: { position: 'top', align: 'start', labels: { usePointStyle: true, color: theme.ink, boxHeight: 7, font: { family: theme.font, size: theme.embedded ? 12 : TEXT }, filter: (item) => item.text !== '' } },
+      title: {
+        display: !theme.embedded,
+        text: words.title,
+        align: 'start',
+        color: theme.ink,
+        font: { family: theme.font, size: 20, weight: 'bold' },
+        padding: { top: 2, bottom: 4 },
+      },
+      subtitle: {
+        display: !theme.embedded,
+        text: words.subtitle,
+        align: 'start',
+        color: theme.muted,
+        font: { family: theme.font, size: TEXT },
+        padding: { bottom: 10 },
+      },
+      legend: {
+        position: 'top',
+        align: 'start',
+        labels: {
+          usePointStyle: true,
+          color: theme.ink,
+          boxHeight: 7,
+          font: { family: theme.font, size: theme.embedded ? 12 : TEXT },
+          filter: (item) => item.text !== '',
+        },
+      },
       tooltip: { enabled: theme.embedded },
     },
   };
 }
 
 /** Title, grid and tick colours of an axis. */
-export function axis(theme: Theme, title: string): { title: object; grid: object; border: object; ticks: { color: string; font: object; maxRotation: number } } {
+export function axis(
+  theme: Theme,
+  title: string,
+): { title: object; grid: object; border: object; ticks: { color: string; font: object; maxRotation: number } } {
   const font = { family: theme.font, size: theme.embedded ? 12 : TEXT };
-  return { title: { display: true, text: title, color: theme.ink, font }, grid: { color: theme.grid, lineWidth: 1 }, border: { color: theme.muted }, ticks: { color: theme.muted, font, maxRotation: 0 } };
+  return {
+    title: { display: true, text: title, color: theme.ink, font },
+    grid: { color: theme.grid, lineWidth: 1 },
+    border: { color: theme.muted },
+    ticks: { color: theme.muted, font, maxRotation: 0 },
+  };
 }

@@ -32,7 +32,9 @@ export interface TimeLines {
   readonly crossings: readonly Crossing[];
 }
 
-/** The codec with most paths among those planned; the recommended one where several have as many. Full cache beside it. */
+/**
+ * The codec with most paths among those planned; the recommended one where several have as many. Full cache beside it.
+ */
 function rowsOf(view: View): Evaluated[] {
   const groups = new Map<string, Evaluated[]>();
   for (const e of view.all) groups.set(representative(e.plan), [...(groups.get(representative(e.plan)) ?? []), e]);
@@ -40,10 +42,17 @@ function rowsOf(view: View): Evaluated[] {
   const name = recommended && representative(recommended);
   const codecs = [...groups.values()].filter((g) => g[0]?.plan.codec.kind !== 'full');
   const best = codecs.reduce<Evaluated[] | undefined>((a, b) => {
-    const better = a === undefined || b.length > a.length || (b.length === a.length && representative((b[0] as Evaluated).plan) === name);
+    const better =
+      a === undefined ||
+      b.length > a.length ||
+      (b.length === a.length && representative((b[0] as Evaluated).plan) === name);
     return better ? b : a;
   }, undefined);
-  const full = view.all.filter((e) => e.plan.codec.kind === 'full' && JSON.stringify(e.plan.eviction) === JSON.stringify(best?.[0]?.plan.eviction ?? null));
+  const full = view.all.filter(
+    (e) =>
+      e.plan.codec.kind === 'full' &&
+      JSON.stringify(e.plan.eviction) === JSON.stringify(best?.[0]?.plan.eviction ?? null),
+  );
   return [...full, ...(best ?? [])];
 }
 
@@ -54,26 +63,34 @@ export function timeLines(view: View): TimeLines | null {
   if (!pricer || rows.length === 0) return null;
   const batch = request.batch ?? 1;
   const usable = usableBytes(request);
-  const lines = rows.map((e): TimeLine => {
-    const c = configurationOf(request, e.candidate);
-    let evidence: Evidence = 'measured';
-    const points: TimeLine['points'][number][] = [];
-    for (const x of CONTEXTS) {
-      if (maxBatch(memoryModel(c, x, request.pageTokens), usable) < batch) continue;
-      const step = priceStep(c, pricer, batch, x);
-      evidence = weaker(evidence, step.evidence);
-      points.push({ x, y: step.estimate * 1e3, low: step.low * 1e3, high: step.high * 1e3 });
-    }
-    return { label: e.plan.codec.kind === 'full' ? 'full cache' : pathLabel(e.plan), evidence, points };
-  }).filter((l) => l.points.length > 1);
+  const lines = rows
+    .map((e): TimeLine => {
+      const c = configurationOf(request, e.candidate);
+      let evidence: Evidence = 'measured';
+      const points: TimeLine['points'][number][] = [];
+      for (const x of CONTEXTS) {
+        if (maxBatch(memoryModel(c, x, request.pageTokens), usable) < batch) continue;
+        const step = priceStep(c, pricer, batch, x);
+        evidence = weaker(evidence, step.evidence);
+        points.push({ x, y: step.estimate * 1e3, low: step.low * 1e3, high: step.high * 1e3 });
+      }
+      return { label: e.plan.codec.kind === 'full' ? 'full cache' : pathLabel(e.plan), evidence, points };
+    })
+    .filter((l) => l.points.length > 1);
   if (lines.length === 0) return null;
   return { codec: representative((rows.at(-1) as Evaluated).plan), batch, lines, crossings: allCrossings(lines) };
 }
 
-const contextWords = (tokens: number): string => (tokens >= 2 ** 20 * 0.995 ? `${formatNumber(tokens / 2 ** 20)}M` : tokens >= 10_000 ? `${Math.round(tokens / 1024)}k` : String(Math.round(tokens)));
+const contextWords = (tokens: number): string =>
+  tokens >= 2 ** 20 * 0.995
+    ? `${formatNumber(tokens / 2 ** 20)}M`
+    : tokens >= 10_000
+      ? `${Math.round(tokens / 1024)}k`
+      : String(Math.round(tokens));
 
 /** `block-absorbed is faster than reconstruct from 12k tokens`. */
-export const crossingWords = (c: Crossing): string => `${c.lower} is faster than ${c.upper} from ${contextWords(c.x)} tokens`;
+export const crossingWords = (c: Crossing): string =>
+  `${c.lower} is faster than ${c.upper} from ${contextWords(c.x)} tokens`;
 
 export function timeAgainstContext(view: View): Picture | null {
   const data = timeLines(view);
@@ -86,7 +103,11 @@ export function timeAgainstContext(view: View): Picture | null {
   const source = timeSource(view);
   const named = crossings.map(crossingWords);
   return {
-    id: 'time-against-context', title, subtitle, evidence, source,
+    id: 'time-against-context',
+    title,
+    subtitle,
+    evidence,
+    source,
     summary: `${named.length === 0 ? 'No path overtakes another in this range.' : `By the estimates ${named.map((words, i) => `(${i + 1}) ${words}`).join('; ')}.`}${evidence === 'roofline' ? ' The brackets overlap: what a measured kernel reaches decides.' : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
@@ -95,24 +116,68 @@ export function timeAgainstContext(view: View): Picture | null {
         data: { datasets: lines.flatMap((l, i) => datasets(theme, l, i, lines.length)) },
         options: {
           ...common(theme, words),
-          scales: { x: tokenScale(theme, 'context, tokens a sequence', { min: CONTEXTS[0] as number, max: CONTEXTS.at(-1) as number }), y: numberScale(theme, 'milliseconds a token (log scale)', spread(lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])), 1.1)) },
+          scales: {
+            x: tokenScale(theme, 'context, tokens a sequence', {
+              min: CONTEXTS[0] as number,
+              max: CONTEXTS.at(-1) as number,
+            }),
+            y: numberScale(
+              theme,
+              'milliseconds a token (log scale)',
+              spread(
+                lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])),
+                1.1,
+              ),
+            ),
+          },
         },
-        plugins: [frame(theme, words), notes(theme, crossings.map((c, i) => ({ x: c.x, y: c.y, text: String(i + 1), dot: true, side: 'above' as const }))), corner(theme, named.slice(0, MOST_NAMED).map((words, i) => `${i + 1}  ${words}`))],
+        plugins: [
+          frame(theme, words),
+          notes(
+            theme,
+            crossings.map((c, i) => ({ x: c.x, y: c.y, text: String(i + 1), dot: true, side: 'above' as const })),
+          ),
+          corner(
+            theme,
+            named.slice(0, MOST_NAMED).map((words, i) => `${i + 1}  ${words}`),
+          ),
+        ],
       };
     },
   };
 }
 
 /** The line of the estimates, and the edges of its band, of which the second is filled down to the first. */
-function datasets(theme: Theme, line: TimeLine, index: number, count: number): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+function datasets(
+  theme: Theme,
+  line: TimeLine,
+  index: number,
+  count: number,
+): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
   const colour = index === 0 && line.label === 'full cache' ? theme.ink : colourOf(theme, index - 1);
   const style = evidenceStyle(line.evidence, colour, theme.paper);
-  const edge = { borderWidth: line.evidence === 'roofline' ? 0.6 : 0, borderColor: faded(colour, 0.5), borderDash: [1, 3], pointRadius: 0, label: '', pointStyle: 'line' as const };
+  const edge = {
+    borderWidth: line.evidence === 'roofline' ? 0.6 : 0,
+    borderColor: faded(colour, 0.5),
+    borderDash: [1, 3],
+    pointRadius: 0,
+    label: '',
+    pointStyle: 'line' as const,
+  };
   const band = faded(colour, count > 4 || line.evidence === 'roofline' ? 0.06 : 0.16);
   return [
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.low })), fill: false },
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.high })), fill: '-1', backgroundColor: band },
     // The full cache lies beneath and is wider: a path as fast as it lies on it.
-    { ...style, ...(index === 0 ? { order: 1, borderWidth: style.borderWidth + 1.5 } : {}), label: line.label, data: line.points.map((p) => ({ x: p.x, y: p.y })), pointStyle: markOf(index), pointRadius: index === 0 ? 6 : 4, backgroundColor: colour, fill: false },
+    {
+      ...style,
+      ...(index === 0 ? { order: 1, borderWidth: style.borderWidth + 1.5 } : {}),
+      label: line.label,
+      data: line.points.map((p) => ({ x: p.x, y: p.y })),
+      pointStyle: markOf(index),
+      pointRadius: index === 0 ? 6 : 4,
+      backgroundColor: colour,
+      fill: false,
+    },
   ];
 }
