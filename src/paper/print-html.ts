@@ -20,65 +20,51 @@ import type { Beyond, Comparison, PaperReport, Verdict } from './types.js';
 
 export function paperHtml(r: PaperReport): Html {
   const { figures, contradictions } = r.quality;
-  return html`<p>
-      <em>${r.paper}</em>. ${deviceLine(r)}. Whatever this report asks, these are the paper's own models and settings.
-    </p>
-    <p><strong>${tally(r)}.</strong></p>
-    <p>${LEGEND}</p>
-    ${sectionsOf(r).map((section) =>
-      comparisonsOf(
-        section,
-        r.comparisons.filter((c) => c.section === section),
-      ),
-    )}
-    <h3>${BEYOND_TITLE}</h3>
-    ${r.beyond.map(beyondOf)}
-    <h3>${QUALITY_TITLE}</h3>
-    <p>${QUALITY_TEXT}</p>
-    ${qualityTables(figures, contradictions).map(qualityOf)}
-    ${folded(
-      CONTRADICTIONS_TITLE,
-      String(contradictions.length),
-      html`<ul>
-        ${contradictions.map(
-          (c) =>
-            html`<li>
-              <strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join('; ')}.
-              ${c.explanation}
-            </li> `,
-        )}
-      </ul>`,
-    )}
-    ${
-      r.notes.length === 0
-        ? ''
-        : html`<ul>
-            ${r.notes.map((n) => html`<li>${n}</li>`)}
-          </ul>`
-    }`;
+  return html`<p><em>${r.paper}</em>. ${deviceLine(r)}. Whatever this report asks, these are the paper's own models and settings.</p>
+<p><strong>${tally(r)}.</strong></p>
+<p>${LEGEND}</p>
+${sectionsOf(r).map((section) =>
+  comparisonsOf(
+    section,
+    r.comparisons.filter((c) => c.section === section),
+  ),
+)}
+<h3>${BEYOND_TITLE}</h3>
+${r.beyond.map(beyondOf)}
+<h3>${QUALITY_TITLE}</h3>
+<p>${QUALITY_TEXT}</p>
+${qualityTables(figures, contradictions).map(qualityOf)}
+${folded(
+  CONTRADICTIONS_TITLE,
+  String(contradictions.length),
+  html`<ul>${contradictions.map(
+    (
+      c,
+    ) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${c.explanation}</li>
+`,
+  )}</ul>`,
+)}
+${r.notes.length === 0 ? '' : html`<ul>${r.notes.map((n) => html`<li>${n}</li>`)}</ul>`}`;
 }
 
 /** A part that opens by itself, without a program. */
-const folded = (title: string, remark: string, content: Html): Html =>
-  html`<details>
-    <summary>${title}${remark === '' ? '' : html` <small>${remark}</small>`}</summary>
-    ${content}
-  </details> `;
+const folded = (
+  title: string,
+  remark: string,
+  content: Html,
+): Html => html`<details><summary>${title}${remark === '' ? '' : html` <small>${remark}</small>`}</summary>
+${content}</details>
+`;
 
 /** A table that scrolls by itself where the screen is narrow. */
-const scrolled = (name: string, table: Html): Html =>
-  html`<div class="scroll" role="region" aria-label="${name}" tabindex="0">
-    <table>
-      ${table}
-    </table>
-  </div> `;
+const scrolled = (
+  name: string,
+  table: Html,
+): Html => html`<div class="scroll" role="region" aria-label="${name}" tabindex="0"><table>${table}</table></div>
+`;
 
 const heads = (titles: readonly string[], numeric: (i: number) => boolean): Html =>
-  html`<thead>
-    <tr>
-      ${titles.map((t, i) => html`<th scope="col" ${numeric(i) ? html` class="number"` : ''}>${t}</th>`)}
-    </tr>
-  </thead>`;
+  html`<thead><tr>${titles.map((t, i) => html`<th scope="col"${numeric(i) ? html` class="number"` : ''}>${t}</th>`)}</tr></thead>`;
 
 /** The look of a verdict is that of the evidence which it is like: solid, dashed, or a warning. */
 const LOOKS: Readonly<Record<Verdict, string>> = {
@@ -97,20 +83,12 @@ function comparisonsOf(section: string, list: readonly Comparison[]): Html {
     countsOf(list),
     scrolled(
       section,
-      html`${head}
-        <tbody>
-          ${list.map(
-            (c) =>
-              html`<tr>
-                <th scope="row">${c.quantity}</th>
-                <td class="number">${c.published.text}</td>
-                <td class="number">${c.model?.text ?? '–'}</td>
-                <td><span class="evidence ${LOOKS[c.verdict]}">${VERDICT_WORDS[c.verdict]}</span></td>
-                <td class="why">${c.reason}</td>
-                <td>${c.source}</td>
-              </tr> `,
-          )}
-        </tbody>`,
+      html`${head}<tbody>${list.map(
+        (
+          c,
+        ) => html`<tr><th scope="row">${c.quantity}</th><td class="number">${c.published.text}</td><td class="number">${c.model?.text ?? '–'}</td><td><span class="evidence ${LOOKS[c.verdict]}">${VERDICT_WORDS[c.verdict]}</span></td><td class="why">${c.reason}</td><td>${c.source}</td></tr>
+`,
+      )}</tbody>`,
     ),
   );
 }
@@ -120,47 +98,30 @@ function beyondOf(b: Beyond): Html {
   return folded(
     b.title,
     '',
-    html`<p>${b.text}</p>
-      ${scrolled(
-        b.title,
-        html`${heads(
-            b.columns.map((c) => c.title),
-            numeric,
-          )}
-          <tbody>
-            ${b.rows.map(
-              (row) =>
-                html`<tr>
-                  ${row.map((cell, i) => html`<td${numeric(i) ? html` class="number"` : ''}>${cellText(cell, b.columns[i]?.unit ?? 'text')}</td>`)}
-                </tr> `,
-            )}
-          </tbody>`,
-      )}`,
+    html`<p>${b.text}</p>${scrolled(
+      b.title,
+      html`${heads(
+        b.columns.map((c) => c.title),
+        numeric,
+      )}<tbody>${b.rows.map(
+        (
+          row,
+        ) => html`<tr>${row.map((cell, i) => html`<td${numeric(i) ? html` class="number"` : ''}>${cellText(cell, b.columns[i]?.unit ?? 'text')}</td>`)}</tr>
+`,
+      )}</tbody>`,
+    )}`,
   );
 }
 
 function qualityOf(t: QualityTable): Html {
   const name = `${t.source}, ${t.model}`;
-  const table = html`${heads(['', ...t.columns], (i) => i > 0)}
-    <tbody>
-      ${t.rows.map(
-        (r) =>
-          html`<tr>
-            <th scope="row">${r.label}</th>
-            ${r.cells.map((c) => html`<td class="number">${c}</td>`)}
-          </tr> `,
-      )}
-    </tbody>`;
+  const table = html`${heads(['', ...t.columns], (i) => i > 0)}<tbody>${t.rows.map(
+    (r) => html`<tr><th scope="row">${r.label}</th>${r.cells.map((c) => html`<td class="number">${c}</td>`)}</tr>
+`,
+  )}</tbody>`;
   return folded(
     name,
     t.contradictions.length === 0 ? '' : 'contradicted',
-    html`${scrolled(name, table)}${
-      t.contradictions.length === 0
-        ? ''
-        : html`<p>Contradicted on:</p>
-            <ul>
-              ${t.contradictions.map((c) => html`<li>${c.subject}</li>`)}
-            </ul>`
-    }`,
+    html`${scrolled(name, table)}${t.contradictions.length === 0 ? '' : html`<p>Contradicted on:</p><ul>${t.contradictions.map((c) => html`<li>${c.subject}</li>`)}</ul>`}`,
   );
 }

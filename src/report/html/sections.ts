@@ -38,22 +38,15 @@ export function questionSection({ report }: View): Html {
     s.batch === null
       ? 'How many sequences fit, and how fast do they decode?'
       : `Do ${s.batch} sequences fit, and how fast do they decode?`;
-  return html`<p>
-    <strong>${report.model.name}</strong> on ${s.gpus > 1 ? `${s.gpus} × ` : ''}<strong>${report.device.name}</strong>,
-    ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens a sequence, cache in
-    ${s.cacheType}. ${asked}${targets.length > 0 ? ` Wanted: ${targets.join(', ')}.` : ''}
-  </p>`;
+  return html`<p><strong>${report.model.name}</strong> on ${s.gpus > 1 ? `${s.gpus} × ` : ''}<strong>${report.device.name}</strong>, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens a sequence, cache in ${s.cacheType}. ${asked}${targets.length > 0 ? ` Wanted: ${targets.join(', ')}.` : ''}</p>`;
 }
 
 /** The answer in a paragraph. */
 export function answerSection({ report }: View): Html {
   const r = report.recommendation;
   if (!r)
-    return html`<p>
-      ${report.plans.length === 0 ? 'No combination meets the targets: the table below says which target removed which.' : noRecommendation(report)}
-    </p>`;
-  return html`<p><strong>Take</strong> ${r.text}</p>
-    ${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}`;
+    return html`<p>${report.plans.length === 0 ? 'No combination meets the targets: the table below says which target removed which.' : noRecommendation(report)}</p>`;
+  return html`<p><strong>Take</strong> ${r.text}</p>${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}`;
 }
 
 const badge = (evidence: string | null): Html =>
@@ -65,81 +58,29 @@ const badge = (evidence: string | null): Html =>
 export function planSection(view: View): Html {
   const plan = shownPlan(view);
   if (!plan)
-    return html`<p>
-      Nothing fits:
-      ${view.report.plans[0] ? `even ${view.report.plans[0].id} needs ${formatDecimalBytes(view.report.plans[0].memory.totalBytes)}` : 'no combination is left'}
-      of ${formatDecimalBytes(view.report.device.vramBytes)}.
-    </p>`;
+    return html`<p>Nothing fits: ${view.report.plans[0] ? `even ${view.report.plans[0].id} needs ${formatDecimalBytes(view.report.plans[0].memory.totalBytes)}` : 'no combination is left'} of ${formatDecimalBytes(view.report.device.vramBytes)}.</p>`;
   const d = shownDecode(plan);
   const parts = memoryParts(plan, view.report.device.vramBytes);
   const ranks = plan.codec.rankK === undefined ? '' : ` (ranks ${plan.codec.rankK} / ${plan.codec.rankV ?? ''})`;
   return html`<h3 id="plan-name">${plan.id}</h3>
-    <dl class="facts">
-      <div>
-        <dt>codec</dt>
-        <dd>${plan.codec.label}${ranks}</dd>
-      </div>
-      <div>
-        <dt>largest batch</dt>
-        <dd data-fact="batch">${plan.maxBatch.exact}</dd>
-      </div>
-      <div>
-        <dt>beside one prefill</dt>
-        <dd>${plan.prefill.batchBesidePrefill}</dd>
-      </div>
-      <div>
-        <dt>time a token at batch ${d.batch}</dt>
-        <dd>${timeWords(d.secondsPerStep)} ${badge(d.evidence)}</dd>
-      </div>
-      <div>
-        <dt>tokens per second</dt>
-        <dd>${rateLabel(d)}</dd>
-      </div>
-      <div>
-        <dt>first token of a prompt</dt>
-        <dd>
-          ${plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : plan.prefill.notPriced}
-          ${badge(plan.prefill.evidence)}
-        </dd>
-      </div>
-      <div>
-        <dt>limited by</dt>
-        <dd>${LIMIT_WORDS[plan.limitedBy]}</dd>
-      </div>
-    </dl>
-    <div class="scroll" role="region" aria-label="Memory of the plan" tabindex="0">
-      <table class="memory">
-        <caption>
-          Memory at batch ${batchOf(plan)}, exact
-        </caption>
-        <thead>
-          <tr>
-            <th scope="col">part</th>
-            <th scope="col" class="number">bytes</th>
-            <th scope="col" class="number">size</th>
-            <th scope="col" class="number">share</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${PARTS.map(
-            (part) =>
-              html`<tr>
-                <th scope="row">${part}</th>
-                <td class="number">${parts[part]}</td>
-                <td class="number">${formatDecimalBytes(parts[part])}</td>
-                <td class="number">${((100 * parts[part]) / view.report.device.vramBytes).toFixed(1)} %</td>
-              </tr> `,
-          )}
-        </tbody>
-      </table>
-    </div>
-    ${
-      plan.marks.length === 0
-        ? ''
-        : html`<ul class="marks">
-            ${plan.marks.map((m) => html`<li>${m.message}</li>`)}
-          </ul>`
-    }`;
+<dl class="facts">
+<div><dt>codec</dt><dd>${plan.codec.label}${ranks}</dd></div>
+<div><dt>largest batch</dt><dd data-fact="batch">${plan.maxBatch.exact}</dd></div>
+<div><dt>beside one prefill</dt><dd>${plan.prefill.batchBesidePrefill}</dd></div>
+<div><dt>time a token at batch ${d.batch}</dt><dd>${timeWords(d.secondsPerStep)} ${badge(d.evidence)}</dd></div>
+<div><dt>tokens per second</dt><dd>${rateLabel(d)}</dd></div>
+<div><dt>first token of a prompt</dt><dd>${plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : plan.prefill.notPriced} ${badge(plan.prefill.evidence)}</dd></div>
+<div><dt>limited by</dt><dd>${LIMIT_WORDS[plan.limitedBy]}</dd></div>
+</dl>
+<div class="scroll" role="region" aria-label="Memory of the plan" tabindex="0"><table class="memory"><caption>Memory at batch ${batchOf(plan)}, exact</caption>
+<thead><tr><th scope="col">part</th><th scope="col" class="number">bytes</th><th scope="col" class="number">size</th><th scope="col" class="number">share</th></tr></thead>
+<tbody>${PARTS.map(
+    (
+      part,
+    ) => html`<tr><th scope="row">${part}</th><td class="number">${parts[part]}</td><td class="number">${formatDecimalBytes(parts[part])}</td><td class="number">${((100 * parts[part]) / view.report.device.vramBytes).toFixed(1)} %</td></tr>
+`,
+  )}</tbody></table></div>
+${plan.marks.length === 0 ? '' : html`<ul class="marks">${plan.marks.map((m) => html`<li>${m.message}</li>`)}</ul>`}`;
 }
 
 interface Column {
@@ -255,64 +196,21 @@ export function tableSection(view: View): Html {
     const state = plan.id === chosen ? 'recommended' : !kept ? 'removed' : plan.pareto ? 'pareto' : '';
     const mark = { recommended: 'recommended', removed: 'misses a target', pareto: 'Pareto', '': '' }[state];
     const why = (reasons.get(plan.id) ?? []).join('; ');
-    return html`<tr
-      data-id="${plan.id}"
-      data-kind="${plan.codec.kind}"
-      data-state="${state}"
-      class="${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}"
-    >
-      <th scope="row" data-value="${state === '' ? 'z' : state}">
-        ${mark === '' ? '' : html`<span class="state">${mark}</span>`}
-      </th>
-      ${columns.map((c) => html`<td${c.numeric ? html` class="number"` : ''} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`)}${reasons.size === 0 ? '' : html`<td class="why" data-value="${why}">${why}</td>`}
-    </tr> `;
+    return html`<tr data-id="${plan.id}" data-kind="${plan.codec.kind}" data-state="${state}" class="${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}"><th scope="row" data-value="${state === '' ? 'z' : state}">${mark === '' ? '' : html`<span class="state">${mark}</span>`}</th>${columns.map((c) => html`<td${c.numeric ? html` class="number"` : ''} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`)}${reasons.size === 0 ? '' : html`<td class="why" data-value="${why}">${why}</td>`}</tr>
+`;
   });
   const head = (title: string, numeric: boolean): Html =>
-    html`<th scope="col" ${numeric ? html` class="number"` : ''} aria-sort="none">
-      <button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button>
-    </th>`;
-  return html`<table id="plans">
-    <caption>
-      ${report.plans.length} of ${view.all.length} combinations answer the question.
-      ${report.settings.targets.secondsPerToken === null ? 'Times are at the largest batch' : 'Times are at the largest batch that meets the time target'}${report.settings.batch === null ? '' : `, or at batch ${report.settings.batch} as asked`};
-      in brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.
-    </caption>
-    <thead>
-      <tr>
-        ${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}${reasons.size === 0 ? '' : head('misses', false)}
-      </tr>
-    </thead>
-    <tbody>
-      ${rows}
-    </tbody>
-  </table>`;
+    html`<th scope="col"${numeric ? html` class="number"` : ''} aria-sort="none"><button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button></th>`;
+  return html`<table id="plans"><caption>${report.plans.length} of ${view.all.length} combinations answer the question. ${report.settings.targets.secondsPerToken === null ? 'Times are at the largest batch' : 'Times are at the largest batch that meets the time target'}${report.settings.batch === null ? '' : `, or at batch ${report.settings.batch} as asked`}; in brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.</caption>
+<thead><tr>${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}${reasons.size === 0 ? '' : head('misses', false)}</tr></thead>
+<tbody>${rows}</tbody></table>`;
 }
 
 /** What must be known before believing: notes, contradictions, what cannot be. */
 export function notesSection({ report }: View): Html {
-  return html`<ul>
-      ${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}
-    </ul>
-    ${
-      report.contradictions.length === 0
-        ? ''
-        : html`<details>
-            <summary>Where the published figures contradict each other (${report.contradictions.length})</summary>
-            <ul>
-              ${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}
-            </ul>
-          </details>`
-    }
-    ${
-      report.refused.length === 0
-        ? ''
-        : html`<details>
-            <summary>Combinations that cannot be (${report.refused.length})</summary>
-            <ul>
-              ${report.refused.map((r) => html`<li>${r.id}: ${r.reason}</li>`)}
-            </ul>
-          </details>`
-    }`;
+  return html`<ul>${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}</ul>
+${report.contradictions.length === 0 ? '' : html`<details><summary>Where the published figures contradict each other (${report.contradictions.length})</summary><ul>${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}</ul></details>`}
+${report.refused.length === 0 ? '' : html`<details><summary>Combinations that cannot be (${report.refused.length})</summary><ul>${report.refused.map((r) => html`<li>${r.id}: ${r.reason}</li>`)}</ul></details>`}`;
 }
 
 const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
@@ -326,14 +224,12 @@ const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
 /** Pictures with their words; the page draws into the canvases. */
 export function figuresSection(pictures: readonly Picture[]): Html {
   return html`${pictures.map(
-    (p) =>
-      html`<figure id="figure-${p.id}" class="${p.evidence}">
-        <h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence]}</span></h3>
-        <p class="units">${p.subtitle}</p>
-        <div class="chart"><canvas role="img" aria-label="${p.title}. ${p.summary}"></canvas></div>
-        <figcaption>
-          ${p.summary} <span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span>
-        </figcaption>
-      </figure> `,
+    (p) => html`<figure id="figure-${p.id}" class="${p.evidence}">
+<h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence]}</span></h3>
+<p class="units">${p.subtitle}</p>
+<div class="chart"><canvas role="img" aria-label="${p.title}. ${p.summary}"></canvas></div>
+<figcaption>${p.summary} <span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span></figcaption>
+</figure>
+`,
   )}`;
 }
