@@ -83,10 +83,38 @@ function resolve(file: string, element: Element, read: ReadSource, included: Set
     .join('\n');
 }
 
-/** SHA-256 over resolved sources, in the order given. */
+/**
+ * The code of a WGSL text: comments are stripped, and white space stays only where it separates two words or two
+ * operators. Texts of the same code compile to the same program.
+ */
+export function codeOf(source: string): string {
+  // A line comment may hold what opens a block comment and the other way round: whichever begins first counts.
+  let code = '';
+  for (let at = 0, depth = 0; at < source.length;) {
+    const two = source.slice(at, at + 2);
+    if (depth === 0 && two === '//') {
+      const end = source.indexOf('\n', at);
+      at = end < 0 ? source.length : end;
+    } else if (two === '/*') {
+      depth++;
+      at += 2;
+    } else if (depth > 0) {
+      if (two === '*/' && --depth === 0) code += ' ';
+      at += two === '*/' ? 2 : 1;
+    } else code += source[at++] as string;
+  }
+  return code
+    .trim()
+    .replace(/\s+/g, ' ')
+    .replace(/(.) (?=(.))/g, (_, before: string, after: string) =>
+      [/\w/, /[-+*/%&|^!~<>=]/].some((kind) => kind.test(before) && kind.test(after)) ? `${before} ` : before,
+    );
+}
+
+/** SHA-256 over the code of resolved sources, in the order given: comments and line breaks do not count. */
 export function hashSources(sources: readonly { name: string; element: Element }[]): string {
   const hash = createHash('sha256');
-  for (const { name, element } of sources) hash.update(loadSource(name, element)).update('\0');
+  for (const { name, element } of sources) hash.update(codeOf(loadSource(name, element))).update('\0');
   return hash.digest('hex');
 }
 
@@ -118,8 +146,8 @@ function elementsOf(name: string): readonly Element[] {
 }
 
 /**
- * SHA-256 over everything that a kernel's timing depends on: all its sources in every element type, resolved, and its
- * launch. Empty for a kernel without sources: nothing can have been measured of it.
+ * SHA-256 over everything that a kernel's timing depends on: the code of all its sources in every element type,
+ * resolved, and its launch. Empty for a kernel without sources: nothing can have been measured of it.
  */
 export function kernelHash(kernel: KernelName): string {
   const names = SOURCES[kernel] ?? [kernel];

@@ -1,7 +1,7 @@
 /** The WGSL loader: what it resolves and what it refuses. */
 import { readdirSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { hashSources, loadSource } from '../../src/schedule/kernel-source.js';
+import { codeOf, hashSources, loadSource } from '../../src/schedule/kernel-source.js';
 
 const files =
   (sources: Record<string, string>) =>
@@ -48,4 +48,17 @@ test('the hash is of the resolved source: it changes with the element and with a
   const of = (element: 'f16' | 'f32'): string => hashSources([{ name: 'attend', element }]);
   expect(of('f16')).toMatch(/^[0-9a-f]{64}$/);
   expect(of('f16')).not.toBe(of('f32'));
+});
+
+test('comments, line breaks and indentation are no code; words and operators are', () => {
+  const code = 'fn main(a: u32) { let b = a - 1u; return b & c; }';
+  const same = [
+    '// maths: a /* b\nfn main(\n  a: u32\n) {\n  let b = a - 1u; // one less\n  return b & c;\n}\n',
+    '/* a /* nested */ // b */fn/* */main(a:u32){let b=a-1u;return/**/b&c;}',
+  ];
+  for (const text of same) expect(codeOf(text)).toBe(codeOf(code));
+  for (const other of ['fn mainly', 'fn main (b', 'let b = a - -1u', 'let b = a--1u', 'fn/main', ''])
+    expect(codeOf(other)).not.toBe(codeOf(code));
+  expect(codeOf('a - -b')).not.toBe(codeOf('a--b'));
+  expect(codeOf('let a')).not.toBe(codeOf('leta'));
 });

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError, printable, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../files.js';
-import { KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../schedule/kernel-source.js';
+import { codeOf, KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../schedule/kernel-source.js';
 import type { Step } from '../../gpu/index.js';
 
 export type Against =
@@ -100,7 +100,7 @@ function git(root: string, args: readonly string[]): string | { readonly missing
 export type SourceRelation =
   { readonly kind: 'identical' | 'changed' } | { readonly kind: 'unreadable'; readonly reason: string };
 
-/** Compares the resolved sources of every step. `now` is this program unless given. */
+/** Compares the code of every step's resolved source. `now` is this program unless given. */
 export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {
   let changed = false;
   for (const { source, element } of steps) {
@@ -111,7 +111,7 @@ export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet
       if (!(error instanceof Error)) throw error;
       return { kind: 'unreadable', reason: printable(error.message) };
     }
-    changed ||= old !== now.load(source, element);
+    changed ||= codeOf(old) !== codeOf(now.load(source, element));
   }
   return { kind: changed ? 'changed' : 'identical' };
 }
