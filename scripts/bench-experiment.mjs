@@ -4,7 +4,7 @@
  *
  *   planted    one of two kernels has been slowed down by 15 % in its WGSL: exit code 4 and `slower` for that kernel count
  *              as caught
- *   unchanged  the kernels differ from the other version in a comment only (so they are compiled and measured): exit code 4
+ *   unchanged  the kernels differ from the other version in an unused constant only (so they are compiled and measured): exit code 4
  *              is a false alarm
  *
  *   node scripts/bench-experiment.mjs [--runs 20] [--budget 10s] [--noise]        (after npm run build)
@@ -17,7 +17,7 @@
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
@@ -79,17 +79,22 @@ if (!Number.isInteger(RUNS) || RUNS < 1)
   throw new Error(`--runs must be a whole number of at least 1, not ${values.runs}`);
 if (!existsSync(join(ROOT, 'dist/bin/cli.js'))) throw new Error('dist/ is missing: npm run build first');
 
-/** A folder of kernels that differ by a comment, with one of them slowed down if asked. */
+/** A folder of kernels that differ by an unused constant, with one of them slowed down if asked. */
 function writeKernels(folder, kernel, share) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   // File by file, by contents: a copied link would lead back to the real kernels.
-  for (const file of readdirSync(join(ROOT, 'kernels')))
-    writeFileSync(join(folder, file), `${readFileSync(join(ROOT, 'kernels', file), 'utf8')}// another version\n`);
+  const own = readdirSync(join(ROOT, 'src/kernels'), { recursive: true }).filter((path) => path.endsWith('.wgsl'));
+  for (const path of own) {
+    const text = readFileSync(join(ROOT, 'src/kernels', path), 'utf8');
+    // A comment would not count as another version.
+    const marked = text.includes('@compute') ? `${text}const ANOTHER_VERSION = 1u;\n` : text;
+    writeFileSync(join(folder, basename(path)), marked);
+  }
   if (!kernel) return;
   const { file, text, planted } = PLANTS[kernel];
   const source = readFileSync(join(folder, file), 'utf8');
-  if (source.split(text).length !== 2) throw new Error(`kernels/${file} has changed: write its planted slowdown anew`);
+  if (source.split(text).length !== 2) throw new Error(`${file} has changed: write its planted slowdown anew`);
   writeFileSync(join(folder, file), source.replace(text, planted.replaceAll('SHARE', share.toFixed(4)) + text));
 }
 
@@ -99,7 +104,7 @@ function makeProgram(name, kernel, share) {
   mkdirSync(home, { recursive: true });
   cpSync(join(HOME, 'dist'), join(home, 'dist'), { recursive: true });
   cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
-  writeKernels(join(home, 'kernels'), kernel, share);
+  writeKernels(join(home, 'src/kernels'), kernel, share);
   return join(home, 'dist/bin/cli.js');
 }
 
@@ -107,7 +112,7 @@ function makeProgram(name, kernel, share) {
 async function calibratePlant(kernel) {
   const { bench, resolveAgainst } = await import('../dist/bench/regression/index.js');
   const { openDevice } = await import('../dist/gpu/index.js');
-  const folder = join(HOME, 'plant', 'kernels');
+  const folder = join(HOME, 'plant', 'src/kernels');
   const device = await openDevice();
   try {
     let { share } = PLANTS[kernel];
@@ -151,7 +156,7 @@ function runBench(cli, seed) {
     cli,
     'bench',
     '--against',
-    join(ROOT, 'kernels'),
+    join(ROOT, 'src/kernels'),
     '--kernel',
     KERNELS.join(','),
     '--budget',

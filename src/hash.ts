@@ -1,4 +1,4 @@
-/** "lowbias32" by Chris Wellons: an invertible hash of 32 bits. The same in WGSL: kernels/hash.wgsl. */
+/** "lowbias32" by Chris Wellons: an invertible hash of 32 bits. The same in WGSL: hash.wgsl. */
 export function mix(value: number): number {
   let x = value >>> 0;
   x = Math.imul(x ^ (x >>> 16), 0x7feb352d);

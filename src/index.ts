@@ -16,7 +16,7 @@ export { memoryModel, maxBatch, onGrid, prefillPeaks, totalBytes } from './cost/
 export { priceStep, pricePrompt } from './cost/latency.js';
 export { datasheetPricer, calibrationPricer } from './cost/pricers.js';
 export { schedule, forEachOp } from './schedule/schedule.js';
-export { KERNELS, workOf } from './schedule/kernels.js';
+export { KERNELS, workOf } from './kernels/registry.js';
 export { CODECS, layoutOf, coreRatio, codecLabel } from './codecs/registry.js';
 export { bytesPerToken, slotsOf } from './codecs/layout.js';
 export { PRESETS, findPreset } from './geometry/presets.js';

@@ -2,7 +2,7 @@
 import { DEFAULTS } from '../gpu/operations/index.js';
 import { bufferOf } from '../gpu/plan.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
-import { blockBasisScalars } from '../schedule/kernels.js';
+import { blockBasisScalars } from '../kernels/block_basis/terms.js';
 import { phiTable, type BlockBasis } from '../schedule/block-basis.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { cachedRows, queryHeads, runOf, withScores } from './latent-checkers.js';

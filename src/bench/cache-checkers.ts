@@ -5,7 +5,7 @@
 import { cacheRow, capacityOf, rowLayout, TILE_TOKENS } from '../gpu/cache-layout.js';
 import { DEFAULTS } from '../gpu/operations/index.js';
 import type { CurrentOptions, Vectors } from '../gpu/operations/merge.js';
-import { storageOfVariant } from '../schedule/kernels.js';
+import { storageOfVariant } from '../kernels/spec.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { storedRow } from './reference/cache.js';
 import { moveOf, pooledWeight } from './reference/eviction.js';

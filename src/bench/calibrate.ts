@@ -6,8 +6,9 @@ import { best } from '../best.js';
 import { isDeepStrictEqual } from 'node:util';
 import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
 import type { Tuning } from '../gpu/operations/tuning.js';
-import { kernelHash } from '../schedule/kernel-source.js';
-import { workOf, type KernelCall, type KernelName, type Shape } from '../schedule/kernels.js';
+import { kernelHash } from '../kernels/source.js';
+import { workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
+import { type Shape } from '../kernels/spec.js';
 import {
   CALIBRATION_SCHEMA_VERSION,
   type Calibration,

@@ -1,7 +1,8 @@
 /** Shapes worth measuring when nobody says which: the published models, codecs and ranks over contexts and batches. */
-import type { KernelCall, Shape } from '../schedule/kernels.js';
+import type { KernelCall } from '../kernels/registry.js';
+import type { Shape } from '../kernels/spec.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
-import { GROUP_SIZE } from '../schedule/kernels.js';
+import { GROUP_SIZE } from '../kernels/spec.js';
 import { splitCount } from '../schedule/schedule.js';
 
 const CONTEXTS = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] as const;

@@ -16,7 +16,7 @@ const REPEATS = 5;
 const WORKGROUP = 256;
 const GROUPS = 4096;
 /**
- * How the threads of the streaming read share the buffer (kernels/ceiling_read.wgsl): what each kind of adapter reads
+ * How the threads of the streaming read share the buffer (ceiling_read.wgsl): what each kind of adapter reads
  * fastest.
  */
 export const READ = { software: { groups: 64, stream: 8 }, hardware: { groups: GROUPS, stream: 0 } };
@@ -25,7 +25,7 @@ const FLOPS_PER_ROUND = 64;
 const DISPATCHES = 256;
 /** Transfers: small enough to cost only what every transfer costs, and large enough for the rate. */
 const TRANSFER_BYTES = { small: 16, large: 32 * MIB };
-/** What kernels/ceiling_matrix.wgsl multiplies, four of them a round and subgroup, and its workgroup. */
+/** What ceiling_matrix.wgsl multiplies, four of them a round and subgroup, and its workgroup. */
 const MATRIX = { side: 16, chains: 4, workgroup: 128 };
 /** Rounds of the arithmetic ceilings' loops. */
 const ROUNDS = {
@@ -249,7 +249,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
   }
 }
 
-/** Why kernels/ceiling_matrix.wgsl cannot run on a device, or null. */
+/** Why ceiling_matrix.wgsl cannot run on a device, or null. */
 export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | null {
   const {
     matrixConfigs,

@@ -2,7 +2,8 @@
 import type { Words } from '../gpu/cache-layout.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import type { OperationOptions } from '../gpu/operations/index.js';
-import type { KernelCall, Shape } from '../schedule/kernels.js';
+import type { KernelCall } from '../kernels/registry.js';
+import type { Shape } from '../kernels/spec.js';
 import type { Scalars } from './inputs.js';
 
 export interface Subject {

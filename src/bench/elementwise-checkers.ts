@@ -1,7 +1,7 @@
 /** Checkers of the element-wise kernels, whose rows may lie anywhere in their buffers. */
 import { DEFAULTS } from '../gpu/operations/index.js';
 import type { Placement } from '../gpu/operations/elementwise.js';
-import { evenRow, type Shape } from '../schedule/kernels.js';
+import { evenRow, type Shape } from '../kernels/spec.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import type { Scalars } from './inputs.js';
 import { embedRow, ropeRow, rmsnormRow, swigluRow } from './reference/pointwise.js';

@@ -1,5 +1,5 @@
 /**
- * Operands of a benchmark or a contract test: made on the device by kernels/fill.wgsl, and known to the host without
+ * Operands of a benchmark or a contract test: made on the device by fill.wgsl, and known to the host without
  * reading them back, as the value of a word depends on the seed and its index only.
  */
 import { halfValue } from '../gpu/half.js';

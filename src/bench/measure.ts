@@ -10,7 +10,7 @@ import {
   type OperationPlan,
 } from '../gpu/index.js';
 import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../gpu/operations/matrix.js';
-import { workOf, type KernelCall } from '../schedule/kernels.js';
+import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';

@@ -3,8 +3,8 @@
  * rows.
  */
 import { cacheRow, capacityOf, type Words } from '../gpu/cache-layout.js';
-import { GROUP_SIZE, storageOfVariant } from '../schedule/kernels.js';
-import type { Shape } from '../schedule/kernels.js';
+import { GROUP_SIZE, storageOfVariant } from '../kernels/spec.js';
+import type { Shape } from '../kernels/spec.js';
 import { runOf } from '../gpu/operations/evict-prefill.js';
 import { attendsToItself, type PrefillOptions } from '../gpu/operations/prefill.js';
 import { dim, type Checker, type Subject } from './checker.js';

@@ -2,7 +2,7 @@
  * Spreads the points of a calibration over the shapes that occur: farthest-point (maximin) choice in log2 of the
  * dimensions.
  */
-import type { Shape } from '../schedule/kernels.js';
+import type { Shape } from '../kernels/spec.js';
 
 /** Coordinates of shapes: log2(1 + value) of every field, scaled to the range that the candidates span. */
 function coordinates(shapes: readonly Shape[]): number[][] {

@@ -6,7 +6,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
 import { TUNABLES, type Tunable, type Tuning } from '../gpu/operations/tuning.js';
-import type { KernelCall, KernelName } from '../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { interleave, type Measure } from './interleave.js';
 import { BATCH_SECONDS, obstacle, prepareCall, tuningOptions, type PreparedCall } from './measure.js';

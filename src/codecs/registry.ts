@@ -1,6 +1,6 @@
 /** All codecs, and what is computed from any of them: layout, ratio, parameters, label. */
 import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
-import { evenRow } from '../schedule/kernels.js';
+import { evenRow } from '../kernels/spec.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { lla } from './lla.js';

@@ -13,7 +13,7 @@ import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
 import { IMPLEMENTED, openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/calibrations.js';
-import type { KernelCall, KernelName } from '../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { parseNumber, parseSeconds } from '../units.js';
 import { formatDuration } from './progress.js';
 import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';

@@ -2,7 +2,7 @@
  * Intervals from leave-one-out residuals: conformal leave-one-out ("jackknife+", Barber, Candès, Ramdas & Tibshirani
  * 2021) with an absolute and a normalised score, and the widening outside the measured range.
  */
-import type { KernelName } from '../schedule/kernels.js';
+import type { KernelName } from '../kernels/registry.js';
 import { fitWith, gpPoints, varyingAxes, type Fit } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
 import { conformalHalfWidth, coordinate, predictFrom, type Model, type Point } from './predictor.js';

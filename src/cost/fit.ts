@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { Predictor, Sample } from '../schema/calibration.js';
-import { TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
+import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
 import { measuredPoints, median } from './predictor.js';

@@ -4,7 +4,7 @@
  */
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
-import type { KernelCall, KernelName } from '../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { weaker, type Evidence, type Interval, type Price } from './evidence.js';
 
 /** What prices kernel calls on one device. */

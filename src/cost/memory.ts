@@ -7,7 +7,9 @@ import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../co
 import { allocatedTokens, evictionStateBytesPerToken, keptTokens, pinnedSlots } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
-import { blockBasisScalars, blockComponents, storedBytes } from '../schedule/kernels.js';
+import { blockBasisScalars } from '../kernels/block_basis/terms.js';
+import { blockComponents } from '../kernels/block_vectors/terms.js';
+import { storedBytes } from '../kernels/spec.js';
 import {
   keepsRows,
   keptRowType,

@@ -1,7 +1,7 @@
 /**
  * Where every bit of a cached scalar lies. A cache is an array of 32-bit words; tokens come in tiles of 32, so that any
- * bit count and any width fill whole words. The same addresses in WGSL: kernels/cache_layout.wgsl (reading) and
- * kernels/cache_store.wgsl (writing).
+ * bit count and any width fill whole words. The same addresses in WGSL: cache_layout.wgsl (reading) and
+ * cache_store.wgsl (writing).
  *
  * A *unit* is the smallest run of components of one token that fills whole words; its words are its *planes*. What is
  * left of a row beyond whole units is its *tail*: there the 32 tokens of a tile share words instead. A tile's words, in
@@ -13,7 +13,7 @@
  *   scales   [group][word], f16, two tokens a word (quantised storages only)
  */
 import { UserError } from '../errors.js';
-import { GROUP_SIZE, isQuantised, STORAGE_BITS, type Storage } from '../schedule/kernels.js';
+import { GROUP_SIZE, isQuantised, STORAGE_BITS, type Storage } from '../kernels/spec.js';
 import { halfBits, halfValue } from './half.js';
 
 /** Tokens in one tile. */

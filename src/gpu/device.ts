@@ -7,7 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
 import { GpuError, type GpuFault } from './errors.js';
 import { packUniforms, type OperationPlan, type Step } from './plan.js';
-import { OWN_SOURCES, type SourceSet } from '../schedule/kernel-source.js';
+import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
 
 /** Dawn stages what writeBuffer takes in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;

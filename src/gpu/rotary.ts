@@ -1,7 +1,7 @@
 /**
  * The table of the rotary angles, computed in float64 and rounded once. f32 angles theta * position are wrong by 5e-2
  * at position 900,000; here a position is split into a block of 32 and an offset, and the kernel adds the two angles
- * (error 1.4e-7). Read by kernels/rotary.wgsl.
+ * (error 1.4e-7). Read by rotary.wgsl.
  */
 import type { BufferPlan } from './plan.js';
 

@@ -16,7 +16,7 @@ import type { DeviceSpec } from '../devices/catalogue.js';
 import { printable, UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
-import type { KernelName } from '../schedule/kernels.js';
+import type { KernelName } from '../kernels/registry.js';
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
 import { parseBytes } from '../units.js';

@@ -4,7 +4,7 @@
 import { UserError, show } from '../errors.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
-import { TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
+import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes } from '../units.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
@@ -127,7 +127,7 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
 
 /** Kernels whose source has changed since the calibration was made: their times are not used. */
 export async function staleKernels({ calibration }: LoadedCalibration): Promise<string[]> {
-  const { kernelHash } = await import('../schedule/kernel-source.js');
+  const { kernelHash } = await import('../kernels/source.js');
   return calibration.kernels
     .filter(
       (k) =>

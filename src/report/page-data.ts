@@ -1,9 +1,9 @@
 /** What a report's page carries to plan by itself: the scenario and its sources, as plain data. */
 import { measuredPoints } from '../cost/predictor.js';
 import type { ImportedTimes, PricedCalibration, Sources } from '../plan/answer.js';
-import type { KernelName } from '../schedule/kernels.js';
+import type { KernelName } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
-import { TERMS_VERSION } from '../schedule/kernels.js';
+import { TERMS_VERSION } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
 import type { Origin } from './command-line.js';

@@ -10,7 +10,8 @@ import type { LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, type Configuration } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
 import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
-import { blockBasisScalars, blockComponents } from './kernels.js';
+import { blockBasisScalars } from '../kernels/block_basis/terms.js';
+import { blockComponents } from '../kernels/block_vectors/terms.js';
 
 /** Where a part of a buffer may begin, in bytes: WebGPU's default of minStorageBufferOffsetAlignment. */
 const ALIGNMENT = 256;

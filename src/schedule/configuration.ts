@@ -4,7 +4,8 @@ import { QUANT_STORAGE } from '../codecs/uncompressed.js';
 import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { KernelName, Shape, Storage } from './kernels.js';
+import type { KernelName } from '../kernels/registry.js';
+import type { Shape, Storage } from '../kernels/spec.js';
 
 /** What is decoded, and how. */
 export interface Configuration {

@@ -6,7 +6,7 @@ import { isLatent, CODECS } from '../codecs/registry.js';
 import { keptTokens, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
-import { groupOf } from './kernels.js';
+import { groupOf } from '../kernels/spec.js';
 
 /** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
 export const readsLatents = (c: Configuration, block: LayerBlock): boolean =>

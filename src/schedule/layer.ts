@@ -30,7 +30,8 @@ import {
   readsLatents,
   type Parts,
 } from './eviction-ops.js';
-import { groupOf, type KernelName, type Shape, type Storage } from './kernels.js';
+import { type KernelName } from '../kernels/registry.js';
+import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {

@@ -5,7 +5,7 @@
  */
 import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
-import { groupOf } from './kernels.js';
+import { groupOf } from '../kernels/spec.js';
 import {
   chunksOf,
   heldBefore,

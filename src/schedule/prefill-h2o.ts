@@ -8,7 +8,7 @@ import { keptTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchWidth, closingTime, evictedScalars, evictingRows } from './eviction-ops.js';
-import { groupOf } from './kernels.js';
+import { groupOf } from '../kernels/spec.js';
 import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './prefill-pass.js';
 import { kvHeadsOf } from './prefill-rows.js';
 

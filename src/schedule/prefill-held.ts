@@ -7,7 +7,7 @@
 import { segmentsOf } from '../eviction/policy.js';
 import { op, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
-import { groupOf } from './kernels.js';
+import { groupOf } from '../kernels/spec.js';
 import { chunksOf, heldBefore, joiningTime, setsRowsAside, storesRun, type Chunk, type Pass } from './prefill-pass.js';
 import { massTime, weighs } from './prefill-h2o.js';
 import {

@@ -5,7 +5,7 @@
 import { CODECS } from '../codecs/registry.js';
 import { headsPerGpu, op, perHead, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import { groupOf } from './kernels.js';
+import { groupOf } from '../kernels/spec.js';
 import { keptRowType, readsReconstructions, type Pass } from './prefill-pass.js';
 
 export type Axis = 'k' | 'v';

@@ -5,7 +5,7 @@
 import { isLatent } from '../codecs/registry.js';
 import { op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
-import { groupOf } from './kernels.js';
+import { groupOf } from '../kernels/spec.js';
 import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
 import { appendOp, AXES, branchHeadsOf, kvHeadsOf, latentsOf, rankOf, type Axis } from './prefill-rows.js';
 

@@ -3,7 +3,7 @@
  * the planner side (cost, plan) share. All times are in seconds, sizes in bytes, rates per second.
  */
 import { z } from 'zod';
-import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../schedule/kernels.js';
+import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 
 export const CALIBRATION_SCHEMA_VERSION = 1;
 

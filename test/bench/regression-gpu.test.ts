@@ -4,7 +4,7 @@
  */
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { bench, resolveAgainst, type BenchResult } from '../../src/bench/regression/index.js';
 import { compile, ROOT } from '../cli/program.js';
@@ -15,8 +15,9 @@ afterAll(() => rmSync(work, { recursive: true, force: true }));
 
 /** A folder with copies of the kernels, swiglu's text changed. */
 function kernels(folder: string, change: (text: string) => string): string {
-  for (const file of readdirSync(join(ROOT, 'kernels'))) {
-    const text = readFileSync(join(ROOT, 'kernels', file), 'utf8');
+  for (const path of readdirSync(join(ROOT, 'src/kernels'), { recursive: true, encoding: 'utf8' })) {
+    if (!path.endsWith('.wgsl')) continue;
+    const [text, file] = [readFileSync(join(ROOT, 'src/kernels', path), 'utf8'), basename(path)];
     writeFileSync(join(folder, file), file === 'swiglu.wgsl' ? change(text) : text);
   }
   return folder;
@@ -29,7 +30,7 @@ const heavy = (text: string): string => {
     '    let gate = input[at];\n',
     '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == 1.2345e30) { gate = again; }\n',
   );
-  if (planted === text) throw new Error('kernels/swiglu.wgsl has changed: write this plant anew');
+  if (planted === text) throw new Error('swiglu.wgsl has changed: write this plant anew');
   return planted;
 };
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { relate, resolveAgainst, type Against } from '../../src/bench/regression/versions.js';
-import { sourcesFrom } from '../../src/schedule/kernel-source.js';
+import { sourcesFrom } from '../../src/kernels/source.js';
 import type { Step } from '../../src/gpu/index.js';
 
 const root = mkdtempSync(join(tmpdir(), 'lla-sim-against-'));
@@ -38,6 +38,28 @@ describe('--against', () => {
     if (a.kind === 'calibration' || b.kind === 'calibration') throw new Error('a revision was taken for a file');
     expect(a.sources.id).not.toBe(b.sources.id);
     expect(a.sources.id).not.toBe('own');
+  });
+
+  test('revisions of both layouts are read: files in kernels/, and folders of src/kernels/', () => {
+    const moved = join(root, 'moved');
+    mkdirSync(join(moved, 'kernels'), { recursive: true });
+    for (const [file, text] of [
+      ['a.wgsl', '#include "b.wgsl"\nold'],
+      ['b.wgsl', 'part'],
+    ] as const)
+      writeFileSync(join(moved, 'kernels', file), text);
+    git('add', '.');
+    git('commit', '-m', 'flat');
+    for (const folder of ['a', 'shared']) mkdirSync(join(moved, 'src/kernels', folder), { recursive: true });
+    writeFileSync(join(moved, 'src/kernels/a/a.wgsl'), '#include "b.wgsl"\nnew');
+    writeFileSync(join(moved, 'src/kernels/shared/b.wgsl'), 'part');
+    rmSync(join(moved, 'kernels'), { recursive: true });
+    git('add', '.');
+    git('commit', '-m', 'folders');
+    expect(sourceOf(resolveAgainst('HEAD', moved))).toBe('part\nnew');
+    expect(sourceOf(resolveAgainst('HEAD~1', moved))).toBe('part\nold');
+    expect(sourceOf(resolveAgainst(moved))).toBe('part\nnew');
+    expect(sourceOf(resolveAgainst(join(moved, 'src/kernels')))).toBe('part\nnew');
   });
 
   test('a folder is taken as it lies, or its folder kernels', () => {

@@ -4,7 +4,7 @@ import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/be
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { GpuError } from '../../src/gpu/errors.js';
 import { TUNABLES, tuned, type Tuning } from '../../src/gpu/operations/tuning.js';
-import { KERNEL_NAMES, type KernelCall } from '../../src/schedule/kernels.js';
+import { KERNEL_NAMES, type KernelCall } from '../../src/kernels/registry.js';
 import type { Calibration } from '../../src/schema/calibration.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);

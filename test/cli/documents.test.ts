@@ -62,11 +62,11 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim bench --roofline': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
   'npx lla-sim bench --roofline --budget 2m': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
   'npx lla-sim bench --against HEAD~1': [
-    'npx lla-sim bench --against kernels --kernel rmsnorm --budget 1s',
+    'npx lla-sim bench --against src/kernels --kernel rmsnorm --budget 1s',
     'minutes; test/bench/regression-versions.test.ts reads revisions',
   ],
-  'npx lla-sim bench --against ../other/kernels --kernel attend,matmul --format markdown': [
-    'npx lla-sim bench --against kernels --kernel rmsnorm --budget 1s',
+  'npx lla-sim bench --against ../other/src/kernels --kernel attend,matmul --format markdown': [
+    'npx lla-sim bench --against src/kernels --kernel rmsnorm --budget 1s',
     'there is no other checkout',
   ],
   'npx lla-sim bench --against calibrations/nvidia-h200.json': [null, 'there is no calibration of an H200'],
@@ -153,7 +153,7 @@ beforeAll(async () => {
   mkdirSync(page, { recursive: true });
   writeFileSync(join(page, 'page.js'), await pageBundle());
   session = mkdtempSync(join(tmpdir(), 'lla-sim-documents-'));
-  for (const folder of ['scenarios', 'kernels']) symlinkSync(join(ROOT, folder), join(session, folder));
+  for (const folder of ['scenarios', 'src']) symlinkSync(join(ROOT, folder), join(session, folder));
   mkdirSync(join(session, 'tiny'));
   writeFileSync(join(session, 'tiny/config.json'), JSON.stringify(TINY_CONFIG));
   for (const f of fences.filter((x) => x.language === 'yaml' || x.language === 'csv'))
@@ -219,7 +219,7 @@ describe('commands of the pages', () => {
       for (const [, name = ''] of text.matchAll(/npm run ([\w:]+)/g))
         expect(scripts[name], `${page}: npm run ${name}`).toBeDefined();
       for (const [, path = ''] of text.matchAll(
-        /\b((?:scripts|test|src|kernels|scenarios|schemas)\/[\w./-]+\.(?:mjs|ts|sh|wgsl|json|yaml))\b/g,
+        /\b((?:scripts|test|src|scenarios|schemas)\/[\w./-]+\.(?:mjs|ts|sh|wgsl|json|yaml))\b/g,
       )) {
         const made = fencesOf(page, text).some((f) => f.info === path);
         expect(made || existsSync(join(ROOT, path)), `${page} names ${path}`).toBe(true);

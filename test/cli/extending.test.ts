@@ -56,7 +56,7 @@ describe('docs/extending.md', () => {
   beforeAll(async () => {
     mkdirSync(CACHE, { recursive: true });
     home = mkdtempSync(join(CACHE, 'lla-sim-extended-'));
-    for (const path of ['src', 'kernels', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
+    for (const path of ['src', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
       cpSync(join(ROOT, path), join(home, path), { recursive: true });
     symlinkSync(join(ROOT, 'node_modules'), join(home, 'node_modules'));
     for (const fence of FENCES.filter((f) => f.info !== '')) {
@@ -78,8 +78,7 @@ describe('docs/extending.md', () => {
   afterAll(() => rmSync(home, { recursive: true, force: true }));
 
   it('names a file in every block that is no command', () => {
-    for (const f of FENCES)
-      expect(f.language === 'sh' || /^(src|kernels)\/\S+$/.test(f.info), `line ${f.line}`).toBe(true);
+    for (const f of FENCES) expect(f.language === 'sh' || /^src\/\S+$/.test(f.info), `line ${f.line}`).toBe(true);
     expect(FENCES.filter((f) => f.language === 'diff').length).toBeGreaterThan(15);
   });
 

@@ -2,7 +2,7 @@
  * Running the program: in this process, for thousands of cases, and as a process of its own, for what only that shows.
  */
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -182,7 +182,8 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   const cli = await write(join(home, 'dist'));
   cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
   mkdirSync(join(home, 'calibrations'));
-  if (existsSync(join(ROOT, 'kernels'))) symlinkSync(join(ROOT, 'kernels'), join(home, 'kernels'));
+  mkdirSync(join(home, 'src'));
+  symlinkSync(join(ROOT, 'src/kernels'), join(home, 'src/kernels'));
   return {
     cli,
     run: (args, options = {}) => {

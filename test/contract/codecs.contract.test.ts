@@ -31,7 +31,7 @@ import {
 import { inFlightScalars, memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { STORAGE_BITS, type Storage } from '../../src/schedule/kernels.js';
+import { STORAGE_BITS, type Storage } from '../../src/kernels/spec.js';
 import {
   anyGeometry,
   configuration,

@@ -9,7 +9,8 @@ import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
 import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';
 import { relativeError } from '../../src/bench/verify.js';
 import { blockPlan } from '../../src/schedule/block-absorbed.js';
-import type { KernelCall, Shape } from '../../src/schedule/kernels.js';
+import type { KernelCall } from '../../src/kernels/registry.js';
+import type { Shape } from '../../src/kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 

@@ -20,14 +20,8 @@ import {
 import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { AppendOptions } from '../../src/gpu/operations/append.js';
-import {
-  isQuantised,
-  KERNELS,
-  STORAGE_BITS,
-  storedBytes,
-  type KernelCall,
-  type Storage,
-} from '../../src/schedule/kernels.js';
+import { KERNELS, type KernelCall } from '../../src/kernels/registry.js';
+import { isQuantised, STORAGE_BITS, storedBytes, type Storage } from '../../src/kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';

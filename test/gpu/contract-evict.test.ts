@@ -10,7 +10,8 @@ import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { EvictedCache } from '../../src/gpu/operations/evict.js';
 import { runOf } from '../../src/gpu/operations/evict-prefill.js';
-import { isQuantised, KERNELS, type Storage } from '../../src/schedule/kernels.js';
+import { KERNELS } from '../../src/kernels/registry.js';
+import { isQuantised, type Storage } from '../../src/kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';

@@ -18,18 +18,18 @@ import {
 } from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';
 import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/gpu/operations/matrix.js';
-import { KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../src/schedule/kernel-source.js';
-import { isQuantised, type KernelCall, type Storage } from '../../src/schedule/kernels.js';
+import { OWN_SOURCES, readKernelFile, sourcesFrom, type SourceSet } from '../../src/kernels/source.js';
+import { type KernelCall } from '../../src/kernels/registry.js';
+import { isQuantised, type Storage } from '../../src/kernels/spec.js';
 import { check } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, runPlan, wordsIn } from './run-plan.js';
 
 const EMULATED = sourcesFrom('emulated', (file) =>
-  readFileSync(
-    file === 'matrix_units.wgsl' ? new URL('matrix_emulated.wgsl', import.meta.url) : new URL(file, KERNEL_DIRECTORY),
-    'utf8',
-  ),
+  file === 'matrix_units.wgsl'
+    ? readFileSync(new URL('matrix_emulated.wgsl', import.meta.url), 'utf8')
+    : readKernelFile(file),
 );
 /** Against float64 over the same f16 operands only the order of f32 sums is left. */
 const SUM_TOLERANCE = 1e-5;

@@ -1,4 +1,4 @@
-// The functions of kernels/matrix_units.wgsl in plain WGSL: every 32 threads act as a subgroup, and each of them
+// The functions of matrix_units.wgsl in plain WGSL: every 32 threads act as a subgroup, and each of them
 // computes 8 elements of a 16 × 16 sum from workgroup memory. For tests only: products are those of f16 operands in
 // f32, as the units make them, but one after the other.
 enable f16;

@@ -1,7 +1,8 @@
 /** The WGSL loader: what it resolves and what it refuses. */
 import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
 import { expect, test } from 'vitest';
-import { codeOf, hashSources, loadSource } from '../../src/schedule/kernel-source.js';
+import { codeOf, filesByName, hashSources, KERNEL_DIRECTORY, loadSource } from '../../src/kernels/source.js';
 
 const files =
   (sources: Record<string, string>) =>
@@ -35,8 +36,10 @@ test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{
 );
 
 test('every kernel on disk resolves in both storage types and says how to run it', () => {
-  for (const file of readdirSync(new URL('../../kernels/', import.meta.url))) {
-    const name = file.replace(/\.wgsl$/, '');
+  const files = readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.wgsl'));
+  expect(files.length).toBeGreaterThan(60);
+  for (const file of files) {
+    const name = basename(file, '.wgsl');
     for (const element of ['f16', 'f32'] as const) {
       const source = loadSource(name, element);
       if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run(:| by )/);
@@ -61,4 +64,16 @@ test('comments, line breaks and indentation are no code; words and operators are
     expect(codeOf(other)).not.toBe(codeOf(code));
   expect(codeOf('a - -b')).not.toBe(codeOf('a--b'));
   expect(codeOf('let a')).not.toBe(codeOf('leta'));
+});
+
+test('a file is known by its name, which no two folders share', () => {
+  const files = filesByName(['a/a.wgsl', 'a/terms.ts', 'shared\\b.wgsl', 'c.wgsl']);
+  expect([...files]).toEqual([
+    ['a.wgsl', 'a/a.wgsl'],
+    ['b.wgsl', 'shared\\b.wgsl'],
+    ['c.wgsl', 'c.wgsl'],
+  ]);
+  expect(() => filesByName(['a/a.wgsl', 'b/a.wgsl'])).toThrow(
+    'a.wgsl lies in two folders of kernels: a/a.wgsl and b/a.wgsl',
+  );
 });

@@ -8,7 +8,7 @@ import { importedPricer, pricesOf, predictorKey } from '../../src/cost/pricers.j
 import { parseEviction } from '../../src/eviction/policy.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { readKernelTimes } from '../../src/plan/import-csv.js';
-import { KERNELS, type KernelCall } from '../../src/schedule/kernels.js';
+import { KERNELS, type KernelCall } from '../../src/kernels/registry.js';
 import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { scratch } from '../cli/program.js';
 

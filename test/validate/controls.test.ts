@@ -1,6 +1,6 @@
 /** Points of a calibration that are measured anew: which ones, and what they tell of other shapes. */
 import { describe, expect, it, test } from 'vitest';
-import { workOf, type KernelCall } from '../../src/schedule/kernels.js';
+import { workOf, type KernelCall } from '../../src/kernels/registry.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { chooseControls, driftOf, DriftWatch, kernelDrift, type ControlPoint } from '../../src/validate/controls.js';

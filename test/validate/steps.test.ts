@@ -1,7 +1,7 @@
 /** Steps measured beside predictions: the figures that a validation reports, on a tiny model with made-up prices. */
 import { expect, test } from 'vitest';
 import { datasheetPricer } from '../../src/cost/pricers.js';
-import type { KernelCall } from '../../src/schedule/kernels.js';
+import type { KernelCall } from '../../src/kernels/registry.js';
 import { schedule, forEachOp } from '../../src/schedule/schedule.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { DriftWatch } from '../../src/validate/controls.js';

@@ -4,7 +4,7 @@
  */
 import { rotaryFrequencies, type Pairing } from '../../gpu/rotary.js';
 import type { Span } from '../../gpu/operations/fold.js';
-import { evenRow, type Shape } from '../../schedule/kernels.js';
+import { evenRow, type Shape } from '../../kernels/spec.js';
 import type { Scalars } from '../inputs.js';
 
 type Dims = Readonly<Record<string, number>>;

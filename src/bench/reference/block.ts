@@ -17,10 +17,11 @@
  *   terms, which are those of the parts of ‖q‖·‖w‖·‖c‖.
  */
 import { rotaryFrequencies } from '../../gpu/rotary.js';
-import { blockBasisScalars, blockComponents } from '../../schedule/attention-kernels.js';
+import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { psiTable, type BlockBasis } from '../../schedule/block-basis.js';
-import { evenRow } from '../../schedule/kernel-spec.js';
-import type { Shape } from '../../schedule/kernels.js';
+import { evenRow } from '../../kernels/spec.js';
+import type { Shape } from '../../kernels/spec.js';
 import type { Scalars } from '../inputs.js';
 import { tokensOf, weightedSum, type CachedRows, type Run } from './attention.js';
 

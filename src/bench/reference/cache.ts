@@ -3,7 +3,7 @@
  * gpu/cache-layout.ts.
  */
 import { codePosition, quantisationScale, quantise } from '../../codecs/quantise.js';
-import { isQuantised } from '../../schedule/kernels.js';
+import { isQuantised } from '../../kernels/spec.js';
 import {
   codeValue,
   fieldsOf,

@@ -3,7 +3,7 @@
  */
 import { pairsOf } from '../../gpu/operations/matmul.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
-import type { Shape } from '../../schedule/kernels.js';
+import type { Shape } from '../../kernels/spec.js';
 import type { Scalars } from '../inputs.js';
 
 type Input = (name: string) => Scalars;

@@ -2,7 +2,7 @@
  * Attention of a prompt's chunk in float64, as the definition has it. The specification of attend_prefill and
  * attend_carried.
  */
-import type { Shape } from '../../schedule/kernels.js';
+import type { Shape } from '../../kernels/spec.js';
 import type { ChunkSpan } from '../../gpu/operations/prefill.js';
 import { weightedSum, type CachedRows } from './attention.js';
 

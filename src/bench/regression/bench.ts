@@ -1,6 +1,6 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
 import { IMPLEMENTED, type Device } from '../../gpu/index.js';
-import type { KernelCall, KernelName } from '../../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeHost, describeProgram } from '../host.js';

@@ -5,8 +5,8 @@
  */
 import { UserError, show } from '../../errors.js';
 import type { Device } from '../../gpu/index.js';
-import { kernelHash } from '../../schedule/kernel-source.js';
-import { KERNELS, workOf, type KernelCall, type KernelName } from '../../schedule/kernels.js';
+import { kernelHash } from '../../kernels/source.js';
+import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration, Sample } from '../../schema/calibration.js';
 import { obstacle } from '../measure.js';
 import { median } from '../timing.js';

@@ -3,7 +3,8 @@
  */
 import { blockPlan } from '../../schedule/block-absorbed.js';
 import { RANKS, blockDims } from '../candidates.js';
-import type { KernelCall, Shape } from '../../schedule/kernels.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 
 /** Rotary base and head width of Ouro. */
 const ROPE_BASE = 1e6;

@@ -3,7 +3,7 @@
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
 import { GpuError, IMPLEMENTED, type Device } from '../../gpu/index.js';
-import { workOf, type KernelCall, type KernelName } from '../../schedule/kernels.js';
+import { workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Tuning } from '../../gpu/operations/tuning.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';

@@ -2,10 +2,16 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { UserError, printable, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../files.js';
-import { codeOf, KERNEL_DIRECTORY, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../schedule/kernel-source.js';
+import {
+  codeOf,
+  filesByName,
+  KERNEL_DIRECTORY,
+  OWN_SOURCES,
+  sourcesFrom,
+  type SourceSet,
+} from '../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
 
 export type Against =
@@ -16,7 +22,7 @@ export type Against =
 const MAX_SOURCE_BYTES = 2 ** 20;
 const GIT_TIMEOUT_MS = 20_000;
 /** Where this program's kernels lie, and so where git looks for other versions of them. */
-const PACKAGE_ROOT = fileURLToPath(new URL('..', KERNEL_DIRECTORY));
+const PACKAGE_ROOT = join(KERNEL_DIRECTORY, '../..');
 
 /**
  * A path that exists is taken as that path; anything else is a git revision.
@@ -37,20 +43,30 @@ export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Again
   return statSync(name).isDirectory() ? folder(name) : { kind: 'calibration', path: name };
 }
 
-const isKernelFolder = (path: string): boolean =>
-  existsSync(path) && statSync(path).isDirectory() && readdirSync(path).some((f) => f.endsWith('.wgsl'));
+/** Where kernels lie in a checkout: in folders of src/kernels/, in kernels/ of older versions, or right there. */
+const KERNEL_PLACES = ['src/kernels', 'kernels', '.'];
+
+/** Paths of a folder's files, those of its folders included. */
+function filesIn(path: string): string[] {
+  if (!existsSync(path) || !statSync(path).isDirectory()) return [];
+  return readdirSync(path, { withFileTypes: true }).flatMap((entry) =>
+    entry.isDirectory() ? readdirSync(join(path, entry.name)).map((file) => join(entry.name, file)) : [entry.name],
+  );
+}
 
 function folder(name: string): Against {
-  const path = [name, join(name, 'kernels')].find(isKernelFolder);
-  if (path === undefined)
-    throw new UserError(
-      `--against ${show(name)} holds no kernels (*.wgsl), nor does its folder kernels`,
-      'name a folder of kernels, or a checkout of lla-sim',
+  for (const path of KERNEL_PLACES.map((place) => join(name, place))) {
+    const files = filesByName(filesIn(path));
+    if (files.size === 0) continue;
+    const sources = sourcesFrom(`folder ${resolve(path)}`, (file) =>
+      readTextFile(join(path, files.get(file) ?? file), 'kernel', MAX_SOURCE_BYTES),
     );
-  const sources = sourcesFrom(`folder ${resolve(path)}`, (file) =>
-    readTextFile(join(path, file), 'kernel', MAX_SOURCE_BYTES),
+    return { kind: 'folder', name: displayPath(path), sources };
+  }
+  throw new UserError(
+    `--against ${show(name)} holds no kernels (*.wgsl), nor does its folder src/kernels or kernels`,
+    'name a folder of kernels, or a checkout of lla-sim',
   );
-  return { kind: 'folder', name: displayPath(path), sources };
 }
 
 function revision(name: string, root: string): Against {
@@ -68,11 +84,13 @@ function revision(name: string, root: string): Against {
   }
   const sha = commit.trim();
   // ./ makes the path relative to the package, wherever that lies in its repository.
-  const listed = git(root, ['ls-tree', '--name-only', sha, './kernels/']);
-  if (typeof listed !== 'string' || !listed.includes('.wgsl'))
-    throw new UserError(`--against ${show(name)} has no kernels/*.wgsl`, 'name a revision of lla-sim');
+  const listed = git(root, ['ls-tree', '-r', '--name-only', sha, './src/kernels/', './kernels/']);
+  const files = filesByName(typeof listed === 'string' ? listed.split('\n') : []);
+  if (files.size === 0)
+    throw new UserError(`--against ${show(name)} has no kernels (*.wgsl)`, 'name a revision of lla-sim');
   const read = (file: string): string => {
-    const text = git(root, ['show', `${sha}:./kernels/${file}`]);
+    const path = files.get(file);
+    const text = path === undefined ? null : git(root, ['show', `${sha}:./${path}`]);
     if (typeof text !== 'string')
       throw new UserError(`kernel ${show(file)} does not exist at ${show(name)}`, 'compare another kernel');
     return text;

@@ -4,7 +4,7 @@
  */
 import { TILE_TOKENS } from '../../codecs/layout.js';
 import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
-import { blockComponents } from '../../schedule/kernels.js';
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { splitCount } from '../../schedule/schedule.js';
 import { rotary, runOf, scoresOf } from './attention.js';
 import type { CachePart } from './caches.js';

@@ -5,7 +5,7 @@ import { mix } from '../../hash.js';
 import type { Machine } from './machine.js';
 
 /**
- * Modes of kernels/fill.wgsl: pairs of halves in ±[0.25, 1), which codes and scales can be as well; singles in [-1, 1);
+ * Modes of fill.wgsl: pairs of halves in ±[0.25, 1), which codes and scales can be as well; singles in [-1, 1);
  * positive ones; words below a bound.
  */
 const MODES = { f16: 1, f32: 2, u32: 3, positive: 5 } as const;

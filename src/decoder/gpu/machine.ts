@@ -16,7 +16,8 @@ import {
 import type { Span } from '../../gpu/operations/fold.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockPlan } from '../../schedule/block-absorbed.js';
-import { blockBasisScalars, blockComponents } from '../../schedule/kernels.js';
+import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';

@@ -1,6 +1,6 @@
 /**
  * Puts tensors into packed matrices on the device: made there from a seed, or uploaded in pieces.
- * kernels/place_weights.wgsl.
+ * place_weights.wgsl.
  */
 import type { Buffer, Device, Step } from '../../gpu/index.js';
 import { f32, read, u32, write } from '../../gpu/plan.js';

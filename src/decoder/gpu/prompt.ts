@@ -17,7 +17,7 @@ import {
   storesRun,
   type CapturingKind,
 } from '../../schedule/prefill.js';
-import type { Storage } from '../../schedule/kernels.js';
+import type { Storage } from '../../kernels/spec.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { Allocations } from './allocations.js';
 import { Caches } from './caches.js';

@@ -1,7 +1,7 @@
 /** What rounding in the cache leaves of a row. */
 import { quantisationScale, quantise } from '../../codecs/quantise.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
-import { STORAGE_BITS, type Storage } from '../../schedule/kernels.js';
+import { STORAGE_BITS, type Storage } from '../../kernels/spec.js';
 import type { Vector } from './arithmetic.js';
 
 /** Element type of cached rows; `f64` keeps them exact, for the equivalences that rounding would blur. */

@@ -1,5 +1,6 @@
-/** Writing new rows to a cache in its storage type: kernels/append.wgsl. */
-import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+/** Writing new rows to a cache in its storage type: append.wgsl. */
+import { type KernelCall } from '../../kernels/registry.js';
+import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan, type Uniform } from '../plan.js';

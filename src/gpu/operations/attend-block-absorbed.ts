@@ -1,11 +1,12 @@
 /**
- * Split-KV decode attention with full RoPE straight on latents: kernels/attend_block_absorbed.wgsl, after block_vectors
+ * Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_vectors
  * and block_basis.
  */
 import { BLOCK_SIZES, blockPlan } from '../../schedule/block-absorbed.js';
 import { phiTable, psiTable, type BlockBasis } from '../../schedule/block-basis.js';
-import { blockBasisScalars, blockComponents } from '../../schedule/attention-kernels.js';
-import type { KernelCall } from '../../schedule/kernels.js';
+import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { capacityOf } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
@@ -101,7 +102,7 @@ const basisBuffer = (
 });
 
 /**
- * Basis vectors of every block of a sequence's ring: kernels/block_basis.wgsl, after block_vectors. Buffers: vectors,
+ * Basis vectors of every block of a sequence's ring: block_basis.wgsl, after block_vectors. Buffers: vectors,
  * spans, basis; tables angles, psi.
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */

@@ -1,6 +1,7 @@
-/** Split-KV decode attention over latents with K rebuilt and rotated inside: kernels/attend_rebuild.wgsl. */
+/** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
 import { best } from '../../best.js';
-import { evenRow, type KernelCall } from '../../schedule/kernels.js';
+import { type KernelCall } from '../../kernels/registry.js';
+import { evenRow } from '../../kernels/spec.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
 import { rotaryTable, type Pairing, type RotaryOptions } from '../rotary.js';

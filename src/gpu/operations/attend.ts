@@ -1,5 +1,5 @@
-/** Split-KV decode attention over rows as they lie: kernels/attend.wgsl. */
-import type { KernelCall } from '../../schedule/kernels.js';
+/** Split-KV decode attention over rows as they lie: attend.wgsl. */
+import type { KernelCall } from '../../kernels/registry.js';
 import { cacheBytes } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../plan.js';

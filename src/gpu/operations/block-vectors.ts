@@ -1,7 +1,7 @@
-/** Set-up of block-absorbed attention, once a query: kernels/block_vectors.wgsl. */
-import { blockComponents } from '../../schedule/attention-kernels.js';
-import { evenRow } from '../../schedule/kernel-spec.js';
-import type { KernelCall } from '../../schedule/kernels.js';
+/** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
+import { evenRow } from '../../kernels/spec.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
 import type { Pairing } from '../rotary.js';

@@ -1,5 +1,5 @@
 /** The small operations between the products: norms, residuals, rotary embedding, activation, embedding. */
-import type { KernelCall } from '../../schedule/kernels.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { requireShape } from '../errors.js';
 import { f32, read, u32, write, type BufferPlan, type OperationPlan, type Role, type Step } from '../plan.js';
 import { rotaryTable, type RotaryOptions } from '../rotary.js';

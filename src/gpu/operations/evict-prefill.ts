@@ -1,5 +1,6 @@
 /** H2O where a prompt is taken in whole: the mass that its tokens gather, and which of them stay. */
-import { storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { type KernelCall } from '../../kernels/registry.js';
+import { storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { f32, read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../plan.js';

@@ -1,5 +1,6 @@
 /** H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
-import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { type KernelCall } from '../../kernels/registry.js';
+import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../plan.js';

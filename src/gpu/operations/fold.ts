@@ -1,5 +1,6 @@
-/** What the split-KV attention kernels share on the host side: see kernels/attend_rows.wgsl. */
-import { storageOfVariant, type KernelCall, type Storage } from '../../schedule/kernels.js';
+/** What the split-KV attention kernels share on the host side: see attend_rows.wgsl. */
+import { type KernelCall } from '../../kernels/registry.js';
+import { storageOfVariant, type Storage } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { f32, u32, type BufferPlan, type Uniform } from '../plan.js';

@@ -1,5 +1,5 @@
 /** From a call of the registry to what has to be run for it. */
-import type { KernelCall, KernelName } from '../../schedule/kernels.js';
+import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { Device } from '../device.js';
 import { GpuError } from '../errors.js';
 import type { OperationPlan } from '../plan.js';

@@ -2,7 +2,7 @@
  * Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units where
  * there are some.
  */
-import type { KernelCall } from '../../schedule/kernels.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../shape.js';
@@ -47,7 +47,7 @@ export interface MatmulOptions {
   readonly weightGroup?: number;
   /** y += x W instead of y = x W. */
   readonly accumulate?: boolean;
-  /** Weights lie [group][n][k, in pairs] (kernels/matmul_transposed.wgsl). */
+  /** Weights lie [group][n][k, in pairs] (matmul_transposed.wgsl). */
   readonly transposed?: boolean;
 }
 

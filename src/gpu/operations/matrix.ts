@@ -1,5 +1,5 @@
 /**
- * Products on matrix units: whether a device has those that kernels/matrix_units.wgsl wants, which products they take,
+ * Products on matrix units: whether a device has those that matrix_units.wgsl wants, which products they take,
  * and how. The kernels are checked with the units emulated and compiled with them; on hardware they have not been run
  * yet.
  */
@@ -10,7 +10,7 @@ import { tuned, type Tuning } from './tuning.js';
 
 /** As device.ts has it, which loads Dawn: plans are made without. */
 const FEATURE = 'chromium-experimental-subgroup-matrix';
-/** What kernels/matrix_units.wgsl multiplies: f16 tiles of this side into f32, by subgroups of so many threads. */
+/** What matrix_units.wgsl multiplies: f16 tiles of this side into f32, by subgroups of so many threads. */
 const SIDE = 16;
 const SUBGROUP = 32;
 /** Threads of a kernel's workgroup: four subgroups. */
@@ -77,7 +77,7 @@ export type Launch = Pick<Step, 'source' | 'workgroups' | 'constants'> & Pick<Op
 /** Whether matrix units take a product: enough rows, and weights that are whole vec4s, as the kernel reads them. */
 export const matrixFits = (m: number, weightBytes: number): boolean => m >= LEAST_MATRIX_ROWS && weightBytes % 16 === 0;
 
-/** The step of kernels/matmul_matrix.wgsl, without its element, uniforms and buffers. */
+/** The step of matmul_matrix.wgsl, without its element, uniforms and buffers. */
 export function matrixStep(
   s: { readonly groups: number; readonly m: number; readonly n: number },
   tuning: Tuning | undefined,
@@ -116,7 +116,7 @@ export function matrixStep(
 export type RebuildLaunch = Omit<Launch, 'workgroups'> & { readonly slots: number };
 
 /**
- * The step of kernels/rebuild_matrix.wgsl: `unit` components are read at once (storage_*.wgsl), and a stage is whole
+ * The step of rebuild_matrix.wgsl: `unit` components are read at once (storage_*.wgsl), and a stage is whole
  * units.
  */
 export function matrixRebuild(unit: number, headDim: number, edges: number): RebuildLaunch {

@@ -1,5 +1,5 @@
 /** What follows split-KV attention: the merge of its partials, and the current token's exact key and value. */
-import type { KernelCall } from '../../schedule/kernels.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { requireShape } from '../errors.js';
 import { f32, read, u32, write, type BufferPlan, type OperationPlan, type Step, type Uniform } from '../plan.js';
 import { dimensions, requirePositive, requireVariant } from '../shape.js';

@@ -1,5 +1,6 @@
 /** What only prefill does: attention of a chunk of tokens, causal or in several calls, and reading cached rows back. */
-import { isQuantised, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { type KernelCall } from '../../kernels/registry.js';
+import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { f32, read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';

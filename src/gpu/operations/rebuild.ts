@@ -1,7 +1,8 @@
 /**
- * Materialises K or V of one layer and loop from latents: kernels/rebuild.wgsl, or rebuild_matrix.wgsl on matrix units.
+ * Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units.
  */
-import { evenRow, storageOfVariant, type KernelCall } from '../../schedule/kernels.js';
+import { type KernelCall } from '../../kernels/registry.js';
+import { evenRow, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type OperationPlan } from '../plan.js';
@@ -127,7 +128,7 @@ export function planRebuild(
   };
 }
 
-/** The step of kernels/rebuild.wgsl, without its element, uniforms, buffers and grid. */
+/** The step of rebuild.wgsl, without its element, uniforms, buffers and grid. */
 function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch {
   const workgroup = tuned(tuning, 'workgroup', DEFAULT_WORKGROUP);
   const tokens = tuned(tuning, 'tokens', DEFAULT_TOKENS);

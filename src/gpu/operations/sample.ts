@@ -1,5 +1,5 @@
 /** The choice of a token from the logits: greedy, or from the nucleus. */
-import type { KernelCall } from '../../schedule/kernels.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { requireShape } from '../errors.js';
 import { f32, read, u32, write, type OperationPlan } from '../plan.js';
 import { dimensions, requirePositive } from '../shape.js';

@@ -1,5 +1,5 @@
 /** Numbers of a kernel's launch that change its speed and not its results: which values `calibrate --tune` tries. */
-import type { KernelName } from '../../schedule/kernels.js';
+import type { KernelName } from '../../kernels/registry.js';
 
 /** Chosen values by name, for one kernel. What is not named keeps the planner's own choice. */
 export type Tuning = Readonly<Record<string, number>>;

@@ -2,7 +2,7 @@
  * Roofline of the measured kernels: what each reaches against the device's measured ceilings. Only with a calibration.
  */
 import { measuredPoints } from '../../cost/predictor.js';
-import { KERNELS, workOf, type KernelName } from '../../schedule/kernels.js';
+import { KERNELS, workOf, type KernelName } from '../../kernels/registry.js';
 import { formatCount, formatNumber } from '../../units.js';
 import type { View } from '../view.js';
 import { frame } from './marks.js';

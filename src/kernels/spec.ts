@@ -14,6 +14,16 @@ export interface Work {
 export type Shape = Readonly<Record<string, number>>;
 
 export interface KernelSpec {
+  /**
+   * WGSL files with an entry point (without .wgsl) that calls of the kernel can come to use, whatever shape and
+   * variant; the one of the kernel's name unless given.
+   */
+  readonly sources?: readonly string[];
+  /**
+   * Raised where the launch's own constants have changed (workgroup size, tokens a thread, ...): times of the old ones
+   * are another kernel's. test/bench/launches.test.ts tells when.
+   */
+  readonly launchVersion?: number;
   /** Names of the shape fields, in order. They are also the axes on which the predictor interpolates (in log2). */
   readonly dims: readonly string[];
   readonly variants: readonly string[];
@@ -52,6 +62,10 @@ export function storageOfVariant(variant: string): Storage {
   const end = variant.indexOf('+');
   return (end < 0 ? variant : variant.slice(0, end)) as Storage;
 }
+
+/** Bytes that `width` scalars of one row take in the storage of a variant and the `groupSize` of a shape. */
+export const storedIn = (s: Shape, variant: string, width: number): number =>
+  storedBytes(storageOfVariant(variant), width, field(s, 'groupSize'));
 
 /** Operations that turn one stored n-bit scalar into f32: extract, convert, scale, at two an instruction. */
 export const UNPACK_FLOPS = 6;

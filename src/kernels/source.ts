@@ -1,5 +1,6 @@
 /**
- * Loads WGSL from kernels/ beside the package's dist/ or src/. Four directives exist, each on a line of its own:
+ * Loads WGSL from the folders of src/kernels/, which the package ships beside dist/. A file is known by its name alone,
+ * which no two folders share. Four directives exist, each on a line of its own:
  *
  *   #include "name.wgsl"   the text of another file, once
  *   #element               the element type of weights: element_f16.wgsl or element_f32.wgsl
@@ -9,23 +10,50 @@
  * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { STORAGES, type KernelName, type Storage } from './kernels.js';
+import { KERNELS, type KernelName } from './registry.js';
+import { STORAGES, type Storage } from './spec.js';
 
 /** Storage of the streamed operand. Weights are f16 or f32, cached rows any storage. */
 export type Element = Storage;
 
-/** src/schedule/, dist/schedule/ and the bundle in dist/bin/ all lie two levels below the package root. */
-export const KERNEL_DIRECTORY = new URL('../../kernels/', import.meta.url);
+/** src/kernels/, dist/kernels/ and the bundle in dist/bin/ all lie two levels below the package root. */
+export const KERNEL_DIRECTORY = fileURLToPath(new URL('../../src/kernels/', import.meta.url));
 
+/** The text of a WGSL file, by its name. */
 export type ReadSource = (file: string) => string;
 
-const readKernelFile: ReadSource = (file) => readFileSync(fileURLToPath(new URL(file, KERNEL_DIRECTORY)), 'utf8');
+/**
+ * Paths by file name of the WGSL among `paths`.
+ * @throws Error where two folders hold a file of the same name
+ */
+export function filesByName(paths: readonly string[]): ReadonlyMap<string, string> {
+  const files = new Map<string, string>();
+  for (const path of paths.filter((p) => p.endsWith('.wgsl'))) {
+    const name = path.slice(Math.max(path.lastIndexOf('/'), path.lastIndexOf('\\')) + 1);
+    const other = files.get(name);
+    if (other !== undefined) throw new Error(`${name} lies in two folders of kernels: ${other} and ${path}`);
+    files.set(name, path);
+  }
+  return files;
+}
+
+let own: ReadonlyMap<string, string> | undefined;
+const ownFiles = (): ReadonlyMap<string, string> =>
+  (own ??= filesByName(readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' })));
+
+/** Reads this program's own kernels. */
+export const readKernelFile: ReadSource = (file) => {
+  const path = ownFiles().get(file);
+  if (path === undefined) throw new Error(`there is no kernel file ${file}`);
+  return readFileSync(join(KERNEL_DIRECTORY, path), 'utf8');
+};
 
 const cache = new Map<string, string>();
 
-/** The complete source of `kernels/<name>.wgsl`. `read` is replaced in tests. */
+/** The complete source of the file `<name>.wgsl`. `read` is replaced in tests. */
 export function loadSource(name: string, element: Element, read: ReadSource = readKernelFile): string {
   const key = `${name}:${element}`;
   const known = read === readKernelFile ? cache.get(key) : undefined;
@@ -33,7 +61,7 @@ export function loadSource(name: string, element: Element, read: ReadSource = re
   const included = new Set<string>();
   const source = resolve(`${name}.wgsl`, element, read, included, []);
   const unresolved = /^.*(?:^\s*#|\$\{|\{\{|<%).*$/m.exec(source);
-  if (unresolved) throw new Error(`kernels/${name}.wgsl: unresolved directive: ${unresolved[0].trim()}`);
+  if (unresolved) throw new Error(`${name}.wgsl: unresolved directive: ${unresolved[0].trim()}`);
   if (read === readKernelFile) cache.set(key, source);
   return source;
 }
@@ -66,7 +94,7 @@ export function sourcesFrom(id: string, read: ReadSource): SourceSet {
 }
 
 function resolve(file: string, element: Element, read: ReadSource, included: Set<string>, chain: string[]): string {
-  if (chain.includes(file)) throw new Error(`kernels/${file}: include cycle ${[...chain, file].join(' -> ')}`);
+  if (chain.includes(file)) throw new Error(`${file}: include cycle ${[...chain, file].join(' -> ')}`);
   if (included.has(file)) return '';
   included.add(file);
   return read(file)
@@ -118,27 +146,6 @@ export function hashSources(sources: readonly { name: string; element: Element }
   return hash.digest('hex');
 }
 
-/**
- * Sources that a kernel's calls can come to use, whatever the shape and variant; of the others it is the one of its
- * name.
- */
-const SOURCES: Partial<Record<KernelName, readonly string[]>> = {
-  matmul: ['matvec', 'matvec_quads', 'matmul', 'matmul_matrix'],
-  rebuild: ['rebuild', 'rebuild_matrix'],
-  rmsnorm: ['rmsnorm', 'add'],
-  sample: ['sample', 'sample_top_p'],
-  evict: ['evict', 'evict_copy'],
-  evict_prefill: ['evict_prefill', 'evict_gather'],
-  evict_chunk: ['evict_chunk', 'evict_gather'],
-  attend_block_absorbed: ['attend_block_absorbed', 'attend_block_components'],
-};
-
-/**
- * Counts up where the planner's own launch constants of a kernel have changed (workgroup size, tokens a thread, ...):
- * times of the old ones are another kernel's. test/bench/launches.test.ts tells when.
- */
-const LAUNCH_VERSIONS: Partial<Record<KernelName, number>> = {};
-
 /** The element types that a source is compiled for: all storages where it reads cached rows. */
 function elementsOf(name: string): readonly Element[] {
   const f16 = loadSource(name, 'f16');
@@ -150,9 +157,8 @@ function elementsOf(name: string): readonly Element[] {
  * resolved, and its launch. Empty for a kernel without sources: nothing can have been measured of it.
  */
 export function kernelHash(kernel: KernelName): string {
-  const names = SOURCES[kernel] ?? [kernel];
-  if (!names.every((name) => existsSync(new URL(`${name}.wgsl`, KERNEL_DIRECTORY)))) return '';
+  const { sources: names = [kernel], launchVersion: launch } = KERNELS[kernel];
+  if (!names.every((name) => ownFiles().has(`${name}.wgsl`))) return '';
   const sources = hashSources(names.flatMap((name) => elementsOf(name).map((element) => ({ name, element }))));
-  const launch = LAUNCH_VERSIONS[kernel];
   return launch === undefined ? sources : createHash('sha256').update(`${sources} launch ${launch}`).digest('hex');
 }

@@ -1,0 +1,24 @@
+import { field, STORAGES, storageOfVariant, storedBytes, type KernelSpec } from '../spec.js';
+
+/**
+ * Writes one token's K, V or latent rows to the cache in its storage type: `heads` rows of `width` scalars for each
+ * of `rows` tokens.
+ */
+export const spec: KernelSpec = {
+  dims: ['rows', 'heads', 'width', 'groupSize'],
+  variants: STORAGES,
+  work: (s, v) => {
+    const written = field(s, 'rows') * field(s, 'heads');
+    const n = written * field(s, 'width');
+    return {
+      readBytes: 4 * n,
+      writeBytes: written * storedBytes(storageOfVariant(v), field(s, 'width'), field(s, 'groupSize')),
+      flops: n,
+      matrixFlops: 0,
+    };
+  },
+  terms: (s, v) => {
+    const w = spec.work(s, v);
+    return [1, w.readBytes, w.writeBytes];
+  },
+};

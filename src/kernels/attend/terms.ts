@@ -1,0 +1,48 @@
+import { field, storedIn, type KernelSpec } from '../spec.js';
+import {
+  rows,
+  queries,
+  partialBytes,
+  scoreBytes,
+  unpacking,
+  attendTerms,
+  withScores,
+} from '../shared/attention.terms.js';
+
+/**
+ * Split-KV decode attention of one new token over cached rows that are used as they lie: full K/V, or latents with
+ * an absorbed query. `branchWidth`: rotary key scalars beside the content key (0 without), shared by all KV heads
+ * when `branchHeads` is 1. `group`: query heads that read the same cached row. `+scores` also writes every score.
+ */
+export const spec: KernelSpec = {
+  dims: [
+    'sequences',
+    'kvHeads',
+    'group',
+    'context',
+    'keyWidth',
+    'valueWidth',
+    'branchWidth',
+    'branchHeads',
+    'groupSize',
+    'splits',
+  ],
+  variants: withScores,
+  work: (s, v) => {
+    const branch = field(s, 'branchWidth');
+    const key = field(s, 'keyWidth');
+    const value = field(s, 'valueWidth');
+    const branchRows = field(s, 'sequences') * field(s, 'branchHeads') * field(s, 'context');
+    const product = rows(s) * field(s, 'group') * 2 * (key + branch + value);
+    return {
+      readBytes:
+        rows(s) * (storedIn(s, v, key) + storedIn(s, v, value)) +
+        (branch > 0 ? branchRows * storedIn(s, v, branch) : 0) +
+        queries(s) * (key + branch) * 4,
+      writeBytes: partialBytes(s, value) + scoreBytes(s, v),
+      flops: product + unpacking(rows(s), v, key + branch + value),
+      matrixFlops: product,
+    };
+  },
+  terms: (s, v) => attendTerms(s, spec.work(s, v)),
+};

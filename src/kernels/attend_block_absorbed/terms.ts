@@ -1,0 +1,51 @@
+import { field, storedIn, type KernelSpec, type Shape } from '../spec.js';
+import {
+  rows,
+  latentRows,
+  queries,
+  partialBytes,
+  scoreBytes,
+  unpacking,
+  withScores,
+  latentTerms,
+} from '../shared/attention.terms.js';
+import { basisBytes, blocks } from '../block_basis/terms.js';
+
+/** Operations of the scores: every function at every offset of either sign, and the products with two latents. */
+const scoreFlops = (s: Shape) =>
+  queries(s) * blocks(s) * field(s, 'blockTokens') * (field(s, 'functions') + 4) * field(s, 'rankK');
+
+/**
+ * Split-KV decode attention with full RoPE straight on latents: block by block, the rotated key up-projection is
+ * expressed in few functions of the position, so that K is never rebuilt. `blockTokens`: positions of a block;
+ * `functions`: functions of the offset in a block, with a basis vector each (schedule/block-absorbed.ts).
+ */
+export const spec: KernelSpec = {
+  sources: ['attend_block_absorbed', 'attend_block_components'],
+  dims: [
+    'sequences',
+    'kvHeads',
+    'latentHeads',
+    'group',
+    'context',
+    'rankK',
+    'rankV',
+    'headDim',
+    'blockTokens',
+    'functions',
+    'groupSize',
+    'splits',
+  ],
+  variants: withScores,
+  work: (s, v) => {
+    const [rk, rv, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'group')];
+    const key = scoreFlops(s);
+    return {
+      readBytes: latentRows(s) * (storedIn(s, v, rk) + storedIn(s, v, rv)) + queries(s) * basisBytes(s),
+      writeBytes: partialBytes(s, rv) + scoreBytes(s, v),
+      flops: key + rows(s) * group * 2 * rv + unpacking(latentRows(s), v, rk + rv),
+      matrixFlops: key,
+    };
+  },
+  terms: (s, v) => [...latentTerms(s, spec.work(s, v), scoreFlops(s)), queries(s) * basisBytes(s)],
+};

@@ -1,0 +1,38 @@
+import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { unpacking } from '../shared/attention.terms.js';
+import { spec as attendPrefill } from '../attend_prefill/terms.js';
+
+/**
+ * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call
+ * to call. `+own` is causal attention to the run itself. In the others every query attends to all `context` rows, of
+ * the storage named. The first call, which has nothing to read of those before it, is usually `+own`.
+ */
+export const spec: KernelSpec = {
+  dims: [...attendPrefill.dims, 'groupSize'],
+  variants: [...STORAGES, ...attendPrefill.variants.map((v) => `${v}+own`)],
+  work: (s, v) => {
+    const [tokens, context, key, value] = [
+      field(s, 'queries'),
+      field(s, 'context'),
+      field(s, 'keyWidth'),
+      field(s, 'valueWidth'),
+    ];
+    const own = v.endsWith('+own');
+    const rows = field(s, 'sequences') * field(s, 'kvHeads');
+    const queries = rows * field(s, 'group') * tokens;
+    const scores = tokens * context + (own ? (tokens * (tokens + 1)) / 2 : 0);
+    const product = rows * field(s, 'group') * scores * 2 * (key + value);
+    const cached = rows * (context + (own ? tokens : 0));
+    const carried = queries * (value + 2) * 4;
+    return {
+      readBytes: cached * (storedIn(s, v, key) + storedIn(s, v, value)) + queries * key * 4 + (own ? 0 : carried),
+      writeBytes: carried,
+      flops: product + unpacking(cached, v, key + value),
+      matrixFlops: product,
+    };
+  },
+  terms: (s, v) => {
+    const w = spec.work(s, v);
+    return [1, w.readBytes, w.flops, w.writeBytes];
+  },
+};

@@ -1,0 +1,32 @@
+import { field, type KernelSpec } from '../spec.js';
+
+/**
+ * Causal attention of a run of prompt tokens over K and V rows of the type named: `queries` new tokens a sequence, each
+ * over the `context` tokens before the run and those of the run up to itself.
+ */
+export const spec: KernelSpec = {
+  dims: ['sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth'],
+  variants: ['f16', 'f32'],
+  work: (s, v) => {
+    const [tokens, context, key, value] = [
+      field(s, 'queries'),
+      field(s, 'context'),
+      field(s, 'keyWidth'),
+      field(s, 'valueWidth'),
+    ];
+    const heads = field(s, 'sequences') * field(s, 'kvHeads');
+    const scores = tokens * context + (tokens * (tokens + 1)) / 2;
+    const product = heads * field(s, 'group') * scores * 2 * (key + value);
+    return {
+      readBytes:
+        heads * ((context + tokens) * (key + value) * (v === 'f32' ? 4 : 2) + field(s, 'group') * tokens * key * 4),
+      writeBytes: heads * field(s, 'group') * tokens * value * 4,
+      flops: product,
+      matrixFlops: product,
+    };
+  },
+  terms: (s, v) => {
+    const w = spec.work(s, v);
+    return [1, w.readBytes, w.flops, w.writeBytes];
+  },
+};

@@ -1,0 +1,49 @@
+import { field, padded, type KernelSpec, type Shape } from '../spec.js';
+import { blockComponents } from '../block_vectors/terms.js';
+
+/**
+ * Blocks of positions that a row's cached tokens touch; the threads of a partial block idle, so it costs like a whole
+ * one.
+ */
+export const blocks = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'blockTokens'));
+
+/**
+ * f32 scalars of the basis of a query head: in every block of its tokens, `functions` vectors of all latent components,
+ * in whole quads, and of the mean, in one of its own.
+ */
+export const blockBasisScalars = (
+  tokens: number,
+  rankK: number,
+  { blockTokens, functions }: { blockTokens: number; functions: number },
+): number => Math.ceil(tokens / blockTokens) * (padded(rankK, 4) + 4) * functions;
+
+export const basisBytes = (s: Shape): number =>
+  4 *
+  blockBasisScalars(field(s, 'context'), field(s, 'rankK'), {
+    blockTokens: field(s, 'blockTokens'),
+    functions: field(s, 'functions'),
+  });
+
+/**
+ * The basis of every block of a query, from its vectors: phases moved to the block's centre, and combined into the
+ * block's functions (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a
+ * block and latent component.
+ */
+export const spec: KernelSpec = {
+  dims: ['sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank'],
+  variants: ['f32'],
+  work: (s) => {
+    const [heads, rk, d] = [field(s, 'sequences') * field(s, 'heads'), field(s, 'rankK'), field(s, 'headDim')];
+    const flops = heads * blocks(s) * 2 * field(s, 'setupPerRank') * rk;
+    return {
+      readBytes: heads * d * blockComponents(rk) * 4,
+      writeBytes: heads * basisBytes(s),
+      flops,
+      matrixFlops: flops,
+    };
+  },
+  terms: (s) => {
+    const w = spec.work(s, 'f32');
+    return [1, w.readBytes, w.writeBytes, w.flops];
+  },
+};

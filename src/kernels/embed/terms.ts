@@ -1,0 +1,12 @@
+import { field, type KernelSpec } from '../spec.js';
+
+/** Token embedding: rows of the f16 table, gathered to f32. */
+export const spec: KernelSpec = {
+  dims: ['rows', 'width'],
+  variants: ['f16'],
+  work: (s) => {
+    const n = field(s, 'rows') * field(s, 'width');
+    return { readBytes: 2 * n, writeBytes: 4 * n, flops: 0, matrixFlops: 0 };
+  },
+  terms: (s) => [1, field(s, 'rows') * field(s, 'width') * 6],
+};

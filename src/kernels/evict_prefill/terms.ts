@@ -1,0 +1,29 @@
+import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+
+/** Passes over the masses of a prompt that find the lightest one that stays, and over those that stay. */
+export const CHOOSING_PASSES = 6;
+
+/**
+ * H2O after a prompt was taken in whole: of its `context` tokens `kept` stay, the last ones and the heaviest of the
+ * others, and are copied with their masses and positions. `rows` and `width` are those of `evict`.
+ */
+export const spec: KernelSpec = {
+  sources: ['evict_prefill', 'evict_gather'],
+  dims: ['rows', 'context', 'kept', 'width', 'groupSize'],
+  variants: STORAGES,
+  work: (s, v) => {
+    const [n, context, kept] = [field(s, 'rows'), field(s, 'context'), field(s, 'kept')];
+    const copied = kept * (storedIn(s, v, field(s, 'width')) + 4);
+    return {
+      readBytes: n * (context * 4 + copied),
+      writeBytes: n * (copied + kept * 4),
+      flops: n * CHOOSING_PASSES * context,
+      matrixFlops: 0,
+    };
+  },
+  // One workgroup a row: the last term is its serial walk.
+  terms: (s, v) => {
+    const w = spec.work(s, v);
+    return [1, w.readBytes, w.writeBytes, field(s, 'context')];
+  },
+};

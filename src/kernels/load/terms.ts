@@ -1,0 +1,16 @@
+import { STORAGES, type KernelSpec } from '../spec.js';
+import { spec as append } from '../append/terms.js';
+
+/** The way back: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
+export const spec: KernelSpec = {
+  dims: ['rows', 'heads', 'width', 'groupSize'],
+  variants: STORAGES,
+  work: (s, v) => {
+    const { readBytes, writeBytes, flops } = append.work(s, v);
+    return { readBytes: writeBytes, writeBytes: readBytes, flops, matrixFlops: 0 };
+  },
+  terms: (s, v) => {
+    const w = spec.work(s, v);
+    return [1, w.readBytes, w.writeBytes];
+  },
+};

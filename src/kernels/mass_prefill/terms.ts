@@ -1,0 +1,34 @@
+import { field, type KernelSpec } from '../spec.js';
+
+/**
+ * H2O while a prompt is taken in whole: what a chunk's queries give to the tokens before them and each other is added
+ * to the mass of these, once more from scores, and from the statistics of attention. `rows`: rows of a sequence that
+ * evict on their own; the variant is the type of the keys.
+ */
+export const spec: KernelSpec = {
+  dims: ['sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth'],
+  variants: ['f16', 'f32'],
+  work: (s, v) => {
+    const [sequences, tokens, context, key] = [
+      field(s, 'sequences'),
+      field(s, 'queries'),
+      field(s, 'context'),
+      field(s, 'keyWidth'),
+    ];
+    const heads = sequences * field(s, 'kvHeads');
+    const scores = heads * field(s, 'group') * (tokens * context + (tokens * (tokens - 1)) / 2);
+    const masses = sequences * field(s, 'rows') * (context + tokens) * 4;
+    return {
+      readBytes:
+        heads * ((context + tokens) * key * (v === 'f32' ? 4 : 2) + field(s, 'group') * tokens * (key + 2) * 4) +
+        masses,
+      writeBytes: masses,
+      flops: scores * (2 * key + 4),
+      matrixFlops: scores * 2 * key,
+    };
+  },
+  terms: (s, v) => {
+    const w = spec.work(s, v);
+    return [1, w.readBytes, w.flops, w.writeBytes];
+  },
+};

@@ -1,0 +1,14 @@
+import { field, type KernelSpec } from '../spec.js';
+import { elementwise } from '../shared/elementwise.terms.js';
+
+/** `norm`: y = n(x). `norm-add`: x += n(y) (sandwich norm). `add`: x += y. RMSNorm over the width. */
+export const spec: KernelSpec = {
+  sources: ['rmsnorm', 'add'],
+  dims: ['rows', 'width'],
+  variants: ['norm', 'norm-add', 'add'],
+  ...elementwise(
+    (s, v) => field(s, 'rows') * field(s, 'width') * (v === 'norm' ? 1 : 2) + (v === 'add' ? 0 : field(s, 'width')),
+    (s) => field(s, 'rows') * field(s, 'width'),
+    4,
+  ),
+};

@@ -1,0 +1,13 @@
+import { field, type KernelSpec } from '../spec.js';
+import { elementwise } from '../shared/elementwise.terms.js';
+
+/** Rotary embedding, in place, over all rows and heads (queries and the new keys together). */
+export const spec: KernelSpec = {
+  dims: ['rows', 'heads', 'headDim'],
+  variants: ['half-split', 'adjacent'],
+  ...elementwise(
+    (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
+    (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
+    3,
+  ),
+};

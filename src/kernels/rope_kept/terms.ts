@@ -1,0 +1,16 @@
+import { field, type KernelSpec } from '../spec.js';
+import { elementwise } from '../shared/elementwise.terms.js';
+
+/**
+ * The same of keys that were rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has
+ * other positions.
+ */
+export const spec: KernelSpec = {
+  dims: ['rows', 'heads', 'headDim'],
+  variants: ['half-split', 'adjacent'],
+  ...elementwise(
+    (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
+    (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
+    3,
+  ),
+};
