@@ -10,7 +10,7 @@ import { activeSelector, fitPredictor, outliers } from '../src/cost/fit.js';
 import { makePredictor, median } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
 import { KERNELS, type KernelName } from '../src/kernels/registry.js';
-import { type Shape } from '../src/kernels/spec.js';
+import type { Shape } from '../src/kernels/spec.js';
 
 /** Uniform numbers in [0, 1) from a seed (mulberry32). */
 export function randomFrom(seed: number): () => number {

@@ -7,7 +7,7 @@ import type { CodecKind } from '../codecs/codec.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { listCandidates } from '../plan/candidates.js';
-import { type KernelCall } from '../kernels/registry.js';
+import type { KernelCall } from '../kernels/registry.js';
 import { GROUP_SIZE } from '../kernels/spec.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';

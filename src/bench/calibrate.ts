@@ -8,7 +8,7 @@ import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gp
 import type { Tuning } from '../gpu/operations/tuning.js';
 import { kernelHash } from '../kernels/source.js';
 import { workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
-import { type Shape } from '../kernels/spec.js';
+import type { Shape } from '../kernels/spec.js';
 import {
   CALIBRATION_SCHEMA_VERSION,
   type Calibration,

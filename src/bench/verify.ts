@@ -12,7 +12,7 @@ import { BLOCK_CHECKERS } from './block-checkers.js';
 import { CACHE_CHECKERS } from './cache-checkers.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { ELEMENTWISE_CHECKERS } from './elementwise-checkers.js';
-import { type Operands, type Scalars } from './inputs.js';
+import type { Operands, Scalars } from './inputs.js';
 import { PREFILL_CHECKERS } from './prefill-checkers.js';
 import { mix } from '../hash.js';
 import { matmulRow, sampleRow } from './reference/pointwise.js';

@@ -16,7 +16,7 @@ import { loadCalibration } from '../plan/calibrations.js';
 import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName } from '../kernels/registry.js';
-import { type Shape } from '../kernels/spec.js';
+import type { Shape } from '../kernels/spec.js';
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
 import { DRIFT_CORRECTED } from '../schema/drift.js';
 import { validationModel } from '../validate/grid.js';

@@ -15,7 +15,7 @@
  * measured H200 kernels by 14–35 % (median) and 41–76 % (90th percentile).
  */
 import { workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
-import { type Work } from '../kernels/spec.js';
+import type { Work } from '../kernels/spec.js';
 import type { Price } from './evidence.js';
 
 export interface Rates {

@@ -4,7 +4,7 @@ import { fitPredictor } from '../cost/fit.js';
 import { predictorKey } from '../cost/pricers.js';
 import { UserError, show } from '../errors.js';
 import { KERNELS, KERNEL_NAMES, workOf, type KernelName } from '../kernels/registry.js';
-import { type Shape } from '../kernels/spec.js';
+import type { Shape } from '../kernels/spec.js';
 import type { Sample } from '../schema/calibration.js';
 import { parseNumber } from '../units.js';
 import { displayPath, readTextFile } from '../files.js';

@@ -30,7 +30,7 @@ import {
   readsLatents,
   type Parts,
 } from './eviction-ops.js';
-import { type KernelName } from '../kernels/registry.js';
+import type { KernelName } from '../kernels/registry.js';
 import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
 
 /** One layer of a block, with the heads of one GPU. */

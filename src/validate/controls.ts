@@ -11,7 +11,7 @@ import type { OpenPoint } from '../bench/visits.js';
 import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { KERNELS, type KernelCall, type KernelName } from '../kernels/registry.js';
-import { type Shape } from '../kernels/spec.js';
+import type { Shape } from '../kernels/spec.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import { correctedSeconds, typicalSeconds, type Drifted } from '../schema/drift.js';
 import { driftExponents, type Calibrated } from './calibrated.js';

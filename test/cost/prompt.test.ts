@@ -5,7 +5,7 @@ import { datasheetPricer, measuredPricer, predictorKey, type Predictors } from '
 import { pricePrompt, type Pricer } from '../../src/cost/latency.js';
 import { walk } from '../../src/decoder/gpu/walk.js';
 import { KERNELS, KERNEL_NAMES } from '../../src/kernels/registry.js';
-import { type Shape } from '../../src/kernels/spec.js';
+import type { Shape } from '../../src/kernels/spec.js';
 import { runSchedule, runsOf, type WholePrompt } from '../../src/schedule/prefill.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, OURO } from '../contract/geometries.js';

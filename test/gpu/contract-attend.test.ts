@@ -9,7 +9,7 @@ import { mix } from '../../src/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import type { RunOptions, Span } from '../../src/gpu/operations/fold.js';
-import { type KernelCall, type KernelName } from '../../src/kernels/registry.js';
+import type { KernelCall, KernelName } from '../../src/kernels/registry.js';
 import { isQuantised, STORAGES, storedBytes, type Shape, type Storage } from '../../src/kernels/spec.js';
 import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';
 import { describeGpu } from './device.js';

@@ -19,7 +19,7 @@ import {
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';
 import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/gpu/operations/matrix.js';
 import { OWN_SOURCES, readKernelFile, sourcesFrom, type SourceSet } from '../../src/kernels/source.js';
-import { type KernelCall } from '../../src/kernels/registry.js';
+import type { KernelCall } from '../../src/kernels/registry.js';
 import { isQuantised, type Storage } from '../../src/kernels/spec.js';
 import { check } from './contract-run.js';
 import { describeGpu } from './device.js';

@@ -3,7 +3,7 @@
  * is linear over a round cancels, and nothing periodic can stay in step with one side. The ratio of a round is one
  * value; noise that lasts longer than a round (tens of milliseconds) hits both sides and leaves the ratio alone.
  */
-import { type Clock, type Runner } from '../timing.js';
+import type { Clock, Runner } from '../timing.js';
 import type { BoundStep } from '../../gpu/index.js';
 import { bootstrap, exponential, isSettled, randomFrom, type Interval } from './statistics.js';
 

@@ -1,5 +1,5 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';

@@ -1,6 +1,6 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
 import { best } from '../../best.js';
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { evenRow } from '../../kernels/spec.js';
 import { requireShape } from '../errors.js';
 import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';

@@ -1,5 +1,5 @@
 /** H2O where a prompt is taken in whole: the mass that its tokens gather, and which of them stay. */
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS } from '../cache-layout.js';
 import { requireShape } from '../errors.js';

@@ -1,5 +1,5 @@
 /** H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';

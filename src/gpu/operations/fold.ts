@@ -1,5 +1,5 @@
 /** What the split-KV attention kernels share on the host side: see attend_rows.wgsl. */
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { storageOfVariant, type Storage } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';

@@ -1,5 +1,5 @@
 /** What only prefill does: attention of a chunk of tokens, causal or in several calls, and reading cached rows back. */
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';

@@ -1,7 +1,7 @@
 /**
  * Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units.
  */
-import { type KernelCall } from '../../kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { evenRow, storageOfVariant } from '../../kernels/spec.js';
 import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
 import { requireShape } from '../errors.js';
