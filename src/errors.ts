@@ -26,12 +26,20 @@ export class UserError extends Error {
   }
 }
 
-/** Replaces control and bidirectional characters by their escapes. */
+/**
+ * Characters that a terminal interprets, that reorder text or that nobody sees, as the inside of a character class (flag
+ * u): controls, format characters, line separators, lone surrogates, and what Unicode calls Default_Ignorable_Code_Point
+ * (soft hyphen, variation selectors, fillers, tags).
+ */
+export const UNPRINTABLE = '\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}';
+const unprintable = new RegExp(`[${UNPRINTABLE}]`, 'gu');
+
+/** Replaces characters that are not to be printed by their escapes: `\u200b`, `\u{e0041}`. */
 export function printable(text: string): string {
-  return text.replace(
-    /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
-    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return text.replace(unprintable, (c) => {
+    const hex = (c.codePointAt(0) as number).toString(16).padStart(4, '0');
+    return hex.length > 4 ? `\\u{${hex}}` : `\\u${hex}`;
+  });
 }
 
 /** Exit codes of the command line, part of the public contract. */
@@ -49,12 +57,43 @@ export const EXIT = {
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** Shows a received value inside an error message: quoted, control characters escaped, at most 80 characters. */
+/** Characters of a received value that a message shows, and levels of lists and objects. */
+const SHOWN_LENGTH = 80;
+const SHOWN_DEPTH = 8;
+
+/**
+ * Shows a received value inside an error message: quoted, unprintable characters escaped, at most 80 characters. Takes
+ * any value in bounded time: one that is long, nested thousands deep, circular, or that throws when it is looked at.
+ */
 export function show(value: unknown): string {
-  const text =
-    typeof value === 'string' || (typeof value === 'object' && value !== null)
-      ? (JSON.stringify(value) ?? 'a value')
-      : String(value);
-  const line = printable(text);
-  return line.length > 80 ? `${line.slice(0, 77)}...` : line;
+  const line = printable(written(value, SHOWN_DEPTH, SHOWN_LENGTH + 1));
+  // A pair of surrogates is not cut in two.
+  return line.length > SHOWN_LENGTH ? `${line.slice(0, SHOWN_LENGTH - 3).replace(/[\ud800-\udbff]$/, '')}...` : line;
+}
+
+/** A value as JSON writes it, as far as `length` characters go: what comes after them is left out. */
+function written(value: unknown, depth: number, length: number): string {
+  try {
+    if (typeof value === 'string') return JSON.stringify(value.slice(0, length));
+    if (typeof value === 'function') return 'a function';
+    if (typeof value !== 'object' || value === null) return String(value);
+    if (depth === 0) return '...';
+    if (ArrayBuffer.isView(value)) return 'binary data';
+    let text = '';
+    const add = (key: string, inner: unknown): boolean => {
+      text += `${text === '' ? '' : ','}${key}`;
+      if (text.length <= length) text += written(inner, depth - 1, length - text.length);
+      return text.length <= length;
+    };
+    if (Array.isArray(value)) {
+      for (let i = 0; i < value.length && add('', value[i]); i++);
+      return `[${text}]`;
+    }
+    for (const key in value)
+      if (Object.hasOwn(value, key) && !add(`${written(key, 0, length)}:`, (value as Record<string, unknown>)[key]))
+        break;
+    return `{${text}}`;
+  } catch {
+    return 'a value that cannot be read';
+  }
 }

@@ -4,6 +4,7 @@
 import type { Buffer, Device } from '../gpu/device.js';
 import { read, u32, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
+import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
 import { MATRIX_FEATURE } from '../gpu/device.js';
 import { fill } from './inputs.js';
@@ -278,8 +279,7 @@ export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | 
   return null;
 }
 
-const oneLine = (text: string): string =>
-  text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]+/g, ' ').slice(0, 300);
+const oneLine = (text: string): string => printable(text.replace(/\s+/g, ' ')).slice(0, 300);
 
 export async function measureCeilings(device: Device, submitSeconds: number): Promise<Ceilings> {
   const yardsticks = await openYardsticks(device, submitSeconds);

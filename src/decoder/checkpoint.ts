@@ -9,12 +9,15 @@ import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
+import { parseJson } from '../json.js';
 import { repeatedKey } from './json-keys.js';
 import { SafetensorsFile } from './safetensors.js';
 import { HEAD, modelTensors, refuseOthers, requireTensors } from './tensors.js';
 import type { TensorSource } from './weights.js';
 
-const MAX_INDEX_BYTES = 64 * 2 ** 20;
+/** Of a model of 140,000 tensors (the most that are published) the index takes about 20 MB. */
+const MAX_INDEX_BYTES = 32 * 2 ** 20;
+const MAX_VALUES = 500_000;
 const MAX_CONFIG_BYTES = 2 ** 20;
 /** Open files at once; published models have a few dozen. */
 const MAX_SHARDS = 512;
@@ -37,12 +40,7 @@ export interface Checkpoint {
 /** A JSON object from outside. */
 function readObject(path: string, subject: string, maxBytes: number): Record<string, unknown> {
   const text = readTextFile(path, subject, maxBytes).replace(/^\ufeff/, '');
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    throw new UserError(`${subject} ${displayPath(path)} is not valid JSON`, 'download it again');
-  }
+  const json = parseJson(text, `${subject} ${displayPath(path)}`, { maxValues: MAX_VALUES, hint: 'download it again' });
   if (typeof json !== 'object' || json === null || Array.isArray(json))
     throw new UserError(`${subject} ${displayPath(path)} must be a JSON object`, 'download it again');
   const repeated = repeatedKey(text);

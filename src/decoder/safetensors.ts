@@ -8,11 +8,16 @@ import { UserError, show } from '../errors.js';
 import { displayPath } from '../files.js';
 import { halfValue } from '../gpu/half.js';
 import { formatBytes } from '../units.js';
+import { parseJson } from '../json.js';
 import { repeatedKey } from './json-keys.js';
 import { checkedLength, type TensorSource } from './weights.js';
 
-/** The format's own limit. */
-const MAX_HEADER_BYTES = 100_000_000;
+/**
+ * The format allows 100 MB. A tensor takes about 120 bytes of the header; a file of a large model has some thousand
+ * tensors.
+ */
+const MAX_HEADER_BYTES = 2 ** 24;
+const MAX_TENSORS = 100_000;
 /** More dimensions than any weight has. */
 const MAX_DIMENSIONS = 8;
 /** Bytes read at once. */
@@ -65,15 +70,17 @@ function entryOf(file: string, name: string, value: unknown): Entry {
 
 /** The header's tensors, which must cover the data without gap or overlap. */
 function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
-  let header: unknown;
-  try {
-    header = JSON.parse(text);
-  } catch {
-    throw new UserError(`${file}: the header is not valid JSON`, WHOLE);
-  }
+  // Seven values a tensor of two dimensions; one more for each further dimension.
+  const header = parseJson(text, `${file}: the header`, { maxValues: 16 * MAX_TENSORS, hint: WHOLE });
   if (!isObject(header)) throw new UserError(`${file}: the header is not a JSON object`, WHOLE);
   const repeated = repeatedKey(text);
   if (repeated !== undefined) throw new UserError(`${file}: the header names ${show(repeated)} twice`, WHOLE);
+  const tensors = Object.keys(header).length;
+  if (tensors > MAX_TENSORS)
+    throw new UserError(
+      `${file}: the header names ${tensors} tensors, more than ${MAX_TENSORS}`,
+      'split the file into shards',
+    );
   const entries: Entry[] = [];
   for (const [name, value] of Object.entries(header)) {
     if (name !== '__metadata__') entries.push(entryOf(file, name, value));
@@ -196,7 +203,7 @@ export class SafetensorsFile implements TensorSource {
       const headerBytes = new DataView(prefix.buffer).getBigUint64(0, true);
       if (headerBytes > BigInt(MAX_HEADER_BYTES))
         throw new UserError(
-          `${file}: a header of ${headerBytes} bytes is beyond the format's limit of ${formatBytes(MAX_HEADER_BYTES)}`,
+          `${file}: a header of ${headerBytes} bytes is beyond the limit of ${formatBytes(MAX_HEADER_BYTES)}`,
           'check that it is a .safetensors file',
         );
       if (headerBytes > BigInt(stats.size - 8))

@@ -4,13 +4,23 @@
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
+import { parseJson } from '../json.js';
+import { TimeLimitError, within } from './time-limit.js';
 
-/** The largest published ones take about 20 MB. */
-const MAX_TOKENIZER_BYTES = 128 * 2 ** 20;
+/** The largest published ones take about 35 MB and hold 1.3 million values (256 Ki tokens, 500,000 merges of two). */
+const MAX_TOKENIZER_BYTES = 48 * 2 ** 20;
+const MAX_TOKENIZER_VALUES = 3_000_000;
+
+/** The largest published files take 1 to 3 seconds to prepare. */
+const LOAD_SECONDS = 8;
+/** For every so many characters or tokens, which take half a second. */
+const TEXT_SECONDS = 5;
+const TEXT_LENGTH = 100_000;
+const limitOf = (length: number): number => TEXT_SECONDS * Math.ceil((length + 1) / TEXT_LENGTH);
 
 /** What is used of the library, whose type declarations do not resolve under Node's module rules. */
 interface LibraryTokenizer {
-  encode(text: string, options?: { add_special_tokens?: boolean }): { ids: number[] };
+  encode(text: string, options?: { add_special_tokens?: boolean }): { ids: (number | null | undefined)[] };
   decode(tokens: number[], options?: { skip_special_tokens?: boolean; clean_up_tokenization_spaces?: boolean }): string;
 }
 
@@ -28,49 +38,59 @@ export interface Tokenizer {
  */
 export function readTokenizer(path: string, vocab: number): Tokenizer {
   const file = displayPath(path);
-  const text = readTextFile(path, 'tokenizer file', MAX_TOKENIZER_BYTES).replace(/^\ufeff/, '');
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    throw new UserError(`tokenizer file ${file} is not valid JSON`, 'give the tokenizer.json of the model');
-  }
+  const json = parseJson(readTextFile(path, 'tokenizer file', MAX_TOKENIZER_BYTES), `tokenizer file ${file}`, {
+    maxValues: MAX_TOKENIZER_VALUES,
+    hint: 'give the tokenizer.json of the model',
+    byteOrderMark: 'allowed',
+  });
   if (typeof json !== 'object' || json === null || Array.isArray(json))
     throw new UserError(`tokenizer file ${file} must be a JSON object`, 'give the tokenizer.json of the model');
-  /** The library reports what it cannot use by errors of any type. */
-  const guarded = <T>(what: string, hint: string, call: () => T): T => {
+  /** The library reports what it cannot use by errors of any type, and stays in a pattern that backtracks for ever. */
+  const guarded = <T>(seconds: number, what: string, hint: string, call: () => T): T => {
     try {
-      return call();
+      return within(1000 * seconds, call);
     } catch (error) {
       if (error instanceof UserError) throw error;
+      if (error instanceof TimeLimitError)
+        throw new UserError(
+          `tokenizer file ${file} ${what} within ${seconds} s: its patterns or its vocabulary take too long`,
+          hint,
+        );
       throw new UserError(
-        `tokenizer file ${file} ${what}: ${error instanceof Error ? error.message : String(error)}`,
+        `tokenizer file ${file} ${what}: ${error instanceof Error ? error.message.slice(0, 300) : show(error)}`,
         hint,
       );
     }
   };
   const library = guarded(
+    LOAD_SECONDS,
     'cannot be used',
     'give the tokenizer.json of the model',
     () => new (Library as unknown as new (tokenizer: object, config: object) => LibraryTokenizer)(json, {}),
   );
   return {
     encode: (plain) =>
-      guarded('cannot encode this text', 'give token numbers instead', () => {
+      guarded(limitOf(plain.length), 'cannot encode this text', 'give token numbers instead', () => {
         const { ids } = library.encode(plain);
-        const stranger = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= vocab);
-        if (stranger !== undefined)
+        const place = ids.findIndex((id) => !(typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocab));
+        const stranger = ids[place];
+        if (place >= 0 && (stranger === undefined || stranger === null))
+          throw new UserError(
+            `tokenizer file ${file} has no token for a part of this text and none for what is unknown (unk_token)`,
+            'leave out unusual characters, or give token numbers instead',
+          );
+        if (place >= 0)
           throw new UserError(
             `tokenizer file ${file} makes token ${show(stranger)} of the text, and the model has ${vocab}`,
             'give the tokenizer.json of the model',
           );
-        return ids;
+        return ids as number[];
       }),
     // The library refuses an empty list.
     decode: (tokens) =>
       tokens.length === 0
         ? ''
-        : guarded('cannot decode these tokens', 'print token numbers instead', () =>
+        : guarded(limitOf(tokens.length), 'cannot decode these tokens', 'print token numbers instead', () =>
             library.decode([...tokens], { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
           ),
   };

@@ -2,13 +2,16 @@
  * Reads the shape of a model from its Hugging Face `config.json`. Only families whose layout was checked against
  * their modelling code are read; everything else is refused, because a wrong number is worse than none.
  */
-import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
+import { readTextFile } from '../files.js';
+import { parseJson } from '../json.js';
 import { type Geometry, parameterCount } from './geometry.js';
 
 /** A config.json is a few KiB; more is some other file. */
 const MAX_CONFIG_BYTES = 2 ** 20;
+const MAX_CONFIG_VALUES = 200_000;
 /** Sanity limits: beyond them a typing error is likelier than a model. */
 const LIMITS = {
   layers: 1000,
@@ -460,14 +463,12 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   return geometry;
 }
 
-/** A system error of the file functions as one line; other errors pass through. */
-function fileError(path: string, error: unknown): UserError {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
-  const what = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`;
-  return new UserError(
-    `model file ${show(path)} ${what}`,
-    'give the path of a config.json or of the folder that holds it',
-  );
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -478,30 +479,12 @@ function fileError(path: string, error: unknown): UserError {
 export function readModelFile(path: string): Geometry {
   if (path === '-' || path === '')
     throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
-  let file = path;
-  let text: string;
-  try {
-    if (statSync(path).isDirectory()) file = join(path, 'config.json');
-    if (!statSync(file).isFile())
-      throw new UserError(`model file ${show(file)} is not a regular file`, 'give the path of a config.json');
-    const fd = openSync(file, 'r');
-    try {
-      if (fstatSync(fd).size > MAX_CONFIG_BYTES)
-        throw new UserError(`model file ${show(file)} is larger than 1 MiB`, 'give the config.json, not the weights');
-      const buffer = Buffer.alloc(MAX_CONFIG_BYTES);
-      text = buffer.toString('utf8', 0, readSync(fd, buffer, 0, MAX_CONFIG_BYTES, 0)).replace(/^\ufeff/, '');
-    } finally {
-      closeSync(fd);
-    }
-  } catch (error) {
-    throw error instanceof UserError ? error : fileError(file, error);
-  }
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    throw new UserError(`model file ${show(file)} is not valid JSON`, 'give the config.json of a Hugging Face model');
-  }
+  const file = isFolder(path) ? join(path, 'config.json') : path;
+  const json = parseJson(readTextFile(file, 'model file', MAX_CONFIG_BYTES), `model file ${show(file)}`, {
+    maxValues: MAX_CONFIG_VALUES,
+    hint: 'give the config.json of a Hugging Face model',
+    byteOrderMark: 'allowed',
+  });
   const said: unknown =
     typeof json === 'object' && json !== null && Object.hasOwn(json, '_name_or_path')
       ? (json as Record<string, unknown>)['_name_or_path']

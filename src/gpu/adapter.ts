@@ -3,7 +3,7 @@
  */
 import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
-import { EXIT, UserError } from '../errors.js';
+import { EXIT, printable, UserError } from '../errors.js';
 
 /**
  * Dawn toggles, joined as its command line wants them (unknown names are ignored without a word):
@@ -83,13 +83,20 @@ async function request(gpu: GPU): Promise<GPUAdapter | null> {
 /** Names an adapter and tells whether it runs on the CPU. */
 export function describeAdapter(adapter: GPUAdapter, backend?: string): AdapterDescription {
   const info = adapter.info;
-  const text = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
+  // A driver's words go to the terminal and into files.
+  const [vendor, architecture, device, description] = [
+    info.vendor,
+    info.architecture,
+    info.device,
+    info.description,
+  ].map((words) => printable(words).slice(0, 400)) as [string, string, string, string];
+  const text = `${vendor} ${architecture} ${device} ${description}`;
   return {
-    vendor: info.vendor,
-    architecture: info.architecture,
-    device: info.device,
-    description: info.description,
-    driver: info.description,
+    vendor,
+    architecture,
+    device,
+    description,
+    driver: description,
     backend: backend ?? PLATFORM_BACKENDS[process.platform] ?? 'vulkan',
     software: info.isFallbackAdapter || info.architecture === 'software' || SOFTWARE.test(text),
   };

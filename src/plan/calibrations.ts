@@ -4,12 +4,15 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
+import { parseJson } from '../json.js';
 import type { Calibration } from '../schema/calibration.js';
 
 /** Calibrations that come with the package. */
 const BUNDLED = fileURLToPath(new URL('../../calibrations/', import.meta.url));
 /** Larger files are no calibrations. */
 const MAX_FILE_BYTES = 64 * 2 ** 20;
+/** The carried calibration of 823 points holds 47,000. */
+const MAX_VALUES = 2_000_000;
 
 export interface LoadedCalibration {
   /** As shown to people: relative to the working directory where that is shorter. */
@@ -22,13 +25,10 @@ export interface LoadedCalibration {
  * @throws UserError when the file is no calibration of this schema version
  */
 export async function loadCalibration(path: string): Promise<LoadedCalibration> {
-  const text = readTextFile(path, 'calibration', MAX_FILE_BYTES);
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    throw new UserError(`calibration ${show(path)} is not JSON`, 'write one with lla-sim calibrate');
-  }
+  const json = parseJson(readTextFile(path, 'calibration', MAX_FILE_BYTES), `calibration ${show(path)}`, {
+    maxValues: MAX_VALUES,
+    hint: 'write one with lla-sim calibrate',
+  });
   const { calibrationSchema } = await import('../schema/calibration.js');
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success) {

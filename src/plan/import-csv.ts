@@ -12,6 +12,7 @@ import type { ImportedTimes } from './answer.js';
 
 const MAX_FILE_BYTES = 16 * 2 ** 20;
 const MAX_ROWS = 20_000;
+const MAX_ROW_CHARACTERS = 10_000;
 /** Points a predictor is fitted to; a longer table would make planning wait. */
 const MAX_POINTS = 120;
 /** Longest kernel time and largest size that a row may state. */
@@ -75,20 +76,29 @@ function readRows(path: string): Record<string, string>[] {
   const text = readTextFile(path, 'kernel times', MAX_FILE_BYTES);
   let rows: Record<string, string>[];
   try {
-    rows = parse<Record<string, string>>(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
+    rows = parse<Record<string, string>>(text, {
+      columns: (names: string[]) => columnsOf(names, `kernel times ${show(path)}`),
+      skip_empty_lines: true,
+      trim: true,
+      bom: true,
+      to: MAX_ROWS + 1,
+      max_record_size: MAX_ROW_CHARACTERS,
+    });
   } catch (error) {
+    if (error instanceof UserError) throw error;
     throw new UserError(
-      `kernel times ${show(path)} is not CSV: ${String((error as Error).message).split('\n')[0]}`,
+      `kernel times ${show(path)} is not CSV: ${
+        String((error as Error).message)
+          .slice(0, 300)
+          .split('\n')[0]
+      }`,
       'write a header line and one row a measurement',
     );
   }
   if (rows.length === 0)
     throw new UserError(`kernel times ${show(path)} holds no rows`, 'write a header line and one row a measurement');
   if (rows.length > MAX_ROWS)
-    throw new UserError(
-      `kernel times ${show(path)} holds ${rows.length} rows, more than ${MAX_ROWS}`,
-      'leave repetitions out',
-    );
+    throw new UserError(`kernel times ${show(path)} holds more than ${MAX_ROWS} rows`, 'leave repetitions out');
   for (const column of ['kernel', 'seconds']) {
     if (!(column in (rows[0] as object)))
       throw new UserError(
@@ -97,6 +107,14 @@ function readRows(path: string): Record<string, string>[] {
       );
   }
   return rows;
+}
+
+/** The header's names. Of two columns with one name, nobody could say which is meant. */
+function columnsOf(names: string[], subject: string): string[] {
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined)
+    throw new UserError(`${subject} has the column ${show(twice)} twice`, 'leave one of them out');
+  return names;
 }
 
 /** Decimal numbers only: a hexadecimal size is likelier a mistake. */

@@ -14,7 +14,6 @@ import {
   capturesOf,
   heldBefore,
   PREFILL_CHUNK_TOKENS,
-  runsOf,
   shiftOf,
   type Chunk,
   type Pass,
@@ -59,7 +58,7 @@ export function forEachPrefillCall(
   { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan,
   visit: (call: KernelCall, times: number) => void,
 ): PrefillFrame {
-  const runs = runsOf(method, 0, promptTokens, chunkTokens);
+  const runs = equalRuns(c, method, promptTokens, chunkTokens);
   let operations = 0;
   const visited = (call: KernelCall, times: number): void => {
     operations += times;
@@ -69,7 +68,8 @@ export function forEachPrefillCall(
     promptTokens <= FEW_CHUNKS * chunkTokens
       ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited)
       : visitKinds(c, runs, { chunkTokens, method }, visited);
-  return { collectives, submissions: Math.max(runs.length, Math.ceil(operations / OPERATIONS_OF_A_SUBMISSION)) };
+  const runCount = runs.reduce((sum, { count }) => sum + count, 0);
+  return { collectives, submissions: Math.max(runCount, Math.ceil(operations / OPERATIONS_OF_A_SUBMISSION)) };
 }
 
 function visitAll(
@@ -81,9 +81,48 @@ function visitAll(
   return s.collectives;
 }
 
+/** Neighbouring runs that stand alike, each behind the one before it. */
+interface EqualRuns {
+  /** The first of them. */
+  readonly run: Chunk;
+  readonly count: number;
+  readonly ends: boolean;
+  /** What of a run's place changes its list of operations, beside how far it is from the prompt's beginning. */
+  readonly standing: string;
+}
+
+/** The runs of a prompt, counted: a prompt of 2^30 tokens in chunks of one token has as many. */
+function equalRuns(c: Configuration, method: WholePrompt, promptTokens: number, chunkTokens: number): EqualRuns[] {
+  const each = method === 'chunked' ? chunkTokens : promptTokens;
+  const [whole, all] = [Math.floor(promptTokens / each), Math.ceil(promptTokens / each)];
+  const shifted = firstWhere(all, (i) => shiftOf(c, i * each) > 0);
+  const bounds = [...new Set([0, 1, shifted, whole, all - 1, all])].sort((a, b) => a - b);
+  return bounds.slice(0, -1).map((first, i) => {
+    const from = first * each;
+    const run = { from, tokens: Math.min(each, promptTokens - from) };
+    return {
+      run,
+      count: (bounds[i + 1] as number) - first,
+      ends: first === all - 1,
+      standing: `${from > 0} ${shiftOf(c, from) > 0}`,
+    };
+  });
+}
+
+/** The least whole number below `count` where something is that then stays; `count` where it is nowhere. */
+function firstWhere(count: number, is: (i: number) => boolean): number {
+  let [low, high] = [0, count];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if (is(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 function visitKinds(
   c: Configuration,
-  runs: readonly Chunk[],
+  runs: readonly EqualRuns[],
   how: Pick<RunOptions, 'chunkTokens' | 'method'>,
   visit: (call: KernelCall, times: number) => void,
 ): readonly Collective[] {
@@ -92,31 +131,24 @@ function visitKinds(
   const placed = new Placed(c, how, tally);
   const kinds = new Map<string, { readonly run: Chunk; readonly ends: boolean; times: number }>();
   const firsts = new Map<string, number>();
-  const standings: { readonly run: Chunk; readonly key: string }[] = [];
-  for (const [i, run] of runs.entries()) {
-    const ends = i === runs.length - 1;
-    const standing = `${run.from > 0} ${shiftOf(c, run.from) > 0}`;
+  const chunkCount = runs.reduce((sum, { run, count }) => sum + count * Math.ceil(run.tokens / chunkTokens), 0);
+  const each = Math.ceil(chunkCount / MOST_PLACES);
+  for (const { run, count, ends, standing } of runs) {
     // The first that stands so has least before it, which makes it the shortest to list.
     const from = firsts.get(standing) ?? run.from;
     firsts.set(standing, from);
     const key = `${standing} ${run.tokens} ${ends}`;
     const kind = kinds.get(key);
-    if (kind) kind.times++;
-    else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: 1 });
-    standings.push({ run, key: `${standing} ${run.tokens}` });
-  }
-  const each = Math.ceil(
-    standings.reduce((sum, { run }) => sum + Math.ceil(run.tokens / chunkTokens), 0) / MOST_PLACES,
-  );
-  for (const { first, count } of neighbours(
-    standings.map(({ key }) => key),
-    each,
-  )) {
-    const { run } = standings[middleOf(first, count)] as (typeof standings)[number];
-    for (const { chunk, count: chunks } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
-      for (let n = 0; n < chunks; n += each) {
-        const alike = Math.min(each, chunks - n);
-        placed.add(run, { ...chunk, from: chunk.from + middleOf(n, alike) * chunkTokens }, count * alike);
+    if (kind) kind.times += count;
+    else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: count });
+    for (let first = 0; first < count; first += each) {
+      const neighbours = Math.min(each, count - first);
+      const middle = { ...run, from: run.from + middleOf(first, neighbours) * run.tokens };
+      for (const { chunk, count: chunks } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
+        for (let n = 0; n < chunks; n += each) {
+          const alike = Math.min(each, chunks - n);
+          placed.add(middle, { ...chunk, from: chunk.from + middleOf(n, alike) * chunkTokens }, neighbours * alike);
+        }
       }
     }
   }
@@ -130,17 +162,6 @@ function visitKinds(
 }
 
 const middleOf = (first: number, count: number): number => first + ((count - 1) >> 1);
-
-/** Stretches of at most `each` neighbours with the same key. */
-function neighbours(keys: readonly string[], each: number): { first: number; count: number }[] {
-  const stretches: { first: number; count: number }[] = [];
-  for (const [i, key] of keys.entries()) {
-    const last = stretches.at(-1);
-    if (last && last.count < each && keys[last.first] === key) last.count++;
-    else stretches.push({ first: i, count: 1 });
-  }
-  return stretches;
-}
 
 /** Adds everything in a run but what depends on where it and its chunks stand. */
 function addCommon(

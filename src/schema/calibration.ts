@@ -3,9 +3,15 @@
  * the planner side (cost, plan) share. All times are in seconds, sizes in bytes, rates per second.
  */
 import { z } from 'zod';
+import { UNPRINTABLE } from '../errors.js';
 import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 
 export const CALIBRATION_SCHEMA_VERSION = 1;
+/**
+ * Most points of a kernel's variant. A prediction takes time by the square of their number and its preparation by the
+ * third power: 50 ms for this many. Half an hour of calibration measures 76 of the kernel that it measures most.
+ */
+export const MAX_POINTS = 512;
 
 const finite = z.number().refine(Number.isFinite, 'must be finite');
 const positive = finite.refine((x) => x > 0, 'must be positive');
@@ -16,11 +22,11 @@ const seconds = within(1e-12, 1e3);
 /** Bytes or operations per second of anything that computes. */
 const rate = within(1e3, 1e21);
 const memory = z.int().refine((x) => x >= 2 ** 20 && x <= 2 ** 50, 'must be from 1 MiB to 1024 TiB');
-/** Text that is shown to people: short, and without anything that a terminal would interpret. */
+/** Text that is shown to people: short, and without anything that a terminal would interpret or nobody would see. */
 const label = z
   .string()
   .max(400)
-  .regex(/^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$/, 'must not hold control characters');
+  .regex(new RegExp(`^[^${UNPRINTABLE}]*$`, 'u'), 'must not hold control or invisible characters');
 const shape = z.record(z.string(), within(0, 2 ** 50));
 
 const transfer = z.object({ seconds, bytesPerSecond: rate });
@@ -106,6 +112,8 @@ function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Recor
   if (Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)) return null;
   const spec = KERNELS[k.kernel as KernelName];
   const { dims, variants } = spec;
+  const crowded = variants.find((v) => k.samples.filter((s) => s.variant === v).length > MAX_POINTS);
+  if (crowded !== undefined) return `holds more than ${MAX_POINTS} points of ${k.kernel} ${crowded}`;
   for (const s of k.samples) {
     if (!variants.includes(s.variant)) return `holds a sample of an unknown variant of ${k.kernel}`;
     const missing = dims.find((d) => s.shape[d] === undefined);
@@ -168,6 +176,8 @@ export const calibrationSchema = z.object({
     /** Why a rate above is null, by its name. */
     reasons: z.record(label, label).optional(),
   }),
-  kernels: z.array(kernelCalibrationSchema),
+  kernels: z
+    .array(kernelCalibrationSchema)
+    .refine((list) => new Set(list.map((k) => k.kernel)).size === list.length, 'must list each kernel once'),
 });
 export type Calibration = z.infer<typeof calibrationSchema>;

@@ -1,12 +1,13 @@
 /** Scenario files: the settings of a plan in YAML, checked by a schema that editors can use too. */
-import { parseDocument } from 'yaml';
+import { LineCounter, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { UserError, show } from '../errors.js';
 import { nearestName } from '../nearest.js';
 import { readTextFile } from '../files.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
-const MAX_FILE_BYTES = 2 ** 20;
+/** A scenario takes a few hundred bytes. The parser's time grows with the square of the number of keys and tags. */
+const MAX_FILE_BYTES = 2 ** 16;
 
 const word = z.string().min(1).max(4096);
 const number = z.number();
@@ -72,46 +73,69 @@ export function scenarioJsonSchema(): unknown {
 export function readScenarioFile(path: string): Scenario {
   const text = readTextFile(path, 'scenario', MAX_FILE_BYTES);
   const subject = `scenario ${show(path)}`;
-  const content = parseYaml(text, subject);
-  const parsed = scenarioSchema.safeParse(content);
-  if (!parsed.success) throw explain(parsed.error.issues[0], subject);
-  return toScenario(parsed.data);
+  return checkScenario(parseYaml(text, subject), subject);
+}
+
+/**
+ * Checks a scenario from anywhere: a file, or a caller of the library.
+ * @param subject what it is, as a message begins
+ * @throws UserError naming the field that is wrong
+ */
+export function checkScenario(content: unknown, subject: string): Scenario {
+  try {
+    const reserved = keysOf(content, subject).find((k) => RESERVED.includes(k));
+    if (reserved !== undefined)
+      throw new UserError(`${subject} has an unknown field ${show(reserved)}`, 'leave it out');
+    const parsed = scenarioSchema.safeParse(content);
+    if (!parsed.success) throw explain(parsed.error.issues[0], subject);
+    return toScenario(parsed.data);
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    // A caller's own getter or proxy threw.
+    throw new UserError(`${subject} cannot be read: ${show((error as Error | null)?.message)}`, 'give plain values');
+  }
 }
 
 /** Keys that JavaScript gives a meaning of its own. */
 const RESERVED = ['__proto__', 'constructor', 'prototype'];
 
+/** Keys of a scenario and of the maps in it. */
+function keysOf(content: unknown, subject: string): string[] {
+  if (typeof content !== 'object' || content === null || Array.isArray(content))
+    throw new UserError(`${subject} must be a map of fields, not ${show(content)}`, 'write for example vram: 141GB');
+  const maps = Object.values(content).filter((v: unknown) => typeof v === 'object' && v !== null && !Array.isArray(v));
+  return [content, ...(maps as object[])].flatMap((map) => Object.keys(map));
+}
+
 function parseYaml(text: string, subject: string): unknown {
-  const document = parseDocument(text, { uniqueKeys: true, version: '1.2' });
+  const lines = new LineCounter();
+  // The library's own prettyErrors take time by the square of the errors.
+  const document = parseDocument(text, { uniqueKeys: true, version: '1.2', prettyErrors: false, lineCounter: lines });
   const problem = document.errors[0];
   if (problem?.code === 'MULTIPLE_DOCS')
     throw new UserError(`${subject} holds several YAML documents`, 'write one scenario a file');
-  if (problem)
+  if (problem) {
+    const { line, col } = lines.linePos(problem.pos[0]);
     throw new UserError(
-      `${subject} is not YAML: ${(problem.message.split('\n')[0] as string).replace(/:$/, '')}`,
+      `${subject} is not YAML: ${firstLine(problem)} at line ${line}, column ${col}`,
       'correct that line',
     );
+  }
   let content: unknown;
   try {
     content = document.toJS({ maxAliasCount: 20 });
   } catch (error) {
-    throw new UserError(
-      `${subject} cannot be read: ${String((error as Error).message).split('\n')[0]}`,
-      'leave YAML aliases out',
-    );
+    throw new UserError(`${subject} cannot be read: ${firstLine(error)}`, 'leave YAML aliases out');
   }
   if (content === null || content === undefined)
     throw new UserError(`${subject} is empty`, 'write at least vram: 141GB');
-  if (typeof content !== 'object' || Array.isArray(content))
-    throw new UserError(`${subject} must be a map of fields, not ${show(content)}`, 'write for example vram: 141GB');
-  const keys = [
-    ...Object.keys(content),
-    ...Object.values(content).flatMap((v: unknown) => (typeof v === 'object' && v !== null ? Object.keys(v) : [])),
-  ];
-  const reserved = keys.find((k) => RESERVED.includes(k));
-  if (reserved !== undefined) throw new UserError(`${subject} has an unknown field ${show(reserved)}`, 'leave it out');
   return content;
 }
+
+const firstLine = (error: unknown): string =>
+  String((error as Error).message)
+    .slice(0, 300)
+    .split('\n')[0] as string;
 
 /** A field that the schema refuses, in one line. */
 function explain(issue: z.core.$ZodIssue | undefined, subject: string): UserError {

@@ -5,8 +5,10 @@
 import { z } from 'zod';
 import { printable, show, UserError } from '../errors.js';
 import { readTextFile } from '../files.js';
+import { parseJson } from '../json.js';
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
+const MAX_VALUES = 2_000_000;
 
 const seconds = z.number().refine((x) => x > 0 && x < 1e6, 'must be positive and finite');
 /** Shown to people, in pictures and in pages. */
@@ -43,16 +45,10 @@ export type Validation = z.infer<typeof validationSchema> & { /** As shown to pe
  * @throws UserError when the file is none, or holds no steps
  */
 export function readValidation(path: string): Validation {
-  let json: unknown;
-  try {
-    json = JSON.parse(readTextFile(path, 'validation', MAX_FILE_BYTES));
-  } catch (error) {
-    if (error instanceof UserError) throw error;
-    throw new UserError(
-      `validation ${show(path)} is not JSON`,
-      'write one with lla-sim validate --format json -o FILE',
-    );
-  }
+  const json = parseJson(readTextFile(path, 'validation', MAX_FILE_BYTES), `validation ${show(path)}`, {
+    maxValues: MAX_VALUES,
+    hint: 'write one with lla-sim validate --format json -o FILE',
+  });
   const parsed = validationSchema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
