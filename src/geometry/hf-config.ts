@@ -13,7 +13,7 @@ import { type Geometry, parameterCount } from './geometry.js';
 const MAX_CONFIG_BYTES = 2 ** 20;
 const MAX_CONFIG_VALUES = 200_000;
 /** Sanity limits: beyond them a typing error is likelier than a model. */
-const LIMITS = {
+export const LIMITS = {
   layers: 1000,
   loops: 1024,
   heads: 1024,

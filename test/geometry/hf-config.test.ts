@@ -403,7 +403,7 @@ describe('readModelFile', () => {
   it('refuses a folder without a config, a large file and what is not JSON', () => {
     mkdirSync(join(folder, 'empty'));
     expect(() => readModelFile(join(folder, 'empty'))).toThrow(/does not exist/);
-    expect(() => readModelFile(write('large.json', ' '.repeat(2 ** 20 + 1)))).toThrow(/larger than 1 MiB/);
+    expect(() => readModelFile(write('large.json', ' '.repeat(2 ** 20 + 1)))).toThrow(/more than 1048576 bytes/);
     expect(() => readModelFile(write('bad.json', '{"a":'))).toThrow(/not valid JSON/);
     expect(() => readModelFile(write('list.json', '[]'))).toThrow(/must be a JSON object/);
   });

@@ -179,7 +179,7 @@ describe('the command', () => {
       [['none.yaml', '-o', join(folder.path, 'a')], /scenario "none.yaml" does not exist/],
       [['--device', 'h200'], /folder of the report is not given/],
       [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],
-      [[chat, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not JSON/],
+      [[chat, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not valid JSON/],
       [
         [
           chat,

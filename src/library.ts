@@ -1,0 +1,371 @@
+/**
+ * The library's functions behind a check of their arguments: whoever calls from JavaScript gets a UserError that names
+ * the argument, never a TypeError from the inside or a NaN. The command line calls the functions themselves.
+ */
+import { z } from 'zod';
+import { CODEC_KINDS, PATHS, type Codec } from './codecs/codec.js';
+import * as registry from './codecs/registry.js';
+import * as cacheLayout from './codecs/layout.js';
+import * as latency from './cost/latency.js';
+import * as memory from './cost/memory.js';
+import * as pricers from './cost/pricers.js';
+import * as devices from './devices/find.js';
+import { UserError, show } from './errors.js';
+import * as geometries from './geometry/geometry.js';
+import type { Geometry } from './geometry/geometry.js';
+import { LIMITS } from './geometry/hf-config.js';
+import * as presets from './geometry/presets.js';
+import * as paperModel from './paper/model.js';
+import * as paper from './paper/report.js';
+import { ask } from './plan/ask.js';
+import { listCandidates as list, PATH_CHOICES } from './plan/candidates.js';
+import { makePlan as make } from './plan/plan.js';
+import { readQuestion as read } from './plan/request.js';
+import type { PlanReport } from './plan/types.js';
+import * as quality from './quality/quality.js';
+import { planCsv as csv, planMarkdown as markdown } from './report/plan-csv.js';
+import { planTable as table } from './report/plan-table.js';
+import { KERNELS, KERNEL_NAMES, workOf as work } from './kernels/registry.js';
+import { STORAGES } from './kernels/spec.js';
+import * as schedules from './schedule/schedule.js';
+import type { Configuration, Op, Schedule } from './schedule/schedule.js';
+import { checkScenario, scenarioSchema } from './schema/scenario.js';
+import type { Scenario } from './schema/settings.js';
+import { MAX_BYTES, MAX_TOKENS } from './units.js';
+
+const RETURNED = 'pass what the library itself returned';
+
+/** An argument: its name and what it must be. */
+type Rule = readonly [name: string, type: z.ZodType];
+
+/** The function, with its arguments checked first; what then fails inside is told as one line, with its cause. */
+function checked<A extends readonly unknown[], R>(call: (...args: A) => R, name: string, ...rules: Rule[]) {
+  return (...args: A): R => {
+    for (const [i, [argument, type]] of rules.entries()) check(type, args[i], `${name}: ${argument}`);
+    const result = told(name, () => call(...args));
+    if (typeof result === 'number' && Number.isNaN(result)) throw misfit(name, new Error('the result is not a number'));
+    return result;
+  };
+}
+
+/** @throws UserError unless the value is of this type */
+function check(type: z.ZodType, value: unknown, subject: string): void {
+  const issue = told(subject, () => type.safeParse(value)).error?.issues[0];
+  if (!issue) return;
+  const where = issue.path.map((key) => `.${String(key).slice(0, 80)}`).join('');
+  const received = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], value);
+  throw new UserError(
+    `${subject}${where} is wrong: ${issue.message}, not ${show(received)}`,
+    'see the types of the library',
+  );
+}
+
+/** Runs a call; what is thrown but a UserError becomes one, since its arguments are what the caller can change. */
+function told<T>(name: string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw error instanceof UserError ? error : misfit(name, error);
+  }
+}
+
+function misfit(name: string, cause: unknown): UserError {
+  const why = cause instanceof Error ? cause.message.slice(0, 200) : show(cause);
+  return Object.assign(new UserError(`${name}: the arguments do not fit together (${why})`, RETURNED), { cause });
+}
+
+const finite = z.number();
+const count = (max: number, min = 1) => z.int().min(min).max(max);
+const text = z.string().max(4096);
+const tokens = count(MAX_TOKENS);
+const bytes = finite.min(0).max(MAX_BYTES);
+/** Something that only the library makes: what it holds is not checked again. */
+const made = z.looseObject({});
+
+const geometry = z.object({
+  name: text,
+  preludeLayers: count(LIMITS.layers, 0),
+  layers: count(LIMITS.layers),
+  codaLayers: count(LIMITS.layers, 0),
+  loops: count(LIMITS.loops),
+  heads: count(LIMITS.heads),
+  kvHeads: count(LIMITS.heads),
+  headDim: count(LIMITS.headDim),
+  hidden: count(LIMITS.hidden),
+  mlpHidden: count(LIMITS.mlp),
+  mlp: z.enum(['gated', 'plain']),
+  vocab: count(LIMITS.vocab),
+  tiedEmbeddings: z.boolean(),
+  normsPerLayer: z.literal([2, 4]),
+  extraParametersPerLayer: finite.min(0).max(1e12),
+  adapter: z.boolean(),
+  normAfterEachLoop: z.boolean(),
+  exitGate: z.boolean(),
+  rope: z.object({ theta: finite.min(1).max(1e15), pairing: z.enum(['half-split', 'adjacent']) }),
+  maxPositions: count(LIMITS.positions),
+  weightType: z.enum(['bf16', 'f16', 'f32']),
+});
+const rank = count(1e7).optional();
+const codec = z
+  .object({
+    kind: z.enum(CODEC_KINDS),
+    rankK: rank,
+    rankV: rank,
+    shareLayers: count(LIMITS.layers).optional(),
+    bits: z.literal([2, 3, 4, 8]).optional(),
+  })
+  .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
+  .refine(
+    (c) => (c.rankK !== undefined) === ['lla', 'lla-2d', 'mla-head'].includes(c.kind),
+    'must have ranks where it stores latents',
+  )
+  .refine((c) => (c.shareLayers !== undefined) === (c.kind === 'cla'), 'must have shareLayers for cla only')
+  .refine((c) => (c.bits !== undefined) === (c.kind === 'kv-quant'), 'must have bits for kv-quant only');
+const path = z.enum(PATHS);
+const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
+const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });
+const eviction = z
+  .discriminatedUnion('policy', [
+    z.object({
+      policy: z.literal('streaming'),
+      sinkTokens: count(MAX_TOKENS, 0),
+      windowTokens: tokens,
+      budgetTokens: tokens,
+    }),
+    z.object({
+      policy: z.literal('h2o'),
+      heavyTokens: count(MAX_TOKENS, 0),
+      recentTokens: tokens,
+      budgetTokens: tokens,
+    }),
+    z.object({ policy: z.literal('budget'), budgetTokens: tokens }),
+  ])
+  .nullable();
+const configuration = z
+  .object({
+    geometry,
+    codec,
+    path,
+    materialised: z.boolean(),
+    choice,
+    branch,
+    eviction,
+    gpus: count(1024),
+    targetWorkgroups: count(2 ** 20),
+    bindingBytes: z.custom<number>((x) => typeof x === 'number' && x >= 2 ** 16, 'must be 65536 bytes or more'),
+  })
+  .refine((c) => exists(c.geometry as Geometry, c.codec as Codec), 'has a codec that the model cannot have')
+  .refine((c) => registry.CODECS[c.codec.kind].paths.includes(c.path), 'has a path that the codec does not have');
+const exists = (g: Geometry, c: Codec): boolean => registry.codecSpec(c).refuse(g, c) === undefined;
+const layout = z
+  .array(
+    z.object({
+      block: z.enum(['prelude', 'core', 'coda']),
+      role: text,
+      layers: count(LIMITS.layers, 0),
+      loops: count(LIMITS.loops, 0),
+      heads: count(LIMITS.heads),
+      width: count(1e8, 0),
+      storage: z.enum(STORAGES),
+      groupSize: count(4096),
+    }),
+  )
+  .max(100);
+const shape = z.record(text, finite.min(0).max(2 ** 60));
+const call = z
+  .object({ kernel: z.enum(KERNEL_NAMES as [string, ...string[]]), variant: text, shape })
+  .refine(
+    ({ kernel, variant }) => KERNELS[kernel as keyof typeof KERNELS].variants.includes(variant),
+    'has a variant that the kernel does not have',
+  )
+  .refine(
+    ({ kernel, shape: given }) => KERNELS[kernel as keyof typeof KERNELS].dims.every((d) => given[d] !== undefined),
+    'lacks fields of the kernel',
+  );
+const rate = finite.min(1).max(1e21);
+const rates = z.object({ bytesPerSecond: rate, f32FlopsPerSecond: rate, matrixFlopsPerSecond: rate.nullable() });
+const link = z
+  .object({
+    bytesPerSecondPerDirection: rate,
+    perPeerBytesPerSecond: rate.nullable(),
+    mostGpus: count(2 ** 20).nullable(),
+    beyondBytesPerSecond: rate.nullable(),
+  })
+  .nullable();
+const query = z.object({ model: text, codec: z.enum(CODEC_KINDS), ratio: finite, pathClass: text, eviction });
+const report = z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) });
+const filter = z.object({
+  kinds: z.array(z.enum(CODEC_KINDS)).max(64).nullable(),
+  ratios: z.array(finite.min(1).max(1e5)).max(64).nullable(),
+  ranks: z
+    .array(z.object({ rankK: count(1e7), rankV: count(1e7) }))
+    .max(64)
+    .nullable(),
+  paths: z
+    .array(z.enum(PATH_CHOICES as [string, ...string[]]))
+    .max(64)
+    .nullable(),
+  evictions: z.array(eviction).max(64),
+});
+const aCodec = [
+  ['geometry', geometry],
+  ['codec', codec],
+] as const;
+const aConfiguration: Rule = ['configuration', configuration];
+const aGeometry: Rule = ['geometry', geometry];
+const aReport: Rule = ['report', report];
+
+/**
+ * Plans a scenario: what fits, how fast, how good. Fields are those of a scenario file; files that it names are read
+ * relative to the working directory.
+ * @throws UserError naming the field that is wrong
+ */
+export async function plan(scenario: Scenario): Promise<PlanReport> {
+  return ask(checkScenario(scenario, 'plan: the scenario'));
+}
+
+/** Plans every candidate of a request (`plan` makes one from a scenario). */
+export const makePlan = checked(make, 'makePlan', ['request', made]);
+/** Reads a scenario's settings for a model, in base units. */
+export const readQuestion = checked(read, 'readQuestion', ['scenario', scenarioSchema], aGeometry);
+/** Every combination of codec, ratio, path and eviction that a filter allows and that can exist. */
+export const listCandidates = checked(list, 'listCandidates', aGeometry, ['filter', filter]);
+/** A report as the terminal shows it. */
+export const planTable = checked(table, 'planTable', aReport, [
+  'options',
+  z.object({ all: z.boolean(), colour: z.boolean() }),
+]);
+/** A report as CSV, one row a plan. */
+export const planCsv = checked(csv, 'planCsv', aReport);
+/** A report as a Markdown table. */
+export const planMarkdown = checked(markdown, 'planMarkdown', aReport);
+
+/** Bytes by kind of a configuration at a context (tokens) and page size (tokens). */
+export const memoryModel = checked(
+  memory.memoryModel,
+  'memoryModel',
+  aConfiguration,
+  ['context', tokens],
+  ['pageTokens', count(65536)],
+);
+/** The largest batch that fits into so many bytes. */
+export const maxBatch = checked(memory.maxBatch, 'maxBatch', ['memory', made], ['usableBytes', bytes]);
+/** The largest of 1, 2, 3, 4, 6, 8, 12, … that is at most `batch`. */
+export const onGrid = checked(memory.onGrid, 'onGrid', ['batch', finite.min(0).max(2 ** 53)]);
+/** Working bytes of prefilling one prompt of so many tokens, by kind. */
+export const prefillPeaks = checked(
+  memory.prefillPeaks,
+  'prefillPeaks',
+  aConfiguration,
+  ['context', tokens],
+  ['chunkTokens', tokens.optional()],
+);
+/** Bytes that a batch needs on a GPU, without the reserve. */
+export const totalBytes = checked(memory.totalBytes, 'totalBytes', ['memory', made], ['batch', count(2 ** 40, 0)]);
+
+/** Seconds of one decode step. */
+export const priceStep = checked(
+  latency.priceStep,
+  'priceStep',
+  aConfiguration,
+  ['pricer', made],
+  ['batch', count(2 ** 24)],
+  ['context', tokens],
+);
+/** Seconds of one prompt's prefill. */
+export const pricePrompt = checked(
+  latency.pricePrompt,
+  'pricePrompt',
+  aConfiguration,
+  ['pricer', made],
+  ['plan', z.object({ method: z.enum(memory.PREFILL_KINDS), promptTokens: tokens, chunkTokens: tokens.optional() })],
+);
+/** Prices from a datasheet's rates (bytes and operations a second). */
+export const datasheetPricer = checked(pricers.datasheetPricer, 'datasheetPricer', ['rates', rates], ['link', link]);
+/** Prices of the device that a calibration was measured on. */
+export const calibrationPricer = checked(
+  pricers.calibrationPricer,
+  'calibrationPricer',
+  ['calibration', z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) })],
+  ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],
+);
+
+/** The operations of one decode step. */
+export const schedule = checked(
+  schedules.schedule,
+  'schedule',
+  aConfiguration,
+  ['batch', count(2 ** 24)],
+  ['context', tokens],
+  ['slots', tokens.optional()],
+);
+
+/** Visits every operation with the number of times that it runs in one step. */
+export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: number) => void): void {
+  check(
+    z.custom((x) => typeof x === 'function', 'must be a function'),
+    visit,
+    'forEachOp: visit',
+  );
+  const found: [Op, number][] = [];
+  checked(schedules.forEachOp, 'forEachOp', aConfiguration, ['schedule', made])(c, s, (op, calls) => {
+    found.push([op, calls]);
+  });
+  // What a visitor throws is its caller's own.
+  for (const [op, calls] of found) visit(op, calls);
+}
+
+/** Bytes and operations of a kernel's call. */
+export const workOf = checked(work, 'workOf', ['call', call]);
+
+/** The cache that a codec and path keep. */
+export const layoutOf = checked(
+  registry.layoutOf,
+  'layoutOf',
+  ...aCodec,
+  ['path', path],
+  ['choice', choice],
+  ['branch', branch],
+);
+/** Scalars of the full cache over those of the codec, in the looped core. */
+export const coreRatio = checked(registry.coreRatio, 'coreRatio', ...aCodec);
+/** `lla-4x`, `kv-quant-4bit`, `full`. */
+export const codecLabel = checked(registry.codecLabel, 'codecLabel', ...aCodec);
+/** Bytes that one cached token takes, group scales included. */
+export const bytesPerToken = checked(cacheLayout.bytesPerToken, 'bytesPerToken', ['layout', layout]);
+/** The rows of a sequence's cache in the order in which they lie. */
+export const slotsOf = checked(cacheLayout.slotsOf, 'slotsOf', ['layout', layout], ['tokens', tokens]);
+
+/** A model by its name. */
+export const findPreset = checked(presets.findPreset, 'findPreset', ['name', text]);
+/** All parameters of a model. */
+export const parameterCount = checked(geometries.parameterCount, 'parameterCount', aGeometry);
+/** (layer, loop) pairs that each hold a cache of their own. */
+export const cacheSlots = checked(geometries.cacheSlots, 'cacheSlots', aGeometry);
+/** Prelude, core and coda, where they have layers. */
+export const blocksOf = checked(geometries.blocksOf, 'blocksOf', aGeometry);
+
+/** A device of the catalogue by id or name. */
+export const findDevice = checked(devices.findDevice, 'findDevice', ['name', text]);
+/** Devices with about so many bytes of memory. */
+export const devicesByVram = checked(devices.devicesByVram, 'devicesByVram', ['bytes', bytes]);
+
+/** Published figures of exactly this configuration. */
+export const qualityOf = checked(quality.qualityOf, 'qualityOf', ['query', query]);
+/** How far back a key can be found, where it was published. */
+export const reliableRetrieval = checked(quality.reliableRetrieval, 'reliableRetrieval', ['query', query]);
+
+/** A device by its datasheet, for the comparison with the paper. */
+export const datasheetDevice = checked(paperModel.datasheetDevice, 'datasheetDevice', ['device', made]);
+/** The planner as the comparison with the paper asks it, on one device. */
+export class PaperModel extends paperModel.PaperModel {
+  constructor(device: paperModel.PaperDevice) {
+    check(z.looseObject({ choice: made, spec: made, pricer: made }), device, 'PaperModel: device');
+    super(device);
+  }
+}
+/** The comparison with the paper. */
+export const paperReport = checked(paper.paperReport, 'paperReport', [
+  'model',
+  z.instanceof(paperModel.PaperModel, { error: 'must be a PaperModel' }),
+]);
