@@ -74,7 +74,10 @@ const imports = (file: string): Import[] => graph.get(file) ?? [];
 
 /** Commands that need a GPU, and may know the other side. */
 const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run)\b/;
-const GPU_SIDE = /^(gpu|bench|decoder|validate)\//;
+/** The parts of a kernel beside its terms: how it is run, and what it is checked against. */
+const LAUNCH = /^kernels\/(.*[/.])?launch(es)?\.ts$/;
+const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;
+const GPU_SIDE = new RegExp(`^(gpu|bench|decoder|validate)/|${LAUNCH.source}|${REFERENCE.source}`);
 /** Files of the side that never needs a GPU. */
 const planner = files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f));
 
@@ -124,6 +127,36 @@ describe('architecture', () => {
     expect(reached.has('plan/plan.ts')).toBe(true);
     expect([...reached].filter((f) => GPU_SIDE.test(f))).toEqual([]);
     expect([...reached].filter((f) => imports(f).some((i) => i.specifier === 'webgpu'))).toEqual([]);
+  });
+
+  it('keeps the parts of a kernel apart: terms for all, launch for the GPU side, reference for bench', () => {
+    const kernels = files.filter((f) => f.startsWith('kernels/'));
+    const terms = kernels.filter((f) => !LAUNCH.test(f) && !REFERENCE.test(f) && f !== 'kernels/source.ts');
+    expect(terms.filter((f) => f.endsWith('/terms.ts')).length).toBeGreaterThan(20);
+    const edges = (from: readonly string[], wrong: (target: string) => boolean): string[] =>
+      from.flatMap((f) =>
+        imports(f)
+          .filter((i) => i.target !== null && wrong(i.target))
+          .map((i) => `${f} -> ${i.target}`),
+      );
+    expect(edges(terms, (to) => !terms.includes(to))).toEqual([]);
+    expect(
+      edges(
+        files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f)),
+        (to) => LAUNCH.test(to),
+      ),
+    ).toEqual([]);
+    expect(
+      edges(
+        files.filter((f) => !f.startsWith('bench/') && !REFERENCE.test(f)),
+        (to) => REFERENCE.test(to),
+      ),
+    ).toEqual([]);
+    // A folder is a kernel, shared, or WGSL alone.
+    const folders = new Set(kernels.filter((f) => f.split('/').length === 3).map((f) => f.split('/')[1]));
+    for (const folder of folders)
+      if (folder !== 'shared')
+        for (const part of ['terms', 'launch']) expect(kernels).toContain(`kernels/${folder}/${part}.ts`);
   });
 
   it('imports Dawn (webgpu) in src/gpu only', () => {

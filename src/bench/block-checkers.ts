@@ -1,5 +1,5 @@
 /** Checkers of block-absorbed attention and of both steps of its set-up. */
-import { DEFAULTS } from '../gpu/operations/index.js';
+import { DEFAULTS } from '../kernels/launch.js';
 import { bufferOf } from '../gpu/plan.js';
 import { blockPlan } from '../schedule/block-absorbed.js';
 import { blockBasisScalars } from '../kernels/block_basis/terms.js';

@@ -3,8 +3,8 @@
  * and no ring.
  */
 import { cacheRow, capacityOf, rowLayout, TILE_TOKENS } from '../gpu/cache-layout.js';
-import { DEFAULTS } from '../gpu/operations/index.js';
-import type { CurrentOptions, Vectors } from '../gpu/operations/merge.js';
+import { DEFAULTS } from '../kernels/launch.js';
+import type { CurrentOptions, Vectors } from '../kernels/shared/current.launch.js';
 import { storageOfVariant } from '../kernels/spec.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { storedRow } from './reference/cache.js';

@@ -5,7 +5,7 @@
 import { best } from '../best.js';
 import { isDeepStrictEqual } from 'node:util';
 import { IMPLEMENTED, openDevice, type AdapterOptions, type Device } from '../gpu/index.js';
-import type { Tuning } from '../gpu/operations/tuning.js';
+import type { Tuning } from '../kernels/launch.js';
 import { kernelHash } from '../kernels/source.js';
 import { workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
 import type { Shape } from '../kernels/spec.js';

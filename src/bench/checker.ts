@@ -1,7 +1,7 @@
 /** What it takes to compare a kernel's outputs with its reference: see verify.ts. */
 import type { Words } from '../gpu/cache-layout.js';
 import type { OperationPlan } from '../gpu/plan.js';
-import type { OperationOptions } from '../gpu/operations/index.js';
+import type { OperationOptions } from '../kernels/launch.js';
 import type { KernelCall } from '../kernels/registry.js';
 import type { Shape } from '../kernels/spec.js';
 import type { Scalars } from './inputs.js';

@@ -1,6 +1,6 @@
 /** Checkers of the element-wise kernels, whose rows may lie anywhere in their buffers. */
-import { DEFAULTS } from '../gpu/operations/index.js';
-import type { Placement } from '../gpu/operations/elementwise.js';
+import { DEFAULTS } from '../kernels/launch.js';
+import type { Placement } from '../kernels/shared/rows.launch.js';
 import { evenRow, type Shape } from '../kernels/spec.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import type { Scalars } from './inputs.js';

@@ -4,8 +4,8 @@
  */
 import { cacheRow, capacityOf } from '../gpu/cache-layout.js';
 import { bufferOf } from '../gpu/plan.js';
-import { DEFAULTS } from '../gpu/operations/index.js';
-import type { Span } from '../gpu/operations/fold.js';
+import { DEFAULTS } from '../kernels/launch.js';
+import type { Span } from '../kernels/shared/fold.launch.js';
 import { GROUP_SIZE, storageOfVariant, type Shape } from '../kernels/spec.js';
 import { dim, type Checker, type Row, type Subject } from './checker.js';
 import {

@@ -9,14 +9,14 @@ import {
   type OperationOptions,
   type OperationPlan,
 } from '../gpu/index.js';
-import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../gpu/operations/matrix.js';
+import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../kernels/shared/matrix.launch.js';
 import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { batchTimer, timeCalls, type Clock } from './timing.js';
 import type { OpenPoint } from './visits.js';
-import type { Tuning } from '../gpu/operations/tuning.js';
+import type { Tuning } from '../kernels/launch.js';
 
 const MIB = 2 ** 20;
 /**

@@ -5,8 +5,9 @@
 import { cacheRow, capacityOf, type Words } from '../gpu/cache-layout.js';
 import { GROUP_SIZE, storageOfVariant } from '../kernels/spec.js';
 import type { Shape } from '../kernels/spec.js';
-import { runOf } from '../gpu/operations/evict-prefill.js';
-import { attendsToItself, type PrefillOptions } from '../gpu/operations/prefill.js';
+import { runOf } from '../kernels/shared/evict.launch.js';
+import { attendsToItself } from '../kernels/attend_carried/launch.js';
+import type { PrefillOptions } from '../kernels/shared/prefill.launch.js';
 import { dim, type Checker, type Subject } from './checker.js';
 import { staysBehind, staysOf } from './reference/eviction.js';
 import { attendCarriedRow, attendChunkRow, givenMass, type TokenVectors } from './reference/prefill.js';

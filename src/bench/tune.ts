@@ -1,11 +1,12 @@
 /**
- * Finds values of a kernel's tunable constants (gpu/operations/tuning.ts) that are faster than the planner's own: one
+ * Finds values of a kernel's tunable constants (`tunables` of its launch) that are faster than the planner's own: one
  * after the other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results
  * at every shape, and replaces the best only where the whole interval of the time ratio lies below 1.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
-import { TUNABLES, type Tunable, type Tuning } from '../gpu/operations/tuning.js';
+import type { Tunable, Tuning } from '../kernels/launch.js';
+import { TUNABLES } from '../kernels/launches.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { interleave, type Measure } from './interleave.js';

@@ -5,7 +5,7 @@
 import type { Device } from '../gpu/device.js';
 import { halfValue } from '../gpu/half.js';
 import { bufferOf, type OperationPlan } from '../gpu/plan.js';
-import type { OperationOptions } from '../gpu/operations/index.js';
+import type { OperationOptions } from '../kernels/launch.js';
 import { workOf, type KernelCall } from '../kernels/registry.js';
 import { ATTENTION_CHECKERS } from './latent-checkers.js';
 import { BLOCK_CHECKERS } from './block-checkers.js';

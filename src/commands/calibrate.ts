@@ -6,7 +6,7 @@ import { ANCHOR_RANGES, anchorCalls, type Anchor, type AnchorRange } from '../be
 import { calibrate, measureOverheads, saveTo, type CalibrationProgress } from '../bench/index.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
-import type { Tuning } from '../gpu/operations/tuning.js';
+import type { Tuning } from '../kernels/launch.js';
 import { activeSelector, fitPredictor, outliers } from '../cost/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';

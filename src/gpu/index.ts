@@ -2,6 +2,7 @@
 export { openDevice, partOf, Device, type Buffer, type BoundStep, type RunTime } from './device.js';
 export type { AdapterDescription, AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';
-export { deviceOptions, planOperation, IMPLEMENTED, type OperationOptions } from './operations/index.js';
+export type { OperationOptions } from '../kernels/launch.js';
+export { deviceOptions, planOperation, IMPLEMENTED } from '../kernels/launches.js';
 export { bufferOf, type BufferPlan, type OperationPlan, type Step } from './plan.js';
 export { capacityOf } from './cache-layout.js';

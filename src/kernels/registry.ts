@@ -29,8 +29,8 @@ import { spec as rmsnorm } from './rmsnorm/terms.js';
 import { spec as rope } from './rope/terms.js';
 import { spec as ropeKept } from './rope_kept/terms.js';
 import { spec as sample } from './sample/terms.js';
-import { spec as swiglu } from './swiglu/terms.js';
 import type { KernelSpec, Shape, Work } from './spec.js';
+import { spec as swiglu } from './swiglu/terms.js';
 
 /** The order is that of printing. */
 const SPECS = {

@@ -10,9 +10,9 @@
  * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
  */
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
 import { KERNELS, type KernelName } from './registry.js';
 import { STORAGES, type Storage } from './spec.js';
 

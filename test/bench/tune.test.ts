@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/tune.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { GpuError } from '../../src/gpu/errors.js';
-import { TUNABLES, tuned, type Tuning } from '../../src/gpu/operations/tuning.js';
+import { tuned, type Tuning } from '../../src/kernels/launch.js';
+import { TUNABLES } from '../../src/kernels/launches.js';
 import { KERNEL_NAMES, type KernelCall } from '../../src/kernels/registry.js';
 import type { Calibration } from '../../src/schema/calibration.js';
 

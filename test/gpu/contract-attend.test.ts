@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
-import type { RunOptions, Span } from '../../src/gpu/operations/fold.js';
+import type { RunOptions, Span } from '../../src/kernels/shared/fold.launch.js';
 import type { KernelCall, KernelName } from '../../src/kernels/registry.js';
 import { isQuantised, STORAGES, storedBytes, type Shape, type Storage } from '../../src/kernels/spec.js';
 import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';

@@ -19,7 +19,7 @@ import {
 } from '../../src/gpu/cache-layout.js';
 import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import type { AppendOptions } from '../../src/gpu/operations/append.js';
+import type { AppendOptions } from '../../src/kernels/append/launch.js';
 import { KERNELS, type KernelCall } from '../../src/kernels/registry.js';
 import { isQuantised, STORAGE_BITS, storedBytes, type Storage } from '../../src/kernels/spec.js';
 import { describeGpu } from './device.js';

@@ -8,8 +8,8 @@ import { moveOf, nextSlot, pooledWeight, staysBehind, type Span } from '../../sr
 import { LOWEST } from '../../src/bench/reference/merge.js';
 import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import type { EvictedCache } from '../../src/gpu/operations/evict.js';
-import { runOf } from '../../src/gpu/operations/evict-prefill.js';
+import type { EvictedCache } from '../../src/kernels/shared/evict.launch.js';
+import { runOf } from '../../src/kernels/shared/evict.launch.js';
 import { KERNELS } from '../../src/kernels/registry.js';
 import { isQuantised, type Storage } from '../../src/kernels/spec.js';
 import { describeGpu } from './device.js';

@@ -16,8 +16,8 @@ import {
   type OperationPlan,
   type Step,
 } from '../../src/gpu/index.js';
-import { pairsOf, type MatmulOptions, type Rows } from '../../src/gpu/operations/matmul.js';
-import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/gpu/operations/matrix.js';
+import { pairsOf, type MatmulOptions, type Rows } from '../../src/kernels/matmul/launch.js';
+import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/kernels/shared/matrix.launch.js';
 import { OWN_SOURCES, readKernelFile, sourcesFrom, type SourceSet } from '../../src/kernels/source.js';
 import type { KernelCall } from '../../src/kernels/registry.js';
 import { isQuantised, type Storage } from '../../src/kernels/spec.js';

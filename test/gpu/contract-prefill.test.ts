@@ -6,7 +6,7 @@ import './unoptimised.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
-import type { PrefillOptions } from '../../src/gpu/operations/prefill.js';
+import type { PrefillOptions } from '../../src/kernels/shared/prefill.launch.js';
 import type { KernelCall } from '../../src/kernels/registry.js';
 import { isQuantised, STORAGES } from '../../src/kernels/spec.js';
 import { check, TOLERANCE } from './contract-run.js';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { drawn, drawToken, nucleus, type Sampling } from '../../src/bench/reference/sample.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import { NO_TOKEN } from '../../src/gpu/operations/sample.js';
+import { NO_TOKEN } from '../../src/kernels/sample/launch.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
 import { randomSingles, randomWords, runPlan } from './run-plan.js';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
-import type { Placement } from '../../src/gpu/operations/elementwise.js';
+import type { Placement } from '../../src/kernels/shared/rows.launch.js';
 import type { KernelName } from '../../src/kernels/registry.js';
 import type { Shape } from '../../src/kernels/spec.js';
 import { check, TOLERANCE } from './contract-run.js';

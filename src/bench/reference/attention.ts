@@ -3,7 +3,7 @@
  * sum. It reads the stored (rounded) values. The specification of the attend kernels.
  */
 import { rotaryFrequencies, type Pairing } from '../../gpu/rotary.js';
-import type { Span } from '../../gpu/operations/fold.js';
+import type { Span } from '../../kernels/shared/fold.launch.js';
 import { evenRow, type Shape } from '../../kernels/spec.js';
 import type { Scalars } from '../inputs.js';
 

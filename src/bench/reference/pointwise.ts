@@ -1,7 +1,7 @@
 /**
  * Everything between attention calls in float64: the specification of the products, norms, rotary embedding and so on.
  */
-import { pairsOf } from '../../gpu/operations/matmul.js';
+import { pairsOf } from '../../kernels/matmul/launch.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import type { Shape } from '../../kernels/spec.js';
 import type { Scalars } from '../inputs.js';

@@ -3,7 +3,7 @@
  * attend_carried.
  */
 import type { Shape } from '../../kernels/spec.js';
-import type { ChunkSpan } from '../../gpu/operations/prefill.js';
+import type { ChunkSpan } from '../../kernels/shared/prefill.launch.js';
 import { weightedSum, type CachedRows } from './attention.js';
 
 /** Vectors of a chunk's token: component `i` of a query head. */

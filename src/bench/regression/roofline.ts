@@ -5,7 +5,7 @@
 import { GpuError, IMPLEMENTED, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
-import type { Tuning } from '../../gpu/operations/tuning.js';
+import type { Tuning } from '../../kernels/launch.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
 import { interleave, ratioOf, sumOf, type Measure } from '../interleave.js';
 import { BATCH_SECONDS, obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';

@@ -1,7 +1,7 @@
 /** Execution of attention over rows of full width, rotation, and writing to the cache. */
 import { bufferOf, type OperationPlan } from '../../gpu/index.js';
-import type { AppendOptions } from '../../gpu/operations/append.js';
-import type { RunOptions } from '../../gpu/operations/fold.js';
+import type { AppendOptions } from '../../kernels/append/launch.js';
+import type { RunOptions } from '../../kernels/shared/fold.launch.js';
 import type { Buffer } from '../../gpu/index.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';

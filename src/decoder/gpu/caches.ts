@@ -9,7 +9,7 @@ import { UserError } from '../../errors.js';
 import { allocatedTokens, evictionLabel, pinnedSlots, type Eviction } from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
-import type { Span } from '../../gpu/operations/fold.js';
+import type { Span } from '../../kernels/shared/fold.launch.js';
 import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { AllocationKind, Allocations } from './allocations.js';

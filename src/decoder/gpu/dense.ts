@@ -4,13 +4,13 @@
  */
 import { deviceOptions, GpuError, planOperation } from '../../gpu/index.js';
 import type { OperationOptions } from '../../gpu/index.js';
-import { NO_TOKEN } from '../../gpu/operations/sample.js';
+import { NO_TOKEN } from '../../kernels/sample/launch.js';
 import type { Op } from '../../schedule/schedule.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import { ADAPTER, biasedProjections, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../gpu/operations/matmul.js';
+import type { Rows } from '../../kernels/matmul/launch.js';
 import type { Dispatch, Machine, Vectors } from './machine.js';
 import type { Place, Visit } from './walk.js';
 import type { Piece } from './weights.js';

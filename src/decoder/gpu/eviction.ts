@@ -1,5 +1,5 @@
 /** Execution of H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
-import type { EvictedCache } from '../../gpu/operations/evict.js';
+import type { EvictedCache } from '../../kernels/shared/evict.launch.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import { scoresOf } from './attention.js';
 import { placed, plan, type Executor } from './dense.js';

@@ -1,5 +1,5 @@
 /** What a step is given: its tokens, their positions, and where those before them are. */
-import type { Span } from '../../gpu/operations/fold.js';
+import type { Span } from '../../kernels/shared/fold.launch.js';
 import { spanOf, type Slots } from './caches.js';
 import { spansFrom, type Machine } from './machine.js';
 

@@ -3,7 +3,7 @@
  * values.
  */
 import { isLatent } from '../../codecs/registry.js';
-import type { Rows } from '../../gpu/operations/matmul.js';
+import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Op } from '../../schedule/schedule.js';
 import type { CachePart, CacheRole } from './caches.js';

@@ -13,7 +13,7 @@ import {
   type BufferPlan,
   type OperationPlan,
 } from '../../gpu/index.js';
-import type { Span } from '../../gpu/operations/fold.js';
+import type { Span } from '../../kernels/shared/fold.launch.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { blockPlan } from '../../schedule/block-absorbed.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';

@@ -1,8 +1,8 @@
 /**
  * Execution of H2O in whole prompts: the mass that a run's tokens gather, and the choice and copy of those that stay.
  */
-import type { EvictedCache } from '../../gpu/operations/evict.js';
-import { runOf } from '../../gpu/operations/evict-prefill.js';
+import type { EvictedCache } from '../../kernels/shared/evict.launch.js';
+import { runOf } from '../../kernels/shared/evict.launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import { beginsMass, massNumber } from '../../schedule/prefill.js';
 import type { Buffer } from '../../gpu/index.js';

@@ -4,9 +4,9 @@
  */
 import { isLatent } from '../../codecs/registry.js';
 import { planOperation, type Buffer } from '../../gpu/index.js';
-import type { AppendOptions } from '../../gpu/operations/append.js';
-import type { PrefillOptions } from '../../gpu/operations/prefill.js';
-import type { Rows } from '../../gpu/operations/matmul.js';
+import type { AppendOptions } from '../../kernels/append/launch.js';
+import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
+import type { Rows } from '../../kernels/matmul/launch.js';
 import { spansLoops } from '../../schedule/configuration.js';
 import { readsLatents } from '../../schedule/eviction-ops.js';
 import { keepsRows, shiftOf, storesRun, turnsQueries } from '../../schedule/prefill.js';

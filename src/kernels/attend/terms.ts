@@ -1,4 +1,3 @@
-import { field, storedIn, type KernelSpec } from '../spec.js';
 import {
   rows,
   queries,
@@ -8,6 +7,7 @@ import {
   attendTerms,
   withScores,
 } from '../shared/attention.terms.js';
+import { field, storedIn, type KernelSpec } from '../spec.js';
 
 /**
  * Split-KV decode attention of one new token over cached rows that are used as they lie: full K/V, or latents with

@@ -1,4 +1,4 @@
-import { field, storedIn, type KernelSpec, type Shape } from '../spec.js';
+import { basisBytes, blocks } from '../block_basis/terms.js';
 import {
   rows,
   latentRows,
@@ -9,7 +9,7 @@ import {
   withScores,
   latentTerms,
 } from '../shared/attention.terms.js';
-import { basisBytes, blocks } from '../block_basis/terms.js';
+import { field, storedIn, type KernelSpec, type Shape } from '../spec.js';
 
 /** Operations of the scores: every function at every offset of either sign, and the products with two latents. */
 const scoreFlops = (s: Shape) =>

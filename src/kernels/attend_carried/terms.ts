@@ -1,6 +1,6 @@
-import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
-import { unpacking } from '../shared/attention.terms.js';
 import { spec as attendPrefill } from '../attend_prefill/terms.js';
+import { unpacking } from '../shared/attention.terms.js';
+import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 
 /**
  * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call

@@ -1,5 +1,5 @@
-import { field, type KernelSpec } from '../spec.js';
 import { elementTerms } from '../shared/attention.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 
 /**
  * Latent paths, after the value up-projection: adds the mean of the values and folds in the exact key and value of the

@@ -1,4 +1,3 @@
-import { field, padded, evenRow, storedIn, type KernelSpec } from '../spec.js';
 import {
   rows,
   latentRows,
@@ -9,6 +8,7 @@ import {
   latentTerms,
   withScores,
 } from '../shared/attention.terms.js';
+import { field, padded, evenRow, storedIn, type KernelSpec } from '../spec.js';
 
 /**
  * Split-KV decode attention over latents with K rebuilt in workgroup memory and rotated; V stays latent (its

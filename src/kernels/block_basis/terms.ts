@@ -1,5 +1,5 @@
-import { field, padded, type KernelSpec, type Shape } from '../spec.js';
 import { blockComponents } from '../block_vectors/terms.js';
+import { field, padded, type KernelSpec, type Shape } from '../spec.js';
 
 /**
  * Blocks of positions that a row's cached tokens touch; the threads of a partial block idle, so it costs like a whole

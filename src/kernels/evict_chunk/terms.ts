@@ -1,5 +1,5 @@
-import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 import { CHOOSING_PASSES } from '../evict_prefill/terms.js';
+import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 
 /**
  * The same after a chunk behind `held` cached tokens, which are among the `context` that are chosen from: those that

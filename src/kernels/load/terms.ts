@@ -1,5 +1,5 @@
-import { STORAGES, type KernelSpec } from '../spec.js';
 import { spec as append } from '../append/terms.js';
+import { STORAGES, type KernelSpec } from '../spec.js';
 
 /** The way back: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
 export const spec: KernelSpec = {

@@ -1,5 +1,5 @@
-import { field, evenRow, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 import { rows, latentRows, unpacking } from '../shared/attention.terms.js';
+import { field, evenRow, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 
 /**
  * Rebuilds K (`+rope`: rotated) or V (`+plain`) of one layer and loop for the whole context into f16 rows, from latents

@@ -1,5 +1,5 @@
-import { field, type KernelSpec } from '../spec.js';
 import { elementwise } from '../shared/elementwise.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 
 /** `norm`: y = n(x). `norm-add`: x += n(y) (sandwich norm). `add`: x += y. RMSNorm over the width. */
 export const spec: KernelSpec = {

@@ -1,5 +1,5 @@
-import { field, type KernelSpec } from '../spec.js';
 import { elementwise } from '../shared/elementwise.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 
 /** Rotary embedding, in place, over all rows and heads (queries and the new keys together). */
 export const spec: KernelSpec = {

@@ -1,5 +1,5 @@
-import { field, type KernelSpec } from '../spec.js';
 import { elementwise } from '../shared/elementwise.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 
 /**
  * The same of keys that were rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has

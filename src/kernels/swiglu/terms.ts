@@ -1,5 +1,5 @@
-import { field, type KernelSpec } from '../spec.js';
 import { elementwise } from '../shared/elementwise.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 
 /** silu(gate) · up; `width` is the MLP width, the input holds gate and up side by side. */
 export const spec: KernelSpec = {

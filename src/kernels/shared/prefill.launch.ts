@@ -1,13 +1,13 @@
-/** What only prefill does: attention of a chunk of tokens, causal or in several calls, and reading cached rows back. */
-import type { KernelCall } from '../../kernels/registry.js';
-import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../cache-layout.js';
-import { requireShape } from '../errors.js';
-import { f32, read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
-import { dimensions, requirePositive, requireVariant } from '../shape.js';
-import { readUnit, rowUniforms, threadsOfRow, unitsEach } from './fold.js';
-import { tuned, type Tuning } from './tuning.js';
-import type { Placement } from './elementwise.js';
+/** Attention of a chunk of prompt tokens, in one call or carried from call to call. */
+import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
+import { requireShape } from '../../gpu/errors.js';
+import { f32, read, u32, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
+import { tuned, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { storageOfVariant } from '../spec.js';
+import { readUnit, rowUniforms, threadsOfRow, unitsEach } from './fold.launch.js';
+import type { Placement } from './rows.launch.js';
 
 /** Tokens of a sequence before the chunk, and of the chunk. */
 export interface ChunkSpan {
@@ -47,16 +47,22 @@ export interface PrefillOptions {
 }
 
 export const WORKGROUP = 64;
+
 /**
  * Query rows of a thread (LANES of the kernel), vec4 registers for each kind of their parts, and components of a
  * branch.
  */
 export const LANES = 4;
+
 export const MOST_VECS = 192;
+
 export const MOST_BRANCH = 64;
+
 /** Vec4 registers that a thread may spend on its sums before a row is shared by more threads. */
 const SUMS = 16;
+
 export const MOST_WIDE = 8;
+
 export const MOST_WORKGROUPS = 65535;
 
 export const rowsAt = (
@@ -69,36 +75,14 @@ export const rowsAt = (
   requireShape(at.stride >= width || rows === 1, `${name} of ${width} floats overlap at a stride of ${at.stride}`);
   return { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 };
 };
+
 export const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
-
-/**
- * Buffers: queries, keys, values, output, spans; branchQueries and branchKeys with a branch. The scale is (key
- * width)^-½.
- */
-export function planAttendPrefill(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
-  requireShape(
-    options.first === undefined && options.carried === undefined,
-    'attend_prefill: rows begin at slot 0, and nothing is carried',
-  );
-  return planChunk(call, options, tuning, { own: true, carries: false, carried: false });
-}
-
-/** True where rows of the chunk itself are among those attended to. */
-export const attendsToItself = ({ variant }: KernelCall): boolean => variant.endsWith('+own');
-
-/**
- * Buffers: those of attend_prefill, of which `output` is read as well where attention is carried on, and statistics.
- */
-export function planAttendCarried(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
-  const own = attendsToItself(call);
-  return planChunk(call, options, tuning, { own, carries: true, carried: options.carried ?? !own });
-}
 
 /**
  * @param of whether rows of the chunk itself are among those attended to, and whether statistics are written for the
  * next call and read
  */
-function planChunk(
+export function planChunk(
   call: KernelCall,
   options: PrefillOptions,
   tuning: Tuning | undefined,
@@ -242,62 +226,5 @@ function planChunk(
       },
     ],
     tuning: { workgroup, wide },
-  };
-}
-
-export interface LoadOptions {
-  /** Slots of a row, rounded up to whole tiles; those of the call unless given. */
-  readonly capacity?: number;
-  /** Tokens of each sequence: `rows` is sequences × chunk. All rows are of one sequence unless given. */
-  readonly chunk?: number;
-  /** Slot of the first token, and sequences before the first in the cache; 0 unless given. */
-  readonly first?: number;
-  readonly firstSequence?: number;
-  /** Where the rows go; side by side unless given. */
-  readonly output?: Placement;
-}
-
-/** Buffers: cache, rows. */
-export function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
-  requirePositive(call, s, 'groupSize');
-  const { chunk = s.rows, first = 0, firstSequence = 0 } = options;
-  requireShape(s.rows % chunk === 0, `load: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
-  const sequences = s.rows / chunk;
-  const capacity = capacityOf(options.capacity ?? first + chunk);
-  requireShape(first + chunk <= capacity, `load: ${first + chunk} tokens do not fit ${capacity} slots`);
-  const layout = rowLayout(storageOfVariant(call.variant), s.width, s.groupSize || undefined);
-  const output = options.output ?? { offset: 0, stride: s.heads * s.width };
-  const units = unitsEach(layout, 1);
-  const groups = Math.ceil((chunk * units) / WORKGROUP);
-  requireShape(
-    groups <= MOST_WORKGROUPS,
-    `load: ${chunk} tokens of ${s.width} are more than ${MOST_WORKGROUPS} workgroups`,
-  );
-  return {
-    buffers: [
-      {
-        name: 'cache',
-        role: 'stream',
-        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
-        bytes: wholeQuads(cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads)),
-      },
-      rowsAt('rows', 'output', s.rows, s.heads * s.width, output),
-    ],
-    steps: [
-      {
-        source: 'load',
-        element: layout.storage,
-        constants: { EDGES: s.width % readUnit(layout) === 0 ? 0 : 1 },
-        uniforms: [
-          ...rowUniforms(layout),
-          ...[s.width, capacity / 32, firstSequence * s.heads, first, chunk, output.offset, output.stride, 0].map(u32),
-        ],
-        buffers: [...read('cache'), ...write('rows')],
-        workgroups: [groups, s.heads, sequences],
-      },
-    ],
-    tuning: { workgroup: WORKGROUP },
   };
 }

@@ -1,17 +1,14 @@
-/**
- * Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units.
- */
-import type { KernelCall } from '../../kernels/registry.js';
-import { evenRow, storageOfVariant } from '../../kernels/spec.js';
-import { cacheBytes, capacityOf, rowLayout } from '../cache-layout.js';
-import { requireShape } from '../errors.js';
-import { read, u32, write, type OperationPlan } from '../plan.js';
-import { rotaryTable, type Pairing, type RotaryOptions } from '../rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { pinnedPositions } from './attend-rebuild.js';
-import { readUnit, rowUniforms, type RunOptions } from './fold.js';
-import { matrixRebuild, type RebuildLaunch } from './matrix.js';
-import { tuned, type Tuning } from './tuning.js';
+/** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
+import { cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
+import { requireShape } from '../../gpu/errors.js';
+import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { rotaryTable, type Pairing, type RotaryOptions } from '../../gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
+import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { pinnedPositions, readUnit, rowUniforms, type RunOptions } from '../shared/fold.launch.js';
+import { matrixRebuild, type RebuildLaunch } from '../shared/matrix.launch.js';
+import { evenRow, storageOfVariant } from '../spec.js';
 
 export interface RebuildOptions {
   /** Half-split unless given; rows that are not rotated are the same either way. */
@@ -23,11 +20,16 @@ export interface RebuildOptions {
 }
 
 const DEFAULT_WORKGROUP = 64;
+
 /** Tokens of a thread, and rotary pairs at a time. */
 const DEFAULT_TOKENS = 4;
+
 const DEFAULT_PAIRS = 4;
+
 const MOST_TOKENS = 8;
+
 const MOST_PAIRS = 64;
+
 /** Vec4 of a row of weights that are staged at a time: a multiple of the vecs of every unit. */
 const STEP_VECS = 32;
 
@@ -36,7 +38,7 @@ const STEP_VECS = 32;
  * latents have).
  * @throws GpuError for a shape that the kernel does not handle, or spans that do not fit
  */
-export function planRebuild(
+function planRebuild(
   call: KernelCall,
   rotary: RotaryOptions,
   { pairing = 'half-split', positionsByHead = false, matrixUnits = false }: RebuildOptions = {},
@@ -151,3 +153,12 @@ function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch
     tuning: { workgroup, tokens, pairs },
   };
 }
+
+export const launch: Launch = {
+  plan: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128] },
+    { name: 'tokens', values: [2, 4, 8] },
+    { name: 'pairs', values: [2, 4, 8] },
+  ],
+};

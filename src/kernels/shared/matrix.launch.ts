@@ -1,20 +1,23 @@
 /**
- * Products on matrix units: whether a device has those that matrix_units.wgsl wants, which products they take,
- * and how. The kernels are checked with the units emulated and compiled with them; on hardware they have not been run
- * yet.
+ * Products on matrix units: whether a device has those that matrix_units.wgsl wants, which products they take, and
+ * how. The kernels are checked with the units emulated and compiled with them; on hardware they have not run yet.
  */
-import type { Device } from '../device.js';
-import { requireShape } from '../errors.js';
-import type { OperationPlan, Step } from '../plan.js';
-import { tuned, type Tuning } from './tuning.js';
+import type { Device } from '../../gpu/device.js';
+import { requireShape } from '../../gpu/errors.js';
+import type { OperationPlan, Step } from '../../gpu/plan.js';
+import { tuned, type Tuning } from '../launch.js';
 
 /** As device.ts has it, which loads Dawn: plans are made without. */
 const FEATURE = 'chromium-experimental-subgroup-matrix';
+
 /** What matrix_units.wgsl multiplies: f16 tiles of this side into f32, by subgroups of so many threads. */
 const SIDE = 16;
+
 const SUBGROUP = 32;
+
 /** Threads of a kernel's workgroup: four subgroups. */
 const WORKGROUP = 128;
+
 /** Workgroup memory of the kernels' largest tiles. */
 const WORKGROUP_BYTES = 32_768;
 
@@ -28,11 +31,13 @@ export const MATRIX_RELATIVE_ERROR = 1e-3;
 
 /** Rows from which a product goes to matrix units: fewer leave most of a tile empty. */
 export const LEAST_MATRIX_ROWS = 16;
+
 /**
  * Columns of a workgroup's tile that are tried, widest first: a wide tile reads x less often, and more tiles keep more
  * of the device busy.
  */
 const TILE_COLUMNS = [128, 64, 32];
+
 /** Workgroups that should be there before tiles get wider: one for each multiprocessor of a large GPU. */
 const WANTED_WORKGROUPS = 128;
 

@@ -1,12 +1,12 @@
 /** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
-import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { evenRow } from '../../kernels/spec.js';
-import type { KernelCall } from '../../kernels/registry.js';
-import { requireShape } from '../errors.js';
-import { read, u32, write, type OperationPlan } from '../plan.js';
-import type { Pairing } from '../rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { tuned, type Tuning } from './tuning.js';
+import { requireShape } from '../../gpu/errors.js';
+import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import type { Pairing } from '../../gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
+import { tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { evenRow } from '../spec.js';
+import { blockComponents } from './terms.js';
 
 export interface BlockVectorsOptions {
   /** Query heads that share a KV head: heads / kvHeads of one sequence unless given. */
@@ -14,7 +14,7 @@ export interface BlockVectorsOptions {
 }
 
 /** Buffers: queries (rotated), weights (rows of an even number of halves), means, vectors. */
-export function planBlockVectors(
+function planBlockVectors(
   call: KernelCall,
   pairing: Pairing = 'half-split',
   { group }: BlockVectorsOptions = {},
@@ -52,3 +52,8 @@ export function planBlockVectors(
     tuning: { workgroup },
   };
 }
+
+export const launch: Launch = {
+  plan: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
+  tunables: [{ name: 'workgroup', values: [32, 64, 128] }],
+};

@@ -1,8 +1,9 @@
-/** The choice of a token from the logits: greedy, or from the nucleus. */
-import type { KernelCall } from '../../kernels/registry.js';
-import { requireShape } from '../errors.js';
-import { f32, read, u32, write, type OperationPlan } from '../plan.js';
-import { dimensions, requirePositive } from '../shape.js';
+/** The choice of a token from the logits: sample.wgsl, or sample_top_p.wgsl for the nucleus. */
+import { requireShape } from '../../gpu/errors.js';
+import { f32, read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { dimensions, requirePositive } from '../../gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
 
 const WORKGROUP = 256;
 
@@ -21,7 +22,7 @@ export interface SampleOptions {
 export const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };
 
 /** Buffers: logits, tokens; for `top-p` also draws [row] (stream, counter). */
-export function planSample(call: KernelCall, options: SampleOptions = SAMPLING): OperationPlan {
+function planSample(call: KernelCall, options: SampleOptions = SAMPLING): OperationPlan {
   const s = dimensions(call, 'rows', 'vocab');
   requirePositive(call, s);
   requireShape(call.variant === 'greedy' || call.variant === 'top-p', `sample has no variant ${call.variant}`);
@@ -57,3 +58,7 @@ export function planSample(call: KernelCall, options: SampleOptions = SAMPLING):
     tuning,
   };
 }
+
+export const launch: Launch = {
+  plan: (call, o) => planSample(call, o.sample),
+};

@@ -1,13 +1,13 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
 import { best } from '../../best.js';
-import type { KernelCall } from '../../kernels/registry.js';
-import { evenRow } from '../../kernels/spec.js';
-import { requireShape } from '../errors.js';
-import { read, u32, write, type BufferPlan, type OperationPlan } from '../plan.js';
-import { rotaryTable, type Pairing, type RotaryOptions } from '../rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../shape.js';
-import { foldOf, readUnit, unitsEach, type RunOptions } from './fold.js';
-import { tuned, type Tuning } from './tuning.js';
+import { requireShape } from '../../gpu/errors.js';
+import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { rotaryTable, type Pairing, type RotaryOptions } from '../../gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
+import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { foldOf, pinnedPositions, readUnit, unitsEach, type RunOptions } from '../shared/fold.launch.js';
+import { evenRow } from '../spec.js';
 
 /** What a call over latents needs beside its run: the scale, and how pairs and the positions of pinned tokens lie. */
 export interface AttendRebuildOptions {
@@ -21,38 +21,32 @@ export interface AttendRebuildOptions {
 
 /** Vec4 registers that a thread may spend on latents, and the size of the kernel's array. */
 const LATENT_VECS = 24;
+
 const MOST_LATENT_VECS = 128;
+
 /** Sizes of the kernel's other arrays. */
 const MOST_TOKENS = 32;
+
 const MOST_WEIGHT_VECS = 32;
+
 /**
  * Reading the weights of a round costs as much as so many tokens of a thread (1, 2, 4 and 8 tokens in turn, ranks 18/30
  * and 96/160). More tokens at a time make fewer weights to read, until compilers no longer unroll their loop.
  */
 const WEIGHTS_COST = 6;
+
 /** So many are taken whatever registers their other units want. */
 const FEWEST_TOKENS = 4;
+
 /** Index of `spare0` among the uniforms of attend_rows.wgsl. */
 const SPARE = 17;
-
-/**
- * Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not
- * read where none are pinned.
- */
-export const pinnedPositions = (rows: number, slots: number, pinned: number, below: number): BufferPlan => ({
-  name: 'positions',
-  role: 'input',
-  content: 'u32',
-  bytes: pinned === 0 ? 16 : rows * slots * 4,
-  below,
-});
 
 /**
  * Buffers: queries (rotated), keys, values, partials, spans, scores, positions (of pinned tokens), weights, means,
  * turns.
  * @throws GpuError for a shape that the kernel does not handle
  */
-export function planAttendRebuild(
+function planAttendRebuild(
   call: KernelCall,
   rotary: RotaryOptions,
   options: AttendRebuildOptions = {},
@@ -159,3 +153,14 @@ export function planAttendRebuild(
     tuning: { ...launch, tokens },
   };
 }
+
+export const launch: Launch = {
+  plan: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
+    { name: 'lanes', values: [1, 2, 4] },
+    { name: 'tokens', values: [1, 2, 4, 8] },
+  ],
+};

@@ -1,16 +1,14 @@
-/**
- * Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units where
- * there are some.
- */
-import type { KernelCall } from '../../kernels/registry.js';
-import { requireShape } from '../errors.js';
-import { read, u32, write, type OperationPlan } from '../plan.js';
-import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../shape.js';
-import { matrixFits, matrixStep, type Launch } from './matrix.js';
-import { tuned, type Tuning } from './tuning.js';
+/** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
+import { requireShape } from '../../gpu/errors.js';
+import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../../gpu/shape.js';
+import { tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { matrixFits, matrixStep, type Launch } from '../shared/matrix.launch.js';
 
 /** Rows up to which a GPU reads each weight once, by a vector kernel. Beyond, tiles reuse it from workgroup memory. */
 const MOST_VECTOR_ROWS = 8;
+
 /**
  * Launch of the vector kernels unless tuned: threads, those of them that lie side by side along a row of weights (a
  * thread takes a pair, or a quad of pairs), and the most rows of x at a time. On a GPU the other threads share k, and a
@@ -21,9 +19,12 @@ const VECTOR = {
   software: { workgroup: 8, pairs: 8, quads: 8, rows: 4 },
   hardware: { workgroup: 128, pairs: 16, quads: 4, rows: MOST_VECTOR_ROWS },
 };
+
 /** Of k, between which a vector kernel loads. */
 const MOST_STEPS = 4;
+
 const TILE_COLUMNS = 64;
+
 const TILE_DEPTH = 16;
 
 /** Pairs that a row of weights is stored in; an odd n is padded. */
@@ -72,7 +73,7 @@ export interface MatmulDevice {
 }
 
 /** Buffers: x, weights, y. */
-export function planMatmul(
+function planMatmul(
   call: KernelCall,
   options: MatmulOptions = {},
   tuning?: Tuning,
@@ -170,6 +171,7 @@ function vectorStep(s: Dims, element: 'f16' | 'f32', kind: keyof typeof VECTOR, 
 
 /** Rows of a thread of the transposed kernel, and its threads. */
 const TRANSPOSED_ROWS = 8;
+
 const TRANSPOSED_WORKGROUP = 64;
 
 const transposedStep = (s: Dims): Launch => ({
@@ -189,3 +191,14 @@ function tiledStep(s: Dims): Launch {
     tuning: { workgroup, rows },
   };
 }
+
+export const launch: KernelLaunch = {
+  plan: (call, o) => planMatmul(call, o.matmul, o.tuning, o),
+  tunables: [
+    { name: 'workgroup', values: [8, 64, 128, 256] },
+    { name: 'columns', values: [4, 8, 16, 32] },
+    { name: 'rows', values: [2, 4, 8] },
+    { name: 'steps', values: [1, 2, 4] },
+    { name: 'matrixColumns', values: [64, 128] },
+  ],
+};

@@ -1,10 +1,22 @@
 /** What the split-KV attention kernels share on the host side: see attend_rows.wgsl. */
-import type { KernelCall } from '../../kernels/registry.js';
-import { storageOfVariant, type Storage } from '../../kernels/spec.js';
-import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
-import { requireShape } from '../errors.js';
-import { f32, u32, type BufferPlan, type Uniform } from '../plan.js';
-import { tuned, type Tuning } from './tuning.js';
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
+import { requireShape } from '../../gpu/errors.js';
+import { f32, u32, type BufferPlan, type Uniform } from '../../gpu/plan.js';
+import { tuned, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { storageOfVariant, type Storage } from '../spec.js';
+
+/**
+ * Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not
+ * read where none are pinned.
+ */
+export const pinnedPositions = (rows: number, slots: number, pinned: number, below: number): BufferPlan => ({
+  name: 'positions',
+  role: 'input',
+  content: 'u32',
+  bytes: pinned === 0 ? 16 : rows * slots * 4,
+  below,
+});
 
 /** The cached tokens of one sequence: pinned ones, then a ring from the position of its first token on. */
 export interface Span {
@@ -55,6 +67,7 @@ export interface FoldShape {
 
 /** Components of a unit as storage_*.wgsl reads it: 16 bytes, of three-bit codes 12. */
 export const readUnit = (layout: RowLayout): number => (layout.storage === 'q3' ? 32 : 128 / layout.bits);
+
 const unitsOf = (layout: RowLayout): number => Math.ceil(layout.width / readUnit(layout));
 
 /** The struct `CachedRow` of cache_layout.wgsl. */
@@ -127,12 +140,16 @@ const splitTokens = (context: number, splits: number, unit: number): number =>
   Math.ceil(Math.ceil(context / splits) / unit) * unit;
 
 const DEFAULT_WORKGROUP = 64;
+
 /** Threads that share a row: no more than the smallest subgroup, across which they add up. */
 const MOST_WIDE = 8;
+
 /** Threads that walk neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
 const DEFAULT_STREAM = 8;
+
 /** Vec4 registers that a thread may spend on its sums, and the size of the kernels' arrays of them. */
 const SUMS = 12;
+
 const MOST_SUMS = 192;
 
 /**

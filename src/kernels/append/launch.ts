@@ -1,10 +1,12 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
-import type { KernelCall } from '../../kernels/registry.js';
-import { isQuantised, storageOfVariant } from '../../kernels/spec.js';
-import { cacheBytes, capacityOf, rowLayout, TILE_TOKENS, type RowLayout } from '../cache-layout.js';
-import { requireShape } from '../errors.js';
-import { read, u32, write, type BufferPlan, type OperationPlan, type Uniform } from '../plan.js';
-import { dimensions, requirePositive, requireVariant } from '../shape.js';
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
+import { requireShape } from '../../gpu/errors.js';
+import { read, u32, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
+import { DEFAULTS, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+import { isQuantised, storageOfVariant } from '../spec.js';
 
 /** Components of a workgroup where no scale joins them. */
 const BLOCK = 64;
@@ -36,28 +38,8 @@ export interface AppendOptions {
   firstStart?: number;
 }
 
-/** Constants of cache_store.wgsl. */
-export const storeConstants = (layout: RowLayout): Record<string, number> => ({
-  BITS: layout.bits,
-  UNIT: layout.unitComponents,
-  PLANES: layout.planes,
-});
-
-/** The struct `RowLayout` of cache_store.wgsl. */
-export const storeUniforms = (layout: RowLayout): Uniform[] =>
-  [
-    layout.width,
-    layout.units,
-    layout.tail,
-    layout.tailsAt,
-    layout.scalesAt,
-    layout.tileWords,
-    layout.groupSize,
-    layout.groups,
-  ].map(u32);
-
 /** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
-export function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
+function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
   requirePositive(call, s, 'groupSize');
@@ -128,3 +110,7 @@ export function planAppend(call: KernelCall, options: AppendOptions): OperationP
     tuning: { workgroup: 64, block },
   };
 }
+
+export const launch: Launch = {
+  plan: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
+};

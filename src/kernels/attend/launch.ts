@@ -1,11 +1,11 @@
 /** Split-KV decode attention over rows as they lie: attend.wgsl. */
-import type { KernelCall } from '../../kernels/registry.js';
-import { cacheBytes } from '../cache-layout.js';
-import { requireShape } from '../errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../plan.js';
-import { dimensions, requirePositive, requireVariant } from '../shape.js';
-import { foldOf, readUnit, unitsEach, type RunOptions } from './fold.js';
-import type { Tuning } from './tuning.js';
+import { cacheBytes } from '../../gpu/cache-layout.js';
+import { requireShape } from '../../gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
+import type { Launch, Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { foldOf, readUnit, unitsEach, type RunOptions } from '../shared/fold.launch.js';
 
 /** Vec4 registers that a thread may spend on its queries; the size of the kernel's array. */
 const MOST_QUERY_VECS = 192;
@@ -14,12 +14,7 @@ const MOST_QUERY_VECS = 192;
  * Buffers: queries, keys, values, branch (only with a branch), partials, spans, scores (only for `+scores`). `scale`
  * multiplies q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
  */
-export function planAttend(
-  call: KernelCall,
-  scale: number | undefined,
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
   requireVariant(call);
   const s = dimensions(
     call,
@@ -97,3 +92,13 @@ export function planAttend(
     tuning: { ...launch },
   };
 }
+
+export const launch: Launch = {
+  plan: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128, 256] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
+    { name: 'lanes', values: [1, 2, 4] },
+  ],
+};
