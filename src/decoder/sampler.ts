@@ -1,6 +1,7 @@
 /** Choosing the next token from logits, in float64. */
 import { UserError } from '../errors.js';
 import { mix } from '../hash.js';
+import type { Choice } from '../schedule/schedule.js';
 
 export interface Sampling {
   /** 0: greedy. */
@@ -11,6 +12,9 @@ export interface Sampling {
 }
 
 export const GREEDY: Sampling = { temperature: 0, topP: 1, seed: 0 };
+
+/** What the operation that chooses is called. */
+export const choiceOf = ({ temperature }: Sampling): Choice => (temperature === 0 ? 'greedy' : 'top-p');
 
 /** The number in [0, 1) of a draw: 23 bits, so that f32 holds it, the same on every machine. */
 export const uniform = (seed: number, stream: number, draw: number): number =>

@@ -5,7 +5,7 @@
 import { CODECS } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { layerExtras, type Geometry } from '../geometry/geometry.js';
 
 /** What a tensor is, which decides how a fabricated one is scaled. */
 export type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
@@ -31,8 +31,7 @@ export const layerTensor = (index: number, part: string): string => `model.layer
 export const storedLayers = (g: Geometry): number => g.preludeLayers + g.layers + g.codaLayers;
 
 /**
- * Which of the query, key and value projections have a bias. A geometry counts extra parameters only; the two layouts
- * that the decoder knows are told by that count: query and key (Huginn), or all three (Qwen2).
+ * Which of the query, key and value projections have a bias: query and key (Huginn), or all three (Qwen2).
  * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and for an MLP without
  * a gate
  */
@@ -42,12 +41,11 @@ export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
       `${g.name} has an MLP without a gate, which the decoder does not run`,
       'choose a model with SwiGLU',
     );
-  const extra = g.extraParametersPerLayer;
-  if (extra === 0) return [];
-  if (extra === (g.heads + g.kvHeads) * g.headDim) return ['q', 'k'];
-  if (extra === (g.heads + 2 * g.kvHeads) * g.headDim) return ['q', 'k', 'v'];
+  const extras = layerExtras(g);
+  const biased = (['q', 'k', 'v'] as const).filter((letter) => extras?.biases.includes(letter));
+  if (extras && !extras.headNorms && extras.biases.length === biased.length) return biased;
   throw new UserError(
-    `${g.name} has ${extra} parameters a layer beside projections and norms, which the decoder cannot place`,
+    `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the decoder cannot place`,
     'choose a model whose only extras are biases of q and k, or of q, k and v',
   );
 }

@@ -53,6 +53,47 @@ export function blocksOf(g: Geometry): LayerBlock[] {
   return blocks.filter((b) => b.layers > 0);
 }
 
+/** What a layer has beside projections and norms: biases of q, k, v, o and the MLP, norms of query and key heads. */
+export interface LayerExtras {
+  readonly biases: readonly string[];
+  readonly headNorms: boolean;
+}
+
+const ATTENTION_BIASES = [[], ['q', 'k'], ['q', 'k', 'v'], ['q', 'k', 'v', 'o']] as const;
+const extrasKnown = new WeakMap<Geometry, LayerExtras | null>();
+
+/**
+ * Which extras a layer has. A geometry counts their parameters only; those of the known classes are told by the count.
+ * @returns null where no known class has as many
+ */
+export function layerExtras(g: Geometry): LayerExtras | null {
+  const known = extrasKnown.get(g);
+  if (known !== undefined) return known;
+  const found = countedExtras(g);
+  extrasKnown.set(g, found);
+  return found;
+}
+
+function countedExtras(g: Geometry): LayerExtras | null {
+  const parameters: Readonly<Record<string, number>> = {
+    q: g.heads * g.headDim,
+    k: g.kvHeads * g.headDim,
+    v: g.kvHeads * g.headDim,
+    o: g.hidden,
+    mlp: (g.mlp === 'gated' ? 2 : 1) * g.mlpHidden + g.hidden,
+  };
+  for (const headNorms of [false, true]) {
+    for (const mlp of [[], ['mlp']]) {
+      for (const attention of ATTENTION_BIASES) {
+        const biases = [...attention, ...mlp];
+        const count = biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), headNorms ? 2 * g.headDim : 0);
+        if (count === g.extraParametersPerLayer) return { biases, headNorms };
+      }
+    }
+  }
+  return null;
+}
+
 /** Parameters of one layer: attention and MLP projections, norms, extras. */
 export function layerParameters(g: Geometry): number {
   const attention = g.hidden * g.headDim * (2 * g.heads + 2 * g.kvHeads);

@@ -6,6 +6,7 @@ import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { KernelName } from '../kernels/registry.js';
 import type { Shape, Storage } from '../kernels/spec.js';
+import type { Division } from './splits.js';
 
 /** What is decoded, and how. */
 export interface Configuration {
@@ -33,6 +34,8 @@ export type When =
   | 'always'
   /** Only in the first loop: what the loops share of a token is made from its state there. */
   | 'first-loop'
+  /** In every loop but the first, whose state is zero. */
+  | 'later-loops'
   /** Only in the last loop: a loop-axis latent is complete, and no later loop reads the cache of this step. */
   | 'last-loop'
   /** Only in the first of the layers that share a cache (cla): the one that has K and V projections. */
@@ -56,19 +59,10 @@ export interface Op {
    * run; not given where it works on all.
    */
   readonly from?: number;
-  /** Prefill: the loop whose rows it works on; not given where it is the one that it runs in. */
+  /** The loop whose rows it works on; not given where it is the one that it runs in. */
   readonly loop?: number;
-}
-
-/** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */
-export const MIN_SPLIT_TOKENS = 256;
-/** Splits are capped so that the merge stays a small kernel. */
-export const MAX_SPLITS = 256;
-
-/** Into how many parts the context is split when `rows` (sequences × KV heads) workgroups exist already. */
-export function splitCount(context: number, rows: number, targetWorkgroups: number): number {
-  const most = Math.min(MAX_SPLITS, Math.max(1, Math.ceil(context / MIN_SPLIT_TOKENS)));
-  return Math.max(1, Math.min(most, Math.ceil(targetWorkgroups / rows)));
+  /** Attention over cached tokens: which splits it writes. */
+  readonly division?: Division;
 }
 
 /** Heads of one GPU under tensor parallelism; too few KV heads are replicated. */
@@ -120,3 +114,24 @@ export const perHead = (label: string, groups: number, m: number, k: number, n: 
 /** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
 export const spansLoops = (c: Configuration): boolean =>
   isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
+
+/** Loops whose rows of full width the `fast` path writes together, from one latent. */
+export const restoredLoops = (c: Configuration): number => (spansLoops(c) ? c.geometry.loops : 1);
+
+/** The same operations for each of these loops; those of the place's own loop where a latent has one. */
+export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
+  if (!spansLoops(c)) return [...ops];
+  return Array.from({ length: c.geometry.loops }, (_, loop) => ops.map((o) => ({ ...o, loop }))).flat();
+}
+
+/**
+ * Rows of full width of every loop that a latent stands for (`fast`). With one latent a KV head a loop is a product of
+ * its own, so that its heads lie side by side.
+ */
+export function restoreOps(c: Configuration, label: string, rank: number, rows: number, when: When): Op[] {
+  const { headDim } = c.geometry;
+  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  return c.codec.kind === 'lla'
+    ? everyRestoredLoop(c, [perHead(label, kvHeads, rows, rank, headDim, when)])
+    : [perHead(label, 1, rows, rank, restoredLoops(c) * kvHeads * headDim, when)];
+}

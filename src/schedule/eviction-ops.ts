@@ -3,9 +3,17 @@
  * do.
  */
 import { isLatent, CODECS } from '../codecs/registry.js';
-import { keptTokens, segmentsOf } from '../eviction/policy.js';
+import { keptTokens, pinnedSlots } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import {
+  everyRestoredLoop,
+  headsPerGpu,
+  op,
+  storageOf,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
 import { groupOf } from '../kernels/spec.js';
 
 /** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
@@ -65,21 +73,24 @@ export function evictedScalars(c: Configuration, block: LayerBlock): number {
 /**
  * Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is
  * written again.
+ * @param slots tokens that each cached row has room for
  */
-export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
+export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, slots: number): Op[] {
   if (c.eviction?.policy !== 'h2o') return [];
+  const heavy = Math.min(c.eviction.heavyTokens, pinnedSlots(c.eviction, slots));
+  // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
+  if (heavy === 0) return [];
   const rows = evictingRows(c, block);
   const storage = storageOf(c);
   const when = closingTime(c, block);
-  // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
-  const loops = block.name === 'core' && c.path === 'fast' && when === 'last-loop' ? block.loops : 1;
-  const pinned = Math.max(1, Math.min(c.eviction.heavyTokens, segmentsOf(c.eviction, context).pinned));
   const each = {
-    context: pinned,
+    context: heavy,
     width: evictedScalars(c, block) / rows,
     groupSize: groupOf(storage, c.choice.groupSize),
   };
-  return parts.map(({ size, repeat }) =>
-    op('evict', 'evict', storage, { rows: size * rows * loops, ...each }, when, repeat),
+  const ops = parts.map(({ size, repeat }) =>
+    op('evict', 'evict', storage, { rows: size * rows, ...each }, when, repeat),
   );
+  // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
+  return block.name === 'core' && c.path === 'fast' ? everyRestoredLoop(c, ops) : ops;
 }

@@ -5,22 +5,31 @@
  * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
-import { CODECS } from '../codecs/registry.js';
-import { keptTokens, segmentsOf } from '../eviction/policy.js';
+import { segmentsOf, type Segments } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
 import {
+  everyRestoredLoop,
   headsPerGpu,
   op,
   perHead,
-  project,
-  splitCount,
+  restoredLoops,
+  restoreOps,
   storageOf,
   type Configuration,
   type Op,
   type When,
 } from './configuration.js';
+import {
+  afterAttention,
+  attentionNorm,
+  attentionOut,
+  mlpOps,
+  mlpResidual,
+  owningTime,
+  queryKeyValue,
+} from './dense.js';
 import {
   branchKeyTime,
   branchWidth,
@@ -30,8 +39,9 @@ import {
   readsLatents,
   type Parts,
 } from './eviction-ops.js';
-import type { KernelName } from '../kernels/registry.js';
 import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
+import type { KernelName } from '../kernels/registry.js';
+import { divide, splitCount, type Division } from './splits.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {
@@ -55,14 +65,9 @@ interface Layer {
  * Lists a layer's operations for one decode step.
  * @param batch sequences decoded together (≥ 1)
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
+ * @param slots tokens that each cached row has room for
  */
-export function layerOps(
-  c: Configuration,
-  block: LayerBlock,
-  batch: number,
-  context: number,
-  slots = keptTokens(c.eviction, context),
-): Op[] {
+export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number, slots: number): Op[] {
   const g = c.geometry;
   const heads = headsPerGpu(g.heads, c.gpus);
   const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
@@ -80,48 +85,20 @@ export function layerOps(
     absorbed: latent && c.path === 'absorbed',
     parts: cacheParts(c, block, batch, slots),
   };
-  const mlp = Math.ceil(g.mlpHidden / c.gpus);
-  const norm = (label: string, variant: string) => op(label, 'rmsnorm', variant, { rows: batch, width: g.hidden });
-  const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
   return [
-    norm('attention-norm', 'norm'),
-    ...queryKeyValue(l),
+    attentionNorm(c, batch),
+    ...queryKeyValue(c, block, batch),
     ...encodeOps(l),
     ...rotateOps(l),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
-    ...evictOps(c, block, l.parts, context),
+    ...evictOps(c, block, l.parts, slots),
     ...appendOps(l),
-    ...project(c, 'attention-out', batch, heads * g.headDim, g.hidden),
-    norm('attention-residual', afterBranch),
-    norm('mlp-norm', 'norm'),
-    ...(g.mlp === 'gated' ? project(c, 'gate-up', batch, g.hidden, 2 * mlp) : project(c, 'up', batch, g.hidden, mlp)),
-    op('swiglu', 'swiglu', 'f32', { rows: batch, width: mlp }),
-    ...project(c, 'down', batch, mlp, g.hidden),
-    norm('mlp-residual', afterBranch),
+    ...attentionOut(c, batch),
+    ...afterAttention(c, batch),
+    ...mlpOps(c, batch),
+    mlpResidual(c, batch),
   ];
-}
-
-const sharesLayers = (l: Layer): boolean => l.block.name === 'core' && l.c.codec.kind === 'cla';
-
-/**
- * Layers that share a cache have queries of their own, and K and V only in the first of them. `qkv` holds the rotary
- * branch's queries.
- */
-function queryKeyValue(l: Layer): Op[] {
-  const { c, batch, heads, kvHeads } = l;
-  const { hidden, headDim: d } = c.geometry;
-  if (sharesLayers(l))
-    return [
-      ...project(c, 'q', batch, hidden, heads * d),
-      ...project(c, 'kv', batch, hidden, 2 * kvHeads * d, 'owning-layer'),
-    ];
-  const branch = branchWidth(c, l.block);
-  const branchKey =
-    branch > 0
-      ? project(c, 'branch-key', batch, hidden, branch * (c.branch.perHead ? kvHeads : 1), branchKeyTime(c))
-      : [];
-  return [...project(c, 'qkv', batch, hidden, (heads + 2 * kvHeads) * d + branch * heads), ...branchKey];
 }
 
 /**
@@ -156,9 +133,17 @@ function rotateOps(l: Layer): Op[] {
     ];
   }
   const second = sinks && !l.latent ? [rotate('rope-sinks', heads, d)] : [];
-  if (sharesLayers(l)) return [...second, rotate('rope', heads, d), rotate('rope-k', kvHeads, d, 'owning-layer')];
+  const owning = owningTime(c, block);
+  if (owning !== 'always') return [...second, rotate('rope', heads, d), rotate('rope-k', kvHeads, d, owning)];
   return [...second, rotate('rope', heads + kvHeads, d)];
 }
+
+/**
+ * A product of every query head with its KV head's matrix. Rows of several sequences do not lie at one stride: there
+ * every head is a group of its own.
+ */
+const perQueryHead = ({ batch, heads, kvHeads, group }: Layer, label: string, k: number, n: number): Op =>
+  batch === 1 ? perHead(label, kvHeads, group, k, n) : perHead(label, heads, batch, k, n);
 
 /** Attention over the cached tokens, the merge of its splits, and the current token. */
 function attentionOps(l: Layer): Op[] {
@@ -167,7 +152,8 @@ function attentionOps(l: Layer): Op[] {
   if (!l.latent) return fullWidth(l, storage);
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const latentHeads = kind === 'lla' ? kvHeads : 1;
-  const n = keptTokens(c.eviction, l.context);
+  const kept = segmentsOf(c.eviction, l.context);
+  const n = kept.pinned + kept.ring;
   if (c.path === 'reconstruct' && c.materialised) {
     const rebuild = (label: string, flag: string, rank: number) =>
       l.parts.map(({ size, repeat }) =>
@@ -193,7 +179,7 @@ function attentionOps(l: Layer): Op[] {
   const latent = { kvHeads, latentHeads, group, rankK, rankV, headDim: d };
   const branch = branchWidth(c, l.block);
   const after = [
-    perHead('value-up', kvHeads, batch * group, rankV, d),
+    perQueryHead(l, 'value-up', rankV, d),
     op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', {
       rows: batch * heads,
       keyWidth: d + branch,
@@ -212,19 +198,26 @@ function attentionOps(l: Layer): Op[] {
       branchHeads: c.branch.perHead ? kvHeads : 1,
     };
     return [
-      perHead('query-absorb', kvHeads, batch * group, d, rankK),
-      ...over([{ label: 'attend', kernel: 'attend', tokens: n, shape }], latentHeads),
+      perQueryHead(l, 'query-absorb', d, rankK),
+      ...(c.eviction?.policy === 'streaming' ? [perQueryHead(l, 'query-absorb-sinks', d, rankK)] : []),
+      ...over([{ label: 'attend', kernel: 'attend', tokens: kept, shape }], latentHeads),
       ...after,
     ];
   }
   if (c.path === 'reconstruct')
-    return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: n, shape: latent }], kvHeads), ...after];
+    return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: kept, shape: latent }], kvHeads), ...after];
   // Blocks are runs of consecutive positions: the ring is one, the pinned tokens before it are not part of it.
-  const { pinned, ring } = segmentsOf(c.eviction, l.context);
+  const { pinned, ring } = kept;
   const { blockTokens, functions, setupPerRank } = blockPlan(c.geometry.rope.theta, d);
   const segments: Segment[] = [
-    { label: 'attend', kernel: 'attend_block_absorbed', tokens: ring, shape: { ...latent, blockTokens, functions } },
-    { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: pinned, shape: latent },
+    {
+      label: 'attend',
+      kernel: 'attend_block_absorbed',
+      tokens: { pinned: 0, ring },
+      unit: blockTokens,
+      shape: { ...latent, blockTokens, functions },
+    },
+    { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: { pinned, ring: 0 }, shape: latent },
   ];
   const setUp: SetUp = (sequences, repeat) => [
     op(
@@ -250,7 +243,7 @@ function attentionOps(l: Layer): Op[] {
   ];
   return [
     ...over(
-      segments.filter((s) => s.tokens > 0),
+      segments.filter(({ tokens }) => tokens.pinned + tokens.ring > 0),
       kvHeads,
       setUp,
     ),
@@ -258,11 +251,12 @@ function attentionOps(l: Layer): Op[] {
   ];
 }
 
-/** Tokens that one kernel attends to; segments of one row write splits of the same partials. */
+/** Tokens that one kernel attends to, in units of `unit`; those of one row write splits of the same partials. */
 interface Segment {
   readonly label: string;
   readonly kernel: KernelName;
-  readonly tokens: number;
+  readonly tokens: Segments;
+  readonly unit?: number;
   readonly shape: Shape;
 }
 
@@ -277,7 +271,7 @@ function fullWidth(l: Layer, type: Storage): Op[] {
   return attendAndMerge(
     l,
     type,
-    [{ label: 'attend', kernel: 'attend', tokens: keptTokens(c.eviction, l.context), shape }],
+    [{ label: 'attend', kernel: 'attend', tokens: segmentsOf(c.eviction, l.context), shape }],
     { rowsEach: kvHeads, width: d, currentKey: d },
   );
 }
@@ -297,18 +291,27 @@ function attendAndMerge(
   const { c, heads } = l;
   const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
   return l.parts.flatMap(({ size, repeat }) => {
-    let splits = 0;
-    const attends = segments.map(({ label, kernel, tokens, shape }) => {
-      const own = splitCount(tokens, size * of.rowsEach, c.targetWorkgroups);
-      splits += own;
-      return op(
-        label,
-        kernel,
-        variant,
-        { sequences: size, context: tokens, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits: own },
-        'always',
-        repeat,
-      );
+    const divisions = segments.map(({ tokens, unit }) =>
+      divide(tokens, splitCount(tokens.pinned + tokens.ring, size * of.rowsEach, c.targetWorkgroups), unit),
+    );
+    const all = divisions.reduce((sum, own) => sum + own.splits, 0);
+    let first = 0;
+    const attends = segments.map(({ label, kernel, tokens, shape }, i): Op => {
+      const division = { ...(divisions[i] as Division), first, all };
+      first += division.splits;
+      const context = tokens.pinned + tokens.ring;
+      const { splits } = division;
+      return {
+        ...op(
+          label,
+          kernel,
+          variant,
+          { sequences: size, context, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits },
+          'always',
+          repeat,
+        ),
+        division,
+      };
     });
     const current = of.currentKey !== undefined;
     return [
@@ -318,7 +321,7 @@ function attendAndMerge(
         'merge',
         'attend_merge',
         current ? 'current' : 'f32',
-        { rows: size * heads, splits, width: of.width, keyWidth: of.currentKey ?? 0 },
+        { rows: size * heads, splits: all, width: of.width, keyWidth: of.currentKey ?? 0 },
         'always',
         repeat,
       ),
@@ -332,26 +335,26 @@ function appendOps(l: Layer): Op[] {
   const { headDim: d, rope } = c.geometry;
   const { kind, rankK = 0, rankV = 0 } = c.codec;
   const when = closingTime(c, block);
-  const append = (label: string, heads: number, width: number) =>
-    op(label, 'append', storage, { rows: batch, heads, width, groupSize: groupOf(storage, c.choice.groupSize) }, when);
+  const groupSize = groupOf(storage, c.choice.groupSize);
+  const append = (label: string, heads: number, width: number): Op[] =>
+    l.parts.map(({ size, repeat }) =>
+      op(label, 'append', storage, { rows: size, heads, width, groupSize }, when, repeat),
+    );
   if (l.latent) {
     const rows = kind === 'lla' ? kvHeads : 1;
     const branch = branchWidth(c, block);
     return [
-      append('append-k', rows, rankK),
-      append('append-v', rows, rankV),
-      ...(branch > 0 ? [append('append-branch', c.branch.perHead ? kvHeads : 1, branch)] : []),
+      ...append('append-k', rows, rankK),
+      ...append('append-v', rows, rankV),
+      ...(branch > 0 ? append('append-branch', c.branch.perHead ? kvHeads : 1, branch) : []),
     ];
   }
-  if (block.name !== 'core' || c.path !== 'fast')
-    return [append('append-k', kvHeads, d), append('append-v', kvHeads, d)];
-  const loops = CODECS[kind].loopAxis ? block.loops : 1;
-  const [groups, width] = kind === 'lla' ? [kvHeads, d] : [1, kvHeads * d];
+  const both = [...append('append-k', kvHeads, d), ...append('append-v', kvHeads, d)];
+  if (block.name !== 'core' || c.path !== 'fast') return both;
   return [
-    perHead('reconstruct-k', groups, batch, rankK, loops * width, when),
-    perHead('reconstruct-v', groups, batch, rankV, loops * width, when),
-    op('rope-write', 'rope', rope.pairing, { rows: batch, heads: loops * kvHeads, headDim: d }, when),
-    append('append-k', loops * kvHeads, d),
-    append('append-v', loops * kvHeads, d),
+    ...restoreOps(c, 'reconstruct-k', rankK, batch, when),
+    ...restoreOps(c, 'reconstruct-v', rankV, batch, when),
+    op('rope-write', 'rope', rope.pairing, { rows: batch, heads: restoredLoops(c) * kvHeads, headDim: d }, when),
+    ...everyRestoredLoop(c, both),
   ];
 }

@@ -9,7 +9,7 @@ import { groupOf } from '../kernels/spec.js';
 import {
   chunksOf,
   heldBefore,
-  heldOf,
+  heldRuns,
   keepsRows,
   keptRowType,
   prefillRowType,
@@ -86,14 +86,22 @@ function attend({ c, block, batch }: Pass, label: string, variant: string, { tok
 }
 
 /** Rows of full width, where the cache has them. */
-const cachedOps = (p: Pass, chunk: Chunk, label: string): Op[] =>
-  heldOf(p.c, p.run.from).map(({ from, tokens }) => ({ ...attend(p, label, storageOf(p.c), chunk, tokens), from }));
+function cachedOps(p: Pass, chunk: Chunk, label: string): Op[] {
+  const { pinned, ring } = heldRuns(p);
+  return [...pinned, ...ring].map(({ from, tokens }) => ({
+    ...attend(p, label, storageOf(p.c), chunk, tokens),
+    from,
+  }));
+}
 
 /**
  * Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other.
  */
-export const earlierOf = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): Chunk[] =>
-  readsLatents(c, block) && c.eviction?.policy !== 'h2o' ? heldOf(c, run.from) : [];
+export function earlierOf(p: Pick<Pass, 'c' | 'block' | 'run' | 'slots'>): Chunk[] {
+  if (!readsLatents(p.c, p.block) || p.c.eviction?.policy === 'h2o') return [];
+  const { pinned, ring } = heldRuns(p);
+  return [...pinned, ...ring];
+}
 
 const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(held, p.chunkTokens));
 

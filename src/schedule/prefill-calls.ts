@@ -19,8 +19,9 @@ import {
   type Pass,
   type WholePrompt,
 } from './prefill-pass.js';
-import { placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
-import { forEachOp, layerCalls, type Collective, type Schedule } from './schedule.js';
+import { forEachOp, timesOf } from './expand.js';
+import { keptSlots, placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
+import type { Collective, Schedule } from './schedule.js';
 
 /** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 export const OPERATIONS_OF_A_SUBMISSION = 256;
@@ -217,12 +218,21 @@ class Placed {
     const shifted = shiftOf(c, run.from) > 0;
     for (const again of isLatent(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
-        const p: Pass = { c, block, run, batch: 1, again, chunkTokens: how.chunkTokens, captures };
+        const p: Pass = {
+          c,
+          block,
+          run,
+          batch: 1,
+          slots: keptSlots(c),
+          again,
+          chunkTokens: how.chunkTokens,
+          captures,
+        };
         const kind = `${again} ${block.name} ${chunk.tokens}`;
         // What a chunk does itself depends on the run before it where it reads rows there, or evicts.
         const standing =
           c.eviction?.policy === 'h2o'
-            ? heldBefore(c, run)
+            ? `${heldBefore(c, run)} ${run.from % c.eviction.recentTokens}`
             : c.eviction === null && readsLatents(c, block)
               ? run.from > 0
               : run.from;
@@ -243,8 +253,7 @@ class Placed {
 
   finish(): void {
     for (const { block, ops, times } of this.lists.values()) {
-      for (const op of times === 0 ? [] : ops)
-        this.tally.add(op, times * op.repeat * layerCalls(this.c, block, op.when));
+      for (const op of times === 0 ? [] : ops) this.tally.add(op, times * timesOf(this.c, block, op));
     }
   }
 

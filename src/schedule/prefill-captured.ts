@@ -11,7 +11,7 @@
  *   pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../geometry/geometry.js';
-import { op, spansLoops, type Configuration, type Op } from './configuration.js';
+import { everyRestoredLoop, op, type Op } from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { keptRowType, over, type Chunk, type Pass } from './prefill-pass.js';
 import {
@@ -21,7 +21,7 @@ import {
   kvHeadsOf,
   loadLatents,
   loadRows,
-  reconstructOp,
+  reconstructOps,
   writeLatentOps,
   type Axis,
 } from './prefill-rows.js';
@@ -50,12 +50,6 @@ export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]
         }))
     : [];
 
-/** Operations for each loop that a latent spans; that of the place where a loop has latents of its own. */
-function everyLoop(c: Configuration, ops: readonly Op[]): Op[] {
-  if (!spansLoops(c)) return [...ops];
-  return Array.from({ length: c.geometry.loops }, (_, loop) => ops.map((o) => ({ ...o, loop }))).flat();
-}
-
 /** Rotation of a chunk's keys, or back. The absorbed path attends to keys that are not rotated. */
 function rotation({ c, block }: Pass, label: string, rows: number): Op[] {
   if (branchWidth(c, block) > 0) return [];
@@ -75,7 +69,11 @@ function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
       groupSize: 0,
     });
   const encoded = (axis: Axis): Op[] =>
-    everyLoop(c, [captured(axis), ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []), encodeOp(c, axis, rows)]);
+    everyRestoredLoop(c, [
+      captured(axis),
+      ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []),
+      encodeOp(c, axis, rows),
+    ]);
   const ops = AXES.flatMap((axis) => [...encoded(axis), ...writeLatentOps(p, axis, rows)]);
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }
@@ -87,10 +85,14 @@ function reconstructAll(p: Pass, chunk: Chunk): Op[] {
   const kept = (axis: Axis): Op => keepOp(p, `keep-reconstructed-${axis}`, rows);
   const rebuilt = (axis: Axis): Op[] => [
     loadLatents(c, axis, rows),
-    ...everyLoop(c, [reconstructOp(c, axis, rows), ...(axis === 'k' ? rotation(p, 'rope-k', rows) : []), kept(axis)]),
+    ...everyRestoredLoop(c, [
+      ...reconstructOps(c, axis, rows),
+      ...(axis === 'k' ? rotation(p, 'rope-k', rows) : []),
+      kept(axis),
+    ]),
   ];
   const ops = AXES.flatMap((axis) =>
-    readsLatents(c, block) ? rebuilt(axis) : everyLoop(c, [loadRows(c, axis, rows), kept(axis)]),
+    readsLatents(c, block) ? rebuilt(axis) : everyRestoredLoop(c, [loadRows(c, axis, rows), kept(axis)]),
   );
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }

@@ -4,11 +4,20 @@
  * pass, and once as they are stored where the run's are stored beside the cache; their masses once. Pieces are at most
  * a chunk long.
  */
-import { segmentsOf } from '../eviction/policy.js';
-import { op, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import { op, storageOf, type Configuration, type Op } from './configuration.js';
+import { owningTime } from './dense.js';
 import { branchKeyTime, branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
 import { groupOf } from '../kernels/spec.js';
-import { chunksOf, heldBefore, joiningTime, setsRowsAside, storesRun, type Chunk, type Pass } from './prefill-pass.js';
+import {
+  chunksOf,
+  heldBefore,
+  heldRuns,
+  joiningTime,
+  setsRowsAside,
+  storesRun,
+  type Chunk,
+  type Pass,
+} from './prefill-pass.js';
 import { massTime, weighs } from './prefill-h2o.js';
 import {
   appendOp,
@@ -20,7 +29,7 @@ import {
   loadLatents,
   loadRows,
   rankOf,
-  reconstructOp,
+  reconstructOps,
 } from './prefill-rows.js';
 
 /** What a chunk's attention and mass want of the tokens before it, by their number among the rows of the run. */
@@ -28,23 +37,24 @@ export function heldOps(p: Pass): Op[] {
   const { c, block, run, batch } = p;
   const held = heldBefore(c, run);
   if (held === 0) return [];
-  const { pinned, ring } = segmentsOf(c.eviction, run.from);
-  const pieces = [
-    ...chunksOf({ from: 0, tokens: pinned }, p.chunkTokens),
-    ...chunksOf({ from: pinned, tokens: ring }, p.chunkTokens),
-  ];
-  const masses = weighs(p)
-    ? [
-        op(
-          'load-mass-held',
-          'load',
-          'f32',
-          { rows: batch * held, heads: evictingRows(c, block), width: 1, groupSize: 0 },
-          massTime(c, block),
-        ),
-      ]
-    : [];
-  return [...masses, ...pieces.flatMap((piece) => pieceOps(p, piece, piece.from < pinned))];
+  // Numbers of the ring's tokens follow those of the pinned ones.
+  const { pinned, ring } = heldRuns(p);
+  const runs = [...pinned, ...ring.map(({ from, tokens }) => ({ from: from - run.from + held, tokens }))];
+  // A row of masses has the layout of a cached row of one component, and a call of its own.
+  const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => ({
+    ...op(
+      'load-mass-held',
+      'load',
+      'f32',
+      { rows: batch * tokens, heads: 1, width: 1, groupSize: 0 },
+      massTime(c, block),
+      evictingRows(c, block),
+    ),
+    from,
+  }));
+  const most = pinned.reduce((sum, { tokens }) => sum + tokens, 0);
+  const pieces = runs.flatMap((own) => chunksOf(own, p.chunkTokens));
+  return [...masses, ...pieces.flatMap((piece) => pieceOps(p, piece, piece.from < most))];
 }
 
 function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
@@ -52,7 +62,7 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
   const rows = batch * tokens;
   const latents = readsLatents(c, block);
   const branch = branchWidth(c, block);
-  const owning = owningTime(p);
+  const owning = owningTime(c, block);
   const store = (name: string, heads: number, width: number): Op[] =>
     weighs(p) && (setsRowsAside(c) || storesRun(c))
       ? [
@@ -76,7 +86,7 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
         ? [
             named(loadLatents(c, axis, rows)),
             ...store(axis, latentsOf(c), rankOf(c, axis)),
-            named(reconstructOp(c, axis, rows)),
+            ...reconstructOps(c, axis, rows).map(named),
           ]
         : [{ ...named(loadRows(c, axis, rows)), when: owning }, ...store(axis, kvHeadsOf(c), headDim)],
     ),
@@ -86,10 +96,6 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
   ];
   return ops.map((o) => ({ ...o, from }));
 }
-
-/** Layers that share rows read those of the layer that has them. */
-const owningTime = ({ c, block }: Pass): When =>
-  block.name === 'core' && c.codec.kind === 'cla' ? 'owning-layer' : 'always';
 
 const named = (o: Op): Op => ({ ...o, label: `${o.label}-held` });
 

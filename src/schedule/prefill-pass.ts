@@ -1,6 +1,6 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
 import { isLatent } from '../codecs/registry.js';
-import { keptTokens, segmentsOf } from '../eviction/policy.js';
+import { keptTokens, pinnedSlots, segmentsOf } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { closingTime, readsLatents } from './eviction-ops.js';
@@ -61,6 +61,8 @@ export interface Pass {
   readonly block: LayerBlock;
   readonly run: Chunk;
   readonly batch: number;
+  /** Tokens that each cached row has room for. */
+  readonly slots: number;
   /** Pass 2: what attention reads comes from the cache. */
   readonly again: boolean;
   readonly chunkTokens: number;
@@ -87,6 +89,24 @@ export function heldOf(c: Configuration, tokens: number): Chunk[] {
     { from: 0, tokens: pinned },
     { from: tokens - ring, tokens: ring },
   ].filter((held) => held.tokens > 0);
+}
+
+/** Stretches of positions in the ring, each in neighbouring slots. @param slots of a cached row */
+function ringRuns(c: Configuration, { from, tokens }: Chunk, slots: number): Chunk[] {
+  if (tokens === 0) return [];
+  const ring = slots - pinnedSlots(c.eviction, slots);
+  const own = Math.min(tokens, ring - (from % ring));
+  if (own === tokens) return [{ from, tokens }];
+  return [{ from, tokens: own }, ...ringRuns(c, { from: from + own, tokens: tokens - own }, slots)];
+}
+
+/** Tokens that the cache holds before a run, as stretches of neighbouring slots: pinned ones, then the ring's. */
+export function heldRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>): { pinned: Chunk[]; ring: Chunk[] } {
+  const { pinned, ring } = segmentsOf(c.eviction, run.from);
+  return {
+    pinned: pinned > 0 ? [{ from: 0, tokens: pinned }] : [],
+    ring: ringRuns(c, { from: run.from - ring, tokens: ring }, slots),
+  };
 }
 
 /** H2O: tokens of the cache whose rows come before those of a run among what it attends to and chooses from. */

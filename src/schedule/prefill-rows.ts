@@ -2,8 +2,18 @@
  * The operations on rows that the kinds of prefill are made of: encoding, reconstructing, keeping, and what joins the
  * cache or is read back.
  */
-import { CODECS } from '../codecs/registry.js';
-import { headsPerGpu, op, perHead, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import {
+  everyRestoredLoop,
+  headsPerGpu,
+  op,
+  perHead,
+  restoredLoops,
+  restoreOps,
+  storageOf,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { groupOf } from '../kernels/spec.js';
 import { keptRowType, readsReconstructions, type Pass } from './prefill-pass.js';
@@ -58,10 +68,13 @@ export const loadRows = (c: Configuration, axis: Axis, rows: number): Op =>
 export const loadLatents = (c: Configuration, axis: Axis, rows: number): Op =>
   loadOp(c, `load-${axis}`, rows, latentsOf(c), rankOf(c, axis));
 
-/** Rows of one loop from latents. */
-export function reconstructOp(c: Configuration, axis: Axis, rows: number): Op {
-  const [groups, width] = encoders(c);
-  return perHead(`reconstruct-${axis}`, groups, rows, rankOf(c, axis), width);
+/** Rows of one loop from latents, and their mean. */
+export function reconstructOps(c: Configuration, axis: Axis, rows: number): Op[] {
+  const { headDim } = c.geometry;
+  return [
+    perHead(`reconstruct-${axis}`, kvHeadsOf(c), rows, rankOf(c, axis), headDim),
+    op(`mean-${axis}`, 'rmsnorm', 'add', { rows, width: kvHeadsOf(c) * headDim }),
+  ];
 }
 
 /**
@@ -74,7 +87,7 @@ export function readBackOps(p: Pass, rows: number, branchTime: When = branchKeyT
   const branchKeys = branch > 0 ? [loadOp(c, 'load-branch', rows, branchHeadsOf(c), branch, branchTime)] : [];
   if (readsReconstructions(p)) return branchKeys;
   if (!readsLatents(c, block)) return AXES.map((axis) => loadRows(c, axis, rows));
-  return [...AXES.flatMap((axis) => [loadLatents(c, axis, rows), reconstructOp(c, axis, rows)]), ...branchKeys];
+  return [...AXES.flatMap((axis) => [loadLatents(c, axis, rows), ...reconstructOps(c, axis, rows)]), ...branchKeys];
 }
 
 export const appendOp = (c: Configuration, label: string, rows: number, heads: number, width: number, when: When): Op =>
@@ -85,14 +98,13 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
   const d = c.geometry.headDim;
   const when = closingTime(c, block);
   if (c.path !== 'fast') return [appendOp(c, `append-${axis}`, rows, latentsOf(c), rankOf(c, axis), when)];
-  const loops = CODECS[c.codec.kind].loopAxis ? block.loops : 1;
-  const [groups, width] = encoders(c);
+  const loops = restoredLoops(c);
   return [
-    perHead(`restore-${axis}`, groups, rows, rankOf(c, axis), loops * width, when),
+    ...restoreOps(c, `restore-${axis}`, rankOf(c, axis), rows, when),
     ...(axis === 'k'
       ? [op('rope-write', 'rope', c.geometry.rope.pairing, { rows, heads: loops * kvHeadsOf(c), headDim: d }, when)]
       : []),
-    appendOp(c, `append-${axis}`, rows, loops * kvHeadsOf(c), d, when),
+    ...everyRestoredLoop(c, [appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), d, when)]),
   ];
 }
 

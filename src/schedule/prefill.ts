@@ -9,7 +9,22 @@
  */
 import { isLatent } from '../codecs/registry.js';
 import { blocksOf } from '../geometry/geometry.js';
-import { headsPerGpu, op, project, type Configuration, type Op, type When } from './configuration.js';
+import { allocatedTokens } from '../eviction/policy.js';
+import { headsPerGpu, op, type Configuration, type Op, type When } from './configuration.js';
+import {
+  adapterOps,
+  afterAttention,
+  attentionNorm,
+  attentionOut,
+  embeddingOp,
+  headOps,
+  loopNorm,
+  mlpOps,
+  mlpResidual,
+  owningTime,
+  queryKeyValue,
+  type Choice,
+} from './dense.js';
 import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { attendOps, turnsQueries } from './prefill-attend.js';
 import { encodingStages, layerEncoding } from './prefill-captured.js';
@@ -88,7 +103,14 @@ export interface RunOptions {
   readonly ends: boolean;
   /** Of what is done in chunks, only that of these; of all unless given. */
   readonly chunks?: readonly Chunk[];
+  /** Tokens that each cached row has room for; no more than are kept unless given. */
+  readonly slots?: number;
+  /** How tokens are chosen; greedily unless given. */
+  readonly choice?: Choice;
 }
+
+/** Tokens of a cached row that has room for what is kept. */
+export const keptSlots = (c: Configuration): number => allocatedTokens(c.eviction, Infinity);
 
 /**
  * Lists the operations of one run of tokens, whose positions begin behind those that the caches hold. A run behind
@@ -96,14 +118,17 @@ export interface RunOptions {
  */
 export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
   const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
-  const first = { c, run, batch, again: false, chunkTokens, captures: capturesOf(c, method) };
+  const { slots = keptSlots(c), choice = 'greedy' } = of;
+  const first = { c, run, batch, slots, again: false, chunkTokens, captures: capturesOf(c, method) };
   const second = isLatent(c.codec)
     ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)]
     : [];
+  // Only the last token's logits are wanted, of the last pass.
+  const head: Stage = { kind: 'once', ops: headOps(c, batch, choice) };
   const rows = batch * run.tokens;
   const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: isLatent(c.codec) ? 2 : 1 });
   return {
-    stages: [...passStages(first, chunks), ...second, ...(ends ? [headStage(c, batch)] : [])],
+    stages: [...passStages(first, chunks), ...second, ...(ends ? [head] : [])],
     collectives: exchanged.filter(({ label }) => ends || label !== 'logits'),
   };
 }
@@ -129,64 +154,31 @@ const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
   const { c, run, batch } = of;
-  const g = c.geometry;
   const rows = batch * run.tokens;
-  const stages: Stage[] = [{ kind: 'once', ops: [op('embedding', 'embed', 'f16', { rows, width: g.hidden })] }];
-  for (const block of blocksOf(g)) {
-    const core = block.name === 'core';
-    const adapter =
-      core && g.adapter
-        ? over(chunks, (chunk) =>
-            project(c, 'adapter', batch * chunk.tokens, 2 * g.hidden, Math.ceil(g.hidden / c.gpus)),
-          )
-        : [];
-    const loopNorm = core && g.normAfterEachLoop ? [op('loop-norm', 'rmsnorm', 'norm', { rows, width: g.hidden })] : [];
+  const stages: Stage[] = [{ kind: 'once', ops: [embeddingOp(c, rows)] }];
+  for (const block of blocksOf(c.geometry)) {
     stages.push({
       kind: 'stack',
       block,
-      loopStart: adapter,
+      loopStart: over(chunks, (chunk) => adapterOps(c, block, batch * chunk.tokens)),
       layer: layerOps({ ...of, block }, chunks),
-      loopEnd: loopNorm,
+      loopEnd: loopNorm(c, block, rows),
     });
   }
   return stages;
 }
 
-/** Only the last token's logits are wanted, of the last pass. */
-function headStage(c: Configuration, batch: number): Stage {
-  const g = c.geometry;
-  return {
-    kind: 'once',
-    ops: [
-      ...(g.normAfterEachLoop ? [] : [op('final-norm', 'rmsnorm', 'norm', { rows: batch, width: g.hidden })]),
-      ...project(c, 'lm-head', batch, g.hidden, Math.ceil(g.vocab / c.gpus)),
-      op('sample', 'sample', 'greedy', { rows: batch, vocab: g.vocab }),
-    ],
-  };
-}
-
 function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   const { c, batch, run } = p;
-  const g = c.geometry;
-  const mlp = Math.ceil(g.mlpHidden / c.gpus);
-  const norm = (label: string, variant: string) =>
-    op(label, 'rmsnorm', variant, { rows: batch * run.tokens, width: g.hidden });
-  const afterBranch = g.normsPerLayer === 4 ? 'norm-add' : 'add';
+  const rows = batch * run.tokens;
   return [
-    norm('attention-norm', 'norm'),
+    attentionNorm(c, rows),
     ...over(chunks, (chunk) => attentionOps(p, chunk)),
     ...(evictsBehind(p) ? [] : promptEvictOps(p)),
     ...layerEncoding(p, chunks),
-    norm('attention-residual', afterBranch),
-    norm('mlp-norm', 'norm'),
-    ...over(chunks, (chunk) => [
-      ...(g.mlp === 'gated'
-        ? project(c, 'gate-up', batch * chunk.tokens, g.hidden, 2 * mlp)
-        : project(c, 'up', batch * chunk.tokens, g.hidden, mlp)),
-      op('swiglu', 'swiglu', 'f32', { rows: batch * chunk.tokens, width: mlp }),
-      ...project(c, 'down', batch * chunk.tokens, mlp, g.hidden),
-    ]),
-    norm('mlp-residual', afterBranch),
+    ...afterAttention(c, rows),
+    ...over(chunks, (chunk) => mlpOps(c, batch * chunk.tokens)),
+    mlpResidual(c, rows),
   ];
 }
 
@@ -198,8 +190,8 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const heads = headsPerGpu(g.heads, c.gpus);
   const kvHeads = kvHeadsOf(c);
   const rows = batch * chunk.tokens;
-  const shares = block.name === 'core' && c.codec.kind === 'cla';
-  const owning: When = shares ? 'owning-layer' : 'always';
+  const owning = owningTime(c, block);
+  const shares = owning !== 'always';
   const branch = branchWidth(c, block);
   const branchHeads = branchHeadsOf(c);
   const rotate = (label: string, count: number, width: number, when: When = 'always') =>
@@ -208,10 +200,7 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const keyed = there || (again && !readsLatents(c, block)) ? 0 : kvHeads;
   const turned = turnsQueries(p);
   return [
-    ...(shares
-      ? [...project(c, 'q', rows, g.hidden, heads * d), ...project(c, 'kv', rows, g.hidden, 2 * kvHeads * d, owning)]
-      : project(c, 'qkv', rows, g.hidden, (heads + 2 * kvHeads) * d + branch * heads)),
-    ...(branch > 0 && !again ? project(c, 'branch-key', rows, g.hidden, branch * branchHeads, branchKeyTime(c)) : []),
+    ...queryKeyValue(c, block, rows, !again),
     ...(again ? readBackOps(p, rows) : encodeOps(p, rows)),
     ...(branch > 0
       ? [
@@ -227,7 +216,7 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
     ...attendOps(p, chunk),
     ...promptMassOps(p, chunk),
     ...(again ? [] : closingOps(p, rows)),
-    ...project(c, 'attention-out', rows, heads * d, g.hidden),
+    ...attentionOut(c, rows),
     ...stayingOps(p, chunk),
     ...(evictsBehind(p) ? promptEvictOps(p) : []),
   ];
@@ -243,7 +232,8 @@ const encodeOps = (p: Pass, rows: number): Op[] =>
 function appendOps(p: Pass, rows: number): Op[] {
   const { c, block } = p;
   if (isCoreLatent(p)) return [];
-  const when: When = block.name === 'core' && c.codec.kind === 'cla' ? 'owning-layer' : closingTime(c, block);
+  const owning = owningTime(c, block);
+  const when = owning === 'always' ? closingTime(c, block) : owning;
   return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));
 }
 

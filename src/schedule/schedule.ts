@@ -5,19 +5,15 @@
 import { CODECS, isLatent } from '../codecs/registry.js';
 import { keptTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import { op, project, type Configuration, type Op, type When } from './configuration.js';
+import type { Configuration, Op } from './configuration.js';
+import { adapterOps, embeddingOp, exitGate, headOps, loopNorm, type Choice } from './dense.js';
 import { evictingRows } from './eviction-ops.js';
 import { layerOps } from './layer.js';
 
-export {
-  headsPerGpu,
-  MAX_SPLITS,
-  MIN_SPLIT_TOKENS,
-  splitCount,
-  type Configuration,
-  type Op,
-  type When,
-} from './configuration.js';
+export type { Choice } from './dense.js';
+export { headsPerGpu, type Configuration, type Op, type When } from './configuration.js';
+export { forEachOp } from './expand.js';
+export { MAX_SPLITS, MIN_SPLIT_TOKENS, splitCount } from './splits.js';
 
 /** `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. */
 export type Stage =
@@ -47,36 +43,36 @@ export interface Schedule {
   readonly collectives: readonly Collective[];
 }
 
+/** What of a step is not its configuration's. */
+export interface StepOptions {
+  /** Tokens that each cached row has room for: as many as it keeps unless given. */
+  readonly slots?: number;
+  /** How tokens are chosen; greedily unless given. */
+  readonly choice?: Choice;
+}
+
 /**
  * Lists the operations of one decode step.
  * @param batch sequences decoded together (≥ 1)
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
- * @param slots tokens that each cached row has room for: as many as it keeps unless given
  */
 export function schedule(
   c: Configuration,
   batch: number,
   context: number,
-  slots = keptTokens(c.eviction, context),
+  { slots = keptTokens(c.eviction, context), choice = 'greedy' }: StepOptions = {},
 ): Schedule {
-  const g = c.geometry;
-  const stages: Stage[] = [{ kind: 'once', ops: [op('embedding', 'embed', 'f16', { rows: batch, width: g.hidden })] }];
-  for (const block of blocksOf(g)) {
-    const core = block.name === 'core';
+  const stages: Stage[] = [{ kind: 'once', ops: [embeddingOp(c, batch)] }];
+  for (const block of blocksOf(c.geometry)) {
     stages.push({
       kind: 'stack',
       block,
-      loopStart: core && g.adapter ? project(c, 'adapter', batch, 2 * g.hidden, Math.ceil(g.hidden / c.gpus)) : [],
+      loopStart: adapterOps(c, block, batch),
       layer: layerOps(c, block, batch, context, slots),
-      loopEnd: core ? loopEnd(c, batch) : [],
+      loopEnd: [...loopNorm(c, block, batch), ...exitGate(c, block, batch)],
     });
   }
-  const tail = [
-    ...project(c, 'lm-head', batch, g.hidden, Math.ceil(g.vocab / c.gpus)),
-    op('sample', 'sample', 'greedy', { rows: batch, vocab: g.vocab }),
-  ];
-  if (!g.normAfterEachLoop) tail.unshift(op('final-norm', 'rmsnorm', 'norm', { rows: batch, width: g.hidden }));
-  stages.push({ kind: 'once', ops: tail });
+  stages.push({ kind: 'once', ops: headOps(c, batch, choice) });
   return {
     stages,
     collectives: exchanges(c, {
@@ -87,14 +83,6 @@ export function schedule(
       passes: 1,
     }),
   };
-}
-
-function loopEnd(c: Configuration, batch: number): Op[] {
-  const g = c.geometry;
-  const ops: Op[] = [];
-  if (g.normAfterEachLoop) ops.push(op('loop-norm', 'rmsnorm', 'norm', { rows: batch, width: g.hidden }));
-  if (g.exitGate) ops.push(...project(c, 'exit-gate', batch, g.hidden, 1));
-  return ops;
 }
 
 /**
@@ -137,25 +125,4 @@ export function exchanges(c: Configuration, n: Exchanged): Collective[] {
   if (n.mass > 0 && c.eviction?.policy === 'h2o' && pooled)
     list.push({ label: 'mass', kind: 'all-reduce', calls, bytesEach: n.mass * 4 });
   return list;
-}
-
-/** How often an operation of a stage's `layer` list runs in a step. */
-export function layerCalls(c: Configuration, block: LayerBlock, when: When): number {
-  if (when === 'first-loop' || when === 'last-loop') return block.layers;
-  if (when === 'owning-layer' || when === 'closing-layer')
-    return (block.layers / (c.codec.shareLayers ?? 1)) * block.loops;
-  return block.layers * block.loops;
-}
-
-/** Visits every operation with the number of times that it runs in one step. */
-export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: number) => void): void {
-  for (const stage of s.stages) {
-    if (stage.kind === 'once') {
-      for (const o of stage.ops) visit(o, o.repeat);
-      continue;
-    }
-    for (const o of stage.loopStart) visit(o, stage.block.loops * o.repeat);
-    for (const o of stage.layer) visit(o, layerCalls(c, stage.block, o.when) * o.repeat);
-    for (const o of stage.loopEnd) visit(o, stage.block.loops * o.repeat);
-  }
 }

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { datasheetPricer, measuredPricer, predictorKey, type Predictors } from '../../src/cost/pricers.js';
 import { pricePrompt, type Pricer } from '../../src/cost/latency.js';
-import { walk } from '../../src/decoder/gpu/walk.js';
+import { expand } from '../../src/schedule/expand.js';
 import { KERNELS, KERNEL_NAMES } from '../../src/kernels/registry.js';
 import type { Shape } from '../../src/kernels/spec.js';
 import { runSchedule, runsOf, type WholePrompt } from '../../src/schedule/prefill.js';
@@ -73,7 +73,7 @@ describe(`price of a prompt (LLA_SIM_SEED=${SEED})`, () => {
           const runs = runsOf(method, 0, promptTokens, chunkTokens);
           const byKernel = new Map<string, number>();
           for (const [i, run] of runs.entries()) {
-            for (const { op } of walk(
+            for (const { op } of expand(
               c,
               runSchedule(c, run, { batch: 1, chunkTokens, method, ends: i === runs.length - 1 }),
             )) {

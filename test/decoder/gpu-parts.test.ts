@@ -6,7 +6,7 @@ import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { slotsOf } from '../../src/decoder/gpu/caches.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { PrefillMethod } from '../../src/decoder/gpu/prefill-methods.js';
-import { walk } from '../../src/decoder/gpu/walk.js';
+import { expand } from '../../src/schedule/expand.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
@@ -180,9 +180,9 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
       try {
         expectPredicted(parts, divided, EVICTED_BATCH, EVICTED_CONTEXT);
         const listed = [
-          ...walk(
+          ...expand(
             configurationOf(divided),
-            schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, capacity),
+            schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, { slots: capacity }),
           ),
         ].map(({ op }) => op);
         await expectEqual(one, parts, whole, prompts, 'by-token');

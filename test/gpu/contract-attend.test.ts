@@ -9,8 +9,9 @@ import { mix } from '../../src/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import type { RunOptions, Span } from '../../src/kernels/shared/fold.launch.js';
-import type { KernelCall, KernelName } from '../../src/kernels/registry.js';
+import { divide } from '../../src/schedule/splits.js';
 import { isQuantised, STORAGES, storedBytes, type Shape, type Storage } from '../../src/kernels/spec.js';
+import type { KernelCall, KernelName } from '../../src/kernels/registry.js';
 import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { pairwise, product, type Case } from './pairwise.js';
@@ -255,10 +256,11 @@ describeGpu('kernels that read caches, against float64', (device) => {
       groupSize: 0,
       splits: 3,
     };
-    const part = (only: 'pinned' | 'ring', firstSplit: number): OperationOptions => ({
-      scale: 0.1,
-      run: { pinned: 4, capacity: 128, spans, splits: 4, only, firstSplit },
-    });
+    // Three splits of the ring, then one of the pinned tokens.
+    const part = (only: 'pinned' | 'ring', first: number): OperationOptions => {
+      const division = divide(only === 'ring' ? { pinned: 0, ring: 90 } : { pinned: 4, ring: 0 }, shape.splits);
+      return { scale: 0.1, run: { pinned: 4, capacity: 128, spans, only, division: { ...division, first, all: 4 } } };
+    };
     const { error } = await check(
       device,
       { kernel: 'attend_rebuild', variant: 'f16', shape },

@@ -36,7 +36,7 @@ function rowsOf(c: Configuration, batch: number, kernel: Op['kernel'], dimension
   let rows = 0;
   forEachOp(
     c,
-    schedule(c, batch, 4096, slotsOf(c.eviction)),
+    schedule(c, batch, 4096, { slots: slotsOf(c.eviction) }),
     (op, calls) => (rows += op.kernel === kernel ? calls * (op.shape[dimension] as number) : 0),
   );
   return rows;

@@ -39,6 +39,7 @@ describe('order of a layer', () => {
   const BRANCH = ['qkv', 'branch-key', 'encode-k', 'encode-v'];
   const LATER = ['value-up', 'attend-current'];
   const APPEND = ['append-k', 'append-v'];
+  const everyLoop = (...labels: string[]): string[] => [1, 2, 3, 4].flatMap(() => labels);
   it.each([
     ['full', {}, ['qkv', 'rope', 'attend', 'merge', ...APPEND]],
     ['kv-quant', { codec: { kind: 'kv-quant', bits: 3 } }, ['qkv', 'rope', 'attend', 'merge', ...APPEND]],
@@ -49,7 +50,16 @@ describe('order of a layer', () => {
     [
       'fast',
       { codec: LATENT, path: 'fast' },
-      [...ENCODE, 'rope', 'attend', 'merge', 'reconstruct-k', 'reconstruct-v', 'rope-write', ...APPEND],
+      [
+        ...ENCODE,
+        'rope',
+        'attend',
+        'merge',
+        ...everyLoop('reconstruct-k'),
+        ...everyLoop('reconstruct-v'),
+        'rope-write',
+        ...everyLoop(...APPEND),
+      ],
     ],
     [
       'materialised',
@@ -95,6 +105,7 @@ describe('order of a layer', () => {
         'rope-branch',
         'rope-branch-key',
         'query-absorb',
+        'query-absorb-sinks',
         'attend',
         'merge',
         ...LATER,
@@ -153,13 +164,45 @@ describe('the current token', () => {
 });
 
 describe('products', () => {
-  it('read each codec matrix once a KV head, for all query heads that share it', () => {
+  it('have a group a KV head for the heads of one sequence, a group a query head for several sequences', () => {
     const geometry = findPreset('nanbeige4.2-3b');
+    const one = layer({ geometry, codec: LATENT, path: 'absorbed' }, 1);
     const ops = layer({ geometry, codec: LATENT, path: 'absorbed' }, 3);
     const group = geometry.heads / geometry.kvHeads;
     expect(group).toBe(6);
-    expect(find(ops, 'query-absorb').shape).toEqual({ groups: 8, m: 3 * group, k: 128, n: 96 });
-    expect(find(ops, 'value-up').shape).toEqual({ groups: 8, m: 3 * group, k: 160, n: 128 });
+    expect(find(one, 'query-absorb').shape).toEqual({ groups: 8, m: group, k: 128, n: 96 });
+    expect(find(ops, 'query-absorb').shape).toEqual({ groups: 48, m: 3, k: 128, n: 96 });
+    expect(find(ops, 'value-up').shape).toEqual({ groups: 48, m: 3, k: 160, n: 128 });
+  });
+
+  it('are followed by their biases, one row for all tokens, and by norms of their heads', () => {
+    const huginn = findPreset('huginn-3.5b');
+    const labels = (geometry: Configuration['geometry']) =>
+      layer({ geometry }, 3)
+        .map((o) => o.label)
+        .slice(1, 4);
+    expect(find(layer({ geometry: huginn }, 3), 'qkv-bias')).toMatchObject({
+      kernel: 'rmsnorm',
+      variant: 'add',
+      shape: { rows: 3, width: 2 * 55 * 96 },
+    });
+    expect(calls({ geometry: huginn }, 'qkv-bias')).toBe(132);
+    expect(labels(huginn)).toEqual(['qkv', 'qkv-bias', 'rope']);
+    const withNorms = { ...huginn, extraParametersPerLayer: 2 * 96 };
+    expect(labels(withNorms)).toEqual(['qkv', 'q-norm', 'k-norm']);
+    expect(find(layer({ geometry: withNorms }, 3), 'k-norm').shape).toEqual({ rows: 3 * 55, width: 96 });
+    const all = { ...huginn, extraParametersPerLayer: 3 * 55 * 96 + 2 * huginn.hidden + 2 * huginn.mlpHidden };
+    expect(
+      layer({ geometry: all }, 3)
+        .filter((o) => o.label.endsWith('-bias'))
+        .map((o) => [o.label, o.shape.width]),
+    ).toEqual([
+      ['qkv-bias', 3 * 55 * 96],
+      ['attention-out-bias', huginn.hidden],
+      ['gate-up-bias', 2 * huginn.mlpHidden],
+      ['down-bias', huginn.hidden],
+    ]);
+    expect(labels({ ...huginn, extraParametersPerLayer: 7 })).toEqual(['qkv', 'rope', 'attend']);
   });
 
   it('make the rotary key once for the loops that share a latent, from the first of them', () => {
@@ -315,8 +358,8 @@ describe('eviction', () => {
     [
       'fast: the rows of all loops, in the last one',
       { codec: LATENT, path: 'fast' },
-      24,
-      { rows: 4 * 32, width: 256 },
+      96,
+      { rows: 32, width: 256 },
       { rows: 32, group: 1 },
     ],
   ] as [string, Partial<Configuration>, number, object, object][])(

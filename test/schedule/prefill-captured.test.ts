@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isLatent } from '../../src/codecs/registry.js';
 import { planSlots } from '../../src/decoder/gpu/slots.js';
-import { walk, type Visit } from '../../src/decoder/gpu/walk.js';
+import { expand, type Visit } from '../../src/schedule/expand.js';
 import { KERNELS, workOf } from '../../src/kernels/registry.js';
 import {
   CAPTURING_KINDS as KINDS,
@@ -70,7 +70,7 @@ describe('prefill by captures', () => {
 
   it('(T − 1)·D + 1 rows are alive by layer, twice all of them at once', () => {
     const slots = (of: Configuration, kind: CapturingKind): number =>
-      planSlots([...walk(of, prefillSchedule(of, tokens, 1, PREFILL_CHUNK_TOKENS, kind))], kind === 'one-shot').count;
+      planSlots([...expand(of, prefillSchedule(of, tokens, 1, PREFILL_CHUNK_TOKENS, kind))], kind === 'one-shot').count;
     expect(KINDS.map((kind) => slots(c, kind))).toEqual([2 * 24 * 4, 3 * 24 + 1]);
     const { layers, loops } = HUGINN;
     const huginn = configuration({ geometry: HUGINN, codec: lla(128, 256), path: 'reconstruct' });
@@ -81,7 +81,7 @@ describe('prefill by captures', () => {
   });
 
   it('no buffer is given away before the last operation on its rows', () => {
-    const visits = [...walk(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))];
+    const visits = [...expand(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))];
     const { of } = planSlots(visits, false);
     const writers = new Map<number, string>();
     const whose = ({ op, place }: Visit): string => `${place?.layer}.${op.loop ?? place?.loop}`;

@@ -1,5 +1,4 @@
 /** Execution of attention over rows of full width, rotation, and writing to the cache. */
-import { bufferOf, type OperationPlan } from '../../gpu/index.js';
 import type { AppendOptions } from '../../kernels/append/launch.js';
 import type { RunOptions } from '../../kernels/shared/fold.launch.js';
 import type { Buffer } from '../../gpu/index.js';
@@ -7,25 +6,22 @@ import { readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { CachePart, CacheRole } from './caches.js';
 import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
-import type { Place, Visit } from './walk.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 
 /** Rotary options that all calls share. */
 export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, positions: m.positions });
 
-/** Where attention's tokens are. `second`: pinned tokens meet a second set of queries. */
-export function runOf(m: Machine, second: boolean, sequences: number): RunOptions {
+/** Where an operation's tokens are. `second`: pinned tokens meet a second set of queries. */
+export function runOf(m: Machine, { op }: Visit, second: boolean, sequences: number): RunOptions {
   const { capacity, pinned } = m.caches.slots;
   return {
     capacity,
     pinned,
+    ...(op.division ? { division: op.division } : {}),
     spans: Array.from({ length: sequences }, () => m.longest),
     ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: m.batch * m.c.geometry.heads } : {}),
   };
 }
-
-/** Splits of a query that the partials have, the pinned tokens' among them. */
-export const splitsOf = (planned: OperationPlan, rows: number, width: number): number =>
-  bufferOf(planned, 'partials').bytes / (4 * rows * (width + 2));
 
 /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
 export const scoresOf = (m: Machine, part: CachePart): Buffer =>
@@ -45,7 +41,7 @@ export const attendFullWidth: Executor = (m, visit) => {
   const rebuilt = readsLatents(m.c, place.block);
   const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer =>
     rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index);
-  const planned = plan(m, visit.op, { run: runOf(m, secondQuery(m, place), part.count) });
+  const planned = plan(m, visit, { run: runOf(m, visit, secondQuery(m, place), part.count) });
   const buffers = {
     queries: m.queries(part, heads * headDim),
     keys: rows('key', 'keys'),
@@ -54,8 +50,7 @@ export const attendFullWidth: Executor = (m, visit) => {
     spans: m.spans(part),
     scores: scoresOf(m, part),
   };
-  m.splits = splitsOf(planned, part.count * heads, headDim);
-  return Promise.resolve([{ plan: planned, buffers }]);
+  return Promise.resolve({ plan: planned, buffers });
 };
 
 /** The merge of an attention's splits, with the current token's key and value where they are of full width. */
@@ -68,65 +63,55 @@ const merge: Executor = (m, visit) => {
   const { keys, values } = m.packed;
   const queries: Vectors = { offset: 0, stride: heads * headDim };
   const vectors = current ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
-  const planned = plan(
-    m,
-    { ...op, shape: { ...op.shape, splits: m.splits } },
-    { current: { heads, group: m.group, ...vectors, firstRow: first * heads } },
-  );
+  const planned = plan(m, visit, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
   const packed = m.buffer('query key value');
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: {
-        partials: m.partials(planned),
-        output: m.buffer(current ? 'attention' : 'merged'),
-        stats: m.buffer('stats'),
-        queries: m.buffer('queries'),
-        newKeys: packed,
-        newValues: packed,
-      },
+  return Promise.resolve({
+    plan: planned,
+    buffers: {
+      partials: m.partials(planned),
+      output: m.buffer(current ? 'attention' : 'merged'),
+      stats: m.buffer('stats'),
+      queries: m.buffer('queries'),
+      newKeys: packed,
+      newValues: packed,
     },
-  ]);
+  });
 };
 
 /** Rotates queries (to where attention reads them) and new keys (in place). */
 const rope: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
   const target = { offset: 0, stride: heads * headDim };
-  const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: {
-        positions: m.buffer('positions'),
-        turns: m.turns(headDim),
-        data: m.buffer('query key value'),
-        target: m.buffer('queries'),
-      },
+  const planned = plan(m, visit, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
+  return Promise.resolve({
+    plan: planned,
+    buffers: {
+      positions: m.buffer('positions'),
+      turns: m.turns(headDim),
+      data: m.buffer('query key value'),
+      target: m.buffer('queries'),
     },
-  ]);
+  });
 };
 
 /** The new keys alone, where layers that share them have queries of their own. */
 const ropeKeys: Executor = (m, visit) => {
-  const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.keys } });
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: {
-        positions: m.buffer('positions'),
-        turns: m.turns(m.c.geometry.headDim),
-        data: m.buffer('query key value'),
-        target: m.buffer('unused output'),
-      },
+  const planned = plan(m, visit, { ...rotary(m), rope: { data: m.packed.keys } });
+  return Promise.resolve({
+    plan: planned,
+    buffers: {
+      positions: m.buffer('positions'),
+      turns: m.turns(m.c.geometry.headDim),
+      data: m.buffer('query key value'),
+      target: m.buffer('unused output'),
     },
-  ]);
+  });
 };
 
 /** The second set of queries: at the place of the current token inside the cache. */
 export const ropeSinks: Executor = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
-  const planned = plan(m, visit.op, {
+  const planned = plan(m, visit, {
     ...rotary(m),
     rope: {
       data: m.packed.queries,
@@ -134,55 +119,46 @@ export const ropeSinks: Executor = (m, visit) => {
       targetHeads: heads,
     },
   });
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: {
-        positions: m.buffer('places'),
-        turns: m.turns(headDim),
-        data: m.buffer('query key value'),
-        target: m.buffer('queries'),
-      },
+  return Promise.resolve({
+    plan: planned,
+    buffers: {
+      positions: m.buffer('places'),
+      turns: m.turns(headDim),
+      data: m.buffer('query key value'),
+      target: m.buffer('queries'),
     },
-  ]);
+  });
 };
 
-/** Writes a token's rows of all sequences from a buffer of floats, part by part of the cache. */
+/** Writes a token's rows of a part's sequences from a buffer of floats. */
 export function appendTo(
   m: Machine,
   visit: Visit,
   role: CacheRole,
-  from: { rows: Buffer; at: Vectors; bias?: Buffer; heads?: number; loop?: number },
-): Dispatch[] {
+  from: { rows: Buffer; at: Vectors; bias?: Buffer; loop?: number },
+): Dispatch {
   const place = placed(visit);
   const { capacity, pinned, ring, sinks } = m.caches.slots;
-  const { op } = visit;
-  return m.caches.parts(place.block.name).map(({ index, first, count }): Dispatch => {
-    const options: AppendOptions = {
-      capacity,
-      pinned,
-      ring,
-      sinks,
-      firstStart: first,
-      rowOffset: from.at.offset + first * from.at.stride,
-      rowStride: from.at.stride,
-      ...(from.bias ? { bias: true } : {}),
-    };
-    const planned = plan(
-      m,
-      { ...op, shape: { ...op.shape, rows: count, heads: from.heads ?? (op.shape.heads as number) } },
-      { append: options },
-    );
-    return {
-      plan: planned,
-      buffers: {
-        tokens: m.buffer('positions'),
-        rows: from.rows,
-        ...(from.bias ? { bias: from.bias } : {}),
-        cache: m.caches.buffer(role, place, from.loop, index),
-      },
-    };
-  });
+  const { index, first } = m.partOf(visit);
+  const options: AppendOptions = {
+    capacity,
+    pinned,
+    ring,
+    sinks,
+    firstStart: first,
+    rowOffset: from.at.offset + first * from.at.stride,
+    rowStride: from.at.stride,
+    ...(from.bias ? { bias: true } : {}),
+  };
+  return {
+    plan: plan(m, visit, { append: options }),
+    buffers: {
+      tokens: m.buffer('positions'),
+      rows: from.rows,
+      ...(from.bias ? { bias: from.bias } : {}),
+      cache: m.caches.buffer(role, place, from.loop, index),
+    },
+  };
 }
 
 export const appendFullWidth =

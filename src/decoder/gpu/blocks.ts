@@ -2,30 +2,12 @@
  * Execution of block-absorbed attention: the queries' vectors, the basis of every block, and attention over the ring's
  * latents.
  */
-import { TILE_TOKENS } from '../../codecs/layout.js';
 import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { splitCount } from '../../schedule/schedule.js';
 import { rotary, runOf, scoresOf } from './attention.js';
 import type { CachePart } from './caches.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { Machine } from './machine.js';
-import type { Visit } from './walk.js';
-
-/**
- * Splits of a query that the ring and the pinned tokens have where kernels of their own attend to them: the ring's come
- * first.
- */
-export function segmentSplits(m: Machine, visit: Visit): { ring: number; all: number } {
-  const { op } = visit;
-  const rows = m.partOf(visit).count * m.c.geometry.kvHeads;
-  const of = (tokens: number): number => (tokens > 0 ? splitCount(tokens, rows, m.c.targetWorkgroups) : 0);
-  const ring = op.kernel === 'attend_block_absorbed' ? (op.shape.splits as number) : of(m.longest.ring);
-  const { pinned } = m.longest;
-  // Splits are whole tiles, so there may be fewer than were asked for.
-  const length = pinned > 0 ? Math.ceil(Math.ceil(pinned / of(pinned)) / TILE_TOKENS) * TILE_TOKENS : 1;
-  return { ring, all: ring + Math.ceil(pinned / length) };
-}
 
 const vectorsOf = (m: Machine, part: CachePart): Buffer =>
   m.own('block vectors', part, m.c.geometry.heads * m.c.geometry.headDim * blockComponents(m.c.codec.rankK as number));
@@ -34,17 +16,15 @@ const vectorsOf = (m: Machine, part: CachePart): Buffer =>
 const blockVectors: Executor = async (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
-  return [
-    {
-      plan: plan(m, visit.op, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
-      buffers: {
-        queries: m.queries(part, m.c.geometry.heads * m.c.geometry.headDim),
-        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
-        means: await m.weights.mean(place.layer, place.loop, 'key'),
-        vectors: vectorsOf(m, part),
-      },
+  return {
+    plan: plan(m, visit, { pairing: m.c.geometry.rope.pairing, blockVectors: { group: m.group } }),
+    buffers: {
+      queries: m.queries(part, m.c.geometry.heads * m.c.geometry.headDim),
+      weights: await m.weights.upRows(place.layer, place.loop, 'key'),
+      means: await m.weights.mean(place.layer, place.loop, 'key'),
+      vectors: vectorsOf(m, part),
     },
-  ];
+  };
 };
 
 /** Tables of a block-absorbed operation, which all layers share. */
@@ -64,41 +44,35 @@ function basisOf(m: Machine, part: CachePart): Buffer {
 /** The basis of every block of the ring. */
 const blockBasis: Executor = async (m, visit) => {
   const part = m.partOf(visit);
-  const planned = plan(m, visit.op, { ...rotary(m), run: runOf(m, false, part.count) });
-  return [
-    {
-      plan: planned,
-      buffers: {
-        vectors: vectorsOf(m, part),
-        ...(await blockTables(m, planned)),
-        spans: m.spans(part),
-        basis: basisOf(m, part),
-      },
+  const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit, false, part.count) });
+  return {
+    plan: planned,
+    buffers: {
+      vectors: vectorsOf(m, part),
+      ...(await blockTables(m, planned)),
+      spans: m.spans(part),
+      basis: basisOf(m, part),
     },
-  ];
+  };
 };
 
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
 export const attendBlocks: Executor = async (m, visit) => {
   const place = placed(visit);
-  const { all } = segmentSplits(m, visit);
   const part = m.partOf(visit);
-  const planned = plan(m, visit.op, { ...rotary(m), run: { ...runOf(m, false, part.count), splits: all } });
-  m.splits = all;
-  return [
-    {
-      plan: planned,
-      buffers: {
-        basis: basisOf(m, part),
-        keys: m.caches.buffer('key-latent', place, place.loop, part.index),
-        values: m.caches.buffer('value-latent', place, place.loop, part.index),
-        partials: m.partials(planned),
-        ...(await blockTables(m, planned)),
-        spans: m.spans(part),
-        scores: scoresOf(m, part),
-      },
+  const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit, false, part.count) });
+  return {
+    plan: planned,
+    buffers: {
+      basis: basisOf(m, part),
+      keys: m.caches.buffer('key-latent', place, place.loop, part.index),
+      values: m.caches.buffer('value-latent', place, place.loop, part.index),
+      partials: m.partials(planned),
+      ...(await blockTables(m, planned)),
+      spans: m.spans(part),
+      scores: scoresOf(m, part),
     },
-  ];
+  };
 };
 
 export const BLOCK_EXECUTORS: Readonly<Record<string, Executor>> = {

@@ -14,7 +14,7 @@ import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { AllocationKind, Allocations } from './allocations.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import type { Place } from './walk.js';
+import type { Place } from '../../schedule/expand.js';
 
 export type CacheRole = CacheTensor['role'];
 
@@ -68,21 +68,9 @@ export function spanOf(eviction: Eviction | null, slots: Slots, length: number):
   };
 }
 
-/** Runs of neighbouring slots in which `tokens` positions from `from` on lie. `before`: tokens of the runs before. */
-export function slotRuns(
-  { pinned, ring, sinks }: Slots,
-  from: number,
-  tokens: number,
-): { slot: number; before: number; tokens: number }[] {
-  const runs: { slot: number; before: number; tokens: number }[] = [];
-  for (let before = 0; before < tokens; before += (runs.at(-1) as { tokens: number }).tokens) {
-    const position = from + before;
-    const [slot, room] =
-      position < sinks ? [position, sinks - position] : [pinned + (position % ring), ring - (position % ring)];
-    runs.push({ slot, before, tokens: Math.min(room, tokens - before) });
-  }
-  return runs;
-}
+/** The slot of a position that the cache holds. */
+export const slotOf = ({ pinned, ring, sinks }: Slots, position: number): number =>
+  position < sinks ? position : pinned + (position % ring);
 
 /** Slot `index` of `total` when only `slots` are stored. */
 const share = (index: number, total: number, slots: number): number => Math.floor((index * slots) / total);

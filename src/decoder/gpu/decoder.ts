@@ -4,15 +4,14 @@
  */
 import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
-import { op } from '../../schedule/configuration.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { codecSpec } from '../../codecs/registry.js';
-import { checkSampling, GREEDY, type Sampling } from '../sampler.js';
+import { checkSampling, choiceOf, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { Caches, spanOf } from './caches.js';
-import { NO_TOKEN, type Executor } from './dense.js';
+import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { allocateWorkspace, Machine } from './machine.js';
@@ -200,7 +199,13 @@ class Decoder implements GpuDecoder {
     this.program = undefined;
     try {
       machine.begin(spanOf(machine.c.eviction, machine.caches.slots, context));
-      const operations = await compile(machine, this.executors, this.binder, context);
+      const operations = await compile(
+        machine,
+        this.executors,
+        this.binder,
+        context,
+        choiceOf(this.options.sampling ?? GREEDY),
+      );
       this.program = { context, operations, steps: operations.flatMap((operation) => operation.steps) };
       return this.program.steps;
     } catch (error) {
@@ -252,12 +257,19 @@ class Decoder implements GpuDecoder {
       const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;
       const { seconds, allocations } = await prefillPrompts(
         machine,
-        { method, prompts, lengths: this.lengths, chunkTokens },
+        {
+          method,
+          prompts,
+          lengths: this.lengths,
+          chunkTokens,
+          sampling: options.sampling ?? GREEDY,
+          draws: this.draws,
+        },
         () => (started = true),
       );
       this.prefillAllocations = allocations;
       prompts.forEach((prompt, i) => (this.lengths[i] = (this.lengths[i] as number) + prompt.length));
-      const tokens = await this.choose();
+      const tokens = await this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
       this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
       return { tokens, seconds };
     } catch (error) {
@@ -273,24 +285,6 @@ class Decoder implements GpuDecoder {
         this.machine.buffer('draws'),
         Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])),
       );
-  }
-
-  /** The next tokens from the logits as they are, by the operation that ends a step. */
-  private async choose(): Promise<Uint32Array> {
-    const { machine, device } = this;
-    const { batch } = this.options;
-    const sample = op('sample', 'sample', 'greedy', { rows: batch, vocab: machine.c.geometry.vocab });
-    await this.writeDraws();
-    const steps: BoundStep[] = [];
-    for (const dispatch of await (this.executors['sample'] as Executor)(machine, {
-      op: sample,
-      place: undefined,
-      part: 0,
-      before: 0,
-    }))
-      steps.push(...(await this.binder.bind(dispatch)));
-    await device.run(steps);
-    return this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
   }
 
   private async prefillByToken(prompts: readonly (readonly number[])[]): Promise<StepResult> {

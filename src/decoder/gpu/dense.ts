@@ -5,17 +5,22 @@
 import { deviceOptions, GpuError, planOperation } from '../../gpu/index.js';
 import type { OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../kernels/sample/launch.js';
-import type { Op } from '../../schedule/schedule.js';
+import type { PlacementOptions } from '../../kernels/shared/rows.launch.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import { ADAPTER, biasedProjections, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
+import type { WeightStorage } from '../weights.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import type { Dispatch, Machine, Vectors } from './machine.js';
-import type { Place, Visit } from './walk.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 import type { Piece } from './weights.js';
 
-export type Executor = (m: Machine, visit: Visit) => Promise<readonly Dispatch[]>;
+/**
+ * Binds an operation to its buffers: one call of the operation's kernel, at the operation's shape. `plan` takes both from
+ * the visit, so that nothing runs that the schedule does not list.
+ */
+export type Executor = (m: Machine, visit: Visit) => Promise<Dispatch>;
 
 export { NO_TOKEN };
 
@@ -25,40 +30,54 @@ export function placed(visit: Visit): Place {
   return visit.place;
 }
 
-/** An operation as a kernel call, weights in the type in which they are held. */
-const call = (op: Op, storage?: 'f16' | 'f32') => ({
-  kernel: op.kernel,
-  variant: storage ?? op.variant,
-  shape: op.shape,
-});
-export const plan = (m: Machine, op: Op, options: OperationOptions = {}, storage?: 'f16' | 'f32') =>
-  planOperation(call(op, storage), { ...deviceOptions(m.device), ...options });
+/** Plans an operation's call. @param storage of a model's weights, which may be held in another type than listed */
+export const plan = (m: Machine, { op }: Visit, options: OperationOptions = {}, storage?: WeightStorage) =>
+  planOperation(
+    { kernel: op.kernel, variant: storage ?? op.variant, shape: op.shape },
+    { ...deviceOptions(m.device), ...options },
+  );
+
+/** y = n(x), of rows side by side unless placed. */
+export async function normOf(
+  m: Machine,
+  visit: Visit,
+  tensor: string,
+  { input, target, placement }: { input: Buffer; target: Buffer; placement?: PlacementOptions },
+): Promise<Dispatch> {
+  return {
+    plan: plan(m, visit, { eps: m.normEpsilon, ...(placement ? { placement } : {}) }),
+    buffers: { input, weight: await m.weights.norm(tensor), target },
+  };
+}
+
+/** x += n(y), or x += y. @param part the layer's norm */
+export async function residualOf(
+  m: Machine,
+  visit: Visit,
+  part: string,
+  buffers: { input: Buffer; target: Buffer },
+): Promise<Dispatch> {
+  if (visit.op.variant === 'add') return { plan: plan(m, visit), buffers };
+  return normOf(m, visit, layerTensor(placed(visit).stored, part), buffers);
+}
+
+/** Tensors of the norms and residuals of a layer, by label of the operation. */
+export const NORM_TENSORS = {
+  'attention-norm': 'input_layernorm.weight',
+  'mlp-norm': 'post_attention_layernorm.weight',
+  'attention-residual': 'input_layernorm_2.weight',
+  'mlp-residual': 'post_attention_layernorm_2.weight',
+} as const;
 
 const norm =
-  (tensorOf: (visit: Visit) => string): Executor =>
-  async (m, visit) => {
-    const weight = await m.weights.norm(tensorOf(visit));
-    return [
-      { plan: plan(m, visit.op, { eps: m.normEpsilon }), buffers: { input: m.residual, weight, target: m.normed } },
-    ];
-  };
+  (label: 'attention-norm' | 'mlp-norm'): Executor =>
+  (m, visit) =>
+    normOf(m, visit, layerTensor(placed(visit).stored, NORM_TENSORS[label]), { input: m.residual, target: m.normed });
 
-/** x += n(y), or x += y. */
 const residual =
-  (part: string): Executor =>
-  async (m, visit) => {
-    const added = {
-      plan: plan(m, visit.op, { eps: m.normEpsilon }),
-      buffers: { input: m.buffer('projected'), target: m.residual },
-    };
-    if (visit.op.variant === 'add') return [added];
-    return [
-      {
-        ...added,
-        buffers: { ...added.buffers, weight: await m.weights.norm(layerTensor(placed(visit).stored, part)) },
-      },
-    ];
-  };
+  (label: 'attention-residual' | 'mlp-residual'): Executor =>
+  (m, visit) =>
+    residualOf(m, visit, NORM_TENSORS[label], { input: m.buffer('projected'), target: m.residual });
 
 /**
  * A product with a model's matrix: columns [visit.before, …) of it, from one buffer's rows (side by side unless given)
@@ -79,7 +98,6 @@ export async function project(
   },
 ): Promise<Dispatch> {
   const { op, part, before } = visit;
-  const k = of.inputs?.count ?? (op.shape.k as number);
   const weights = await m.weights.projection(
     part === 0 && !of.inputs ? of.weights : `${of.weights} part ${part}${of.inputs ? ` inputs ${of.inputs.from}` : ''}`,
     of.pieces,
@@ -90,7 +108,7 @@ export async function project(
   const y = { offset: of.to.offset + before, row: of.to.stride };
   const planned = plan(
     m,
-    { ...op, shape: { ...op.shape, k } },
+    visit,
     { matmul: { ...(of.rows ? { x: of.rows } : {}), y, ...(of.accumulate ? { accumulate: true } : {}) } },
     m.weights.storage,
   );
@@ -145,46 +163,27 @@ export const matrixOf = (
 });
 
 /** Queries, keys and values of packed rows, from normed ones; the label says which of them the operation makes. */
-export async function packedProjection(
+export const packedProjection = (
   m: Machine,
   visit: Visit,
   label: 'qkv' | 'q' | 'kv',
-  from: { x: Buffer; rows?: Rows; y: Buffer; count: number },
-): Promise<Dispatch[]> {
-  const matrix = matrixOf(m, label, placed(visit));
-  const offset = label === 'kv' ? m.packed.keys.offset : 0;
-  const product = await project(m, visit, {
-    ...matrix,
-    x: from.x,
-    ...(from.rows ? { rows: from.rows } : {}),
-    y: from.y,
-    to: { offset, stride: m.packed.row },
+  from: { x: Buffer; rows?: Rows; y: Buffer },
+): Promise<Dispatch> =>
+  project(m, visit, {
+    ...matrixOf(m, label, placed(visit)),
+    ...from,
+    to: { offset: label === 'kv' ? m.packed.keys.offset : 0, stride: m.packed.row },
   });
-  const last =
-    visit.before + (visit.op.shape.n as number) === matrix.pieces.reduce((sum, piece) => sum + piece.outputs, 0);
-  return last ? [product, ...(await biases(m, visit, label, offset, from))] : [product];
-}
 
 const ownProjection =
   (label: 'qkv' | 'q' | 'kv'): Executor =>
   (m, visit) =>
-    packedProjection(m, visit, label, { x: m.normed, y: m.buffer('query key value'), count: m.batch });
+    packedProjection(m, visit, label, { x: m.normed, y: m.buffer('query key value') });
 
-/** Biases of the projections have no operation in the schedule: one row is added to all `count`. */
-async function biases(
-  m: Machine,
-  visit: Visit,
-  letters: string,
-  offset: number,
-  { y, count }: { y: Buffer; count: number },
-): Promise<Dispatch[]> {
+/** Adds the biases of a projection to its rows. The known layouts have biases of the first projections of a row. */
+export async function packedBias(m: Machine, visit: Visit, letters: 'qkv' | 'q' | 'kv', y: Buffer): Promise<Dispatch> {
   const place = placed(visit);
-  const { heads, kvHeads, headDim } = m.c.geometry;
-  const biased = biasedProjections(m.c.geometry);
-  // The known layouts have biases of the first projections of a row.
-  const own = [...letters].filter((letter) => biased.some((b) => b === letter));
-  const width = own.reduce((sum, letter) => sum + (letter === 'q' ? heads : kvHeads) * headDim, 0);
-  if (width === 0) return [];
+  const own = biasedProjections(m.c.geometry).filter((letter) => letters.includes(letter));
   const bias = await m.weights.vector(
     `${layerTensor(place.stored, 'self_attn')} biases ${own.join('')}`,
     'weights',
@@ -193,32 +192,52 @@ async function biases(
         own.flatMap((letter) => [...m.weights.read(layerTensor(place.stored, `self_attn.${letter}_proj.bias`))]),
       ),
   );
-  const planned = planOperation(
-    { kernel: 'rmsnorm', variant: 'add', shape: { rows: count, width } },
-    { placement: { input: { offset: 0, stride: 0 }, output: { offset, stride: m.packed.row } } },
-  );
-  return [{ plan: planned, buffers: { input: bias, target: y } }];
+  const output = { offset: letters === 'kv' ? m.packed.keys.offset : 0, stride: m.packed.row };
+  return {
+    plan: plan(m, visit, { placement: { input: { offset: 0, stride: 0 }, output } }),
+    buffers: { input: bias, target: y },
+  };
 }
+
+const ownBias =
+  (letters: 'qkv' | 'q' | 'kv'): Executor =>
+  (m, visit) =>
+    packedBias(m, visit, letters, m.buffer('query key value'));
 
 const simple =
   (label: 'attention-out' | 'gate-up' | 'down', from: 'normed' | 'attention' | 'activated', to: string): Executor =>
-  async (m, visit) => {
+  (m, visit) => {
     const matrix = matrixOf(m, label, placed(visit));
     const stride = matrix.pieces.reduce((sum, piece) => sum + piece.outputs, 0);
-    return [
-      await project(m, visit, {
-        ...matrix,
-        x: from === 'normed' ? m.normed : m.buffer(from),
-        y: m.buffer(to),
-        to: { offset: 0, stride },
-      }),
-    ];
+    return project(m, visit, {
+      ...matrix,
+      x: from === 'normed' ? m.normed : m.buffer(from),
+      y: m.buffer(to),
+      to: { offset: 0, stride },
+    });
   };
 
-/**
- * [state; prelude's output] W, as two products: the state changes its buffer, since a product cannot write what it
- * reads.
- */
+/** Which of the adapter's inputs a product takes: the state's, or those of the prelude's output. */
+const ADAPTER_INPUTS = { 'adapter-state': 0, adapter: 1 } as const;
+
+/** One of the adapter's products; the state's is added to the other. */
+export function adapterProduct(
+  m: Machine,
+  visit: Visit,
+  label: keyof typeof ADAPTER_INPUTS,
+  of: { x: Buffer; y: Buffer; rows?: Rows; to: Vectors },
+): Promise<Dispatch> {
+  const { hidden } = m.c.geometry;
+  return project(m, visit, {
+    weights: 'adapter',
+    pieces: [{ tensor: ADAPTER, outputs: hidden }],
+    ...of,
+    inputs: { from: ADAPTER_INPUTS[label] * hidden, count: hidden },
+    accumulate: label === 'adapter-state',
+  });
+}
+
+/** The streams change places: what the adapter makes becomes the residual. */
 const adapter: Executor = async (m, visit) => {
   const { hidden } = m.c.geometry;
   const first = placed(visit).loop === 0;
@@ -228,114 +247,112 @@ const adapter: Executor = async (m, visit) => {
     m.state = first ? undefined : m.residual;
     m.residual = target;
   }
-  const of = {
-    weights: 'adapter',
-    pieces: [{ tensor: ADAPTER, outputs: hidden }],
-    y: m.residual,
-    to: { offset: 0, stride: hidden },
-  };
-  const kept = await project(m, visit, {
-    ...of,
-    x: m.preludeOutput as Dispatch['buffers'][string],
-    inputs: { from: hidden, count: hidden },
-  });
-  // The state starts at zero: there is nothing to multiply in the first loop.
-  const state = { from: 0, count: hidden };
-  if (!m.state) {
+  // With one loop no state is multiplied, but its weights are the model's.
+  const columns = visit.op.shape.n as number;
+  if (placed(visit).block.loops === 1)
     await m.weights.projection(
       `adapter part ${visit.part} inputs 0`,
-      of.pieces,
+      [{ tensor: ADAPTER, outputs: hidden }],
       visit.before,
-      visit.op.shape.n as number,
-      state,
+      columns,
+      { from: 0, count: hidden },
     );
-    return [kept];
-  }
-  return [kept, await project(m, visit, { ...of, x: m.state, inputs: state, accumulate: true })];
+  return adapterProduct(m, visit, 'adapter', {
+    x: m.preludeOutput as Buffer,
+    y: m.residual,
+    to: { offset: 0, stride: hidden },
+  });
 };
 
+const adapterState: Executor = (m, visit) =>
+  adapterProduct(m, visit, 'adapter-state', {
+    x: m.state as Buffer,
+    y: m.residual,
+    to: { offset: 0, stride: m.c.geometry.hidden },
+  });
+
 /** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
-export async function embed(m: Machine, { op }: Visit, tokens: Buffer, output: Buffer): Promise<Dispatch[]> {
+export async function embed(m: Machine, visit: Visit, tokens: Buffer, output: Buffer): Promise<Dispatch> {
   const g = m.c.geometry;
   const tied = g.tiedEmbeddings && 2 * g.hidden * g.vocab <= m.c.bindingBytes;
   const table = tied
     ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab)
     : await m.weights.embedding(EMBEDDING);
-  return [
-    {
-      plan: plan(m, op, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage),
-      buffers: { tokens, embedding: table, output },
-    },
-  ];
+  return {
+    plan: plan(m, visit, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage),
+    buffers: { tokens, embedding: table, output },
+  };
 }
 
 const loopNorm: Executor = async (m, visit) => {
-  const dispatch = {
-    plan: plan(m, visit.op, { eps: m.normEpsilon }),
-    buffers: { input: m.residual, weight: await m.weights.norm(FINAL_NORM), target: m.normed },
-  };
+  const dispatch = await normOf(m, visit, FINAL_NORM, { input: m.residual, target: m.normed });
   [m.residual, m.normed] = [m.normed, m.residual];
-  return [dispatch];
+  return dispatch;
 };
 
-const exitGate: Executor = async (m, visit) => [
-  await project(m, visit, {
+const exitGate: Executor = (m, visit) =>
+  project(m, visit, {
     weights: 'exit gate',
     pieces: [{ tensor: 'model.early_exit_gate.weight', outputs: 1 }],
     x: m.residual,
     y: m.buffer('exit'),
     to: { offset: 0, stride: 1 },
-  }),
-];
+  });
 
 /** Logits of rows that the last norm has seen. */
-export async function projectHead(
+export const projectHead = (
   m: Machine,
   visit: Visit,
   from: { x: Buffer; rows?: Rows; y: Buffer },
-): Promise<Dispatch[]> {
+): Promise<Dispatch> => {
   const g = m.c.geometry;
-  return [
-    await project(m, visit, {
-      weights: 'head',
-      pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }],
-      ...from,
-      to: { offset: 0, stride: g.vocab },
-    }),
-  ];
-}
+  return project(m, visit, {
+    weights: 'head',
+    pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }],
+    ...from,
+    to: { offset: 0, stride: g.vocab },
+  });
+};
 
-const sampleWith =
-  (sampling: Sampling): Executor =>
-  (m, visit) => {
-    const buffers = { logits: m.buffer('logits'), tokens: m.buffer('next tokens') };
-    if (sampling.temperature === 0) return Promise.resolve([{ plan: plan(m, visit.op), buffers }]);
-    const drawn = planOperation({ kernel: 'sample', variant: 'top-p', shape: visit.op.shape }, { sample: sampling });
-    return Promise.resolve([{ plan: drawn, buffers: { ...buffers, draws: m.buffer('draws') } }]);
-  };
+/** The choice of tokens from logits. `draws`: numbers of the draws, which a greedy choice does not read. */
+export const chooseTokens = (
+  m: Machine,
+  visit: Visit,
+  sampling: Sampling,
+  buffers: { logits: Buffer; tokens: Buffer; draws: Buffer },
+): Dispatch => ({ plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }), buffers });
 
 /** By label of the operation. */
 export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Executor>> => ({
   embedding: (m, visit) => embed(m, visit, m.buffer('tokens'), m.residual),
   adapter,
-  'attention-norm': norm((v) => layerTensor(placed(v).stored, 'input_layernorm.weight')),
-  'mlp-norm': norm((v) => layerTensor(placed(v).stored, 'post_attention_layernorm.weight')),
-  'final-norm': norm(() => FINAL_NORM),
+  'adapter-state': adapterState,
+  'attention-norm': norm('attention-norm'),
+  'mlp-norm': norm('mlp-norm'),
+  'final-norm': (m, visit) => normOf(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }),
   'loop-norm': loopNorm,
-  'attention-residual': residual('input_layernorm_2.weight'),
-  'mlp-residual': residual('post_attention_layernorm_2.weight'),
+  'attention-residual': residual('attention-residual'),
+  'mlp-residual': residual('mlp-residual'),
   qkv: ownProjection('qkv'),
   q: ownProjection('q'),
   kv: ownProjection('kv'),
+  'qkv-bias': ownBias('qkv'),
+  'q-bias': ownBias('q'),
+  'kv-bias': ownBias('kv'),
   'attention-out': simple('attention-out', 'attention', 'projected'),
   'gate-up': simple('gate-up', 'normed', 'gate up'),
   swiglu: (m, visit) =>
-    Promise.resolve([
-      { plan: plan(m, visit.op), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } },
-    ]),
+    Promise.resolve({ plan: plan(m, visit), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }),
   down: simple('down', 'activated', 'projected'),
   'exit-gate': exitGate,
   'lm-head': (m, visit) =>
     projectHead(m, visit, { x: m.c.geometry.normAfterEachLoop ? m.residual : m.normed, y: m.buffer('logits') }),
-  sample: sampleWith(sampling),
+  sample: (m, visit) =>
+    Promise.resolve(
+      chooseTokens(m, visit, sampling, {
+        logits: m.buffer('logits'),
+        tokens: m.buffer('next tokens'),
+        draws: m.buffer('draws'),
+      }),
+    ),
 });

@@ -4,24 +4,22 @@ import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction
 import { scoresOf } from './attention.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';
-import { spansLoops } from '../../schedule/configuration.js';
-import type { Dispatch, Machine } from './machine.js';
-import type { Place } from './walk.js';
+import { loopOf } from './latent.js';
+import type { Machine } from './machine.js';
+import type { Place } from '../../schedule/expand.js';
 
 export const mass: Executor = (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
-  const planned = plan(m, visit.op, { mass: { capacity: m.caches.slots.capacity } });
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: {
-        scores: scoresOf(m, part),
-        stats: m.own('stats', part, 2 * m.c.geometry.heads),
-        mass: m.evictionBuffer('mass', place, part),
-      },
+  const planned = plan(m, visit, { mass: { capacity: m.caches.slots.capacity } });
+  return Promise.resolve({
+    plan: planned,
+    buffers: {
+      scores: scoresOf(m, part),
+      stats: m.own('stats', part, 2 * m.c.geometry.heads),
+      mass: m.evictionBuffer('mass', place, part),
     },
-  ]);
+  });
 };
 
 /** Roles of the rows that go together. */
@@ -32,35 +30,23 @@ export function rolesOf(m: Machine, place: Place): readonly CacheRole[] {
 
 export const evict: Executor = (m, visit) => {
   const place = placed(visit);
-  const { capacity, pinned, ring, heavy } = m.caches.slots;
-  // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
-  if (heavy === 0) return Promise.resolve([]);
+  const { capacity, pinned, ring } = m.caches.slots;
   const rows = evictingRows(m.c, place.block);
   const part = m.partOf(visit);
-  // Full-width rows of the fast path are a set of their own in every loop; all are written, and so evicted from, in the
-  // last.
-  const loops =
-    m.c.path === 'fast' && place.block.name === 'core' && spansLoops(m.c)
-      ? Array.from({ length: place.block.loops }, (_, loop) => loop)
-      : [place.loop];
-  const { op } = visit;
-  const shape = { ...op.shape, rows: part.count * rows, context: heavy };
-  const dispatches = loops.map((loop): Dispatch => {
-    const roles = rolesOf(m, place);
-    const caches = roles.map((role): EvictedCache => {
-      const { width, heads } = m.caches.tensor(role, place);
-      return { name: role, width, rows: heads / rows };
-    });
-    return {
-      plan: plan(m, { ...op, shape }, { evict: { heads: rows, pinned, ring, capacity, caches } }),
-      buffers: {
-        spans: m.spans(part),
-        mass: m.evictionBuffer('mass', place, part, loop),
-        positions: m.evictionBuffer('positions', place, part, loop),
-        moves: m.buffer('moves'),
-        ...Object.fromEntries(roles.map((role) => [role, m.caches.buffer(role, place, loop, part.index)])),
-      },
-    };
+  const loop = loopOf(visit);
+  const roles = rolesOf(m, place);
+  const caches = roles.map((role): EvictedCache => {
+    const { width, heads } = m.caches.tensor(role, place);
+    return { name: role, width, rows: heads / rows };
   });
-  return Promise.resolve(dispatches);
+  return Promise.resolve({
+    plan: plan(m, visit, { evict: { heads: rows, pinned, ring, capacity, caches } }),
+    buffers: {
+      spans: m.spans(part),
+      mass: m.evictionBuffer('mass', place, part, loop),
+      positions: m.evictionBuffer('positions', place, part, loop),
+      moves: m.buffer('moves'),
+      ...Object.fromEntries(roles.map((role) => [role, m.caches.buffer(role, place, loop, part.index)])),
+    },
+  });
 };

@@ -5,16 +5,15 @@
 import { isLatent } from '../../codecs/registry.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
-import type { Op } from '../../schedule/schedule.js';
 import type { CachePart, CacheRole } from './caches.js';
 import type { Buffer } from '../../gpu/index.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
-import { attendBlocks, BLOCK_EXECUTORS, segmentSplits } from './blocks.js';
-import { appendTo, rotary, runOf, scoresOf, secondQuery, splitsOf } from './attention.js';
+import { attendBlocks, BLOCK_EXECUTORS } from './blocks.js';
+import { appendTo, rotary, runOf, scoresOf, secondQuery } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
-import { spansLoops } from '../../schedule/configuration.js';
+import { restoredLoops, spansLoops } from '../../schedule/configuration.js';
 import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
-import type { Place, Visit } from './walk.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 
 /** Latent rows of a token in one layer and loop. */
 export const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
@@ -37,37 +36,31 @@ const encode =
     const y: Rows = { row: latentRows(m) * rank, group: rank };
     const accumulate = spansLoops(m.c) && place.loop > 0;
     const weights = await m.weights.down(place.layer, place.loop, axis);
-    return [
-      {
-        plan: plan(m, visit.op, { matmul: { x, y, accumulate } }),
-        buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) },
-      },
-    ];
+    return {
+      plan: plan(m, visit, { matmul: { x, y, accumulate } }),
+      buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) },
+    };
   };
 
 /**
- * A product of every query head with its KV head's matrix. The schedule counts the rows of all sequences and heads that
- * share a matrix; rows of several sequences do not lie at one stride, so there every head is a group of its own.
+ * A product of every query head with its KV head's matrix: groups of the operation are KV heads, or query heads that
+ * share matrices.
  * @param x, y the first float, and from a sequence and a head to the next
  */
 function perQueryHead(
   m: Machine,
-  op: Op,
+  visit: Visit,
   x: { offset: number; row: number; head: number },
   y: { offset: number; row: number; head: number },
 ): Dispatch['plan'] {
-  const { batch, group } = m;
-  const { heads } = m.c.geometry;
-  if (batch === 1) {
-    const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.head, group: group * at.head });
-    return plan(m, op, { matmul: { x: rows(x), y: rows(y) } });
-  }
-  const rows = (at: typeof x): Rows => ({ offset: at.offset, row: at.row, group: at.head });
-  return plan(
-    m,
-    { ...op, shape: { ...op.shape, groups: heads, m: batch } },
-    { matmul: { x: rows(x), y: rows(y), weightGroup: group } },
-  );
+  const { kvHeads } = m.c.geometry;
+  const { groups } = visit.op.shape;
+  const byHead = groups === kvHeads;
+  const rows = (at: typeof x): Rows =>
+    byHead
+      ? { offset: at.offset, row: at.head, group: m.group * at.head }
+      : { offset: at.offset, row: at.row, group: at.head };
+  return plan(m, visit, { matmul: { x: rows(x), y: rows(y), weightGroup: byHead ? 1 : m.group } });
 }
 
 /** Σ p c_v becomes Σ p v, the mean left out. */
@@ -77,20 +70,18 @@ const valueUp: Executor = async (m, visit) => {
   const rank = rankOf(m, 'value');
   const planned = perQueryHead(
     m,
-    visit.op,
+    visit,
     { offset: 0, row: heads * rank, head: rank },
     { offset: 0, row: heads * headDim, head: headDim },
   );
-  return [
-    {
-      plan: planned,
-      buffers: {
-        x: m.buffer('merged'),
-        weights: await m.weights.upColumns(place.layer, place.loop, 'value'),
-        y: m.buffer('attention'),
-      },
+  return {
+    plan: planned,
+    buffers: {
+      x: m.buffer('merged'),
+      weights: await m.weights.upColumns(place.layer, place.loop, 'value'),
+      y: m.buffer('attention'),
     },
-  ];
+  };
 };
 
 /** The mean of the values, and the current token's exact key and value. */
@@ -109,12 +100,10 @@ const attendCurrent: Executor = async (m, visit) => {
     newValues: packed,
   };
   if (!absorbed) {
-    return [
-      {
-        plan: plan(m, visit.op, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }),
-        buffers: { ...shared, queries: m.buffer('queries') },
-      },
-    ];
+    return {
+      plan: plan(m, visit, { current: { ...current, queries: { offset: 0, stride: heads * headDim } } }),
+      buffers: { ...shared, queries: m.buffer('queries') },
+    };
   }
   const width = m.queryWidth(place);
   const branchRow = branchHeads(m) * m.c.branch.width;
@@ -124,40 +113,40 @@ const attendCurrent: Executor = async (m, visit) => {
     keys: { offset: 0, stride: branchRow },
     heads: branchHeads(m),
   };
-  return [
-    {
-      plan: plan(m, visit.op, { current: { ...current, queries: m.packed.queries, branch } }),
-      buffers: {
-        ...shared,
-        queries: packed,
-        keyMeans: await m.weights.mean(place.layer, place.loop, 'key'),
-        branchQueries: m.buffer('queries'),
-        branchKeys: branchKeyOf(m, place),
-      },
+  return {
+    plan: plan(m, visit, { current: { ...current, queries: m.packed.queries, branch } }),
+    buffers: {
+      ...shared,
+      queries: packed,
+      keyMeans: await m.weights.mean(place.layer, place.loop, 'key'),
+      branchQueries: m.buffer('queries'),
+      branchKeys: branchKeyOf(m, place),
     },
-  ];
+  };
 };
 
-/**
- * W_k,tᵀ q of every query head, before the rotary branch of the same query; once more for the sinks' set of queries.
- */
-const queryAbsorb: Executor = async (m, visit) => {
-  const place = placed(visit);
-  const { heads, headDim } = m.c.geometry;
-  const width = m.queryWidth(place);
-  const { queries } = m.packed;
-  const sets = secondQuery(m, place) ? 2 : 1;
-  const weights = await m.weights.upRows(place.layer, place.loop, 'key');
-  return Array.from({ length: sets }, (_, set) => ({
-    plan: perQueryHead(
-      m,
-      visit.op,
-      { offset: queries.offset, row: queries.stride, head: headDim },
-      { offset: set * m.batch * heads * width, row: heads * width, head: width },
-    ),
-    buffers: { x: m.buffer('query key value'), weights, y: m.buffer('queries') },
-  }));
-};
+/** W_k,tᵀ q of every query head, before the rotary branch of the same query; `set` 1 is that of the sinks. */
+const queryAbsorb =
+  (set: 0 | 1): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const { heads, headDim } = m.c.geometry;
+    const width = m.queryWidth(place);
+    const { queries } = m.packed;
+    return {
+      plan: perQueryHead(
+        m,
+        visit,
+        { offset: queries.offset, row: queries.stride, head: headDim },
+        { offset: set * m.batch * heads * width, row: heads * width, head: width },
+      ),
+      buffers: {
+        x: m.buffer('query key value'),
+        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
+        y: m.buffer('queries'),
+      },
+    };
+  };
 
 /** The rotary branch's queries go beside the absorbed content queries; `set` 1 is that of the sinks. */
 const ropeBranch =
@@ -166,32 +155,28 @@ const ropeBranch =
     const { heads } = m.c.geometry;
     const width = m.queryWidth(placed(visit));
     const target = { offset: set * m.batch * heads * width + rankOf(m, 'key'), stride: heads * width, head: width };
-    const planned = plan(m, visit.op, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
-    return Promise.resolve([
-      {
-        plan: planned,
-        buffers: {
-          positions: m.buffer(set === 0 ? 'positions' : 'places'),
-          turns: m.turns(m.c.branch.width),
-          data: m.buffer('query key value'),
-          target: m.buffer('queries'),
-        },
+    const planned = plan(m, visit, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
+    return Promise.resolve({
+      plan: planned,
+      buffers: {
+        positions: m.buffer(set === 0 ? 'positions' : 'places'),
+        turns: m.turns(m.c.branch.width),
+        data: m.buffer('query key value'),
+        target: m.buffer('queries'),
       },
-    ]);
+    });
   };
 
 const ropeBranchKey: Executor = (m, visit) =>
-  Promise.resolve([
-    {
-      plan: plan(m, visit.op, rotary(m)),
-      buffers: {
-        positions: m.buffer('positions'),
-        turns: m.turns(m.c.branch.width),
-        data: branchKeyOf(m, placed(visit)),
-        target: m.buffer('unused output'),
-      },
+  Promise.resolve({
+    plan: plan(m, visit, rotary(m)),
+    buffers: {
+      positions: m.buffer('positions'),
+      turns: m.turns(m.c.branch.width),
+      data: branchKeyOf(m, placed(visit)),
+      target: m.buffer('unused output'),
     },
-  ]);
+  });
 
 /** Attention straight on latents, with absorbed queries. */
 const attendAbsorbed: Executor = (m, visit) => {
@@ -200,7 +185,7 @@ const attendAbsorbed: Executor = (m, visit) => {
   const scale = (headDim + m.c.branch.width) ** -0.5;
   const part = m.partOf(visit);
   const cached = (role: CacheRole): Buffer => m.caches.buffer(role, place, place.loop, part.index);
-  const planned = plan(m, visit.op, { scale, run: runOf(m, secondQuery(m, place), part.count) });
+  const planned = plan(m, visit, { scale, run: runOf(m, visit, secondQuery(m, place), part.count) });
   const buffers = {
     queries: m.queries(part, heads * m.queryWidth(place)),
     keys: cached('key-latent'),
@@ -210,8 +195,7 @@ const attendAbsorbed: Executor = (m, visit) => {
     spans: m.spans(part),
     scores: scoresOf(m, part),
   };
-  m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
-  return Promise.resolve([{ plan: planned, buffers }]);
+  return Promise.resolve({ plan: planned, buffers });
 };
 
 /** Where kernels that rotate latents find the positions of a part's pinned tokens. */
@@ -243,30 +227,23 @@ const attendRebuild =
     const { heads, headDim } = m.c.geometry;
     const part = m.partOf(visit);
     const { options, buffer } = pinnedPositions(m, place, part);
-    const shared = segmentSplits(m, visit);
-    const run = {
-      ...runOf(m, false, part.count),
-      ...(only ? { only, splits: shared.all, firstSplit: shared.ring } : {}),
-    };
-    const planned = plan(m, visit.op, { ...rotary(m), ...options, run });
-    m.splits = splitsOf(planned, part.count * heads, rankOf(m, 'value'));
-    return [
-      {
-        plan: planned,
-        buffers: {
-          queries: m.queries(part, heads * headDim),
-          keys: m.caches.buffer('key-latent', place, place.loop, part.index),
-          values: m.caches.buffer('value-latent', place, place.loop, part.index),
-          partials: m.partials(planned),
-          spans: m.spans(part),
-          scores: scoresOf(m, part),
-          positions: buffer,
-          weights: await m.weights.upRows(place.layer, place.loop, 'key'),
-          means: await m.weights.mean(place.layer, place.loop, 'key'),
-          turns: m.turns(headDim),
-        },
+    const run = { ...runOf(m, visit, false, part.count), ...(only ? { only } : {}) };
+    const planned = plan(m, visit, { ...rotary(m), ...options, run });
+    return {
+      plan: planned,
+      buffers: {
+        queries: m.queries(part, heads * headDim),
+        keys: m.caches.buffer('key-latent', place, place.loop, part.index),
+        values: m.caches.buffer('value-latent', place, place.loop, part.index),
+        partials: m.partials(planned),
+        spans: m.spans(part),
+        scores: scoresOf(m, part),
+        positions: buffer,
+        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
+        means: await m.weights.mean(place.layer, place.loop, 'key'),
+        turns: m.turns(headDim),
       },
-    ];
+    };
   };
 
 /** Rebuilds the rows of one layer and loop in memory. */
@@ -276,20 +253,18 @@ const rebuild =
     const place = placed(visit);
     const part = m.partOf(visit);
     const { options, buffer } = pinnedPositions(m, place, part);
-    return [
-      {
-        plan: plan(m, visit.op, { ...rotary(m), ...options, run: runOf(m, false, part.count) }),
-        buffers: {
-          keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
-          weights: await m.weights.upRows(place.layer, place.loop, axis),
-          means: await m.weights.mean(place.layer, place.loop, axis),
-          spans: m.spans(part),
-          positions: buffer,
-          turns: m.turns(m.c.geometry.headDim),
-          rows: m.buffer(rebuiltRows(axis === 'key' ? 'keys' : 'values', part.index)),
-        },
+    return {
+      plan: plan(m, visit, { ...rotary(m), ...options, run: runOf(m, visit, false, part.count) }),
+      buffers: {
+        keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
+        weights: await m.weights.upRows(place.layer, place.loop, axis),
+        means: await m.weights.mean(place.layer, place.loop, axis),
+        spans: m.spans(part),
+        positions: buffer,
+        turns: m.turns(m.c.geometry.headDim),
+        rows: m.buffer(rebuiltRows(axis === 'key' ? 'keys' : 'values', part.index)),
       },
-    ];
+    };
   };
 
 /** Centred latents join the cache. */
@@ -313,29 +288,24 @@ const appendBranch: Executor = (m, visit) =>
     }),
   );
 
-const branchKey: Executor = async (m, visit) => {
+const branchKey: Executor = (m, visit) => {
   const place = placed(visit);
   const outputs = branchHeads(m) * m.c.branch.width;
-  return [
-    await project(m, visit, {
-      weights: `branch key ${place.layer}`,
-      pieces: [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' }],
-      x: m.normed,
-      y: branchKeyOf(m, place),
-      to: { offset: 0, stride: outputs },
-    }),
-  ];
+  return project(m, visit, {
+    weights: `branch key ${place.layer}`,
+    pieces: [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' }],
+    x: m.normed,
+    y: branchKeyOf(m, place),
+    to: { offset: 0, stride: outputs },
+  });
 };
 
-/** Loops whose rows the fast path writes at once. */
-const loopsOf = (m: Machine): number => (spansLoops(m.c) ? m.c.geometry.loops : 1);
 const reconstructedOf = (m: Machine, axis: CodecAxis) =>
   m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
-const reconstructedRow = (m: Machine): number => loopsOf(m) * m.c.geometry.kvHeads * m.c.geometry.headDim;
+const reconstructedRow = (m: Machine): number => restoredLoops(m.c) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 
 /**
- * fast: rows of all loops of a latent. With one latent a KV head a loop is a product of its own, so that its heads lie
- * side by side.
+ * fast: rows of the loops of a latent. With one latent a KV head a loop is an operation of its own.
  * @param first float of the first row of latents
  */
 export async function restore(
@@ -343,30 +313,24 @@ export async function restore(
   visit: Visit,
   axis: CodecAxis,
   { x: latents, first = 0, y: rows }: { x: Buffer; first?: number; y: Buffer },
-): Promise<Dispatch[]> {
+): Promise<Dispatch> {
   const place = placed(visit);
   const { kvHeads, headDim } = m.c.geometry;
   const rank = rankOf(m, axis);
   const buffers = { x: latents, y: rows };
   if (m.c.codec.kind !== 'lla') {
-    return [
-      {
-        plan: plan(m, visit.op, { matmul: { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } } }),
-        buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) },
-      },
-    ];
+    const at = { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } };
+    return {
+      plan: plan(m, visit, { matmul: at }),
+      buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) },
+    };
   }
-  const dispatches: Dispatch[] = [];
-  for (let loop = 0; loop < loopsOf(m); loop++) {
-    const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
-    const y: Rows = { offset: loop * kvHeads * headDim, row: reconstructedRow(m), group: headDim };
-    const op = { ...visit.op, shape: { ...visit.op.shape, n: headDim } };
-    dispatches.push({
-      plan: plan(m, op, { matmul: { x, y } }),
-      buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(m, place, loop), axis) },
-    });
-  }
-  return dispatches;
+  const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
+  const y: Rows = { offset: restoredAt(m, visit), row: reconstructedRow(m), group: headDim };
+  return {
+    plan: plan(m, visit, { matmul: { x, y } }),
+    buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(visit), axis) },
+  };
 }
 
 const reconstruct =
@@ -374,8 +338,11 @@ const reconstruct =
   (m, visit) =>
     restore(m, visit, axis, { x: latentOf(m, placed(visit), axis), y: reconstructedOf(m, axis) });
 
-/** The loop of a latent's part: all loops where it spans them, else the place's own. */
-const loopOf = (m: Machine, place: Place, index: number): number => (spansLoops(m.c) ? index : place.loop);
+/** The loop whose rows an operation works on. */
+export const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
+/** First float of a loop's rows among those of all loops that a latent stands for. */
+const restoredAt = (m: Machine, visit: Visit): number =>
+  (visit.op.loop ?? 0) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 
 /**
  * What reconstructed rows lack: mu, and what centring the latent would have taken off. [KV head][component] of a loop.
@@ -404,7 +371,9 @@ const restoredKeyMean = (m: Machine, place: Place): Promise<Buffer> =>
     'codec',
     () =>
       Float32Array.from(
-        Array.from({ length: loopsOf(m) }, (_, i) => [...fastMean(m, place, loopOf(m, place, i), 'key')]).flat(),
+        Array.from({ length: restoredLoops(m.c) }, (_, i) => [
+          ...fastMean(m, place, spansLoops(m.c) ? i : place.loop, 'key'),
+        ]).flat(),
       ),
   );
 const restoredValueMean = (m: Machine, place: Place, loop: number): Promise<Buffer> =>
@@ -417,33 +386,26 @@ export async function rotateRestored(
   m: Machine,
   visit: Visit,
   { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number },
-): Promise<Dispatch[]> {
+): Promise<Dispatch> {
   const bias = await restoredKeyMean(m, placed(visit));
-  return [
-    {
-      plan: plan(m, visit.op, { ...rotary(m), rope: { bias: true, positionOffset: first } }),
-      buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias },
-    },
-  ];
+  return {
+    plan: plan(m, visit, { ...rotary(m), rope: { bias: true, positionOffset: first } }),
+    buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias },
+  };
 }
 
-/** The loops of restored rows, where each lies, and what is still to be added. */
-export async function restoredLoops(
+/** Where the restored rows of an operation's loop lie, and what is still to be added. */
+export async function restoredRows(
   m: Machine,
-  place: Place,
+  visit: Visit,
   axis: CodecAxis,
-): Promise<{ loop: number; at: Vectors; bias?: Buffer }[]> {
-  const { kvHeads, headDim } = m.c.geometry;
-  const loops: { loop: number; at: Vectors; bias?: Buffer }[] = [];
-  for (let i = 0; i < loopsOf(m); i++) {
-    const loop = loopOf(m, place, i);
-    loops.push({
-      loop,
-      at: { offset: i * kvHeads * headDim, stride: reconstructedRow(m) },
-      ...(axis === 'value' ? { bias: await restoredValueMean(m, place, loop) } : {}),
-    });
-  }
-  return loops;
+): Promise<{ loop: number; at: Vectors; bias?: Buffer }> {
+  const loop = loopOf(visit);
+  return {
+    loop,
+    at: { offset: restoredAt(m, visit), stride: reconstructedRow(m) },
+    ...(axis === 'value' ? { bias: await restoredValueMean(m, placed(visit), loop) } : {}),
+  };
 }
 
 const ropeWrite: Executor = (m, visit) =>
@@ -451,11 +413,8 @@ const ropeWrite: Executor = (m, visit) =>
 
 const appendReconstructed =
   (axis: CodecAxis): Executor =>
-  async (m, visit) => {
-    const { kvHeads } = m.c.geometry;
-    const loops = await restoredLoops(m, placed(visit), axis);
-    return loops.flatMap((own) => appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), heads: kvHeads, ...own }));
-  };
+  async (m, visit) =>
+    appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), ...(await restoredRows(m, visit, axis)) });
 
 export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   'encode-k': encode('key'),
@@ -463,7 +422,8 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   'branch-key': branchKey,
   'rope-branch': ropeBranch(0),
   'rope-branch-key': ropeBranchKey,
-  'query-absorb': queryAbsorb,
+  'query-absorb': queryAbsorb(0),
+  'query-absorb-sinks': queryAbsorb(1),
   'rebuild-k': rebuild('key'),
   'rebuild-v': rebuild('value'),
   ...BLOCK_EXECUTORS,

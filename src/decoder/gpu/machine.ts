@@ -23,7 +23,7 @@ import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction
 import type { Configuration } from '../../schedule/schedule.js';
 import type { AllocationKind, Allocations } from './allocations.js';
 import type { CachePart, Caches } from './caches.js';
-import type { Place, Visit } from './walk.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 import type { Weights } from './weights.js';
 
 /** A planned call and its buffers, by the plan's names. */
@@ -46,8 +46,6 @@ export class Machine {
   preludeOutput: Buffer | undefined;
   /** The stream of the loop before, which the adapter mixes it with. */
   state: Buffer | undefined;
-  /** Splits of a query that the last attention wrote. */
-  splits = 0;
 
   constructor(
     readonly device: Device,

@@ -9,9 +9,9 @@ import { fromOf, keep, kept, load, rotate, type Executor } from './prefill-rows.
 const capture =
   (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([
+    Promise.resolve(
       load(p, visit, kept(p, side, visit), fromOf(visit), { rows: p.projections, at: p.m.packed[`${side}s`] }),
-    ]);
+    );
 
 /** By label of the operation. */
 export const CAPTURE_EXECUTORS: Readonly<Record<string, Executor>> = {

@@ -11,7 +11,7 @@ import { placed, plan } from './dense.js';
 import { rolesOf } from './eviction.js';
 import { branchKeyOf, kept, queriesOf, runRows, type Executor } from './prefill-rows.js';
 import { massLabel, type Prompt } from './prompt.js';
-import type { Place } from './walk.js';
+import type { Place } from '../../schedule/expand.js';
 
 export const massOf = (p: Prompt, { block, layer }: Place): Buffer =>
   p.buffer(massLabel(massNumber(p.m.c, block, layer)));
@@ -21,20 +21,18 @@ const mass: Executor = (p, visit) => {
   const place = placed(visit);
   const { cache, capacity } = kept(p, 'key', visit);
   const at = queriesOf(p, place);
-  const planned = plan(m, visit.op, { massPrefill: { ...at, capacity, room: p.rows, begins: beginsMass(m.c, place) } });
+  const planned = plan(m, visit, { massPrefill: { ...at, capacity, room: p.rows, begins: beginsMass(m.c, place) } });
   const branch = at.branch ? { branchQueries: p.projections, branchKeys: branchKeyOf(p, place) } : {};
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: {
-        queries: p.projections,
-        keys: cache,
-        statistics: p.buffer('statistics'),
-        mass: massOf(p, place),
-        ...branch,
-      },
+  return Promise.resolve({
+    plan: planned,
+    buffers: {
+      queries: p.projections,
+      keys: cache,
+      statistics: p.buffer('statistics'),
+      mass: massOf(p, place),
+      ...branch,
     },
-  ]);
+  });
 };
 
 const evict: Executor = (p, visit) => {
@@ -61,24 +59,22 @@ const evict: Executor = (p, visit) => {
   };
   const choice =
     visit.op.kernel === 'evict_chunk' ? { evictChunk: { ...options, position: p.before } } : { evictPrefill: options };
-  return Promise.resolve([
-    {
-      plan: plan(m, visit.op, choice),
-      buffers: {
-        runMass: massOf(p, place),
-        mass: m.evictionBuffer('mass', place, part),
-        positions: m.evictionBuffer('positions', place, part),
-        // A step's scores, which has one a slot and query head.
-        ...(visit.op.kernel === 'evict_chunk' ? { sources: scoresOf(m, part) } : {}),
-        ...Object.fromEntries(
-          of.flatMap(({ role, rowset }) => [
-            [runOf(role), rowset.cache],
-            [role, m.caches.buffer(role, place, place.loop, part.index)],
-          ]),
-        ),
-      },
+  return Promise.resolve({
+    plan: plan(m, visit, choice),
+    buffers: {
+      runMass: massOf(p, place),
+      mass: m.evictionBuffer('mass', place, part),
+      positions: m.evictionBuffer('positions', place, part),
+      // A step's scores, which has one a slot and query head.
+      ...(visit.op.kernel === 'evict_chunk' ? { sources: scoresOf(m, part) } : {}),
+      ...Object.fromEntries(
+        of.flatMap(({ role, rowset }) => [
+          [runOf(role), rowset.cache],
+          [role, m.caches.buffer(role, place, place.loop, part.index)],
+        ]),
+      ),
     },
-  ]);
+  });
 };
 
 /** By label of the operation. */

@@ -5,10 +5,11 @@
 import { evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { CodecAxis } from '../tensors.js';
 import { rotary } from './attention.js';
-import { slotRuns, type CacheRole } from './caches.js';
+import { slotOf, type CacheRole } from './caches.js';
 import { placed, plan } from './dense.js';
-import type { Dispatch, Vectors } from './machine.js';
+import type { Vectors } from './machine.js';
 import {
+  addMean,
   append,
   branchKeyOf,
   branchRows,
@@ -27,21 +28,12 @@ import {
 import { massOf } from './prefill-h2o.js';
 import type { Prompt } from './prompt.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Place, Visit } from './walk.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 
-/**
- * Runs of neighbouring slots in which tokens lie, by their number among the rows of the run: pinned ones, then the
- * ring's by position.
- */
-function heldRuns(p: Prompt, from: number, tokens: number): { slot: number; before: number; tokens: number }[] {
+/** Slot of a token by its number among the rows of the run: pinned ones, then the ring's by position. */
+function slotHeld(p: Prompt, number: number): number {
   const { slots } = p.m.caches;
-  const pinned = Math.max(0, p.held - slots.ring);
-  if (from >= pinned) return slotRuns(slots, p.before - p.held + from, tokens);
-  const own = Math.min(tokens, pinned - from);
-  return [
-    { slot: from, before: 0, tokens: own },
-    ...(own < tokens ? heldRuns(p, pinned, tokens - own).map((run) => ({ ...run, before: run.before + own })) : []),
-  ];
+  return number < p.held - slots.ring ? number : slotOf(slots, p.before - p.held + number);
 }
 
 interface Held {
@@ -66,11 +58,7 @@ const read =
   (p, visit) => {
     const { role, rows, at } = heldRows(p, what, visit);
     const from = inCache(p, role, placed(visit));
-    return Promise.resolve(
-      heldRuns(p, fromOf(visit), rowsOf(visit)).map(({ slot, before, tokens }) =>
-        load(p, visit, from, slot, { rows, at: { ...at, offset: at.offset + before * at.stride } }, tokens),
-      ),
-    );
+    return Promise.resolve(load(p, visit, from, slotHeld(p, fromOf(visit)), { rows, at }));
   };
 
 /** Behind the rows of the pieces before, where the run's are stored beside the cache. */
@@ -78,21 +66,19 @@ const stash =
   (what: CodecAxis | 'rotary-key'): Executor =>
   (p, visit) => {
     const { role, rows, at } = heldRows(p, what, visit);
-    return Promise.resolve([append(p, visit, { ...ownRows(p, role, placed(visit)), first: 0 }, { rows, at })]);
+    return Promise.resolve(append(p, visit, { ...ownRows(p, role, placed(visit)), first: 0 }, { rows, at }));
   };
 
 /** The same, as attention reads them. */
 const keepHeld =
   (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([
+    Promise.resolve(
       append(p, visit, { ...kept(p, side, visit), first: 0 }, { rows: p.projections, at: p.m.packed[`${side}s`] }),
-    ]);
+    );
 
 const rotateRing: Executor = (p, visit) =>
-  Promise.resolve([
-    rotation(p, visit, p.before - p.held + fromOf(visit), headTurns(p), p.m.packed.keys, p.projections),
-  ]);
+  Promise.resolve(rotation(p, visit, p.before - p.held + fromOf(visit), headTurns(p), p.m.packed.keys, p.projections));
 
 /** Evicting rows of the prompt's sequence in the buffers of its part. */
 function evicting(p: Prompt, { block }: Place) {
@@ -105,7 +91,7 @@ const rotatePinned: Executor = (p, visit) => {
   const { m } = p;
   const place = placed(visit);
   const { part, rows, firstRow } = evicting(p, place);
-  const planned = plan(m, visit.op, {
+  const planned = plan(m, visit, {
     ...rotary(m),
     ropeKept: {
       data: m.packed.keys,
@@ -115,35 +101,28 @@ const rotatePinned: Executor = (p, visit) => {
       capacity: m.caches.slots.capacity,
     },
   });
-  return Promise.resolve([
-    {
-      plan: planned,
-      buffers: { positions: m.evictionBuffer('positions', place, part), turns: headTurns(p), data: p.projections },
-    },
-  ]);
+  return Promise.resolve({
+    plan: planned,
+    buffers: { positions: m.evictionBuffer('positions', place, part), turns: headTurns(p), data: p.projections },
+  });
 };
 
-/** A row of masses has the layout of a cached row of one component in 32 bits. */
+/** A row of masses has the layout of a cached row of one component in 32 bits; each is an operation. */
 const loadMass: Executor = (p, visit) => {
   const { m } = p;
   const place = placed(visit);
-  const { part, rows, firstRow } = evicting(p, place);
-  const cache = m.evictionBuffer('mass', place, part);
-  const runs = heldRuns(p, 0, p.held);
-  const dispatches = Array.from({ length: rows }, (_, row) =>
-    runs.map(({ slot, before, tokens }): Dispatch => {
-      const op = { ...visit.op, shape: { ...visit.op.shape, rows: tokens, heads: 1 } };
-      const options = {
-        capacity: m.caches.slots.capacity,
-        chunk: tokens,
-        first: slot,
-        firstSequence: firstRow + row,
-        output: { offset: row * p.rows + before, stride: 1 },
-      };
-      return { plan: plan(m, op, { load: options }), buffers: { cache, rows: massOf(p, place) } };
-    }),
-  );
-  return Promise.resolve(dispatches.flat());
+  const { part, firstRow } = evicting(p, place);
+  const options = {
+    capacity: m.caches.slots.capacity,
+    chunk: rowsOf(visit),
+    first: slotHeld(p, fromOf(visit)),
+    firstSequence: firstRow + visit.part,
+    output: { offset: visit.part * p.rows + fromOf(visit), stride: 1 },
+  };
+  return Promise.resolve({
+    plan: plan(m, visit, { load: options }),
+    buffers: { cache: m.evictionBuffer('mass', place, part), rows: massOf(p, place) },
+  });
 };
 
 /** By label of the operation. */
@@ -157,6 +136,8 @@ export const HELD_EXECUTORS: Readonly<Record<string, Executor>> = {
   'stash-branch-held': stash('rotary-key'),
   'reconstruct-k-held': reconstruct('key', (p) => p.results),
   'reconstruct-v-held': reconstruct('value', (p) => p.results),
+  'mean-k-held': addMean('key'),
+  'mean-v-held': addMean('value'),
   'rope-k-held': rotateRing,
   'rope-kept': rotatePinned,
   'keep-k-held': keepHeld('key'),

@@ -3,7 +3,7 @@
  * attention itself. Positions are those of the run's tokens; buffers have rows of the run alone.
  */
 import { isLatent } from '../../codecs/registry.js';
-import { planOperation, type Buffer } from '../../gpu/index.js';
+import type { Buffer } from '../../gpu/index.js';
 import type { AppendOptions } from '../../kernels/append/launch.js';
 import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
@@ -12,18 +12,18 @@ import { readsLatents } from '../../schedule/eviction-ops.js';
 import { keepsRows, shiftOf, storesRun, turnsQueries } from '../../schedule/prefill.js';
 import type { CodecAxis } from '../tensors.js';
 import { rotary } from './attention.js';
-import { slotRuns, type CacheRole } from './caches.js';
+import { slotOf, type CacheRole } from './caches.js';
 import { placed, plan } from './dense.js';
-import { branchHeads, latentRows, rankOf, restore, restoredLoops, rotateRestored } from './latent.js';
+import { branchHeads, latentRows, loopOf, rankOf, restore, restoredRows, rotateRestored } from './latent.js';
 import type { Dispatch, Vectors } from './machine.js';
 import { keptSlots, storedLabel, type Prompt } from './prompt.js';
-import type { Place, Visit } from './walk.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 
-export type Executor = (p: Prompt, visit: Visit) => Promise<readonly Dispatch[]>;
+/** Binds an operation of a run, as `Executor` of dense.ts does for a step. */
+export type Executor = (p: Prompt, visit: Visit) => Promise<Dispatch>;
 
 /** First token of the chunk, within its run; of tokens before the run, their position. */
 export const fromOf = ({ op }: Visit): number => op.from ?? 0;
-const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
 export const rowsOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
 export const positionOf = (p: Prompt, visit: Visit): number => p.before + fromOf(visit);
 /** Rows of a chunk in a buffer that has those of the whole run. */
@@ -66,12 +66,10 @@ const encode =
     const { rows, at } = latentsOf(p, visit, axis);
     const y: Rows = { offset: at.offset, row: at.stride, group: rankOf(m, axis) };
     const weights = await m.weights.down(placed(visit).layer, loopOf(visit), axis);
-    return [
-      {
-        plan: plan(p.m, visit.op, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }),
-        buffers: { x: p.projections, weights, y: rows },
-      },
-    ];
+    return {
+      plan: plan(p.m, visit, { matmul: { x, y, accumulate: spansLoops(m.c) && loopOf(visit) > 0 } }),
+      buffers: { x: p.projections, weights, y: rows },
+    };
   };
 
 /** Rotation in place, of rows at their positions. @param all of them are at one */
@@ -84,7 +82,7 @@ export function rotation(
   buffer: Buffer,
   all = false,
 ): Dispatch {
-  const planned = plan(p.m, visit.op, { ...rotary(p.m), rope: { data, positionOffset: first } });
+  const planned = plan(p.m, visit, { ...rotary(p.m), rope: { data, positionOffset: first } });
   return {
     plan: planned,
     buffers: {
@@ -99,7 +97,7 @@ export const rotate =
   (turns: (p: Prompt) => Buffer, of: (p: Prompt, visit: Visit) => { data: Vectors; buffer: Buffer }): Executor =>
   (p, visit) => {
     const { data, buffer } = of(p, visit);
-    return Promise.resolve([rotation(p, visit, positionOf(p, visit), turns(p), data, buffer)]);
+    return Promise.resolve(rotation(p, visit, positionOf(p, visit), turns(p), data, buffer));
   };
 export const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim);
 const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
@@ -108,17 +106,15 @@ const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean =>
   c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
 /** Rebuilt keys: those of sinks at their places behind what was evicted. */
 const rotateEarlier: Executor = (p, visit) =>
-  Promise.resolve([
+  Promise.resolve(
     rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headTurns(p), p.m.packed.keys, p.projections),
-  ]);
+  );
 const rotateInside: Executor = (p, visit) =>
-  Promise.resolve([
-    rotation(p, visit, positionOf(p, visit) - shift(p), headTurns(p), p.m.packed.queries, p.projections),
-  ]);
+  Promise.resolve(rotation(p, visit, positionOf(p, visit) - shift(p), headTurns(p), p.m.packed.queries, p.projections));
 const rotateOnward: Executor = (p, visit) =>
-  Promise.resolve([rotation(p, visit, shift(p), headTurns(p), p.m.packed.queries, p.projections, true)]);
+  Promise.resolve(rotation(p, visit, shift(p), headTurns(p), p.m.packed.queries, p.projections, true));
 const rotateEarlierBranch: Executor = (p, visit) =>
-  Promise.resolve([rotation(p, visit, shift(p), branchTurns(p), branchRow(p), p.buffer('earlier branch keys'), true)]);
+  Promise.resolve(rotation(p, visit, shift(p), branchTurns(p), branchRow(p), p.buffer('earlier branch keys'), true));
 
 /** Rows of one sequence: `first` is the slot of the run's first token. */
 interface Rowset {
@@ -173,12 +169,10 @@ export function append(
     rows: Buffer;
     at: Vectors;
     bias?: Buffer;
-    heads?: number;
     within?: number;
     slots?: Pick<AppendOptions, 'pinned' | 'ring' | 'sinks'>;
   },
 ): Dispatch {
-  const { op } = visit;
   const options: AppendOptions = {
     capacity: to.capacity,
     chunk: rowsOf(visit),
@@ -189,14 +183,9 @@ export function append(
     ...(from.bias ? { bias: true } : {}),
     ...from.slots,
   };
-  const planned = plan(
-    p.m,
-    { ...op, shape: { ...op.shape, heads: from.heads ?? (op.shape.heads as number) } },
-    { append: options },
-  );
   // The positions begin with 0.
   return {
-    plan: planned,
+    plan: plan(p.m, visit, { append: options }),
     buffers: {
       tokens: p.buffer('positions'),
       rows: from.rows,
@@ -209,15 +198,15 @@ export function append(
 export const keep =
   (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`] })]);
+    Promise.resolve(append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`] }));
 
 /** Rebuilt rows of tokens before the run take the place of its own, which have been attended to. */
 const keepEarlier =
   (side: CodecAxis): Executor =>
   (p, visit) =>
-    Promise.resolve([
+    Promise.resolve(
       append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`], within: 0 }),
-    ]);
+    );
 
 /**
  * A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of all loops
@@ -229,22 +218,20 @@ const appendRows =
     const place = placed(visit);
     const { m } = p;
     if (!isCoreLatent(p, place))
-      return [append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] })];
+      return append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] });
     if (m.c.path === 'fast') {
-      const loops = await restoredLoops(m, place, axis);
-      return loops.map(({ loop, ...from }) =>
-        append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, heads: m.c.geometry.kvHeads, ...from }),
-      );
+      const { loop, ...from } = await restoredRows(m, visit, axis);
+      return append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, ...from });
     }
     const bias = await m.weights.centre(place.layer, place.loop, axis);
-    return [append(p, visit, ownRows(p, `${axis}-latent`, place), { ...latentsOf(p, visit, axis), bias })];
+    return append(p, visit, ownRows(p, `${axis}-latent`, place), { ...latentsOf(p, visit, axis), bias });
   };
 
 const appendBranch: Executor = (p, visit) => {
   const place = placed(visit);
-  return Promise.resolve([
+  return Promise.resolve(
     append(p, visit, ownRows(p, 'rotary-key', place), { rows: branchKeyOf(p, place), at: branchRows(p, visit) }),
-  ]);
+  );
 };
 
 const restoreRows =
@@ -257,19 +244,14 @@ const restoreRows =
 /** Cached rows from a slot on, as floats. */
 export function load(
   p: Prompt,
-  { op }: Visit,
-  from: Rowset,
+  visit: Visit,
+  { cache, capacity, firstSequence }: Rowset,
   slot: number,
   to: { rows: Buffer; at: Vectors },
-  rows = op.shape.rows as number,
 ): Dispatch {
-  const { cache, capacity, firstSequence } = from;
+  const chunk = rowsOf(visit);
   return {
-    plan: plan(
-      p.m,
-      { ...op, shape: { ...op.shape, rows } },
-      { load: { capacity, chunk: rows, first: slot, firstSequence, output: to.at } },
-    ),
+    plan: plan(p.m, visit, { load: { capacity, chunk, first: slot, firstSequence, output: to.at } }),
     buffers: { cache, rows: to.rows },
   };
 }
@@ -284,7 +266,7 @@ const loadRows =
   (p, visit) => {
     const latents = readsLatents(p.m.c, placed(visit).block);
     const rows = ownRows(p, latents ? `${axis}-latent` : axis, placed(visit), loopOf(visit));
-    return Promise.resolve([
+    return Promise.resolve(
       load(
         p,
         visit,
@@ -292,35 +274,24 @@ const loadRows =
         rows.first + fromOf(visit),
         latents ? { rows: p.results, at: latentRow(p, axis) } : { rows: p.projections, at: p.m.packed[`${axis}s`] },
       ),
-    ]);
+    );
   };
 
 const loadBranch: Executor = (p, visit) => {
   const rows = ownRows(p, 'rotary-key', placed(visit));
-  return Promise.resolve([
+  return Promise.resolve(
     load(p, visit, rows, rows.first + fromOf(visit), { rows: branchKeyOf(p, placed(visit)), at: branchRows(p, visit) }),
-  ]);
+  );
 };
 
-/** Rows of a piece before the run, one behind the other. */
+/** Slot of a token before the run. A piece of them lies in neighbouring slots. */
+const slotBefore = (p: Prompt, visit: Visit): number => slotOf(p.m.caches.slots, fromOf(visit));
+
+/** Rows of a piece before the run. */
 const loadEarlier =
   (role: 'key-latent' | 'value-latent' | 'rotary-key', to: (p: Prompt) => { rows: Buffer; at: Vectors }): Executor =>
-  (p, visit) => {
-    const { rows, at } = to(p);
-    const runs = slotRuns(p.m.caches.slots, fromOf(visit), rowsOf(visit));
-    return Promise.resolve(
-      runs.map(({ slot, before, tokens }) =>
-        load(
-          p,
-          visit,
-          inCache(p, role, placed(visit)),
-          slot,
-          { rows, at: { ...at, offset: before * at.stride } },
-          tokens,
-        ),
-      ),
-    );
-  };
+  (p, visit) =>
+    Promise.resolve(load(p, visit, inCache(p, role, placed(visit)), slotBefore(p, visit), to(p)));
 const latentsOfPiece = (axis: CodecAxis) => (p: Prompt) => ({
   rows: p.buffer('earlier latents'),
   at: latentRow(p, axis),
@@ -330,13 +301,13 @@ const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({
   at: branchRow(p),
 });
 
-/** W_up,t c + mu_t of latents that were read back, in place of the chunk's own keys or values. */
+/** W_up,t c of latents that were read back, in place of the chunk's own keys or values. */
 export const reconstruct =
   (axis: CodecAxis, latentsOf: (p: Prompt) => Buffer): Executor =>
   async (p, visit) => {
     const { m } = p;
     const [{ layer }, loop] = [placed(visit), loopOf(visit)];
-    const { kvHeads, headDim } = m.c.geometry;
+    const { headDim } = m.c.geometry;
     const at = m.packed[`${axis}s`];
     const rank = rankOf(m, axis);
     const shared = latentRows(m) === 1;
@@ -345,18 +316,23 @@ export const reconstruct =
     const byRow = axis === 'key' || m.c.materialised;
     const weights = byRow ? await m.weights.upRows(layer, loop, axis) : await m.weights.upColumns(layer, loop, axis);
     const x: Rows = { row: latentRows(m) * rank, group: shared ? 0 : rank };
-    const op = { ...visit.op, shape: { ...visit.op.shape, groups: kvHeads, n: headDim } };
-    const product = plan(p.m, op, {
-      matmul: { x, y: { offset: at.offset, row: at.stride, group: headDim }, transposed: byRow },
-    });
-    const mean = planOperation(
-      { kernel: 'rmsnorm', variant: 'add', shape: { rows: rowsOf(visit), width: kvHeads * headDim } },
-      { placement: { input: { offset: 0, stride: 0 }, output: at } },
-    );
-    return [
-      { plan: product, buffers: { x: latentsOf(p), weights, y: p.projections } },
-      { plan: mean, buffers: { input: await m.weights.mean(layer, loop, axis), target: p.projections } },
-    ];
+    const y: Rows = { offset: at.offset, row: at.stride, group: headDim };
+    return {
+      plan: plan(m, visit, { matmul: { x, y, transposed: byRow } }),
+      buffers: { x: latentsOf(p), weights, y: p.projections },
+    };
+  };
+
+/** Adds mu_t to them. */
+export const addMean =
+  (axis: CodecAxis): Executor =>
+  async (p, visit) => {
+    const { m } = p;
+    const placement = { input: { offset: 0, stride: 0 }, output: m.packed[`${axis}s`] };
+    return {
+      plan: plan(m, visit, { placement }),
+      buffers: { input: await m.weights.mean(placed(visit).layer, loopOf(visit), axis), target: p.projections },
+    };
   };
 
 /** Where attention's queries lie, with those of the rotary branch. */
@@ -404,7 +380,7 @@ async function attention(
   const spans = await p.allocations.make(`span ${context} ${queries}`, 'control', 8);
   await m.device.write(spans, Uint32Array.of(context, queries));
   return {
-    plan: plan(m, op, { prefill: options }),
+    plan: plan(m, visit, { prefill: options }),
     buffers: {
       queries: p.projections,
       keys: rows('key').cache,
@@ -421,37 +397,21 @@ async function attention(
 const attend: Executor = async (p, visit) => {
   const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side, visit) : inCache(p, side, placed(visit)));
   const turned = turnsQueries({ c: p.m.c, block: placed(visit).block, run: { from: p.before, tokens: p.tokens } });
-  return [await attention(p, visit, rows, turned ? { carried: true } : {})];
+  return attention(p, visit, rows, turned ? { carried: true } : {});
 };
-const attendEarlier: Executor = async (p, visit) => [
-  await attention(
+const attendEarlier: Executor = (p, visit) =>
+  attention(
     p,
     visit,
     (side) => kept(p, side, visit),
     {},
     p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined,
-  ),
-];
-/** In the cache, from each of its runs of slots. @param carried of calls before */
+  );
+/** Rows of the cache that lie in neighbouring slots. @param carried of calls before */
 const attendCached =
   (carried: boolean): Executor =>
-  async (p, visit) => {
-    const dispatches: Dispatch[] = [];
-    for (const { slot, before, tokens } of slotRuns(
-      p.m.caches.slots,
-      fromOf(visit),
-      visit.op.shape.context as number,
-    )) {
-      const of = { ...visit, op: { ...visit.op, shape: { ...visit.op.shape, context: tokens } } };
-      dispatches.push(
-        await attention(p, of, (side) => inCache(p, side, placed(visit)), {
-          first: slot,
-          carried: carried || before > 0,
-        }),
-      );
-    }
-    return dispatches;
-  };
+  (p, visit) =>
+    attention(p, visit, (side) => inCache(p, side, placed(visit)), { first: slotBefore(p, visit), carried });
 
 /** What of the run stays, by way of the results, which the projection of attention's output has read. */
 function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] {
@@ -464,7 +424,7 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] 
   });
   const read: Executor = (p, visit) => {
     const from = p.aside ? ownRows(p, roleOf(p, placed(visit)), placed(visit)) : kept(p, what as CodecAxis, visit);
-    return Promise.resolve([load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) })]);
+    return Promise.resolve(load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) }));
   };
   const write: Executor = (p, visit) => {
     const wasRead = p.aside !== undefined || (p.m.c.codec.kind === 'cla' && placed(visit).block.name === 'core');
@@ -472,13 +432,13 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] 
     // A chunk's rows begin with its first token.
     const at = { offset: offset + (wasRead ? 0 : (fromOf(visit) % p.chunkTokens) * stride), stride };
     const { pinned, ring, sinks } = p.m.caches.slots;
-    return Promise.resolve([
+    return Promise.resolve(
       append(p, visit, inCache(p, roleOf(p, placed(visit)), placed(visit)), {
         rows: wasRead ? p.results : p.projections,
         at,
         slots: { pinned, ring, sinks },
       }),
-    ]);
+    );
   };
   return [
     [`load-${name}-staying`, read],
@@ -511,12 +471,16 @@ export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   'load-branch': loadBranch,
   'reconstruct-k': reconstruct('key', (p) => p.results),
   'reconstruct-v': reconstruct('value', (p) => p.results),
+  'mean-k': addMean('key'),
+  'mean-v': addMean('value'),
   attend,
   'load-k-earlier': loadEarlier('key-latent', latentsOfPiece('key')),
   'load-v-earlier': loadEarlier('value-latent', latentsOfPiece('value')),
   'load-branch-earlier': loadEarlier('rotary-key', branchOfPiece),
   'reconstruct-k-earlier': reconstruct('key', (p) => p.buffer('earlier latents')),
   'reconstruct-v-earlier': reconstruct('value', (p) => p.buffer('earlier latents')),
+  'mean-k-earlier': addMean('key'),
+  'mean-v-earlier': addMean('value'),
   'rope-k-earlier': rotateEarlier,
   'keep-k-earlier': keepEarlier('key'),
   'keep-v-earlier': keepEarlier('value'),

@@ -14,77 +14,71 @@ import {
   type RunOptions,
   type WholePrompt,
 } from '../../schedule/prefill.js';
-import { ADAPTER, branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
+import { choiceOf, type Sampling } from '../sampler.js';
+import { branchTensor, FINAL_NORM, layerTensor } from '../tensors.js';
 import type { Allocation } from './allocations.js';
-import { embed, matrixOf, packedProjection, placed, plan, project, projectHead } from './dense.js';
-import type { Machine } from './machine.js';
-import { branchKeyOf, branchRows, chunkRows, fromOf, ROW_EXECUTORS, rowsOf, type Executor } from './prefill-rows.js';
+import {
+  adapterProduct,
+  chooseTokens,
+  embed,
+  matrixOf,
+  NORM_TENSORS,
+  normOf,
+  packedBias,
+  packedProjection,
+  placed,
+  plan,
+  project,
+  projectHead,
+  residualOf,
+} from './dense.js';
+import type { Dispatch, Machine } from './machine.js';
+import { branchKeyOf, branchRows, chunkRows, fromOf, ROW_EXECUTORS, type Executor } from './prefill-rows.js';
 import { H2O_EXECUTORS } from './prefill-h2o.js';
 import { HELD_EXECUTORS } from './prefill-held.js';
 import { CAPTURE_EXECUTORS } from './prefill-captured.js';
 import { Binder } from './program.js';
 import { Prompt } from './prompt.js';
-import { walk, type Visit } from './walk.js';
+import { expand, type Visit } from '../../schedule/expand.js';
 
 const hiddenRows = (p: Prompt, visit: Visit) => chunkRows(visit, p.m.c.geometry.hidden);
 
 const norm =
-  (tensorOf: (visit: Visit) => string): Executor =>
-  async (p, visit) => [
-    {
-      plan: plan(p.m, visit.op, { eps: p.m.normEpsilon }),
-      buffers: { input: p.residual, weight: await p.m.weights.norm(tensorOf(visit)), target: p.normed },
-    },
-  ];
+  (label: 'attention-norm' | 'mlp-norm'): Executor =>
+  (p, visit) =>
+    normOf(p.m, visit, layerTensor(placed(visit).stored, NORM_TENSORS[label]), {
+      input: p.residual,
+      target: p.normed,
+    });
 
-/** x += n(y), or x += y: y has taken the place of what it was made from. */
+/** What is added has taken the place of what it was made from. */
 const residual =
-  (part: string): Executor =>
-  async (p, visit) => {
-    const buffers = { input: p.normed, target: p.residual };
-    const planned = plan(p.m, visit.op, { eps: p.m.normEpsilon });
-    return [
-      {
-        plan: planned,
-        buffers:
-          visit.op.variant === 'add'
-            ? buffers
-            : { ...buffers, weight: await p.m.weights.norm(layerTensor(placed(visit).stored, part)) },
-      },
-    ];
-  };
+  (label: 'attention-residual' | 'mlp-residual'): Executor =>
+  (p, visit) =>
+    residualOf(p.m, visit, NORM_TENSORS[label], { input: p.normed, target: p.residual });
 
-/** [state; prelude's output] W into the stream that is free: three of them take turns. */
-const adapter: Executor = async (p, visit) => {
-  const { hidden } = p.m.c.geometry;
+/** The adapter writes the stream that is free: three of them take turns. */
+const adapter: Executor = (p, visit) => {
   const first = placed(visit).loop === 0;
   if (visit.part === 0 && fromOf(visit) === 0) {
     if (first) p.preludeOutput = p.residual;
     p.state = first ? undefined : p.residual;
     [p.residual, p.normed] = [p.normed, p.state ?? p.buffer('stream 2')];
   }
-  const rows = hiddenRows(p, visit);
-  const of = {
-    weights: 'adapter',
-    pieces: [{ tensor: ADAPTER, outputs: hidden }],
-    rows,
-    y: p.residual,
-    to: { offset: rows.offset, stride: hidden },
-  };
-  const kept = await project(p.m, visit, {
-    ...of,
-    x: p.preludeOutput as Buffer,
-    inputs: { from: hidden, count: hidden },
-  });
-  return p.state
-    ? [kept, await project(p.m, visit, { ...of, x: p.state, inputs: { from: 0, count: hidden }, accumulate: true })]
-    : [kept];
+  return adapterRows(p, visit, 'adapter', p.preludeOutput as Buffer);
 };
+const adapterState: Executor = (p, visit) => adapterRows(p, visit, 'adapter-state', p.state as Buffer);
+
+function adapterRows(p: Prompt, visit: Visit, label: 'adapter' | 'adapter-state', x: Buffer): Promise<Dispatch> {
+  const rows = hiddenRows(p, visit);
+  const to = { offset: rows.offset, stride: rows.row };
+  return adapterProduct(p.m, visit, label, { x, rows, y: p.residual, to });
+}
 
 const loopNorm: Executor = async (p, visit) => {
-  const dispatches = await norm(() => FINAL_NORM)(p, visit);
+  const dispatch = await normOf(p.m, visit, FINAL_NORM, { input: p.residual, target: p.normed });
   [p.residual, p.normed] = [p.normed, p.residual];
-  return dispatches;
+  return dispatch;
 };
 
 const packed =
@@ -94,49 +88,47 @@ const packed =
       x: p.normed,
       rows: hiddenRows(p, visit),
       y: p.projections,
-      count: rowsOf(visit),
     });
+const bias =
+  (label: 'qkv' | 'q' | 'kv'): Executor =>
+  (p, visit) =>
+    packedBias(p.m, visit, label, p.projections);
 
 /** A projection of the chunk's rows back into the stream, in place of what they were made from. */
 const back =
   (label: 'attention-out' | 'down'): Executor =>
-  async (p, visit) => {
+  (p, visit) => {
     const { hidden } = p.m.c.geometry;
-    return [
-      await project(p.m, visit, {
-        ...matrixOf(p.m, label, placed(visit)),
-        x: p.results,
-        y: p.normed,
-        to: { offset: fromOf(visit) * hidden, stride: hidden },
-      }),
-    ];
+    return project(p.m, visit, {
+      ...matrixOf(p.m, label, placed(visit)),
+      x: p.results,
+      y: p.normed,
+      to: { offset: fromOf(visit) * hidden, stride: hidden },
+    });
   };
 
-const gateUp: Executor = async (p, visit) => [
-  await project(p.m, visit, {
+const gateUp: Executor = (p, visit) =>
+  project(p.m, visit, {
     ...matrixOf(p.m, 'gate-up', placed(visit)),
     x: p.normed,
     rows: hiddenRows(p, visit),
     y: p.projections,
     to: { offset: 0, stride: 2 * p.m.c.geometry.mlpHidden },
-  }),
-];
+  });
 
-const branchKey: Executor = async (p, visit) => {
+const branchKey: Executor = (p, visit) => {
   const place = placed(visit);
   const at = branchRows(p, visit);
   const outputs = at.stride;
   const pieces = [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' as const }];
-  return [
-    await project(p.m, visit, {
-      weights: `branch key ${place.layer}`,
-      pieces,
-      x: p.normed,
-      rows: hiddenRows(p, visit),
-      y: branchKeyOf(p, place),
-      to: at,
-    }),
-  ];
+  return project(p.m, visit, {
+    weights: `branch key ${place.layer}`,
+    pieces,
+    x: p.normed,
+    rows: hiddenRows(p, visit),
+    y: branchKeyOf(p, place),
+    to: at,
+  });
 };
 
 /** Of the last token alone. */
@@ -144,12 +136,8 @@ const lastRow = (p: Prompt): { offset: number; stride: number } => ({
   offset: (p.tokens - 1) * p.m.c.geometry.hidden,
   stride: p.m.c.geometry.hidden,
 });
-const finalNorm: Executor = async (p, visit) => [
-  {
-    plan: plan(p.m, visit.op, { eps: p.m.normEpsilon, placement: { input: lastRow(p) } }),
-    buffers: { input: p.residual, weight: await p.m.weights.norm(FINAL_NORM), target: p.normed },
-  },
-];
+const finalNorm: Executor = (p, visit) =>
+  normOf(p.m, visit, FINAL_NORM, { input: p.residual, target: p.normed, placement: { input: lastRow(p) } });
 const head: Executor = (p, visit) => {
   const y = p.buffer('logits');
   if (!p.m.c.geometry.normAfterEachLoop) return projectHead(p.m, visit, { x: p.normed, y });
@@ -157,21 +145,25 @@ const head: Executor = (p, visit) => {
   return projectHead(p.m, visit, { x: p.residual, rows: { offset, row: stride }, y });
 };
 
-/** By label of the operation. The choice of a token is the decoder's, for all prompts at once. */
-const EXECUTORS: Readonly<Record<string, Executor>> = {
+/** By label of the operation. */
+const executorsOf = (sampling: Sampling): Readonly<Record<string, Executor>> => ({
   embedding: (p, visit) => {
     p.beginPass();
     return embed(p.m, visit, p.buffer('tokens'), p.residual);
   },
   adapter,
-  'attention-norm': norm((v) => layerTensor(placed(v).stored, 'input_layernorm.weight')),
-  'mlp-norm': norm((v) => layerTensor(placed(v).stored, 'post_attention_layernorm.weight')),
-  'attention-residual': residual('input_layernorm_2.weight'),
-  'mlp-residual': residual('post_attention_layernorm_2.weight'),
+  'adapter-state': adapterState,
+  'attention-norm': norm('attention-norm'),
+  'mlp-norm': norm('mlp-norm'),
+  'attention-residual': residual('attention-residual'),
+  'mlp-residual': residual('mlp-residual'),
   'loop-norm': loopNorm,
   qkv: packed('qkv'),
   q: packed('q'),
   kv: packed('kv'),
+  'qkv-bias': bias('qkv'),
+  'q-bias': bias('q'),
+  'kv-bias': bias('kv'),
   'branch-key': branchKey,
   ...ROW_EXECUTORS,
   ...CAPTURE_EXECUTORS,
@@ -180,25 +172,37 @@ const EXECUTORS: Readonly<Record<string, Executor>> = {
   'attention-out': back('attention-out'),
   'gate-up': gateUp,
   swiglu: (p, visit) =>
-    Promise.resolve([{ plan: plan(p.m, visit.op), buffers: { input: p.projections, output: p.results } }]),
+    Promise.resolve({ plan: plan(p.m, visit), buffers: { input: p.projections, output: p.results } }),
   down: back('down'),
   'final-norm': finalNorm,
   'lm-head': head,
-  sample: () => Promise.resolve([]),
-};
+  sample: (p, visit) =>
+    Promise.resolve(
+      chooseTokens(p.m, visit, sampling, {
+        logits: p.buffer('logits'),
+        tokens: p.buffer('next token'),
+        draws: p.buffer('draw'),
+      }),
+    ),
+});
 
-async function compile(p: Prompt, binder: Binder, of: RunOptions): Promise<BoundStep[]> {
+async function compile(
+  p: Prompt,
+  executors: Readonly<Record<string, Executor>>,
+  binder: Binder,
+  of: RunOptions,
+): Promise<BoundStep[]> {
   const steps: BoundStep[] = [];
-  const visits = [...walk(p.m.c, runSchedule(p.m.c, { from: p.before, tokens: p.tokens }, of))];
+  const visits = [...expand(p.m.c, runSchedule(p.m.c, { from: p.before, tokens: p.tokens }, of))];
   await p.begin(visits);
   for (const visit of visits) {
-    const executor = EXECUTORS[visit.op.label];
+    const executor = executors[visit.op.label];
     if (!executor)
       throw new GpuError(
         'unsupported',
         `prefill has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`,
       );
-    for (const dispatch of await executor(p, visit)) steps.push(...(await binder.bind(dispatch)));
+    steps.push(...(await binder.bind(await executor(p, visit))));
   }
   return steps;
 }
@@ -216,18 +220,21 @@ export interface WholePrompts {
   readonly prompts: readonly (readonly number[])[];
   readonly lengths: readonly number[];
   readonly chunkTokens: number;
+  /** How the first tokens are chosen, and the number of each sequence's draw. */
+  readonly sampling: Sampling;
+  readonly draws: readonly number[];
 }
 
 const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
 /**
- * Writes the caches of all sequences, behind what they hold, and the logits after each prompt.
+ * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt.
  * @param onStart called before the first submission of each run: what fails until then has changed nothing
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
 export async function prefillPrompts(
   m: Machine,
-  { method, prompts, lengths, chunkTokens }: WholePrompts,
+  { method, prompts, lengths, chunkTokens, sampling, draws }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
   const runs = prompts.map((tokens, sequence) =>
@@ -248,20 +255,32 @@ export async function prefillPrompts(
   });
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
+  const executors = executorsOf(sampling);
+  const choice = choiceOf(sampling);
   let seconds = 0;
   try {
     for (const [sequence, own] of runs.entries()) {
       const tokens = prompts[sequence] as readonly number[];
       prompt.sequence = sequence;
+      await m.device.write(prompt.buffer('draw'), Uint32Array.of(sequence, draws[sequence] as number));
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
         seconds += await takeIn(prompt, run, rest, {
+          executors,
           binder,
           onStart,
-          as: { batch: 1, chunkTokens, method, ends: run.tokens === rest.length },
+          as: {
+            batch: 1,
+            chunkTokens,
+            method,
+            ends: run.tokens === rest.length,
+            slots: m.caches.slots.capacity,
+            choice,
+          },
         });
       }
       await m.device.copy(prompt.buffer('logits'), m.buffer('logits'), 4 * vocab, 4 * sequence * vocab);
+      await m.device.copy(prompt.buffer('next token'), m.buffer('next tokens'), 4, 4 * sequence);
     }
     return { seconds, allocations: prompt.allocations.table };
   } finally {
@@ -275,12 +294,17 @@ async function takeIn(
   p: Prompt,
   run: Chunk,
   rest: readonly number[],
-  { binder, onStart, as }: { binder: Binder; onStart: () => void; as: RunOptions },
+  {
+    executors,
+    binder,
+    onStart,
+    as,
+  }: { executors: Readonly<Record<string, Executor>>; binder: Binder; onStart: () => void; as: RunOptions },
 ): Promise<number> {
   const { device } = p.m;
   p.before = run.from;
   p.tokens = run.tokens;
-  const steps = await compile(p, binder, as);
+  const steps = await compile(p, executors, binder, as);
   onStart();
   await device.write(p.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
   let seconds = 0;

@@ -1,13 +1,13 @@
 /** From a schedule to bound steps: every operation in order, each by the executor of its label. */
 import { GpuError, type BoundStep, type Buffer, type Device, type Step } from '../../gpu/index.js';
-import { schedule, type Op } from '../../schedule/schedule.js';
+import { schedule, type Choice, type Op } from '../../schedule/schedule.js';
 import type { Sampling } from '../sampler.js';
 import { appendFullWidth, ATTENTION_EXECUTORS, attendFullWidth, ropeSinks } from './attention.js';
 import { evict, mass } from './eviction.js';
 import { appendByPath, attendLatent, LATENT_EXECUTORS, ropeSinksAbsorbed } from './latent.js';
 import { denseExecutors, type Executor } from './dense.js';
 import type { Dispatch, Machine } from './machine.js';
-import { walk } from './walk.js';
+import { expand } from '../../schedule/expand.js';
 
 /** One operation of a step, ready to run. */
 export interface Operation {
@@ -88,6 +88,7 @@ export class Binder {
 /**
  * Binds all operations of a step.
  * @param context tokens of the longest sequence before the step, evicted ones included (≥ 1)
+ * @param choice how tokens are chosen
  * @throws GpuError `unsupported` for an operation that has no executor, or a shape that its kernel refuses
  */
 export async function compile(
@@ -95,18 +96,17 @@ export async function compile(
   executors: Readonly<Record<string, Executor>>,
   binder: Binder,
   context: number,
+  choice: Choice,
 ): Promise<Operation[]> {
   const operations: Operation[] = [];
-  for (const visit of walk(m.c, schedule(m.c, m.batch, context, m.caches.slots.capacity))) {
+  for (const visit of expand(m.c, schedule(m.c, m.batch, context, { slots: m.caches.slots.capacity, choice }))) {
     const executor = executors[visit.op.label];
     if (!executor)
       throw new GpuError(
         'unsupported',
         `the decoder has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`,
       );
-    const steps: BoundStep[] = [];
-    for (const dispatch of await executor(m, visit)) steps.push(...(await binder.bind(dispatch)));
-    operations.push({ op: visit.op, steps });
+    operations.push({ op: visit.op, steps: await binder.bind(await executor(m, visit)) });
   }
   return operations;
 }

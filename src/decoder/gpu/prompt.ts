@@ -24,7 +24,7 @@ import { Caches } from './caches.js';
 import { branchHeads, latentRows, rankOf } from './latent.js';
 import { packedRow, type Machine } from './machine.js';
 import { planSlots } from './slots.js';
-import type { Visit } from './walk.js';
+import type { Visit } from '../../schedule/expand.js';
 
 /** Tokens of the rows that attention reads: whole tiles. */
 export const keptSlots = (tokens: number): number => pagedTokens(tokens, TILE_TOKENS);
@@ -217,6 +217,8 @@ async function allocate(
   await make('projections', chunk * projectionsRow(c));
   await make('results', chunk * resultsRow(m));
   await make('logits', g.vocab);
+  await allocations.make('next token', 'control', 4);
+  await allocations.make('draw', 'control', 8);
   if (keepsRows(c) && !captures) await makeKept(m, allocations, keptRowType(c), rows, 0);
   if (isLatent(c.codec)) {
     for (let layer = 0; layer < (spansLoops(c) ? g.layers : 1); layer++) {

@@ -2,7 +2,7 @@
  * Which buffers take the rows that attention of each pass, layer and loop reads, where those of many are alive at once:
  * a buffer is used again after the last operation that works on its rows.
  */
-import type { Visit } from './walk.js';
+import type { Visit } from '../../schedule/expand.js';
 
 export interface SlotPlan {
   /** The buffer of each operation that works on such rows. */

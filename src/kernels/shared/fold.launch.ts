@@ -2,6 +2,7 @@
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
 import { f32, u32, type BufferPlan, type Uniform } from '../../gpu/plan.js';
+import { divide, type Division } from '../../schedule/splits.js';
 import { tuned, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storageOfVariant, type Storage } from '../spec.js';
@@ -42,9 +43,8 @@ export interface RunOptions {
   readonly pinnedQuery?: boolean;
   /** Queries from one to its second: those of the call unless given. */
   readonly queriesApart?: number;
-  /** Splits of a query, and the first that this call writes, where several calls share the partials. */
-  readonly splits?: number;
-  readonly firstSplit?: number;
+  /** The splits that this call writes; about as many as the shape says, and all of a query, unless given. */
+  readonly division?: Division;
   /** Which of the segments this call reads; both unless given. */
   readonly only?: 'pinned' | 'ring';
 }
@@ -102,8 +102,6 @@ export interface Fold {
   readonly rows: number;
   readonly capacity: number;
   readonly laneGroups: number;
-  /** Splits that this call writes, the pinned ones first, and the tokens of each. */
-  readonly ownSplits: number;
   readonly launch: Launch;
   readonly buffers: Record<'keys' | 'values' | 'partials' | 'spans' | 'scores', BufferPlan>;
   constants(more?: Readonly<Record<string, number>>): Record<string, number>;
@@ -134,10 +132,6 @@ export function threadsOfRow(units: number, most: number): number {
   while (wide * most < units) wide *= 2;
   return wide;
 }
-
-/** Tokens of one split: whole units, so that splits start at a tile. Later splits may come out empty. */
-const splitTokens = (context: number, splits: number, unit: number): number =>
-  Math.ceil(Math.ceil(context / splits) / unit) * unit;
 
 const DEFAULT_WORKGROUP = 64;
 
@@ -188,15 +182,15 @@ export function foldOf(
 
   const mostPinned = run.only === 'ring' ? 0 : spans.reduce((most, s) => Math.max(most, s.pinned), 0);
   const mostRing = run.only === 'pinned' ? 0 : spans.reduce((most, s) => Math.max(most, s.ring), 0);
-  // Both segments are split alike, so that a query has about as many splits as the schedule says.
-  const length = splitTokens(Math.max(1, mostPinned + mostRing), shape.splits, unit);
-  const pinnedSplits = Math.ceil(mostPinned / length);
-  const ownSplits = pinnedSplits + (mostPinned > 0 ? Math.ceil(mostRing / length) : shape.splits);
-  const splits = run.splits ?? ownSplits;
-  const firstSplit = run.firstSplit ?? 0;
+  const division = run.division ?? divide({ pinned: mostPinned, ring: mostRing }, shape.splits, unit);
+  const { tokens: length, pinnedSplits, splits: ownSplits, first: firstSplit, all: splits } = division;
   requireShape(
     firstSplit + ownSplits <= splits,
     `${call.kernel}: splits ${firstSplit} to ${firstSplit + ownSplits} of ${splits}`,
+  );
+  requireShape(
+    pinnedSplits * length >= mostPinned && (ownSplits - pinnedSplits) * length >= mostRing && length % unit === 0,
+    `${call.kernel}: ${pinnedSplits} and ${ownSplits - pinnedSplits} splits of ${length} tokens do not hold ${mostPinned} and ${mostRing}`,
   );
 
   const perUnit = readUnit(values) / 4;
@@ -227,7 +221,6 @@ export function foldOf(
     rows: latentRows,
     capacity,
     laneGroups,
-    ownSplits,
     launch: { workgroup, lanes, wide, stream },
     buffers: {
       keys: { name: 'keys', role: 'stream', content, bytes: bytes(keys, latentRows) },

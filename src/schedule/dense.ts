@@ -1,0 +1,136 @@
+/**
+ * What every layer has whatever its cache: norms, projections with their biases, MLP, adapter and output head, of
+ * `rows` tokens. A decode step has a row a sequence, a prompt's prefill one a token of a chunk.
+ */
+import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
+import { headsPerGpu, op, project, type Configuration, type Op, type When } from './configuration.js';
+import { branchKeyTime, branchWidth } from './eviction-ops.js';
+
+/** RMSNorm, or what joins a branch to the residual stream. */
+const norm = (c: Configuration, label: string, variant: 'norm' | 'norm-add' | 'add', rows: number): Op =>
+  op(label, 'rmsnorm', variant, { rows, width: c.geometry.hidden });
+
+export const embeddingOp = (c: Configuration, rows: number): Op =>
+  op('embedding', 'embed', 'f16', { rows, width: c.geometry.hidden });
+
+export const attentionNorm = (c: Configuration, rows: number): Op => norm(c, 'attention-norm', 'norm', rows);
+
+/** One bias row, added to every row of a projection. */
+const biasOp = (label: string, rows: number, width: number, when: When = 'always'): Op[] =>
+  width > 0 ? [op(label, 'rmsnorm', 'add', { rows, width }, when)] : [];
+
+const sharesLayers = (c: Configuration, block: LayerBlock): boolean => block.name === 'core' && c.codec.kind === 'cla';
+
+/** When keys and values are projected: in the layer that owns them, where layers share a cache. */
+export const owningTime = (c: Configuration, block: LayerBlock): When =>
+  sharesLayers(c, block) ? 'owning-layer' : 'always';
+
+/**
+ * Queries, keys and values, with biases, and norms of their heads. Layers that share a cache have queries of their own,
+ * and K and V only in the first of them. `qkv` holds the rotary branch's queries.
+ * @param branchKeys the rotary branch's keys are projected as well
+ */
+export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number, branchKeys = true): Op[] {
+  const { hidden, headDim: d } = c.geometry;
+  const heads = headsPerGpu(c.geometry.heads, c.gpus);
+  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  const extras = layerExtras(c.geometry);
+  const biased = (letters: string): number =>
+    [...letters].reduce(
+      (sum, letter) => sum + (extras?.biases.includes(letter) ? (letter === 'q' ? heads : kvHeads) * d : 0),
+      0,
+    );
+  const owning = owningTime(c, block);
+  const headNorms: Op[] = extras?.headNorms
+    ? [
+        op('q-norm', 'rmsnorm', 'norm', { rows: rows * heads, width: d }),
+        op('k-norm', 'rmsnorm', 'norm', { rows: rows * kvHeads, width: d }, owning),
+      ]
+    : [];
+  if (sharesLayers(c, block))
+    return [
+      ...project(c, 'q', rows, hidden, heads * d),
+      ...biasOp('q-bias', rows, biased('q')),
+      ...project(c, 'kv', rows, hidden, 2 * kvHeads * d, owning),
+      ...biasOp('kv-bias', rows, biased('kv'), owning),
+      ...headNorms,
+    ];
+  const branch = branchWidth(c, block);
+  return [
+    ...project(c, 'qkv', rows, hidden, (heads + 2 * kvHeads) * d + branch * heads),
+    ...biasOp('qkv-bias', rows, biased('qkv')),
+    ...headNorms,
+    ...(branch > 0 && branchKeys
+      ? project(c, 'branch-key', rows, hidden, branch * (c.branch.perHead ? kvHeads : 1), branchKeyTime(c))
+      : []),
+  ];
+}
+
+/** The projection of attention's output. */
+export function attentionOut(c: Configuration, rows: number): Op[] {
+  const { heads, headDim, hidden } = c.geometry;
+  return [
+    ...project(c, 'attention-out', rows, headsPerGpu(heads, c.gpus) * headDim, hidden),
+    ...biasOp('attention-out-bias', rows, layerExtras(c.geometry)?.biases.includes('o') ? hidden : 0),
+  ];
+}
+
+/** x += y, or x += n(y) with sandwich norms. */
+const residual = (c: Configuration, label: string, rows: number): Op =>
+  norm(c, label, c.geometry.normsPerLayer === 4 ? 'norm-add' : 'add', rows);
+
+/** What joins attention to the stream, and the norm before the MLP. */
+export const afterAttention = (c: Configuration, rows: number): Op[] => [
+  residual(c, 'attention-residual', rows),
+  norm(c, 'mlp-norm', 'norm', rows),
+];
+
+/** The MLP between its norm and its residual. */
+export function mlpOps(c: Configuration, rows: number): Op[] {
+  const { hidden, mlp } = c.geometry;
+  const width = Math.ceil(c.geometry.mlpHidden / c.gpus);
+  const inner = mlp === 'gated' ? 2 * width : width;
+  const biased = layerExtras(c.geometry)?.biases.includes('mlp') ?? false;
+  return [
+    ...project(c, mlp === 'gated' ? 'gate-up' : 'up', rows, hidden, inner),
+    ...biasOp('gate-up-bias', rows, biased ? inner : 0),
+    op('swiglu', 'swiglu', 'f32', { rows, width }),
+    ...project(c, 'down', rows, width, hidden),
+    ...biasOp('down-bias', rows, biased ? hidden : 0),
+  ];
+}
+
+export const mlpResidual = (c: Configuration, rows: number): Op => residual(c, 'mlp-residual', rows);
+
+/**
+ * [prelude's output; state] W as two products, since the state changes its buffer: a product cannot write what it
+ * reads. The state is zero before the first loop.
+ */
+export function adapterOps(c: Configuration, block: LayerBlock, rows: number): Op[] {
+  const { adapter, hidden } = c.geometry;
+  if (!adapter || block.name !== 'core') return [];
+  const columns = Math.ceil(hidden / c.gpus);
+  return [
+    ...project(c, 'adapter', rows, hidden, columns),
+    ...project(c, 'adapter-state', rows, hidden, columns, 'later-loops'),
+  ];
+}
+
+/** The norm that feeds the next loop, and the exit gate. */
+export const loopNorm = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
+  block.name === 'core' && c.geometry.normAfterEachLoop ? [norm(c, 'loop-norm', 'norm', rows)] : [];
+export const exitGate = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
+  block.name === 'core' && c.geometry.exitGate ? project(c, 'exit-gate', rows, c.geometry.hidden, 1) : [];
+
+/** How a token is chosen from the logits. */
+export type Choice = 'greedy' | 'top-p';
+
+/** Logits and choice of `rows` sequences' next tokens. */
+export function headOps(c: Configuration, rows: number, choice: Choice): Op[] {
+  const { hidden, vocab, normAfterEachLoop } = c.geometry;
+  return [
+    ...(normAfterEachLoop ? [] : [norm(c, 'final-norm', 'norm', rows)]),
+    ...project(c, 'lm-head', rows, hidden, Math.ceil(vocab / c.gpus)),
+    op('sample', 'sample', choice, { rows, vocab }),
+  ];
+}

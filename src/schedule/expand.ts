@@ -1,0 +1,137 @@
+/**
+ * A schedule's operations with the places at which they run: one by one for the decoder, counted for prices. Both
+ * follow from one rule (`placesOf`).
+ */
+import type { LayerBlock } from '../geometry/geometry.js';
+import type { Configuration, Op, When } from './configuration.js';
+import type { Schedule } from './schedule.js';
+
+/** Where an operation of a stack runs. */
+export interface Place {
+  readonly block: LayerBlock;
+  /** Within its block. */
+  readonly layer: number;
+  readonly loop: number;
+  /** The layer among those stored: prelude, core and coda one after the other. */
+  readonly stored: number;
+}
+
+/** One run of an operation. */
+export interface Visit {
+  readonly op: Op;
+  /** The last layer for what follows a loop; undefined outside the stacks. */
+  readonly place: Place | undefined;
+  /**
+   * Number of this part where bindings make several of one operation, and what the parts before it took: columns,
+   * sequences or rows.
+   */
+  readonly part: number;
+  readonly before: number;
+}
+
+/** Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack. */
+interface Places {
+  readonly first: number;
+  readonly step: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Where an operation of a stack runs. @param share layers that share a cache */
+function placesOf(when: When, loops: number, share: number): Places {
+  switch (when) {
+    case 'always':
+      return { first: 0, step: 1, from: 0, to: loops };
+    case 'first-loop':
+      return { first: 0, step: 1, from: 0, to: 1 };
+    case 'later-loops':
+      return { first: 0, step: 1, from: 1, to: loops };
+    case 'last-loop':
+      return { first: 0, step: 1, from: loops - 1, to: loops };
+    case 'owning-layer':
+      return { first: 0, step: share, from: 0, to: loops };
+    case 'closing-layer':
+      return { first: share - 1, step: share, from: 0, to: loops };
+  }
+}
+
+const shareOf = (c: Configuration): number => c.codec.shareLayers ?? 1;
+
+/** True where an operation of a layer runs at a place. */
+function runsAt(c: Configuration, { when }: Op, { block, layer, loop }: Place): boolean {
+  const { first, step, from, to } = placesOf(when, block.loops, shareOf(c));
+  return layer >= first && (layer - first) % step === 0 && loop >= from && loop < to;
+}
+
+/** How often an operation of a list of layers runs in a step, its parts included. */
+export function timesOf(c: Configuration, { layers, loops }: Pick<LayerBlock, 'layers' | 'loops'>, op: Op): number {
+  const { first, step, from, to } = placesOf(op.when, loops, shareOf(c));
+  return Math.max(0, Math.ceil((layers - first) / step)) * (to - from) * op.repeat;
+}
+
+/** Visits every operation with the number of times that it runs in one step: as often as `expand` yields it. */
+export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: number) => void): void {
+  for (const stage of s.stages) {
+    if (stage.kind === 'once') {
+      for (const o of stage.ops) visit(o, o.repeat);
+      continue;
+    }
+    const { block } = stage;
+    const oneLayer = { layers: 1, loops: block.loops };
+    const each = (ops: readonly Op[], of: Pick<LayerBlock, 'layers' | 'loops'>): void => {
+      for (const o of ops) {
+        const calls = timesOf(c, of, o);
+        if (calls > 0) visit(o, calls);
+      }
+    };
+    each(stage.loopStart, oneLayer);
+    each(stage.layer, block);
+    each(stage.loopEnd, oneLayer);
+  }
+}
+
+/** What the parts of an operation share out. */
+function sizeOf({ kernel, shape }: Op): number {
+  return (kernel === 'matmul' ? shape.n : (shape.sequences ?? shape.rows)) ?? 0;
+}
+
+/** The operations of one list. Neighbours of equal `repeat` run part by part (configuration.ts). */
+function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit> {
+  const taken = new Map<string, { parts: number; size: number }>();
+  const visit = (op: Op): Visit => {
+    const key = `${op.label} ${op.from ?? ''} ${op.loop ?? ''}`;
+    const before = taken.get(key) ?? { parts: 0, size: 0 };
+    taken.set(key, { parts: before.parts + 1, size: before.size + sizeOf(op) });
+    return { op, place, part: before.parts, before: before.size };
+  };
+  for (let i = 0; i < ops.length;) {
+    const { repeat } = ops[i] as Op;
+    let end = i + 1;
+    while (repeat > 1 && end < ops.length && (ops[end] as Op).repeat === repeat) end++;
+    for (let part = 0; part < repeat; part++) for (const op of ops.slice(i, end)) yield visit(op);
+    i = end;
+  }
+}
+
+/** Every operation of a step or run, in order. */
+export function* expand(c: Configuration, schedule: Schedule): Generator<Visit> {
+  let first = 0;
+  for (const stage of schedule.stages) {
+    if (stage.kind === 'once') {
+      // A pass of the network begins with its embedding.
+      first = 0;
+      yield* inOrder(stage.ops, undefined);
+      continue;
+    }
+    const { block } = stage;
+    for (let loop = 0; loop < block.loops; loop++) {
+      const at = (layer: number): Place => ({ block, layer, loop, stored: first + layer });
+      const running = (ops: readonly Op[], layer: number): readonly Op[] =>
+        ops.filter((op) => runsAt(c, op, at(layer)));
+      yield* inOrder(running(stage.loopStart, 0), at(0));
+      for (let layer = 0; layer < block.layers; layer++) yield* inOrder(running(stage.layer, layer), at(layer));
+      yield* inOrder(running(stage.loopEnd, 0), at(block.layers - 1));
+    }
+    first += block.layers;
+  }
+}
