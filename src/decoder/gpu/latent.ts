@@ -43,8 +43,8 @@ const encode =
   };
 
 /**
- * A product of every query head with its KV head's matrix: groups of the operation are KV heads, or query heads that
- * share matrices.
+ * A product of every query head with its KV head's matrix: groups are KV heads for one sequence, query heads that share
+ * matrices for several.
  * @param x, y the first float, and from a sequence and a head to the next
  */
 function perQueryHead(
@@ -53,9 +53,7 @@ function perQueryHead(
   x: { offset: number; row: number; head: number },
   y: { offset: number; row: number; head: number },
 ): Dispatch['plan'] {
-  const { kvHeads } = m.c.geometry;
-  const { groups } = visit.op.shape;
-  const byHead = groups === kvHeads;
+  const byHead = m.batch === 1;
   const rows = (at: typeof x): Rows =>
     byHead
       ? { offset: at.offset, row: at.head, group: m.group * at.head }
