@@ -10,6 +10,7 @@ import { parseCommand } from './commands/command.js';
 import { EXIT, UserError, show, type ExitCode } from './errors.js';
 import { nearestName } from './nearest.js';
 import { VERSION } from './version.js';
+import { cannotWrite } from './write.js';
 
 async function main(argv: readonly string[]): Promise<ExitCode> {
   const [name, ...rest] = argv;
@@ -60,9 +61,12 @@ function report(error: unknown): ExitCode {
 }
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(EXIT.ok);
-  throw error;
+  process.exit(error.code === 'EPIPE' ? EXIT.ok : report(cannotWrite('the result', null, error)));
 });
+// Progress that nobody can read any more, as when a terminal closes, is no reason to lose a result.
+process.stderr.on('error', () => undefined);
+// A program with a channel was started by another one for its own purposes, and ends with it.
+if (process.connected) process.once('disconnect', () => process.exit(EXIT.interrupted));
 
 main(process.argv.slice(2)).then(
   (code) => process.exit(code),

@@ -170,7 +170,8 @@ function collect(
   const own = new Map<string, { call: KernelCall; seconds: number }>();
   let total = 0;
   forEach(({ kernel, variant, shape }, times) => {
-    const key = `${kernel} ${variant} ${Object.entries(shape).flat().join(' ')}`;
+    let key = `${kernel} ${variant}`;
+    for (const field in shape) key += ` ${field} ${shape[field]}`;
     const known = own.get(key) ?? { call: { kernel, variant, shape }, seconds: 0 };
     const seconds = times * rooflinePrice(known.call, rates).estimate;
     own.set(key, { call: known.call, seconds: known.seconds + seconds });

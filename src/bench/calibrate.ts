@@ -1,6 +1,6 @@
 /**
- * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every point is saved as soon as it
- * exists; what cannot be measured is kept as a gap with its reason.
+ * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every repetition is saved as it
+ * ends; what cannot be measured is kept as a gap with its reason.
  */
 import { best } from '../best.js';
 import { isDeepStrictEqual } from 'node:util';
@@ -24,7 +24,7 @@ import { farthest } from './spread.js';
 import { median, type Clock } from './timing.js';
 import { randomFrom } from './regression/statistics.js';
 import { mix } from '../hash.js';
-import { samplesOf, Visits, type Track } from './visits.js';
+import { samplesOf, UNFINISHED, unfinishedOf, Visits, type Track } from './visits.js';
 
 /**
  * Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of
@@ -58,6 +58,9 @@ const LARGE_SHARE = 0.05;
 const DRAWN_CANDIDATES = 16;
 const LEAST_DRAWN_SHARE = 1 / 400;
 
+/** What a visit is taken for after each session that ended while the track's first point was prepared. */
+const UNFINISHED_SECONDS = 30;
+
 export interface CalibrationProgress {
   kernel: KernelName;
   variant: string;
@@ -84,10 +87,11 @@ export interface CalibrateOptions {
   device?: Device;
   /** Values of tunable constants by kernel (bench/tune.ts); the planner's own for the others. */
   tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
-  /** Samples are kept where device and kernel source are the same. */
+  /** An earlier calibration of this device (sameDevice), to go on with. Its ceilings and overheads are kept. */
   resumeFrom?: Calibration;
   onProgress?: (progress: CalibrationProgress) => void;
-  save?: (calibration: Calibration) => Promise<void>;
+  /** Called after every round of repetitions, and with `must` before anything that may last or end the program. */
+  save?: (calibration: Calibration, must: boolean) => void;
   signal?: AbortSignal;
   /**
    * Index of the candidate to measure next, once the first points are spread (cost/fit-active.ts). Farthest-point
@@ -113,8 +117,9 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
 async function calibrateOn(device: Device, options: CalibrateOptions): Promise<Calibration> {
   const started = now();
   const clock: Clock = device.hasTimestamps ? 'gpu-timestamp' : 'wall';
-  const overheads = await measureOverheads(device);
-  const ceilings = await measureCeilings(device, overheads.submitSeconds);
+  const earlier = options.resumeFrom;
+  const overheads = earlier?.overheads ?? (await measureOverheads(device));
+  const ceilings = earlier?.ceilings ?? (await measureCeilings(device, overheads.submitSeconds));
   const calibration: Calibration = {
     schema: 'lla-sim/calibration',
     schemaVersion: CALIBRATION_SCHEMA_VERSION,
@@ -127,8 +132,7 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     kernels: [],
   };
   const tracks = planTracks(device, calibration, options);
-  await options.save?.(calibration);
-
+  if (earlier?.probe) calibration.probe = earlier.probe;
   const probe = await openProbe(device, { clock, submitSeconds: overheads.submitSeconds });
   const drift = new Drift();
   const runProbe = async (): Promise<number> => {
@@ -154,9 +158,12 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     probe: runProbe,
     chooseTrack: leastServed,
     chooseCandidate: (track) => choose(track, options),
-    visited: async (track, gap) => {
-      const corrected = drift.describe();
-      if (corrected) calibration.probe = corrected;
+    save: (must) => {
+      const told = drift.describe();
+      if (told) calibration.probe = told;
+      options.save?.(calibration, must);
+    },
+    visited: (track, gap) =>
       options.onProgress?.({
         kernel: track.kernel,
         variant: track.variant,
@@ -166,20 +173,13 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
         budgetSeconds: options.budgetSeconds,
         secondsLeft: secondsLeft(now() - started, options.budgetSeconds, tracks),
         gap,
-      });
-      await options.save?.(calibration);
-    },
+      }),
     outliers: (track, samples) => options.outliers?.(track.kernel, track.variant, samples) ?? [],
   });
-  const earlier = options.resumeFrom?.probe;
-  // Until the first visit tells the drift of what is kept anew.
-  if (earlier) {
-    calibration.probe = earlier;
-    for (const { samples } of calibration.kernels)
-      for (const sample of samples) visits.adopt(sample, earlier.referenceSeconds);
-  }
+  for (const { samples } of calibration.kernels)
+    for (const sample of samples) visits.adopt(sample, earlier?.probe?.referenceSeconds ?? null);
   try {
-    for (let i = 0; i < FIRST_PROBES; i++) await runProbe();
+    for (let i = 0; i < FIRST_PROBES && options.signal?.aborted !== true; i++) await runProbe();
     await visits.run();
   } finally {
     probe.free();
@@ -206,9 +206,10 @@ export function secondsLeft(
  */
 function leastServed(tracks: readonly Track[]): Track | undefined {
   const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
+  const visitSeconds = (t: Track): number =>
+    t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1 + UNFINISHED_SECONDS * unfinishedOf(t);
   const served = (t: Track): number =>
-    ((samplesOf(t).length + 0.5) ** 2 * (t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1)) /
-    Math.max(LEAST_SHARE, t.share / largest);
+    ((samplesOf(t).length + 0.5) ** 2 * visitSeconds(t)) / Math.max(LEAST_SHARE, t.share / largest);
   const full = (t: Track): boolean =>
     samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
   return tracks
@@ -262,25 +263,21 @@ export function drawByShare(
 /** Entries and candidates of every kernel and variant, with resumed samples in place. */
 function planTracks(device: Device, calibration: Calibration, options: CalibrateOptions): Track[] {
   const kernels = (options.kernels ?? IMPLEMENTED).filter((k) => IMPLEMENTED.includes(k));
-  const resumed = resumable(calibration, options.resumeFrom);
+  const resumed = options.resumeFrom?.kernels ?? [];
   const longest = Math.min(LONGEST_CALL_SECONDS, options.budgetSeconds * LONGEST_CALL_SHARE);
   const tracks = new Map<string, Track>();
   const seen = new Map<string, Sample | null>();
   const entries = new Map<KernelName, KernelCalibration>();
   for (const kernel of kernels) {
-    const sourceHash = kernelHash(kernel);
-    const old = resumed.find((k) => k.kernel === kernel && k.sourceHash === sourceHash);
-    // Gaps are tried again: the driver or the limits may have changed.
+    const old = resumed.find((k) => k.kernel === kernel);
     const tuning = options.tuning?.[kernel] ?? old?.tuning;
-    // Times of another launch are another kernel's.
-    const samples = (old?.samples ?? []).filter(({ variant, shape, tuning: launch }) =>
-      isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch),
-    );
+    const samples = old ? samplesOfToday(device, old, tuning) : [];
     const entry: KernelCalibration = {
       kernel,
-      sourceHash,
-      samples: samples.map((sample) => ({ ...sample })),
-      gaps: [],
+      sourceHash: kernelHash(kernel),
+      samples: samples.map((sample) => ({ ...sample, seconds: [...sample.seconds] })),
+      // Others are tried again: the driver's limits may have changed.
+      gaps: (old?.gaps ?? []).filter((gap) => gap.reason === UNFINISHED),
       predictors: samples.length > 0 ? { ...old?.predictors } : {},
       ...(tuning ? { tuning } : {}),
     };
@@ -354,15 +351,40 @@ class Missed {
   }
 }
 
-/** Kernels of an earlier calibration of the same device and driver. */
-function resumable(calibration: Calibration, earlier: Calibration | undefined): KernelCalibration[] {
-  if (!earlier) return [];
-  const { device } = calibration;
-  const same =
-    earlier.device.device === device.device &&
-    earlier.device.driver === device.driver &&
-    earlier.device.backend === device.backend;
-  return same ? earlier.kernels : [];
+/** Samples of today's kernel: what was measured of another source, or launched in another way, is another kernel's. */
+function samplesOfToday(device: Device, old: KernelCalibration, tuning: Tuning | undefined): Sample[] {
+  const kernel = old.kernel as KernelName;
+  if (old.sourceHash !== kernelHash(kernel)) return [];
+  return old.samples.filter(({ variant, shape, tuning: launch }) =>
+    isDeepStrictEqual(launchOf(device, { kernel, variant, shape }, tuningOptions(tuning)), launch),
+  );
+}
+
+/**
+ * Kernels of an earlier calibration with samples that going on with it would drop.
+ * @param tuning new constants by kernel (bench/tune.ts)
+ */
+export const staleKernels = (
+  device: Device,
+  earlier: Calibration,
+  tuning: Readonly<Partial<Record<KernelName, Tuning>>> = {},
+): string[] =>
+  earlier.kernels
+    .filter(
+      (old) => samplesOfToday(device, old, tuning[old.kernel as KernelName] ?? old.tuning).length < old.samples.length,
+    )
+    .map((old) => old.kernel);
+
+/**
+ * How the device at hand differs from the one that a calibration was measured on, in a few words; null where it is the
+ * same. Of a software adapter the processor is a part.
+ */
+export function otherDevice(device: Device, earlier: Calibration): string | null {
+  const [old, today] = [earlier.device, device.description];
+  for (const part of ['description', 'device', 'driver', 'backend'] as const)
+    if (old[part] !== today[part]) return `${part} ${old[part] || 'unknown'}, and this is ${today[part] || 'unknown'}`;
+  const { cpu } = describeHost();
+  return today.software && earlier.host.cpu !== cpu ? `processor ${earlier.host.cpu}, and this is ${cpu}` : null;
 }
 
 /** Why a call would take too long to be worth measuring, or null. */

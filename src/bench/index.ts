@@ -3,4 +3,4 @@ export { calibrate, type CalibrateOptions, type CalibrationProgress } from './ca
 export { measureCall, obstacle, type MeasureRules } from './measure.js';
 export { measureCeilings, measureOverheads } from './ceilings.js';
 export { defaultCalls } from './candidates.js';
-export { saveTo, writeAtomically } from './save.js';
+export { saveTo, writeCalibration } from './save.js';

@@ -1,30 +1,41 @@
-/**
- * Writes a file so that a reader sees the old contents or the new, never a part: a calibration is saved after each
- * point.
- */
-import { open, rename, rm } from 'node:fs/promises';
-import type { Calibration } from '../schema/calibration.js';
+/** Writing a calibration while it is measured: whatever ends the program, what is on the disk can be read again. */
+import { calibrationSchema, type Calibration } from '../schema/calibration.js';
+import { writeWhole } from '../write.js';
 
-export async function writeAtomically(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
-  try {
-    const file = await open(temporary, 'w');
-    try {
-      await file.writeFile(text);
-      // Without it a power cut can leave the new name with no contents.
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
+/** Saving takes at most this share of the time that is measured. */
+const SAVING_SHARE = 0.1;
+
+/** A calibration as its file holds it. Throws a defect when it is none that could be read again. */
+function textOf(calibration: Calibration): string {
+  const checked = calibrationSchema.safeParse(calibration);
+  if (!checked.success) {
+    const [issue] = checked.error.issues;
+    throw new Error(
+      `a calibration that cannot be read again is not written: ${issue?.path.join('.')} ${issue?.message}`,
+    );
   }
+  return `${JSON.stringify(calibration, null, 1)}\n`;
 }
 
-/** `save` for calibrate(): the whole calibration as JSON. */
-export const saveTo =
-  (path: string) =>
-  (calibration: Calibration): Promise<void> =>
-    writeAtomically(path, `${JSON.stringify(calibration, null, 1)}\n`);
+/** @throws UserError when the file cannot be written; the old one is unharmed then */
+export const writeCalibration = (path: string, calibration: Calibration): void =>
+  writeWhole(path, textOf(calibration), 'calibration');
+
+/**
+ * `save` for calibrate(). Writes the whole calibration, at once where it must be, otherwise unless writing would take
+ * more than a tenth of the time since it was last written.
+ * @param now seconds
+ */
+export function saveTo(
+  path: string,
+  now = (): number => performance.now() / 1e3,
+): (calibration: Calibration, must: boolean) => void {
+  let [ended, took] = [-Infinity, 0];
+  return (calibration, must) => {
+    const began = now();
+    if (!must && (began - ended) * SAVING_SHARE < took) return;
+    writeCalibration(path, calibration);
+    ended = now();
+    took = ended - began;
+  };
+}

@@ -36,6 +36,12 @@ const MOST_ATTEMPTS = 3;
 const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
+/** Relative spread that is assumed of a point with fewer repetitions than it needs: they tell none. */
+const UNKNOWN_SPREAD = 0.25;
+/** What a file can hold of a drift (schema/calibration.ts). */
+const DRIFT_BOUNDS = { low: 1e-3, high: 1e3 };
+/** Reason of the gap that stands in the file while a point is prepared. It stays where the program did not live on. */
+export const UNFINISHED = 'the program ended while this point was being prepared';
 
 /** One kernel and variant with what is left to measure of it. */
 export interface Track {
@@ -51,6 +57,10 @@ export interface Track {
   /** What each visit so far takes: preparing it and its repetitions. */
   visitSeconds: number[];
 }
+
+/** How many points of the track were begun and never measured: compiling its kernel may take longer than sessions last. */
+export const unfinishedOf = (track: Pick<Track, 'entry' | 'variant'>): number =>
+  track.entry.gaps.filter((g) => g.variant === track.variant && g.reason === UNFINISHED).length;
 
 /** A point whose operands are on the device, where it takes turns with others. */
 export interface OpenPoint {
@@ -79,8 +89,10 @@ export interface VisitTools {
   /** The track whose turn it is, and index of its next candidate. */
   chooseTrack(tracks: readonly Track[]): Track | undefined;
   chooseCandidate(track: Track): number;
-  /** After each visit: the sample, or why there is none. */
-  visited(track: Track, gap: string | null): Promise<void>;
+  /** After each visit: null, or why there is no sample. */
+  visited(track: Track, gap: string | null): void;
+  /** Everything that was measured is consistent and may be saved. `must`: what comes next may end the program. */
+  save(must: boolean): void;
   outliers(track: Track, samples: readonly Sample[]): readonly number[];
 }
 
@@ -110,6 +122,8 @@ interface Visit {
   readonly point: OpenPoint;
   /** Sample that its repetitions join. */
   readonly sample: Sample;
+  /** The sample that it replaces once it is complete. */
+  readonly replaces: Sample | undefined;
   /** The probe beside each of its repetitions. */
   readonly probes: number[];
   /** Repetitions that count, and seconds of all. */
@@ -120,8 +134,11 @@ interface Visit {
 /** Visits points until the budget is spent or all is done. */
 export class Visits {
   private readonly points: Point[] = [];
-  /** Probe times beside each repetition: the drift of all samples is told anew while the reference still moves. */
-  private readonly probes = new Map<Sample, number[]>();
+  /**
+   * The probe beside each repetition, seconds, null where there was none. All drifts are computed anew when the
+   * reference moves.
+   */
+  private readonly probes = new Map<Sample, (number | null)[]>();
   private readonly open: Visit[] = [];
   private retrySeconds = 0;
   private lost = false;
@@ -133,15 +150,18 @@ export class Visits {
   ) {}
 
   /**
-   * Takes over a sample of an earlier session, whose drift refers to that session's probe: from now on it refers to
-   * this one's.
+   * Takes over a sample of an earlier session. Its drift refers to that session's probe; from now on it refers to this
+   * one's.
+   * @param referenceSeconds of that session's probe, null where it had none
    */
-  adopt(sample: Sample, referenceSeconds: number): void {
-    if (sample.drift)
-      this.probes.set(
-        sample,
-        sample.drift.map((d) => d * referenceSeconds),
-      );
+  adopt(sample: Sample, referenceSeconds: number | null): void {
+    const { seconds, drift } = sample;
+    const probeOf = (i: number): number | null =>
+      drift && referenceSeconds !== null ? (drift[i] as number) * referenceSeconds : null;
+    this.probes.set(
+      sample,
+      seconds.map((_, i) => probeOf(i)),
+    );
   }
 
   async run(): Promise<void> {
@@ -150,12 +170,17 @@ export class Visits {
     // Ceilings have taken their part of the budget already.
     const begun = tools.now();
     const firstVisitsEnd = begun + FIRST_VISITS_SHARE * (tools.budgetSeconds - begun);
+    const resumed = tracks.flatMap((track) => track.resumed.map((of): Point => ({ track, ...of })));
+    // A session that was killed leaves points with fewer repetitions than they need.
+    const incomplete = resumed.filter(({ sample }) => sample.seconds.length < LEAST_REPETITIONS);
     // One point at least, whatever the ceilings took.
     let asked = 0;
-    await this.takeTurns(() => (asked++ === 0 || tools.now() < firstVisitsEnd ? this.newJob() : undefined));
+    await this.takeTurns(() =>
+      asked++ === 0 || tools.now() < firstVisitsEnd ? (jobOf(incomplete.shift()) ?? this.newJob()) : undefined,
+    );
     const again = [...this.points];
-    this.points.push(...tracks.flatMap((track) => track.resumed.map((of) => ({ track, ...of }))));
-    // Time that is left makes surer what steps hang on most.
+    this.points.push(...resumed);
+    // Time that is left goes to the points that the intervals of steps depend on most.
     await this.takeTurns(() => (running() ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
     const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
@@ -222,9 +247,16 @@ export class Visits {
     const { track, shape, share = 0, known, replaces } = job;
     const begun = tools.now();
     let point: OpenPoint;
+    const marked = { variant: track.variant, shape: { ...shape }, reason: UNFINISHED };
+    const { gaps } = track.entry;
     try {
+      if (!known) {
+        gaps.push(marked);
+        this.save(true);
+      }
       point = await tools.open(track, shape, known ?? null);
     } catch (error) {
+      gaps.splice(0, gaps.length, ...gaps.filter((gap) => gap !== marked));
       if (error instanceof GpuError && error.fault === 'out-of-memory' && this.open.length > 0) {
         // It may fit alone.
         while (this.open.length > 0) await this.turn();
@@ -233,9 +265,11 @@ export class Visits {
       track.visitSeconds.push(tools.now() - begun);
       return this.failed(track, shape, error);
     }
+    // The kernel can be compiled here: whatever kept earlier sessions from it is over.
+    gaps.splice(0, gaps.length, ...gaps.filter((g) => g.variant !== track.variant || g.reason !== UNFINISHED));
     const opened = tools.now();
     const sample = known ?? point.sample;
-    const visit: Visit = { track, point, sample, probes: [], counted: 0, spent: 0 };
+    const visit: Visit = { track, point, sample, replaces, probes: [], counted: 0, spent: 0 };
     await this.repeat([visit]);
     // A point of which not even one repetition ended is no point.
     if (visit.probes.length === 0) return;
@@ -244,18 +278,12 @@ export class Visits {
         begun +
         Math.max(LEAST_REPETITIONS * visit.spent, Math.min(MOST_REPETITIONS * visit.spent, tools.secondsPerVisit)),
     );
-    if (replaces) {
-      track.entry.samples[track.entry.samples.indexOf(replaces)] = sample;
-      this.probes.delete(replaces);
-    } else if (!known) {
-      track.entry.samples.push(sample);
-      this.points.push({ track, sample, share });
-    }
+    if (!known && !replaces) this.points.push({ track, sample, share });
   }
 
   /** One repetition of each visit, between two runs of the probe. Those that are not done wait for their next turn. */
   private async repeat(visits: readonly Visit[]): Promise<void> {
-    const { tools } = this;
+    const { drift, tools } = this;
     const before = await tools.probe();
     const times: { visit: Visit; each: number; total: number }[] = [];
     for (const visit of visits) {
@@ -263,26 +291,41 @@ export class Visits {
         times.push({ visit, ...(await visit.point.time()) });
       } catch (error) {
         visit.point.free();
-        await this.failed(visit.track, visit.sample.shape, error);
+        this.failed(visit.track, visit.sample.shape, error);
       }
     }
     const probe = Math.sqrt(before * (await tools.probe()));
     for (const { visit, each, total } of times) {
       this.keep(visit, each, probe);
       visit.spent += total;
-      const far = Math.abs(Math.log(this.drift.relative(probe))) > Math.log1p(DRIFT_RETRIED);
+      const far = Math.abs(Math.log(drift.relative(probe))) > Math.log1p(DRIFT_RETRIED);
       if (far && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds) this.retrySeconds += total;
       else visit.counted++;
-      if (this.isDone(visit)) await this.end(visit);
+    }
+    for (const { visit } of times) {
+      if (this.isDone(visit)) this.end(visit);
       else this.open.push(visit);
     }
-    for (const [sample, probes] of this.probes) sample.drift = probes.map((seconds) => this.drift.relative(seconds));
+    this.save(false);
   }
 
-  private keep({ sample, probes }: Visit, seconds: number, probe: number): void {
+  /** All drifts refer to the reference as it is now. */
+  private save(must: boolean): void {
+    for (const [sample, probes] of this.probes) sample.drift = probes.map((seconds) => this.driftOf(seconds));
+    this.tools.save(must);
+  }
+
+  /** A repetition joins its sample, and a new sample its kernel: from now on the file holds it. */
+  private keep({ track, sample, replaces, probes }: Visit, seconds: number, probe: number): void {
     probes.push(probe);
     this.probes.set(sample, [...(this.probes.get(sample) ?? []), probe]);
     sample.seconds.push(seconds);
+    if (!replaces && !track.entry.samples.includes(sample)) track.entry.samples.push(sample);
+  }
+
+  private driftOf(probeSeconds: number | null): number {
+    if (probeSeconds === null) return 1;
+    return Math.min(DRIFT_BOUNDS.high, Math.max(DRIFT_BOUNDS.low, this.drift.relative(probeSeconds)));
   }
 
   private isDone({ counted, probes, spent }: Visit): boolean {
@@ -294,21 +337,26 @@ export class Visits {
     );
   }
 
-  private async end({ track, point, sample, probes }: Visit): Promise<void> {
+  private end({ track, point, sample, replaces, probes }: Visit): void {
     point.free();
+    const { samples } = track.entry;
+    if (replaces) {
+      samples[samples.indexOf(replaces)] = sample;
+      this.probes.delete(replaces);
+    }
     const typical = median(probes.map((p) => this.drift.relative(p)));
     if (Math.abs(Math.log(typical)) > Math.log1p(DRIFT_RETRIED))
       sample.flag = `the probe took ${typical.toPrecision(2)} times its reference beside most of the ${probes.length} repetitions of a visit`;
-    await this.tools.visited(track, null);
+    this.tools.visited(track, null);
   }
 
-  private async failed(track: Track, shape: Shape, error: unknown): Promise<void> {
+  private failed(track: Track, shape: Shape, error: unknown): void {
     if (!(error instanceof GpuError)) throw error;
     // A lost device fails every further call; what was measured is kept.
     this.lost ||= error.fault === 'lost';
     const reason = `${error.fault}: ${error.message}`;
     track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason });
-    await this.tools.visited(track, reason);
+    this.tools.visited(track, reason);
   }
 }
 
@@ -317,6 +365,7 @@ const jobOf = (point: Point | undefined): Job | undefined =>
 
 /** Relative spread of repetitions: half of them lie within. */
 function spreadOf(times: readonly number[]): number {
+  if (times.length < LEAST_REPETITIONS) return UNKNOWN_SPREAD;
   const sorted = [...times].sort((x, y) => x - y);
   const at = (share: number): number => sorted[Math.floor(share * (sorted.length - 1))] as number;
   return (at(0.75) - at(0.25)) / at(0.5);

@@ -17,6 +17,7 @@ import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { parseNumber, parseSeconds } from '../units.js';
 import { formatDuration } from './progress.js';
 import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { checkWritable } from '../write.js';
 import { print } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
@@ -59,6 +60,8 @@ async function run(args: Args): Promise<ExitCode> {
   const tuning = await readTuning(args);
   const against = await readAgainst(args);
   const quiet = args.flags['quiet'] === true;
+  const output = textFlag(args, 'output');
+  if (output !== null) checkWritable(output, '--output');
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const device = await openDevice({
     ...(adapter === null ? {} : { adapter }),
@@ -79,7 +82,7 @@ async function run(args: Args): Promise<ExitCode> {
     };
     const report = await bench(device, options);
     if (progress) process.stderr.write('\r\u001b[K');
-    await print(render(report, format), { file: textFlag(args, 'output'), quiet });
+    await print(render(report, format), { file: output, quiet });
     return report.regressed ? EXIT.regressed : EXIT.ok;
   } finally {
     device.close();

@@ -1,9 +1,9 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
-import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { ANCHOR_RANGES, anchorCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
-import { calibrate, measureOverheads, saveTo, type CalibrationProgress } from '../bench/index.js';
+import { calibrate, measureOverheads, saveTo, writeCalibration, type CalibrationProgress } from '../bench/index.js';
+import { otherDevice, staleKernels } from '../bench/calibrate.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
 import type { Tuning } from '../kernels/launch.js';
@@ -22,6 +22,9 @@ import { DRIFT_CORRECTED } from '../schema/drift.js';
 import { validationModel } from '../validate/grid.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
+import { lockFile } from '../lock.js';
+import { cannotWrite, checkWritable, keepBeside } from '../write.js';
+import { interruptible } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
 
@@ -68,46 +71,117 @@ async function run(args: Args): Promise<ExitCode> {
   const kernels = readKernels(args);
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const quiet = args.flags['quiet'] === true;
-  const device = await openDevice({
-    ...(adapter === null ? {} : { adapter }),
-    ...(backend === null ? {} : { backend }),
-  });
-  try {
-    const file = textFlag(args, 'output') ?? join('calibrations', `${slugOf(device.description)}.json`);
-    const earlier =
-      args.flags['resume'] === true && existsSync(file) ? (await loadCalibration(file)).calibration : null;
-    if (existsSync(file) && !earlier && textFlag(args, 'output') === null) {
-      throw new UserError(
-        `${show(displayPath(file))} exists`,
-        'add --resume to go on with it, or name another file with --output',
-      );
-    }
-    await mkdir(dirname(file), { recursive: true });
-    if (!quiet)
-      process.stderr.write(
-        `measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`,
-      );
-    const tuning =
-      args.flags['tune'] === true ? await tuneKernels(device, TUNE_SHARE * budgetSeconds, seed, kernels, quiet) : null;
-    const calls = callsOf(device, model);
-    const measuring = tuning ? (1 - TUNE_SHARE) * budgetSeconds : budgetSeconds;
-    const calibration = await measure(device, {
-      budgetSeconds: measuring,
-      seed,
-      kernels,
-      earlier,
-      file,
-      quiet,
-      tuning,
-      calls,
+  const output = textFlag(args, 'output');
+  // Whatever can be wrong with the file is said before a device is opened.
+  if (output !== null) checkFile(output, args);
+  return interruptible(async (signal) => {
+    const device = await openDevice({
+      ...(adapter === null ? {} : { adapter }),
+      ...(backend === null ? {} : { backend }),
     });
-    fit(calibration, quiet);
-    await saveTo(file)(calibration);
-    await print(summary(calibration, file), { file: null, quiet });
-    return EXIT.ok;
-  } finally {
-    device.close();
+    let unlock = (): void => undefined;
+    try {
+      const file = output ?? join('calibrations', `${slugOf(device.description)}.json`);
+      if (output === null) checkFile(file, args);
+      unlock = lockFile(file, 'calibration');
+      const earlier = existsSync(file) ? await resumed(device, file, quiet) : null;
+      if (!quiet)
+        process.stderr.write(
+          `measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`,
+        );
+      const tuning =
+        args.flags['tune'] === true
+          ? await tuneKernels(device, TUNE_SHARE * budgetSeconds, seed, kernels, quiet, signal)
+          : null;
+      if (earlier) keepStale(device, file, earlier, tuning, quiet);
+      const calls = callsOf(device, model);
+      const measuring = tuning ? (1 - TUNE_SHARE) * budgetSeconds : budgetSeconds;
+      const calibration = await measure(device, {
+        budgetSeconds: measuring,
+        seed,
+        kernels,
+        earlier,
+        file,
+        quiet,
+        tuning,
+        calls,
+        signal,
+      });
+      if (calibration.kernels.every((k) => k.samples.length === 0)) {
+        if (!earlier) rmSync(file, { force: true });
+        throw nothingMeasured(calibration, signal.aborted);
+      }
+      fit(calibration, quiet);
+      writeCalibration(file, calibration);
+      await print(summary(calibration, file), { file: null, quiet });
+      return EXIT.ok;
+    } finally {
+      unlock();
+      device.close();
+    }
+  });
+}
+
+/** Refuses a file that is there and is not to be gone on with, and a place that cannot be written. */
+function checkFile(file: string, args: Args): void {
+  if (existsSync(file) && args.flags['resume'] !== true)
+    throw new UserError(
+      `calibration ${show(displayPath(file))} exists`,
+      'add --resume to go on with it, or name another file with --output',
+    );
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+  } catch (error) {
+    throw cannotWrite('calibration', file, error);
   }
+  checkWritable(file, 'calibration', true);
+}
+
+/** The calibration to go on with. */
+async function resumed(device: Device, file: string, quiet: boolean): Promise<Calibration> {
+  const { calibration, mended } = await loadCalibration(file, true);
+  const difference = otherDevice(device, calibration);
+  if (difference !== null)
+    throw new UserError(
+      `calibration ${show(displayPath(file))} was measured on another device (${difference})`,
+      'name another file with --output: measurements of two devices do not mix',
+    );
+  if (mended > 0 && !quiet)
+    process.stderr.write(
+      `${mended} point${mended === 1 ? '' : 's'} of ${displayPath(file)} had a time without its drift, which is left out\n`,
+    );
+  return calibration;
+}
+
+/** Points of kernels that have changed since are measured anew; the file that holds their times stays beside. */
+function keepStale(
+  device: Device,
+  file: string,
+  earlier: Calibration,
+  tuning: Partial<Record<KernelName, Tuning>> | null,
+  quiet: boolean,
+): void {
+  const stale = staleKernels(device, earlier, tuning ?? {});
+  if (stale.length === 0) return;
+  const beside = keepBeside(file);
+  if (!quiet)
+    process.stderr.write(
+      `changed since they were measured: ${stale.join(', ')}; they are measured anew, and their earlier times stay in ${displayPath(beside)}\n`,
+    );
+}
+
+function nothingMeasured(calibration: Calibration, interrupted: boolean): UserError {
+  if (interrupted)
+    return new UserError(
+      'nothing was measured: it ended before the first point',
+      'let it run longer',
+      EXIT.interrupted,
+    );
+  const gap = calibration.kernels.flatMap((k) => k.gaps)[0];
+  return new UserError(
+    `nothing was measured${gap ? `: ${gap.reason}` : ''}`,
+    'give it more time with --budget, or other kernels with --kernel',
+  );
 }
 
 /** Share of the budget that --tune may take. */
@@ -120,43 +194,37 @@ async function tuneKernels(
   seed: number,
   kernels: readonly KernelName[] | null,
   quiet: boolean,
+  signal: AbortSignal,
 ): Promise<Partial<Record<KernelName, Tuning>>> {
   const { submitSeconds } = await measureOverheads(device);
   const calls = representativeCalls(device.description.software).filter(
     (c) => IMPLEMENTED.includes(c.kernel) && (kernels?.includes(c.kernel) ?? true),
   );
   const progress = !quiet && process.stderr.isTTY === true;
-  const abort = new AbortController();
-  const stop = (): void => abort.abort();
-  process.once('SIGINT', stop);
-  try {
-    const onTrial = (t: Trial, elapsed: number): void => {
-      const values = Object.entries(t.tuning)
-        .map(([name, value]) => `${name} ${value}`)
-        .join(', ');
-      if (t.kept && !quiet)
-        process.stderr.write(
-          `${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`,
-        );
-      if (progress)
-        process.stderr.write(
-          progressLine(elapsed, Math.max(0, budgetSeconds - elapsed), `tuning ${t.kernel}: ${values}`),
-        );
-    };
-    const tuning = await tune(device, {
-      calls,
-      clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
-      submitSeconds,
-      budgetSeconds,
-      seed,
-      signal: abort.signal,
-      onTrial,
-    });
-    if (progress) process.stderr.write('\r\u001b[K');
-    return tuning;
-  } finally {
-    process.removeListener('SIGINT', stop);
-  }
+  const onTrial = (t: Trial, elapsed: number): void => {
+    const values = Object.entries(t.tuning)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(', ');
+    if (t.kept && !quiet)
+      process.stderr.write(
+        `${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`,
+      );
+    if (progress)
+      process.stderr.write(
+        progressLine(elapsed, Math.max(0, budgetSeconds - elapsed), `tuning ${t.kernel}: ${values}`),
+      );
+  };
+  const tuning = await tune(device, {
+    calls,
+    clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
+    submitSeconds,
+    budgetSeconds,
+    seed,
+    signal,
+    onTrial,
+  });
+  if (progress) process.stderr.write('\r\u001b[K');
+  return tuning;
 }
 
 interface Measuring {
@@ -168,13 +236,11 @@ interface Measuring {
   file: string;
   quiet: boolean;
   calls: readonly Anchor[];
+  signal: AbortSignal;
 }
 
-/** Measures until the budget is spent or Ctrl-C; every point is in the file as soon as it exists. */
+/** Measures until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended. */
 async function measure(device: Device, m: Measuring): Promise<Calibration> {
-  const abort = new AbortController();
-  const stop = (): void => abort.abort();
-  process.once('SIGINT', stop);
   const selectors = new Map<string, (samples: readonly Sample[], candidates: readonly Shape[]) => number>();
   const selector = (
     kernel: KernelName,
@@ -194,14 +260,13 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
       ...(m.kernels ? { kernels: m.kernels } : {}),
       ...(m.tuning ? { tuning: m.tuning } : {}),
       ...(m.earlier ? { resumeFrom: m.earlier } : {}),
-      signal: abort.signal,
+      signal: m.signal,
       save: saveTo(m.file),
       nextPoint: (kernel, variant, samples, candidates) => selector(kernel, variant)(samples, candidates),
       outliers: (kernel, variant, samples) => outliers(kernel, variant, samples),
       onProgress: m.quiet || process.stderr.isTTY !== true ? () => undefined : showProgress,
     });
   } finally {
-    process.removeListener('SIGINT', stop);
     if (!m.quiet && process.stderr.isTTY === true) process.stderr.write('\n');
   }
 }

@@ -1,6 +1,6 @@
 /** Results to stdout or a file, messages to stderr. */
-import { writeFile } from 'node:fs/promises';
-import { UserError, show } from '../errors.js';
+import { displayPath } from '../files.js';
+import { cannotWrite, writeWhole } from '../write.js';
 
 export interface OutputOptions {
   /** Null: stdout. */
@@ -8,21 +8,19 @@ export interface OutputOptions {
   readonly quiet: boolean;
 }
 
-/** Prints a result. */
+/**
+ * Prints a result.
+ * @throws UserError when it cannot be written
+ */
 export async function print(text: string, options: OutputOptions): Promise<void> {
   if (options.file === null) {
     await new Promise<void>((resolve, reject) =>
-      process.stdout.write(text, (error) => (error ? reject(error) : resolve())),
+      process.stdout.write(text, (error) =>
+        error ? reject(cannotWrite('the result', null, error) as Error) : resolve(),
+      ),
     );
     return;
   }
-  try {
-    await writeFile(options.file, text);
-  } catch (error) {
-    throw new UserError(
-      `--output ${show(options.file)} cannot be written (${String((error as NodeJS.ErrnoException).code)})`,
-      'check the path and its permissions',
-    );
-  }
-  if (!options.quiet) process.stderr.write(`written to ${options.file}\n`);
+  writeWhole(options.file, text, '--output');
+  if (!options.quiet) process.stderr.write(`written to ${displayPath(options.file)}\n`);
 }

@@ -30,6 +30,7 @@ import { formatBytes, formatMilliseconds, formatNumber, parseBytes, parseNumber,
 import { limitAddressSpace } from '../validate/process-memory.js';
 import { allocatedBytes } from '../validate/memory.js';
 import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { onInterrupt } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
 
@@ -425,7 +426,7 @@ async function generate(
     interrupted = true;
     decoder?.close();
   };
-  process.once('SIGINT', stop);
+  const release = onInterrupt(stop);
   const tokens: number[][] = Array.from({ length: q.batch }, () => []);
   const seconds: number[] = [];
   const interruption = (): UserError =>
@@ -474,7 +475,7 @@ async function generate(
     throw interrupted && !(error instanceof UserError) ? interruption() : error;
   } finally {
     if (progress && seconds.length > 0) process.stderr.write('\r\u001b[K');
-    process.removeListener('SIGINT', stop);
+    release();
     decoder?.close();
   }
 }

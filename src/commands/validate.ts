@@ -1,12 +1,14 @@
 /** `lla-sim validate`: holds the predictions against the bundled decoder. */
-import { writeFile } from 'node:fs/promises';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { displayPath } from '../files.js';
 import { openDevice } from '../gpu/index.js';
 import { parseBytes, parseNumber, parseSeconds } from '../units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
 import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { checkWritable, writeWhole } from '../write.js';
+import { onInterrupt } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
 import { explained } from './run.js';
@@ -68,15 +70,17 @@ async function run(args: Args): Promise<ExitCode> {
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
+  const [output, pictureFile] = [textFlag(args, 'output'), textFlag(args, 'picture')];
+  if (output !== null) checkWritable(output, '--output');
+  if (pictureFile !== null) checkWritable(pictureFile, '--picture');
   const device = await openDevice({
     ...(adapter === null ? {} : { adapter }),
     ...(backend === null ? {} : { backend }),
   });
-  const abort = new AbortController();
-  const stop = (): void => abort.abort();
-  process.once('SIGINT', stop);
   const progress = !quiet && process.stderr.isTTY === true;
   let report: ValidationReport;
+  const abort = new AbortController();
+  const release = onInterrupt(() => abort.abort());
   try {
     report = await validate(device, {
       budgetSeconds,
@@ -106,12 +110,12 @@ async function run(args: Args): Promise<ExitCode> {
       ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
       : explained(error);
   } finally {
-    process.removeListener('SIGINT', stop);
+    release();
     if (progress) process.stderr.write('\r\u001b[K');
     device.close();
   }
-  const picture = await writePicture(report, textFlag(args, 'picture'), quiet);
-  await print(render(report, format, picture), { file: textFlag(args, 'output'), quiet });
+  const picture = await writePicture(report, pictureFile, quiet);
+  await print(render(report, format, picture), { file: output, quiet });
   return outsideTolerance(report.checks) ? EXIT.outsideTolerance : EXIT.ok;
 }
 
@@ -121,18 +125,13 @@ async function writePicture(report: ValidationReport, file: string | null, quiet
   const scatter = (await import('../validate/picture.js')).scatterPicture(report);
   if (!scatter) {
     if (!quiet)
-      process.stderr.write(`warning: no step was measured, so that there is no picture to write to ${file}\n`);
+      process.stderr.write(
+        `warning: no step was measured, so that there is no picture to write to ${displayPath(file)}\n`,
+      );
     return null;
   }
   const { png } = await import('../report/pictures/png.js');
-  try {
-    await writeFile(file, png(scatter));
-  } catch (error) {
-    throw new UserError(
-      `--picture ${show(file)} cannot be written (${String((error as NodeJS.ErrnoException).code)})`,
-      'check the path and its permissions',
-    );
-  }
+  writeWhole(file, png(scatter), '--picture');
   return file;
 }
 

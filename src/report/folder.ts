@@ -1,7 +1,7 @@
 /** A report's folder: what each file holds, and writing them so that a folder is never left half old and half new. */
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { printable, UserError, show } from '../errors.js';
+import { printable } from '../errors.js';
 import type { Sources } from '../plan/answer.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Origin } from './command-line.js';
@@ -12,6 +12,7 @@ import { PICTURE_IDS, picturesOf } from './pictures/index.js';
 import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
 import { reportMarkdown } from './report-markdown.js';
+import { cannotWrite, Replacement } from '../write.js';
 import type { View } from './view.js';
 
 /** Draws a picture as PNG; null where this machine has no canvas. */
@@ -65,25 +66,21 @@ export function reportFiles(input: {
 }
 
 /**
- * Writes a report's files. Pictures of an earlier report that this one does not have are removed; anything else in the
- * folder stays.
+ * Writes a report's files: all of them or none. Pictures of an earlier report that this one does not have are removed;
+ * anything else in the folder stays.
  * @throws UserError when the folder cannot be written
  */
 export function writeFolder(folder: string, files: ReadonlyMap<string, string | Buffer>): void {
+  const replacement = new Replacement();
   try {
     mkdirSync(folder, { recursive: true });
-    if (!statSync(folder).isDirectory()) throw Object.assign(new Error('not a directory'), { code: 'ENOTDIR' });
-    for (const [name, content] of files) {
-      const partial = join(folder, `.${name}.${process.pid}.partial`);
-      writeFileSync(partial, content);
-      renameSync(partial, join(folder, name));
-    }
+    for (const [name, content] of files) replacement.add(join(folder, name), content);
+    replacement.commit();
     for (const name of readdirSync(folder)) {
       if (!files.has(name) && PICTURE_IDS.some((id) => name === `${id}.png`)) rmSync(join(folder, name));
     }
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    if (code === undefined) throw error;
-    throw new UserError(`--output ${show(folder)} cannot be written (${code})`, 'name a folder that can be written');
+    replacement.discard();
+    throw cannotWrite('--output', folder, error);
   }
 }

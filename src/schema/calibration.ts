@@ -31,6 +31,9 @@ const shape = z.record(z.string(), within(0, 2 ** 50));
 
 const transfer = z.object({ seconds, bytesPerSecond: rate });
 
+/** What is wrong with a sample whose lists differ in length. */
+export const UNEVEN = 'must hold one drift a repetition';
+
 /** One measured point: a kernel at a shape, with every repetition's time (seconds per call). */
 export const sampleSchema = z
   .object({
@@ -53,7 +56,7 @@ export const sampleSchema = z
     /** Relative RMS error against the float64 reference, measured before timing. */
     relativeError: finite,
   })
-  .refine((s) => s.drift === undefined || s.drift.length === s.seconds.length, 'must hold one drift a repetition');
+  .refine((s) => s.drift === undefined || s.drift.length === s.seconds.length, UNEVEN);
 export type Sample = z.infer<typeof sampleSchema>;
 
 /** A point that was planned and could not be measured. */
@@ -181,3 +184,30 @@ export const calibrationSchema = z.object({
     .refine((list) => new Set(list.map((k) => k.kernel)).size === list.length, 'must list each kernel once'),
 });
 export type Calibration = z.infer<typeof calibrationSchema>;
+
+/**
+ * Cuts samples of a calibration, as parsed JSON, to the repetitions that have both a time and a drift, and leaves out
+ * those without any. Versions up to 0.1.0 saved files in which the last repetition lacked its drift.
+ * @returns how many samples were cut
+ */
+export function cutSamples(json: unknown): number {
+  const listOf = (value: unknown, field: string): unknown[] => {
+    const list: unknown = (value as Record<string, unknown> | null)?.[field];
+    return Array.isArray(list) ? list : [];
+  };
+  let cut = 0;
+  for (const kernel of listOf(json, 'kernels')) {
+    const samples = listOf(kernel, 'samples') as { seconds?: unknown; drift?: unknown }[];
+    for (const sample of samples) {
+      const { seconds, drift } = sample ?? {};
+      if (!Array.isArray(seconds) || !Array.isArray(drift) || seconds.length === drift.length) continue;
+      const length = Math.min(seconds.length, drift.length);
+      sample.seconds = seconds.slice(0, length);
+      sample.drift = drift.slice(0, length);
+      cut++;
+    }
+    const whole = samples.filter((s) => !Array.isArray(s?.seconds) || s.seconds.length > 0);
+    samples.splice(0, samples.length, ...whole);
+  }
+  return cut;
+}

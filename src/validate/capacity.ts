@@ -5,7 +5,7 @@
  * which is an end of memory like any other. On a GPU the device's own memory ends.
  */
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { maxBatch, memoryModel, onGrid } from '../cost/memory.js';
@@ -17,6 +17,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { candidateId } from '../plan/candidates.js';
 import type { Candidate } from '../plan/types.js';
+import { isAlive } from '../process-alive.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { candidateOf, configurationFor } from './grid.js';
 
@@ -200,16 +201,29 @@ function child(
   return new Promise((resolve, reject) => {
     // Every thread's heap of glibc reserves 64 MiB of address space, touched or not; one heap for all does not.
     const process_ = spawn(process.execPath, [cli, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
+      // It notices by the channel that this process has died (cli.ts).
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      killSignal: 'SIGKILL',
       env: { ...process.env, MALLOC_ARENA_MAX: '1' },
       ...(signal ? { signal } : {}),
     });
     let text = '';
     for (const stream of [process_.stdout, process_.stderr])
-      stream.on('data', (chunk: Buffer) => (text = (text + chunk.toString('utf8')).slice(-4000)));
+      stream?.on('data', (chunk: Buffer) => (text = (text + chunk.toString('utf8')).slice(-4000)));
     process_.on('error', reject);
     process_.on('close', (code) => resolve({ code, text }));
   });
+}
+
+/** Folders of model files, one a validation; the number of its process follows. */
+const FOLDER = 'lla-sim-capacity-';
+
+/** Removes what validations that were killed left behind. */
+function removeDeadFolders(): void {
+  for (const name of readdirSync(tmpdir())) {
+    const pid = name.startsWith(FOLDER) ? Number(name.slice(FOLDER.length).split('-')[0]) : NaN;
+    if (Number.isInteger(pid) && !isAlive(pid)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+  }
 }
 
 /**
@@ -226,7 +240,8 @@ export function inProcesses(
     readonly signal?: AbortSignal;
   },
 ): { attempt: Attempt; geometry: Geometry; remove: () => void } {
-  const folder = mkdtempSync(join(tmpdir(), 'lla-sim-capacity-'));
+  removeDeadFolders();
+  const folder = mkdtempSync(join(tmpdir(), `${FOLDER}${process.pid}-`));
   const config = join(folder, 'config.json');
   writeFileSync(config, JSON.stringify(CAPACITY_CONFIG));
   const { memoryBytes, contextTokens, seed } = rules;

@@ -4,9 +4,9 @@ import { describe, expect, test } from 'vitest';
 import { Drift } from '../../src/bench/probe.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { median } from '../../src/bench/timing.js';
-import { samplesOf, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
+import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
 import { GpuError } from '../../src/gpu/errors.js';
-import { calibrationSchema, sampleSchema, type Sample } from '../../src/schema/calibration.js';
+import { calibrationSchema, cutSamples, sampleSchema, type Sample } from '../../src/schema/calibration.js';
 import { randomOf } from '../gpu/random.js';
 import { correctedSeconds, driftExponentOf, slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
 
@@ -39,6 +39,12 @@ interface World {
   share?: (width: number) => number;
   /** Measured in an earlier session. */
   resumed?: Sample[];
+  /** Probe of that session. */
+  referenceSeconds?: number | null;
+  /** Samples that are taken for wrong at the end. */
+  outliers?: (samples: readonly Sample[]) => number[];
+  /** Every state that is saved; `ended`: repetitions so far. */
+  onSave?: (entry: Track['entry'], must: boolean, ended: number) => void;
 }
 
 /** A calibration in a world; `starts`: when which width was measured. */
@@ -51,6 +57,9 @@ async function calibrateIn({
   openBytes = 100 * POINT_BYTES,
   share = () => 0,
   resumed = [],
+  referenceSeconds = PROBE_SECONDS,
+  outliers = () => [],
+  onSave = () => undefined,
 }: World) {
   const random = randomFrom(seed);
   const jitter = (): number => 1 + noise * (random() - 0.5);
@@ -112,9 +121,11 @@ async function calibrateIn({
     probe,
     chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
     chooseCandidate: () => 0,
-    visited: () => Promise.resolve(),
-    outliers: () => [],
+    visited: () => undefined,
+    save: (must) => onSave(track.entry, must, turns.length),
+    outliers: (_, samples) => outliers(samples),
   });
+  for (const sample of resumed) visits.adopt(sample, referenceSeconds);
   for (let i = 0; i < 7; i++) await probe();
   await visits.run();
   return { track, drift, starts, turns, held, end: at };
@@ -319,6 +330,101 @@ describe('the order of visits', () => {
     });
     expect(lost.starts).toHaveLength(3);
     expect(lost.track.entry.samples).toHaveLength(2);
+  });
+});
+
+describe(`what is saved (LLA_SIM_SEED=${seed})`, () => {
+  const world = { load: (at: number) => (at % 7 < 2 ? 1.5 : 1), budgetSeconds: 8, points: 40 };
+  const repetitionsOf = (entry: Track['entry']): number => entry.samples.reduce((sum, s) => sum + s.seconds.length, 0);
+
+  test('can be read again in every state, and holds every repetition that has ended', async () => {
+    let states = 0;
+    await calibrateIn({
+      ...world,
+      onSave: (entry, _, ended) => {
+        states++;
+        for (const sample of entry.samples) sampleSchema.parse(sample);
+        expect(repetitionsOf(entry)).toBe(ended);
+      },
+    });
+    expect(states).toBeGreaterThan(100);
+  });
+
+  test('names the point that is being prepared, for as long as that lasts', async () => {
+    let marks = 0;
+    const { track } = await calibrateIn({
+      ...world,
+      onSave: (entry, must) => {
+        expect(entry.gaps.map((g) => g.reason)).toEqual(must ? [UNFINISHED] : []);
+        if (must) marks++;
+      },
+    });
+    expect(marks).toBe(track.entry.samples.length);
+    expect(track.entry.gaps).toEqual([]);
+  });
+
+  test('keeps a point that is taken for wrong until it has been measured anew', async () => {
+    const first = (await calibrateIn({ ...world, points: 5 })).track.entry.samples;
+    const before = structuredClone(first);
+    let least = Infinity;
+    const { track } = await calibrateIn({
+      ...world,
+      points: 0,
+      resumed: first,
+      outliers: () => [0],
+      onSave: (entry) => (least = Math.min(least, ...entry.samples.map((s) => s.seconds.length))),
+    });
+    expect(least).toBeGreaterThanOrEqual(3);
+    expect(track.entry.samples[0]?.seconds).not.toEqual(before[0]?.seconds);
+  });
+});
+
+describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () => {
+  const half = (width: number, drift?: number[]): Sample => ({
+    variant: 'f32',
+    shape: { rows: 1, width },
+    tuning: {},
+    readBytes: 1,
+    writeBytes: 1,
+    flops: 1,
+    seconds: [truth(width)],
+    relativeError: 0,
+    ...(drift ? { drift } : {}),
+  });
+
+  test('points with fewer repetitions than they need come first', async () => {
+    const resumed = [half(101, [1]), half(102, [1])];
+    const { starts, track } = await calibrateIn({ load: () => 1, budgetSeconds: 3, points: 30, resumed });
+    expect(starts.slice(0, 3).map((s) => s.width)).toEqual([101, 102, 1]);
+    expect(track.entry.samples.every((s) => s.seconds.length >= 3)).toBe(true);
+  });
+
+  test('times without a drift count as undisturbed', async () => {
+    const resumed = [half(101)];
+    const world = { load: () => 1, budgetSeconds: 1, points: 0, noise: 0 };
+    await calibrateIn({ ...world, resumed, referenceSeconds: null });
+    const [sample] = resumed as [Sample];
+    expect(sample.seconds.length).toBeGreaterThanOrEqual(3);
+    expect(sample.drift?.map((d) => Math.round(1e9 * d) / 1e9)).toEqual(sample.seconds.map(() => 1));
+  });
+
+  test('a point of one repetition is visited again where there is time', async () => {
+    const resumed = Array.from({ length: 20 }, (_, i) => half(101 + i, [1]));
+    const { starts } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 0, resumed });
+    expect(new Set(starts.map((s) => s.width)).size).toBe(20);
+  });
+
+  test('samples of an older version that lack a drift are cut, those without any left out', () => {
+    const whole = half(1, [1]);
+    const file = {
+      kernels: [
+        { samples: [whole, { ...half(2, [1, 1]), seconds: [1, 2, 3] }, half(3, []), { ...half(4), drift: [] }, null] },
+      ],
+    };
+    expect(cutSamples(file)).toBe(3);
+    expect(file.kernels[0]?.samples).toEqual([whole, { ...half(2, [1, 1]), seconds: [1, 2] }, null]);
+    for (const rubbish of [null, 1, {}, { kernels: 1 }, { kernels: [null, { samples: 'x' }] }])
+      expect(cutSamples(rubbish)).toBe(0);
   });
 });
 

@@ -1,0 +1,30 @@
+/** Ending early: Ctrl-C, a process that is asked to end, a terminal that closes. */
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/**
+ * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.
+ * @returns what takes this back
+ */
+export function onInterrupt(stop: () => void): () => void {
+  const release = (): void => {
+    for (const name of SIGNALS) process.removeListener(name, stopped);
+  };
+  const stopped = (): void => {
+    release();
+    stop();
+  };
+  for (const name of SIGNALS) process.on(name, stopped);
+  return release;
+}
+
+/** Runs `work` with a signal that is aborted when the program is asked to end. */
+export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const abort = new AbortController();
+  const release = onInterrupt(() => abort.abort());
+  try {
+    return await work(abort.signal);
+  } finally {
+    release();
+  }
+}
