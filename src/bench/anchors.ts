@@ -9,6 +9,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { listCandidates } from '../plan/candidates.js';
 import type { KernelCall } from '../kernels/registry.js';
 import { GROUP_SIZE } from '../kernels/spec.js';
+import { promptKey } from '../plan/prompt-time.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 
@@ -129,18 +130,30 @@ export interface Anchor extends KernelCall {
 
 /**
  * Distinct calls of the steps and prompts of every candidate of the planner: all codecs, published ratios, paths and
- * evictions.
+ * evictions. They are 9,000 for Ouro-1.4B, which takes seconds.
  */
-export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
-  const calls = new Map<string, { call: KernelCall; share: number }>();
-  const { candidates } = listCandidates(g, {
+export const anchorCalls = (g: Geometry, range: AnchorRange): Anchor[] =>
+  callsOf(g, range, {
     kinds: null,
     ratios: null,
     ranks: null,
     paths: null,
     evictions: EVICTIONS.map((text) => parseEviction(text, 'eviction')),
   });
-  for (const candidate of candidates) {
+
+/** Calls of the steps of the full cache and of LLA at its most usual ratio: listed in a moment. */
+export const firstCalls = (g: Geometry, range: AnchorRange): Anchor[] =>
+  callsOf(
+    g,
+    { ...range, prompts: [] },
+    { kinds: ['full', 'lla'], ratios: [4], ranks: null, paths: null, evictions: [parseEviction('none', 'eviction')] },
+  );
+
+function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof listCandidates>[1]): Anchor[] {
+  const calls = new Map<string, { call: KernelCall; share: number }>();
+  const prompts = new Map<string, { c: Configuration; candidates: number }>();
+  const { candidates: listed } = listCandidates(g, filter);
+  for (const candidate of listed) {
     if (candidate.eviction && WITHOUT_EVICTION.includes(candidate.codec.kind)) continue;
     const c: Configuration = {
       geometry: g,
@@ -153,9 +166,13 @@ export function anchorCalls(g: Geometry, range: AnchorRange): Anchor[] {
     };
     for (const { context, batch, weight } of range.steps)
       collect(calls, weight, range.rates, (visit) => forEachOp(c, schedule(c, batch, context), visit));
-    for (const { weight, ...prompt } of range.prompts)
-      collect(calls, weight, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
+    const key = promptKey(c);
+    const alike = prompts.get(key) ?? { c, candidates: 0 };
+    prompts.set(key, { ...alike, candidates: alike.candidates + 1 });
   }
+  for (const { c, candidates } of prompts.values())
+    for (const { weight, ...prompt } of range.prompts)
+      collect(calls, weight * candidates, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
   return [...calls.values()].map(({ call, share }) => ({ ...call, share }));
 }
 

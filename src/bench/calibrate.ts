@@ -60,6 +60,11 @@ const LEAST_DRAWN_SHARE = 1 / 400;
 
 /** What a visit is taken for after each session that ended while the track's first point was prepared. */
 const UNFINISHED_SECONDS = 30;
+/** What a first list of calls gets, at most: seconds, and share of the budget. */
+const FIRST_LIST = { seconds: 8, share: 0.05 };
+
+/** A call, and how much the time of steps depends on it (bench/anchors.ts). */
+type WeightedCall = KernelCall & { readonly share?: number };
 
 export interface CalibrationProgress {
   kernel: KernelName;
@@ -78,8 +83,12 @@ export interface CalibrationProgress {
 export interface CalibrateOptions {
   budgetSeconds: number;
   seed: number;
-  /** Calls of real schedules (bench/anchors.ts); shapes of all published models unless given. */
-  calls?: readonly (KernelCall & { readonly share?: number })[];
+  /**
+   * Lists of calls of real schedules (bench/anchors.ts), each made when it is due. All but the last are measured for a
+   * few seconds only, so that there is something to save before a long list is made. Shapes of all published models
+   * unless given.
+   */
+  calls?: readonly (() => readonly WeightedCall[])[];
   /** Only these kernels are measured, what is resumed of others is kept; all that are implemented unless given. */
   kernels?: readonly KernelName[];
   adapter?: AdapterOptions;
@@ -131,8 +140,9 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     ceilings,
     kernels: [],
   };
-  const tracks = planTracks(device, calibration, options);
-  if (earlier?.probe) calibration.probe = earlier.probe;
+  // The next session need not measure them again, whatever ends this one.
+  if (!earlier) options.save?.(calibration, true);
+  else if (earlier.probe) calibration.probe = earlier.probe;
   const probe = await openProbe(device, { clock, submitSeconds: overheads.submitSeconds });
   const drift = new Drift();
   const runProbe = async (): Promise<number> => {
@@ -141,46 +151,65 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
     return seconds;
   };
   const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed };
-  const visits = new Visits(tracks, drift, {
-    now: () => now() - started,
-    budgetSeconds: options.budgetSeconds,
-    stopped: () => options.signal?.aborted ?? false,
-    secondsPerVisit: (options.budgetSeconds * POINT_SHARE) / VISITS,
-    openBytes: openBytes(device),
-    open: (track, shape, known) =>
-      openPoint(
-        device,
-        { kernel: track.kernel, variant: track.variant, shape },
-        rules,
-        known,
-        tuningOptions(track.entry.tuning),
-      ),
-    probe: runProbe,
-    chooseTrack: leastServed,
-    chooseCandidate: (track) => choose(track, options),
-    save: (must) => {
-      const told = drift.describe();
-      if (told) calibration.probe = told;
-      options.save?.(calibration, must);
-    },
-    visited: (track, gap) =>
-      options.onProgress?.({
-        kernel: track.kernel,
-        variant: track.variant,
-        samples: samplesOf(track).length,
-        left: track.candidates.length,
-        elapsedSeconds: now() - started,
-        budgetSeconds: options.budgetSeconds,
-        secondsLeft: secondsLeft(now() - started, options.budgetSeconds, tracks),
-        gap,
-      }),
-    outliers: (track, samples) => options.outliers?.(track.kernel, track.variant, samples) ?? [],
-  });
-  for (const { samples } of calibration.kernels)
-    for (const sample of samples) visits.adopt(sample, earlier?.probe?.referenceSeconds ?? null);
-  try {
-    for (let i = 0; i < FIRST_PROBES && options.signal?.aborted !== true; i++) await runProbe();
+  const { budgetSeconds } = options;
+  const measure = async (
+    calls: readonly WeightedCall[],
+    until: number,
+    from: Calibration | undefined,
+  ): Promise<void> => {
+    const tracks = planTracks(device, calibration, calls, from, options);
+    const visits = new Visits(tracks, drift, {
+      now: () => now() - started,
+      budgetSeconds: until,
+      stopped: () => options.signal?.aborted ?? false,
+      secondsPerVisit: (budgetSeconds * POINT_SHARE) / VISITS,
+      openBytes: openBytes(device),
+      open: (track, shape, known) =>
+        openPoint(
+          device,
+          { kernel: track.kernel, variant: track.variant, shape },
+          rules,
+          known,
+          tuningOptions(track.entry.tuning),
+        ),
+      probe: runProbe,
+      chooseTrack: leastServed,
+      chooseCandidate: (track) => choose(track, options),
+      save: (must) => {
+        const told = drift.describe();
+        if (told) calibration.probe = told;
+        options.save?.(calibration, must);
+      },
+      visited: (track, gap) =>
+        options.onProgress?.({
+          kernel: track.kernel,
+          variant: track.variant,
+          samples: samplesOf(track).length,
+          left: track.candidates.length,
+          elapsedSeconds: now() - started,
+          budgetSeconds,
+          secondsLeft: secondsLeft(now() - started, budgetSeconds, tracks),
+          gap,
+        }),
+      outliers: (track, samples) =>
+        (until === budgetSeconds && options.outliers?.(track.kernel, track.variant, samples)) || [],
+    });
+    for (const { samples } of calibration.kernels)
+      for (const sample of samples) visits.adopt(sample, from?.probe?.referenceSeconds ?? null);
     await visits.run();
+  };
+  try {
+    const stopped = (): boolean => options.signal?.aborted === true;
+    for (let i = 0; i < FIRST_PROBES && !stopped(); i++) await runProbe();
+    const lists = options.calls ?? [defaultCalls];
+    let from = earlier;
+    for (const [i, list] of lists.entries()) {
+      if (stopped()) break;
+      const last = i === lists.length - 1;
+      const first = now() - started + Math.min(FIRST_LIST.seconds, FIRST_LIST.share * budgetSeconds);
+      await measure(list(), last ? budgetSeconds : Math.min(budgetSeconds, first), from);
+      from = { ...calibration };
+    }
   } finally {
     probe.free();
   }
@@ -260,10 +289,17 @@ export function drawByShare(
     .map(({ i }) => i);
 }
 
-/** Entries and candidates of every kernel and variant, with resumed samples in place. */
-function planTracks(device: Device, calibration: Calibration, options: CalibrateOptions): Track[] {
+/** Entries and candidates of every kernel and variant, with the samples of `from` in place. */
+function planTracks(
+  device: Device,
+  calibration: Calibration,
+  calls: readonly WeightedCall[],
+  from: Calibration | undefined,
+  options: CalibrateOptions,
+): Track[] {
   const kernels = (options.kernels ?? IMPLEMENTED).filter((k) => IMPLEMENTED.includes(k));
-  const resumed = options.resumeFrom?.kernels ?? [];
+  const resumed = from?.kernels ?? [];
+  calibration.kernels = [];
   const longest = Math.min(LONGEST_CALL_SECONDS, options.budgetSeconds * LONGEST_CALL_SHARE);
   const tracks = new Map<string, Track>();
   const seen = new Map<string, Sample | null>();
@@ -316,7 +352,7 @@ function planTracks(device: Device, calibration: Calibration, options: Calibrate
     track.candidates.push({ shape: call.shape, share });
     track.share = Math.hypot(track.share, Math.sqrt(share));
   };
-  for (const call of options.calls ?? defaultCalls()) offer(call, options.calls !== undefined);
+  for (const call of calls) offer(call, options.calls !== undefined);
   missed.record();
   return [...tracks.values()];
 }

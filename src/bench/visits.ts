@@ -191,6 +191,7 @@ export class Visits {
       }));
     });
     await this.takeTurns(() => wrong.shift());
+    this.save(false);
   }
 
   private newJob(): Job | undefined {

@@ -1,7 +1,7 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { ANCHOR_RANGES, anchorCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
+import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
 import { calibrate, measureOverheads, saveTo, writeCalibration, type CalibrationProgress } from '../bench/index.js';
 import { otherDevice, staleKernels } from '../bench/calibrate.js';
 import { representativeCalls } from '../bench/regression/index.js';
@@ -48,15 +48,15 @@ export const calibrateCommand: Command = {
   run,
 };
 
-/** Calls of the model's steps, and of the steps that `validate` runs in its place. */
-function callsOf(device: Device, model: string | null): Anchor[] {
+/** Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. */
+function callsOf(device: Device, model: string | null): (() => Anchor[])[] {
   const range: AnchorRange = {
     ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'],
     targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
     bindingBytes: device.limits.maxStorageBufferBindingSize,
   };
   const geometries = [findPreset(model ?? 'ouro-1.4b'), validationModel(device.description.software, model)];
-  return [...new Set(geometries)].flatMap((g) => anchorCalls(g, range));
+  return [firstCalls, anchorCalls].map((list) => () => [...new Set(geometries)].flatMap((g) => list(g, range)));
 }
 
 async function run(args: Args): Promise<ExitCode> {
@@ -235,7 +235,7 @@ interface Measuring {
   earlier: Calibration | null;
   file: string;
   quiet: boolean;
-  calls: readonly Anchor[];
+  calls: readonly (() => readonly Anchor[])[];
   signal: AbortSignal;
 }
 

@@ -22,15 +22,16 @@ const notPriced = (reason: string): PromptFigures => ({
 
 export const UNPRICED: PromptPricer = () => notPriced('it was not asked for');
 
-/**
- * Prices the prompts of one request, those that take the same calls once: paths that read the same latents are filled
- * alike.
- */
+/** Equal for configurations whose prompts take the same calls: paths that read the same latents are filled alike. */
+export const promptKey = (c: Pick<Configuration, 'codec' | 'eviction' | 'path'>): string =>
+  JSON.stringify([c.codec, c.eviction, c.path === 'fast' || c.path === 'absorbed' ? c.path : '']);
+
+/** Prices the prompts of one request, those that take the same calls once. */
 export function promptPricer(r: PlanRequest): PromptPricer {
   const known = new Map<string, PromptFigures>();
   return (c, fits) => {
     if (!fits) return notPriced('it does not fit');
-    const key = JSON.stringify([c.codec, c.eviction, c.path === 'fast' || c.path === 'absorbed' ? c.path : '']);
+    const key = promptKey(c);
     const figures = known.get(key) ?? figuresOf(r, c);
     known.set(key, figures);
     return figures;

@@ -17,7 +17,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       budgetSeconds: 8,
       seed,
       kernels: ['swiglu'],
-      calls: CALLS,
+      calls: [() => CALLS],
       onProgress: (p) => seen.push(p.secondsLeft),
     });
     const parsed = calibrationSchema.parse(JSON.parse(JSON.stringify(calibration)));
@@ -35,7 +35,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       budgetSeconds: 1,
       seed,
       kernels: ['rope'],
-      calls: [{ kernel: 'rope', variant: 'half-split', shape: { rows: 4, heads: 32, headDim: 128 } }],
+      calls: [() => [{ kernel: 'rope', variant: 'half-split', shape: { rows: 4, heads: 32, headDim: 128 } }]],
       resumeFrom: parsed,
     });
     const [before, after] = [parsed, resumed].map(
