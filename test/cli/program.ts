@@ -143,6 +143,7 @@ export function expectSound(o: Outcome, format: 'json' | 'table' | 'csv' | 'mark
 export function scratch(): {
   readonly path: string;
   file(name: string, content: string | Buffer): string;
+  removeFile(name: string): void;
   remove(): void;
 } {
   const path = mkdtempSync(join(tmpdir(), 'lla-sim-test-'));
@@ -153,6 +154,7 @@ export function scratch(): {
       writeFileSync(at, content);
       return at;
     },
+    removeFile: (name) => rmSync(join(path, name)),
     remove: () => rmSync(path, { recursive: true, force: true }),
   };
 }

@@ -174,8 +174,8 @@ describe('the command', () => {
     if (!report) throw new Error('report is not registered');
     const chat = join(ROOT, 'scenarios/chat-h200.yaml');
     for (const [args, message] of [
-      [[chat, '-o', file], /--output ".*file" cannot be written \(EEXIST\)/],
-      [[chat, '-o', join(file, 'below')], /--output ".*below" cannot be written \(ENOTDIR\)/],
+      [[chat, '-o', file], /--output ".*file" cannot be written: a file of that name exists where a folder is needed/],
+      [[chat, '-o', join(file, 'below')], /--output ".*below" cannot be written: a part of its path is not a folder/],
       [['none.yaml', '-o', join(folder.path, 'a')], /scenario "none.yaml" does not exist/],
       [['--device', 'h200'], /folder of the report is not given/],
       [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],

@@ -1,0 +1,11 @@
+export function faults(options: {
+  /** The program, as node runs it, and the folder of the same build's modules. */
+  cli: string;
+  dist: string;
+  kills: number;
+  seed: number;
+  only?: readonly string[] | null;
+  /** Latest moment of a kill. */
+  maxSeconds?: number;
+  log?: (line: string) => void;
+}): Promise<string[]>;

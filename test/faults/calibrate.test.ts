@@ -1,0 +1,99 @@
+/** What `calibrate` does with files that are there already. */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { UNFINISHED } from '../../src/bench/visits.js';
+import { beginningOf } from '../../src/process-alive.js';
+import { loadCalibration } from '../../src/plan/calibrations.js';
+import { calibrationSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
+import { inProcess, scratch } from '../cli/program.js';
+import { describeGpu } from '../gpu/device.js';
+
+const MEASURE = ['--kernel', 'rmsnorm,swiglu', '--budget', '2s'] as const;
+
+describeGpu('calibrate', () => {
+  const home = scratch();
+  const file = join(home.path, 'calibration.json');
+  const read = (): Calibration => JSON.parse(readFileSync(file, 'utf8')) as Calibration;
+  const calibrate = (...args: string[]) => inProcess('calibrate', '-o', file, ...args);
+  let measured = '';
+
+  beforeAll(async () => {
+    const { code, err } = await calibrate(...MEASURE);
+    expect(code, err).toBe(0);
+    measured = readFileSync(file, 'utf8');
+  }, 180_000);
+  afterAll(() => home.remove());
+
+  test('what it leaves is a calibration, and nothing beside it', () => {
+    const calibration = calibrationSchema.parse(JSON.parse(measured));
+    expect(calibration.kernels.flatMap((k) => k.samples).length).toBeGreaterThan(0);
+    expect(calibration.kernels.flatMap((k) => k.gaps).filter((g) => g.reason === UNFINISHED)).toEqual([]);
+    expect(readdirSync(home.path)).toEqual(['calibration.json']);
+  });
+
+  test('never erases measurements unasked', async () => {
+    const { code, err } = await calibrate(...MEASURE);
+    expect(code).toBe(2);
+    expect(err).toMatch(/^error: calibration ".*calibration.json" exists; add --resume/);
+    for (const part of ['driver', 'device', 'backend', 'description'] as const) {
+      const other = read();
+      other.device[part] = 'another';
+      writeFileSync(file, JSON.stringify(other));
+      const { code, err } = await calibrate('--resume', ...MEASURE);
+      expect(code).toBe(2);
+      expect(err).toMatch(
+        new RegExp(`was measured on another device \\(${part} another, and this is .*\\); name another`),
+      );
+      expect(read()).toEqual(other);
+      writeFileSync(file, measured);
+    }
+    expect(readdirSync(home.path)).toEqual(['calibration.json']);
+  });
+
+  test('refuses a file that another process writes', async () => {
+    writeFileSync(`${file}.lock`, `${process.ppid} ${beginningOf(process.ppid) ?? '-'} ${hostname()}\n`);
+    const { code, err } = await calibrate('--resume', ...MEASURE);
+    home.removeFile('calibration.json.lock');
+    expect(code).toBe(2);
+    expect(err).toMatch(/is being written by process \d+; wait for it/);
+    expect(readFileSync(file, 'utf8')).toBe(measured);
+  });
+
+  /** The first kernel that was measured, and its first sample. */
+  function firstOf(calibration: Calibration) {
+    const kernel = calibration.kernels.find((k) => k.samples.length > 0) as Calibration['kernels'][number];
+    return { kernel, sample: kernel.samples[0] as Sample };
+  }
+
+  test('goes on with a file that an older version left in the middle of a repetition', async () => {
+    const torn = read();
+    const { kernel, sample } = firstOf(torn);
+    const before = [...sample.seconds];
+    sample.seconds.push(before[0] as number);
+    writeFileSync(file, JSON.stringify(torn));
+    await expect(loadCalibration(file)).rejects.toThrow(/must hold one drift a repetition/);
+    await expect(loadCalibration(file)).rejects.toMatchObject({ hint: expect.stringContaining('--resume') as string });
+
+    const { code, err } = await calibrate('--resume', '--kernel', kernel.kernel, '--budget', '1s');
+    expect(code, err).toBe(0);
+    expect(err).toMatch(/^1 point of .*calibration\.json had a time without its drift/);
+    const after = firstOf(calibrationSchema.parse(read())).sample;
+    expect(after.shape).toEqual(sample.shape);
+    expect(after.seconds.slice(0, before.length)).toEqual(before);
+    expect(readdirSync(home.path)).toEqual(['calibration.json']);
+  }, 180_000);
+
+  test('keeps the times of kernels that have changed beside', async () => {
+    const stale = read();
+    const { kernel } = firstOf(stale);
+    kernel.sourceHash = 'of an older kernel';
+    writeFileSync(file, JSON.stringify(stale));
+    const { code, err } = await calibrate('--resume', '--kernel', kernel.kernel, '--budget', '1s');
+    expect(code, err).toBe(0);
+    expect(err).toContain(`changed since they were measured: ${kernel.kernel}; they are measured anew`);
+    expect(JSON.parse(readFileSync(`${file}.old`, 'utf8'))).toEqual(stale);
+    calibrationSchema.parse(read());
+  }, 180_000);
+});

@@ -1,0 +1,21 @@
+/** A few of the kills of `npm run test:faults`. */
+import { dirname } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { faults } from '../../scripts/faults.mjs';
+import { compile, type Program } from '../cli/program.js';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+
+describeGpu(`kills (LLA_SIM_SEED=${SEED})`, () => {
+  let program: Program;
+  beforeAll(async () => {
+    program = await compile();
+  });
+  afterAll(() => program.remove());
+
+  it('lose nothing and leave nothing behind', async () => {
+    const { cli } = program;
+    const only = ['calibrate', 'plan'];
+    expect(await faults({ cli, dist: dirname(cli), kills: 4, seed: SEED, only, maxSeconds: 8 })).toEqual([]);
+  }, 600_000);
+});
