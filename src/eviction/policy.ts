@@ -1,5 +1,4 @@
 /** Which tokens stay in the cache. */
-import type { CacheLayout } from '../codecs/layout.js';
 import { UserError, show } from '../errors.js';
 import { formatTokens, MAX_TOKENS, parseTokens } from '../units.js';
 
@@ -59,17 +58,6 @@ export function segmentsOf(eviction: Eviction | null, context: number): Segments
         ? Math.max(0, kept - eviction.recentTokens)
         : 0;
   return { pinned, ring: kept - pinned };
-}
-
-/**
- * Bytes of a policy's own state per cached token: H2O keeps an f32 mass and a u32 position for every row set that
- * can evict on its own. What loops, heads or layers share (a latent, a rotary key) has one pooled mass.
- */
-export function evictionStateBytesPerToken(eviction: Eviction | null, layout: CacheLayout): number {
-  if (eviction?.policy !== 'h2o') return 0;
-  const values = layout.filter((t) => t.role === 'value' || t.role === 'value-latent');
-  const rowSets = (block: string) => Math.min(...layout.filter((t) => t.block === block).map((t) => t.heads));
-  return values.reduce((sum, t) => sum + t.layers * t.loops * rowSets(t.block), 0) * 8;
 }
 
 /**

@@ -28,7 +28,8 @@ import {
   layoutOf,
   modelRatio,
 } from '../../src/codecs/registry.js';
-import { inFlightScalars, memoryModel } from '../../src/cost/memory.js';
+import { memoryModel } from '../../src/cost/memory.js';
+import type { Configuration } from '../../src/schedule/schedule.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { STORAGE_BITS, type Storage } from '../../src/kernels/spec.js';
@@ -201,6 +202,9 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
     );
   });
 });
+
+/** f32 scalars of a sequence's latents that loops still add to. */
+const inFlightScalars = (c: Configuration): number => memoryModel(c, 4096, 32).inFlightBytesPerSequence / 4;
 
 describe('layout', () => {
   it('slots lie one after another, without gap or overlap, and sum to bytes per token × tokens', () => {

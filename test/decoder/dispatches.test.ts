@@ -1,9 +1,12 @@
 /**
- * The schedule is what runs: every dispatch of a step or prefill has a price, and every price a dispatch. Decoders run
- * on a device that only records.
+ * The schedule is what runs: every dispatch of a step or prefill has a price, and every price a dispatch. The list of
+ * buffers is what is allocated. Decoders run on a device that only records.
  */
 import { expect, test } from 'vitest';
 import { isLatent } from '../../src/codecs/registry.js';
+import { TILE_TOKENS } from '../../src/codecs/layout.js';
+import { bytesPerSequence, memoryModel, prefillPeaks } from '../../src/cost/memory.js';
+import type { Allocation, GpuDecoder } from '../../src/decoder/gpu/index.js';
 import { priceStep, pricePrompt, type Pricer, type SchedulePrice } from '../../src/cost/latency.js';
 import { deviceOptions, planOperation, type OperationOptions } from '../../src/gpu/index.js';
 import { expand } from '../../src/schedule/expand.js';
@@ -77,6 +80,17 @@ const free: Pricer = {
 const callsOf = (price: SchedulePrice): number =>
   price.byKernel.reduce((sum, { kernel, calls }) => sum + (kernel === 'step-overhead' ? 0 : calls), 0);
 
+const bytesOf = (allocations: readonly Allocation[], kinds: readonly string[]): number =>
+  allocations.reduce((sum, { kind, bytes }) => sum + (kinds.includes(kind) ? bytes : 0), 0);
+
+/** Buffers of a decoder against the memory model's sum of the list. */
+function checkMemory(c: Configuration, { allocations }: GpuDecoder, batch: number): void {
+  const m = memoryModel(c, CONTEXT, TILE_TOKENS);
+  expect(bytesOf(allocations, ['workspace', 'in-flight', 'eviction', 'cache'])).toBe(
+    m.workspaceFixedBytes + batch * bytesPerSequence(m),
+  );
+}
+
 async function checkStep(of: Case, batch: number): Promise<void> {
   const c = configurationOf(of);
   const device = new RecordingDevice();
@@ -86,6 +100,7 @@ async function checkStep(of: Case, batch: number): Promise<void> {
   const listed: [string, number][] = [];
   forEachOp(c, schedule(c, batch, CONTEXT), (op, calls) => listed.push([priced(c, op), calls]));
   expect(ran(device), `a step of ${batch}`).toEqual(counted(listed));
+  checkMemory(c, decoder, batch);
   expect(device.calls).toHaveLength(callsOf(priceStep(c, free, batch, CONTEXT)));
   expect(device.calls, 'in order').toEqual([...expand(c, schedule(c, batch, CONTEXT))].map(({ op }) => priced(c, op)));
   decoder.close();
@@ -102,6 +117,7 @@ async function checkPrompt(of: Case, method: WholePrompt, promptTokens: number):
   forEachPrefillCall(c, plan, (call, times) => listed.push([priced(c, call, true), times]));
   expect(ran(device), `${method} prefill of ${promptTokens} tokens`).toEqual(counted(listed));
   expect(device.calls).toHaveLength(callsOf(pricePrompt(c, free, plan)));
+  expect(bytesOf(decoder.prefillAllocations, ['prefill'])).toBe(prefillPeaks(c, promptTokens, CHUNK_TOKENS)[method]);
   decoder.close();
 }
 

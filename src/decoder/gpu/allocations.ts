@@ -1,14 +1,13 @@
 /** Every buffer of a decoder, with what it is for: the table that the memory model is compared with. */
 import { GpuError, type Buffer, type Device } from '../../gpu/index.js';
+import type { BufferKind, BufferRow } from '../../schedule/buffers.js';
 
 /**
- * What memory is for, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, `in-flight` (latents
- * that loops still add to), `eviction` (mass and positions), `workspace` (activations), `prefill` (all of that for
- * whole prompts). `control` is what the model leaves to its reserve: tables of angles, positions and spans,
+ * What memory is for, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, and the kinds of
+ * schedule/buffers.ts. `control` is what the model leaves to its reserve: tables of angles, positions and spans,
  * placeholders of unused bindings.
  */
-export type AllocationKind =
-  'weights' | 'codec' | 'cache' | 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
+export type AllocationKind = BufferKind | 'weights' | 'codec' | 'cache' | 'control';
 
 export interface Allocation {
   readonly label: string;
@@ -53,6 +52,23 @@ export class Allocations {
     if (buffer.bytes > size)
       this.rows.push({ label: `${label} (rounding)`, kind: 'control', bytes: buffer.bytes - size });
     return buffer;
+  }
+
+  /**
+   * The buffers of a row of the list, for `batch` sequences; padded to the 16 bytes that kernels read at a time.
+   * @param suffix behind the labels
+   * @throws GpuError as `make`
+   */
+  async makeRow(
+    { kind, label, count, fixedBytes, sequenceBytes }: BufferRow,
+    batch: number,
+    suffix = '',
+  ): Promise<void> {
+    const bytes = fixedBytes + batch * sequenceBytes;
+    const padding = Math.ceil(bytes / 16) * 16 - bytes;
+    const shares = [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])];
+    for (let i = 0; i < (count ?? 1); i++)
+      await this.make(`${label}${count === undefined ? '' : ` ${i}`}${suffix}`, shares);
   }
 
   /** A buffer that exists. */

@@ -181,21 +181,10 @@ export class Caches {
     return Math.min(...this.layout.filter((t) => t.block === block.name).map((t) => t[dimension]));
   }
 
-  /** The row set that a place belongs to: layers and loops that share any row of a block evict together. */
-  unit({ block, layer }: Place, loop: number): { layer: number; loop: number } {
-    return {
-      layer: share(layer, block.layers, this.fewest(block, 'layers')),
-      loop: share(loop, block.loops, this.fewest(block, 'loops')),
-    };
-  }
-
-  /** All row sets of a block. */
-  units(block: LayerBlock): { layer: number; loop: number }[] {
-    const loops = this.fewest(block, 'loops');
-    return Array.from({ length: this.fewest(block, 'layers') * loops }, (_, i) => ({
-      layer: Math.floor(i / loops),
-      loop: i % loops,
-    }));
+  /** Number of the row set that a place belongs to: layers and loops that share any row of a block evict together. */
+  unit({ block, layer }: Place, loop: number): number {
+    const [layers, loops] = [this.fewest(block, 'layers'), this.fewest(block, 'loops')];
+    return share(layer, block.layers, layers) * loops + share(loop, block.loops, loops);
   }
 
   /** Every buffer with its tensor. */

@@ -3,7 +3,6 @@
  * step.
  */
 import { blocksOf } from '../../geometry/geometry.js';
-import { isLatent } from '../../codecs/registry.js';
 import {
   bufferOf,
   GpuError,
@@ -15,13 +14,10 @@ import {
 } from '../../gpu/index.js';
 import type { Span } from '../../kernels/shared/fold.launch.js';
 import { rotaryTable } from '../../gpu/rotary.js';
-import { blockPlan } from '../../schedule/block-absorbed.js';
-import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
-import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { spansLoops } from '../../schedule/configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import type { AllocationKind, Allocations } from './allocations.js';
+import { packedRow, queryWidth, stepBuffers, type BufferRow } from '../../schedule/buffers.js';
+import type { Allocations } from './allocations.js';
 import type { CachePart, Caches } from './caches.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import type { Weights } from './weights.js';
@@ -111,7 +107,7 @@ export class Machine {
 
   /** The state of the row set that a place belongs to. */
   evictionBuffer(what: 'mass' | 'positions', place: Place, { index }: CachePart, loop = place.loop): Buffer {
-    return this.buffer(keptLabel(what, place.block.name, this.caches.unit(place, loop), index));
+    return this.buffer(`kept ${what} ${place.block.name} ${this.caches.unit(place, loop)}${partSuffix(index)}`);
   }
 
   /** The roles of the streams at the start of a step. */
@@ -168,36 +164,16 @@ export class Machine {
 export const spansFrom = (sequence: number): string => (sequence === 0 ? 'spans' : `spans from ${sequence}`);
 
 /** Rows that are rebuilt for a part of the sequences. */
-export const rebuiltRows = (axis: 'keys' | 'values', part: number): string =>
-  `rebuilt ${axis}${part > 0 ? ` part ${part}` : ''}`;
+export const rebuiltRows = (axis: 'keys' | 'values', part: number): string => `rebuilt ${axis}${partSuffix(part)}`;
 
-const keptLabel = (
-  what: 'mass' | 'positions',
-  block: string,
-  { layer, loop }: { layer: number; loop: number },
-  part: number,
-): string => `kept ${what} ${block} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
+/** Behind the label of a buffer that each part of the sequences has. */
+const partSuffix = (part: number): string => (part > 0 ? ` part ${part}` : '');
 
 /** Rotary tables reach as far as the cache does, and one step beyond. */
 const positionsOf = (contextTokens: number): number => contextTokens + 1;
 
-/** Floats of a row of the projection's output. */
-export const packedRow = (c: Configuration): number => {
-  const { heads, kvHeads, headDim } = c.geometry;
-  return (heads + 2 * kvHeads) * headDim + (c.path === 'absorbed' ? c.branch.width * heads : 0);
-};
-
-const queryWidth = (c: Configuration): number =>
-  c.path === 'absorbed' ? (c.codec.rankK as number) + c.branch.width : c.geometry.headDim;
-
-/** Sets of queries: a second one where StreamingLLM's sinks are scored by it. */
-export function querySets(c: Configuration): 1 | 2 {
-  if (c.eviction?.policy !== 'streaming') return 1;
-  return c.path === 'absorbed' || blocksOf(c.geometry).some((block) => !readsLatents(c, block)) ? 2 : 1;
-}
-
 /**
- * Allocates activations, in-flight latents and tables: everything that is neither weight nor cache.
+ * Allocates activations, in-flight latents, eviction's state and tables: everything that is neither weight nor cache.
  * @throws GpuError `unsupported` for activations of the whole batch that no binding holds
  */
 export async function allocateWorkspace(
@@ -208,121 +184,50 @@ export async function allocateWorkspace(
   allocations: Allocations,
   device: Device,
 ): Promise<void> {
-  const g = c.geometry;
-  const { heads, kvHeads, headDim: d } = g;
-  /** Bound from each part of the sequences to the next. */
-  const inParts = (label: string, floats: number): Promise<Buffer> =>
-    allocations.make(label, 'workspace', 4 * batch * floats);
-  const make = (label: string, floats: number, kind: AllocationKind = 'workspace'): Promise<Buffer> => {
-    requireBindable(c, batch, label, 4 * floats);
-    return allocations.make(label, kind, 4 * batch * floats);
-  };
-  const latent = isLatent(c.codec);
-  const blocks = blocksOf(g);
-  const { rankK = 0, rankV = 0 } = c.codec;
-  const readsLatent = blocks.some((block) => readsLatents(c, block));
-  for (let i = 0; i < (g.adapter ? 4 : 2); i++) await make(`residual ${i}`, g.hidden);
-  await make('projected', g.hidden);
-  await make('query key value', packedRow(c));
-  await make('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
-  await make('attention', heads * d);
-  await make('stats', heads * 2);
-  if (readsLatent && !(c.path === 'reconstruct' && c.materialised)) await make('merged', heads * rankV);
-  await make('gate up', 2 * g.mlpHidden);
-  await make('activated', g.mlpHidden);
-  await make('logits', g.vocab);
-  await allocations.make('partials', 'workspace', partialsBytes(c, batch, caches.slots.pinned > 0));
-  if (c.eviction?.policy === 'h2o') await allocateEviction(c, batch, caches, allocations);
-  if (latent) {
-    const latents = c.codec.kind === 'lla' ? kvHeads : 1;
-    const layers = spansLoops(c) ? g.layers : 1;
-    for (let layer = 0; layer < layers; layer++) {
-      const kind = spansLoops(c) ? 'in-flight' : 'workspace';
-      await make(`latent key ${layer}`, latents * rankK, kind);
-      await make(`latent value ${layer}`, latents * rankV, kind);
-      if (c.path === 'absorbed')
-        await make(`branch key ${layer}`, c.branch.width * (c.branch.perHead ? kvHeads : 1), kind);
-    }
-    if (c.path === 'fast') {
-      const loops = spansLoops(c) ? g.loops : 1;
-      await make('reconstructed keys', loops * kvHeads * d);
-      await make('reconstructed values', loops * kvHeads * d);
-    }
-    if (c.path === 'block-absorbed') {
-      const { capacity, pinned } = caches.slots;
-      await inParts('block vectors', heads * d * blockComponents(rankK));
-      await inParts('block basis', heads * blockBasisScalars(capacity - pinned, rankK, blockPlan(g.rope.theta, d)));
-    }
-    if (c.path === 'reconstruct' && c.materialised) {
-      for (const { index, count } of caches.parts('core')) {
-        for (const axis of ['keys', 'values'] as const)
-          await allocations.make(
-            rebuiltRows(axis, index),
-            'workspace',
-            count * kvHeads * caches.slots.capacity * d * 2,
-          );
-      }
-    }
+  const { capacity } = caches.slots;
+  for (const row of stepBuffers(c, capacity)) {
+    if (row.binding === 'whole') requireBindable(c, batch, row);
+    if (typeof row.binding === 'string') await allocations.makeRow(row, batch);
+    else
+      for (const { index, count } of caches.parts(row.binding.apartIn))
+        await allocations.makeRow(row, count, partSuffix(index));
   }
-  if (g.exitGate) await allocations.make('exit', 'control', 4 * batch);
-  for (const label of ['tokens', 'next tokens', 'positions', 'places'])
-    await allocations.make(label, 'control', 4 * batch);
+  await allocateControl(c, batch, contextTokens, caches, allocations, device);
+}
+
+/** What the memory model leaves to its reserve: what changes from step to step, and tables of angles. */
+async function allocateControl(
+  c: Configuration,
+  batch: number,
+  contextTokens: number,
+  caches: Caches,
+  allocations: Allocations,
+  device: Device,
+): Promise<void> {
+  const g = c.geometry;
+  const blocks = blocksOf(g);
+  const make = (label: string, words: number): Promise<Buffer> => allocations.make(label, 'control', 4 * words);
+  if (g.exitGate) await make('exit', batch);
+  for (const label of ['tokens', 'next tokens', 'positions', 'places']) await make(label, batch);
   for (const block of blocks)
-    for (const { first } of caches.parts(block.name))
-      await allocations.make(spansFrom(first), 'control', 16 * (batch - first));
-  if (c.eviction?.policy === 'streaming' && readsLatent)
-    await allocations.make('pinned positions', 'control', 4 * batch * caches.slots.capacity);
-  await allocations.make('draws', 'control', 8 * batch);
-  for (const width of new Set([
-    d,
-    ...(c.path === 'absorbed'
-      ? [branchWidth(c, blocks.find((b) => b.name === 'core') as (typeof blocks)[number])]
-      : []),
-  ])) {
+    for (const { first } of caches.parts(block.name)) await make(spansFrom(first), 4 * (batch - first));
+  if (c.eviction?.policy === 'streaming' && blocks.some((block) => readsLatents(c, block)))
+    await make('pinned positions', batch * caches.slots.capacity);
+  if (c.eviction?.policy === 'h2o')
+    await make('moves', 2 * batch * Math.max(1, ...blocks.map((block) => evictingRows(c, block))));
+  await make('draws', 2 * batch);
+  for (const width of new Set([g.headDim, ...blocks.map((block) => branchWidth(c, block)).filter((n) => n > 0)])) {
     const table = rotaryTable(width, { ropeBase: g.rope.theta, positions: positionsOf(contextTokens) });
-    const buffer = await allocations.make(`turns ${width}`, 'control', table.bytes);
-    await device.write(buffer, table.data?.() as Float32Array<ArrayBuffer>);
+    await device.write(await make(`turns ${width}`, table.bytes / 4), table.data?.() as Float32Array<ArrayBuffer>);
   }
 }
 
 /** Activations of all sequences are bound at once: only what grows with the cache is divided. */
-function requireBindable(c: Configuration, batch: number, label: string, bytesEach: number): void {
-  if (batch * bytesEach <= c.bindingBytes) return;
-  const most = Math.floor(c.bindingBytes / bytesEach);
+function requireBindable(c: Configuration, batch: number, { label, sequenceBytes }: BufferRow): void {
+  if (batch * sequenceBytes <= c.bindingBytes) return;
+  const most = Math.floor(c.bindingBytes / sequenceBytes);
   throw new GpuError(
     'unsupported',
-    `buffer ${label} takes ${batch * bytesEach} bytes for ${batch} sequences, more than the ${c.bindingBytes} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`,
+    `buffer ${label} takes ${batch * sequenceBytes} bytes for ${batch} sequences, more than the ${c.bindingBytes} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`,
   );
-}
-
-/** Split partials of attention, as cost/memory.ts bounds them; pinned tokens have splits of their own. */
-function partialsBytes(c: Configuration, batch: number, pinned: boolean): number {
-  const { heads, kvHeads, headDim } = c.geometry;
-  const latentValues = isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
-  const width = Math.max(headDim, latentValues ? (c.codec.rankV as number) : 0) + 2;
-  const group = c.path === 'absorbed' && c.codec.kind !== 'lla' ? heads : Math.ceil(heads / kvHeads);
-  return 4 * width * (c.targetWorkgroups * group + batch * heads * (pinned ? 2 : 1));
-}
-
-/** H2O: scores of one layer, and mass and position of every cached token of each row set. */
-async function allocateEviction(
-  c: Configuration,
-  batch: number,
-  caches: Caches,
-  allocations: Allocations,
-): Promise<void> {
-  const { capacity } = caches.slots;
-  await allocations.make('scores', 'workspace', 4 * batch * c.geometry.heads * capacity);
-  let most = 1;
-  for (const block of blocksOf(c.geometry)) {
-    const rows = evictingRows(c, block);
-    most = Math.max(most, rows);
-    for (const unit of caches.units(block)) {
-      for (const { index, count } of caches.parts(block.name)) {
-        for (const what of ['mass', 'positions'] as const)
-          await allocations.make(keptLabel(what, block.name, unit, index), 'eviction', 4 * count * rows * capacity);
-      }
-    }
-  }
-  await allocations.make('moves', 'control', 8 * batch * most);
 }

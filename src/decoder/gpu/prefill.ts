@@ -194,7 +194,7 @@ async function compile(
 ): Promise<BoundStep[]> {
   const steps: BoundStep[] = [];
   const visits = [...expand(p.m.c, runSchedule(p.m.c, { from: p.before, tokens: p.tokens }, of))];
-  await p.begin(visits);
+  p.begin(visits);
   for (const visit of visits) {
     const executor = executors[visit.op.label];
     if (!executor)

@@ -1,0 +1,245 @@
+/**
+ * Every buffer of a decoder beside weights, cache and what changes from step to step: the memory model sums this list,
+ * the decoder allocates from it. All sizes are of one GPU.
+ */
+import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
+import { isLatent, layoutOf } from '../codecs/registry.js';
+import { pinnedSlots } from '../eviction/policy.js';
+import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
+import { blockPlan } from './block-absorbed.js';
+import { headsPerGpu, spansLoops, storageOf, type Configuration } from './configuration.js';
+import { evictingRows } from './eviction-ops.js';
+import { blockBasisScalars } from '../kernels/block_basis/terms.js';
+import { blockComponents } from '../kernels/block_vectors/terms.js';
+import { storedBytes } from '../kernels/spec.js';
+import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
+
+/** Activations, accumulators and H2O's state are f32 or u32. */
+const WORD = 4;
+
+/**
+ * What memory is for: latents that loops still add to, mass and positions of H2O, activations, or all of that for whole
+ * prompts.
+ */
+export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
+
+/**
+ * How a buffer of several sequences is bound: `whole` for all of them at once; `parts` from each part of the sequences
+ * (cache-parts.ts) to the next; else it is a buffer for each part of a block's caches.
+ */
+export type Binding = 'whole' | 'parts' | { readonly apartIn: LayerBlock['name'] };
+
+export interface BufferRow {
+  readonly kind: BufferKind;
+  readonly label: string;
+  /** Buffers of this row, with their numbers behind the label; undefined for one without a number. */
+  readonly count: number | undefined;
+  /** Bytes of each buffer: whatever the batch, and for every sequence. */
+  readonly fixedBytes: number;
+  readonly sequenceBytes: number;
+  readonly binding: Binding;
+}
+
+/** Bytes of all buffers of one kind: whatever the batch, and for every sequence. */
+export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: number; sequence: number } {
+  const sum = { fixed: 0, sequence: 0 };
+  for (const row of rows) {
+    if (row.kind !== kind) continue;
+    sum.fixed += (row.count ?? 1) * row.fixedBytes;
+    sum.sequence += (row.count ?? 1) * row.sequenceBytes;
+  }
+  return sum;
+}
+
+/** Query and KV heads of one GPU. */
+const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
+const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
+/** Latent rows of a layer's token: one a KV head, or one for all. */
+const latentRows = (c: Configuration): number => (c.codec.kind === 'lla' ? kvHeadsOf(c) : 1);
+const isAbsorbed = (c: Configuration): boolean => c.path === 'absorbed';
+/** Scalars of a layer's rotary key: made in the first loop, scored in each, cached in the last. */
+const branchKeyScalars = (c: Configuration): number => c.branch.width * (c.branch.perHead ? kvHeadsOf(c) : 1);
+/** Layers whose latents are in flight at once: all where a latent is complete after the last loop alone. */
+const accumulatingLayers = (c: Configuration): number => (spansLoops(c) ? c.geometry.layers : 1);
+
+/** The layout of one GPU: heads divide (or replicate, down to one), everything else is whole. */
+export function layoutPerGpu(c: Configuration): CacheLayout {
+  const layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
+  return c.gpus === 1 ? layout : layout.map((t) => ({ ...t, heads: headsPerGpu(t.heads, c.gpus) }));
+}
+
+/** Floats of a token's row of queries, keys and values, with the queries of the rotary branch. */
+export const packedRow = (c: Configuration): number =>
+  (headsOf(c) + 2 * kvHeadsOf(c)) * c.geometry.headDim + (isAbsorbed(c) ? c.branch.width * headsOf(c) : 0);
+
+/** Width of a query as attention reads it in the core: of latents where it is absorbed. */
+export const queryWidth = (c: Configuration): number =>
+  isAbsorbed(c) ? (c.codec.rankK ?? 0) + c.branch.width : c.geometry.headDim;
+
+/** True where attention reads latents and its rows are brought to full width after the merge. */
+const mergesLatents = (c: Configuration): boolean =>
+  isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
+
+/** Sets of queries: a second one where StreamingLLM's sinks are scored by it, as their keys are cached rotated. */
+export function querySets(c: Configuration): 1 | 2 {
+  if (c.eviction?.policy !== 'streaming') return 1;
+  const { preludeLayers, codaLayers } = c.geometry;
+  return !isLatent(c.codec) || c.path === 'fast' || isAbsorbed(c) || preludeLayers + codaLayers > 0 ? 2 : 1;
+}
+
+/**
+ * Split partials. The split count times the rows never exceeds the target by more than one split a row (two where
+ * pinned tokens have splits of their own), so the target's rows beside these are enough for every batch.
+ */
+function partials(c: Configuration, capacity: number): Pick<BufferRow, 'fixedBytes' | 'sequenceBytes'> {
+  const { heads, kvHeads, headDim } = c.geometry;
+  const row = Math.max(headDim, mergesLatents(c) ? (c.codec.rankV ?? 0) : 0) + 2;
+  const group = isAbsorbed(c) && c.codec.kind !== 'lla' ? headsOf(c) : Math.ceil(heads / Math.min(kvHeads, heads));
+  const splits = pinnedSlots(c.eviction, capacity) > 0 ? 2 : 1;
+  return { fixedBytes: c.targetWorkgroups * group * row * WORD, sequenceBytes: splits * headsOf(c) * row * WORD };
+}
+
+/**
+ * Buffers of a decode step.
+ * @param capacity slots of a cached row, whole pages
+ */
+export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
+  const g = c.geometry;
+  const [heads, kvHeads, d] = [headsOf(c), kvHeadsOf(c), g.headDim];
+  const mlp = Math.ceil(g.mlpHidden / c.gpus);
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const rows: BufferRow[] = [];
+  const add = (
+    label: string,
+    floats: number,
+    count?: number,
+    kind: BufferKind = 'workspace',
+    binding: Binding = 'whole',
+  ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
+  // The stream and its norm; beside an adapter the prelude's output and the loop's state.
+  add('residual', g.hidden, g.adapter ? 4 : 2);
+  add('projected', g.hidden);
+  add('query key value', packedRow(c));
+  add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
+  add('attention', heads * d);
+  add('stats', heads * 2);
+  if (mergesLatents(c)) add('merged', heads * rankV);
+  add('gate up', 2 * mlp);
+  add('activated', mlp);
+  // Gathered from all GPUs for the choice of the token.
+  add('logits', g.vocab);
+  rows.push({ kind: 'workspace', label: 'partials', count: undefined, ...partials(c, capacity), binding: 'parts' });
+  if (isLatent(c.codec)) {
+    const [layers, kind] = [accumulatingLayers(c), spansLoops(c) ? 'in-flight' : 'workspace'] as const;
+    add('latent key', latentRows(c) * rankK, layers, kind);
+    add('latent value', latentRows(c) * rankV, layers, kind);
+    if (isAbsorbed(c)) add('branch key', branchKeyScalars(c), layers, kind);
+    if (c.path === 'fast') {
+      const loops = spansLoops(c) ? g.loops : 1;
+      add('reconstructed keys', loops * kvHeads * d);
+      add('reconstructed values', loops * kvHeads * d);
+    }
+    if (c.path === 'block-absorbed') {
+      const ring = capacity - pinnedSlots(c.eviction, capacity);
+      add('block vectors', heads * d * blockComponents(rankK), undefined, 'workspace', 'parts');
+      const basis = blockBasisScalars(ring, rankK, blockPlan(g.rope.theta, d));
+      add('block basis', heads * basis, undefined, 'workspace', 'parts');
+    }
+    if (c.path === 'reconstruct' && c.materialised) {
+      // Rows of one layer and loop, in 16 bits.
+      add('rebuilt keys', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
+      add('rebuilt values', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
+    }
+  }
+  if (c.eviction?.policy === 'h2o') {
+    add('scores', heads * capacity, undefined, 'workspace', 'parts');
+    const layout = layoutPerGpu(c);
+    for (const block of blocksOf(g)) {
+      const own = layout.filter((t) => t.block === block.name);
+      // Layers and loops that share any row evict together.
+      const units = Math.min(...own.map((t) => t.layers)) * Math.min(...own.map((t) => t.loops));
+      for (const what of ['mass', 'positions'] as const)
+        add(`kept ${what} ${block.name}`, evictingRows(c, block) * capacity, units, 'eviction', {
+          apartIn: block.name,
+        });
+    }
+  }
+  return rows;
+}
+
+/** What a run of a prompt needs room for. */
+export interface PromptExtent {
+  /** Tokens of the longest run. */
+  readonly room: number;
+  /** Rows that a run attends to at most: its tokens, under H2O those before it, too. */
+  readonly rows: number;
+  /** Tokens that are worked on at once. */
+  readonly chunk: number;
+  readonly captures: CapturingKind | undefined;
+  /** Runs stand behind others, to which they attend as well. */
+  readonly carries: boolean;
+}
+
+/**
+ * Rows of full width that are alive at once, of each layer, loop and pass: one where latents accumulate; all, of both
+ * passes, for `one-shot`; those of T − 1 loops and the layer at which the last loop is for `by-layer`.
+ */
+function slotsAlive(c: Configuration, captures: CapturingKind | undefined): number {
+  const { layers, loops } = c.geometry;
+  if (captures === 'one-shot') return 2 * layers * loops;
+  return captures === 'by-layer' && spansLoops(c) ? (loops - 1) * layers + 1 : 1;
+}
+
+/** Rows that lie in tiles of the cache's layout, until the run has joined the cache. */
+export const ASIDE = 'set aside';
+
+/** Buffers of a prefill, which live for one call. Prompts are taken in one after the other. */
+export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, carries }: PromptExtent): BufferRow[] {
+  const g = c.geometry;
+  const [heads, kvHeads, d] = [headsOf(c), kvHeadsOf(c), g.headDim];
+  const mlp = Math.ceil(g.mlpHidden / c.gpus);
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const latent = isLatent(c.codec);
+  const list: BufferRow[] = [];
+  const addBytes = (label: string, bytes: number, count?: number): void =>
+    void list.push({ kind: 'prefill', label, count, fixedBytes: bytes, sequenceBytes: 0, binding: 'whole' });
+  const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
+  const h2o = c.eviction?.policy === 'h2o';
+  // The residual and its norm; an adapter mixes the prelude's output in, which stays.
+  add('stream', room * g.hidden, g.adapter ? 3 : 2);
+  // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
+  const restored = c.path === 'fast' && spansLoops(c) ? g.loops * kvHeads * d : 0;
+  add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));
+  // Attention's output, the MLP's, before these a token's key or value latents.
+  const latents = latent ? latentRows(c) * Math.max(rankK, rankV) : 0;
+  add('results', chunk * Math.max(mlp, heads * d, latents));
+  add('logits', Math.ceil(g.vocab / c.gpus));
+  if (keepsRows(c)) {
+    const bytes = pagedTokens(rows, TILE_TOKENS) * kvHeads * d * (keptRowType(c, captures) === 'f32' ? 4 : 2);
+    addBytes('kept keys', bytes, slotsAlive(c, captures));
+    addBytes('kept values', bytes, slotsAlive(c, captures));
+  }
+  if (latent && !captures) {
+    add('latent key', room * latentRows(c) * rankK, accumulatingLayers(c));
+    add('latent value', room * latentRows(c) * rankV, accumulatingLayers(c));
+  }
+  if (latent && isAbsorbed(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
+  if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
+  if (h2o) {
+    // Statistics of a chunk's queries, and masses that the choice is made by.
+    add('statistics', 2 * heads * chunk);
+    for (const [i, evicting] of massRows(c).entries()) add(`run mass ${i}`, rows * evicting);
+    if (storesRun(c)) {
+      const row = storedBytes(storageOf(c), d, c.choice.groupSize);
+      for (const role of ['key', 'value']) addBytes(`stored ${role}`, kvHeads * row * pagedTokens(rows, TILE_TOKENS));
+    }
+  } else if (carries && keepsRows(c)) {
+    // Attention in several calls: statistics of its queries, and of a piece of earlier tokens latents and branch keys.
+    add('statistics', 2 * heads * room);
+    if (latent && c.path !== 'fast') {
+      add('earlier latents', room * latents);
+      if (isAbsorbed(c)) add('earlier branch keys', room * branchKeyScalars(c));
+    }
+  }
+  return list;
+}
