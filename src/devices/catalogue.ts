@@ -225,6 +225,22 @@ export const DEVICES: readonly DeviceSpec[] = [
     'NVIDIA HGX B300 and DGX B300 specifications (Blackwell Ultra, 2.3 TB over 8); nvidia-smi',
   ),
   nvidia(
+    'gb200',
+    'GB200 (one GPU)',
+    'gb200',
+    { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500 },
+    ['NVLink 5', 900],
+    'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse); nvidia-smi',
+  ),
+  nvidia(
+    'gb300',
+    'GB300 (one GPU)',
+    'gb300',
+    { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500 },
+    ['NVLink 5', 900],
+    'NVIDIA GB300 NVL72 datasheet over 72 (576 TB/s, 360 PFLOP/s sparse; the chip carries 288 GB); nvidia-smi',
+  ),
+  nvidia(
     'l40s',
     'L40S',
     'l40s',
@@ -247,6 +263,14 @@ export const DEVICES: readonly DeviceSpec[] = [
     { vramGb: 32, driverMib: 32_607, memory: 1792, f32: 104.8, matrix: 209.5 },
     ['PCIe 5.0 x16', 64],
     'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi',
+  ),
+  nvidia(
+    'rtx-pro-6000',
+    'RTX PRO 6000 Blackwell',
+    'rtx pro 6000',
+    { vramGb: 96, driverMib: 97_887, memory: 1792, f32: 125, matrix: 503.8 },
+    ['PCIe 5.0 x16', 64],
+    'NVIDIA RTX PRO 6000 Blackwell datasheet (Workstation Edition; the Server Edition is up to 4 % slower); nvidia-smi',
   ),
   nvidia(
     'rtx-4090',

@@ -1,0 +1,34 @@
+/** What a class of operations states about itself. */
+
+/** Sizes of one call by name, e.g. rows, columns, inner. */
+export type OpShape = Readonly<Record<string, number>>;
+
+export interface OpWork {
+  readonly bytes: number;
+  /** Floating-point operations; a multiply-add is two. */
+  readonly operations: number;
+  /** Bytes of the cache that is read once: below the L2's size a repeated measurement may find it there. */
+  readonly cacheBytes?: number;
+  /** The bytes cross the link between GPUs, not the memory. */
+  readonly onLink?: boolean;
+}
+
+export interface ClassSpec {
+  /** Sizes that a table's grid is made of. */
+  readonly axes: readonly string[];
+  /** Sizes that are the same in all rows of a table: another value needs another table. */
+  readonly fixed: readonly string[];
+  work(shape: OpShape): OpWork;
+  /** Where a shape lies for interpolation between scattered points, as positive numbers; their logarithms count. */
+  coordinates(shape: OpShape): number[];
+}
+
+/** bf16. */
+export const STORAGE_BYTES = 2;
+
+/** Rates of a GPU by its datasheet. */
+export interface Rates {
+  readonly memoryBytesPerSecond: number;
+  readonly linkBytesPerSecond: number;
+  readonly operationsPerSecond: number;
+}

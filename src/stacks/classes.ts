@@ -1,0 +1,101 @@
+/**
+ * Classes of operations that serving stacks have kernels for, and what each shape of them moves and computes. Tables
+ * that others measured are mapped to these. Elements are bf16. Sizes are in elements, work in bytes and operations.
+ */
+import { STORAGE_BYTES, type ClassSpec, type OpShape } from './class-spec.js';
+
+/** K and V of `heads` × `tokens` at one head's width, and queries and results. */
+const attentionBytes = (heads: number, kvHeads: number, batch: number, read: number, rows: number, width: number) =>
+  STORAGE_BYTES * batch * width * (2 * kvHeads * read + 2 * heads * rows);
+
+const decode = (kvHeads: (s: OpShape) => number, heads: (s: OpShape) => number): Omit<ClassSpec, 'axes'> => ({
+  fixed: ['headDim'],
+  work: (s) => ({
+    bytes: attentionBytes(heads(s), kvHeads(s), s.batch!, s.context!, 1, s.headDim!),
+    operations: 4 * heads(s) * s.batch! * s.context! * s.headDim!,
+    cacheBytes: 2 * STORAGE_BYTES * kvHeads(s) * s.batch! * s.context! * s.headDim!,
+  }),
+  // Sequences × KV heads are what a kernel divides among its units; which of the two it is hardly matters.
+  coordinates: (s) => [
+    s.batch! * kvHeads(s),
+    s.context!,
+    kvHeads(s),
+    heads(s) / kvHeads(s),
+    s.batch! * kvHeads(s) * s.context!,
+  ],
+});
+
+const prefill = (kvHeads: (s: OpShape) => number, heads: (s: OpShape) => number): Omit<ClassSpec, 'axes'> => ({
+  fixed: ['headDim'],
+  work: (s) => ({
+    bytes: attentionBytes(heads(s), kvHeads(s), s.batch!, s.tokens!, s.tokens!, s.headDim!),
+    // Causal: a query reads the keys up to its own.
+    operations: 2 * heads(s) * s.batch! * s.tokens! * (s.tokens! + 1) * s.headDim!,
+  }),
+  coordinates: (s) => [s.batch! * heads(s), s.tokens!, kvHeads(s), heads(s) / kvHeads(s)],
+});
+
+const all = (s: OpShape): number => s.heads!;
+const groups = (s: OpShape): number => s.kvHeads!;
+const grouped = (s: OpShape): number => s.kvHeads! * s.group!;
+
+const elementwise = (reads: number, writes: number): ClassSpec => ({
+  axes: ['tokens', 'width'],
+  fixed: [],
+  work: (s) => ({ bytes: STORAGE_BYTES * s.tokens! * s.width! * (reads + writes), operations: 0 }),
+  coordinates: (s) => [s.tokens!, s.width!],
+});
+
+/** Output tile whose count decides how many rounds a matrix product takes on a GPU. */
+const TILE = 128;
+
+export const OP_CLASSES = {
+  /** rows × inner times inner × columns. */
+  product: {
+    axes: ['rows', 'columns', 'inner'],
+    fixed: [],
+    work: (s) => ({
+      bytes: STORAGE_BYTES * (s.rows! * s.inner! + s.inner! * s.columns! + s.rows! * s.columns!),
+      operations: 2 * s.rows! * s.columns! * s.inner!,
+    }),
+    coordinates: (s) => [s.rows!, s.columns!, s.inner!, Math.ceil(s.rows! / TILE) * Math.ceil(s.columns! / TILE)],
+  },
+  /** One new token a sequence; every query head has a KV head of its own. `context` counts the new token. */
+  'decode-attention': { axes: ['heads', 'batch', 'context'], ...decode(all, all) },
+  /** The same with `group` query heads a KV head. */
+  'decode-attention-grouped': { axes: ['kvHeads', 'group', 'batch', 'context'], ...decode(groups, grouped) },
+  /** One latent for all heads: `latentWidth` scalars are keys and values, `branchWidth` more keys alone. */
+  'decode-attention-latent': {
+    axes: ['heads', 'batch', 'context'],
+    fixed: ['latentWidth', 'branchWidth'],
+    work: (s) => {
+      const row = s.latentWidth! + s.branchWidth!;
+      const cacheBytes = STORAGE_BYTES * s.batch! * s.context! * row;
+      return {
+        bytes: cacheBytes + STORAGE_BYTES * s.batch! * s.heads! * (row + s.latentWidth!),
+        operations: 2 * s.heads! * s.batch! * s.context! * (row + s.latentWidth!),
+        cacheBytes,
+      };
+    },
+    coordinates: (s) => [s.batch!, s.context!, s.heads!, s.batch! * s.context!],
+  },
+  /** Causal attention of a prompt to itself. */
+  'prefill-attention': { axes: ['heads', 'batch', 'tokens'], ...prefill(all, all) },
+  'prefill-attention-grouped': { axes: ['kvHeads', 'group', 'batch', 'tokens'], ...prefill(groups, grouped) },
+  /** A message of so many bytes summed over GPUs and left on each. Each sends it once where switches add. */
+  'all-reduce': {
+    axes: ['gpus', 'bytes'],
+    fixed: [],
+    work: (s) => ({ bytes: s.bytes!, operations: 0, onLink: true }),
+    coordinates: (s) => [s.gpus!, s.bytes!],
+  },
+  norm: elementwise(1, 1),
+  rope: elementwise(1, 1),
+  /** SwiGLU: reads both halves of `width` results each. */
+  activation: elementwise(2, 1),
+  add: elementwise(2, 1),
+} as const satisfies Record<string, ClassSpec>;
+
+export type OpClass = keyof typeof OP_CLASSES;
+export const OP_CLASS_NAMES = Object.keys(OP_CLASSES) as OpClass[];
+export const classSpec = (op: OpClass): ClassSpec => OP_CLASSES[op];

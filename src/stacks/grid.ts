@@ -1,0 +1,64 @@
+/** Values on a regular grid, and interpolation between them over logarithms of the sizes. */
+
+export interface Grid {
+  /** Sorted sizes, one list an axis. */
+  readonly lines: readonly (readonly number[])[];
+  /** Row-major; the last axis runs fastest. */
+  readonly values: Float64Array;
+}
+
+/** Number of knots of a grid with these lines. */
+export const knotsOf = (lines: readonly (readonly unknown[])[]): number => lines.reduce((n, l) => n * l.length, 1);
+
+/** The lines on both sides of a size, and the share of the way from one to the other in log size. */
+interface Place {
+  readonly below: number;
+  readonly above: number;
+  readonly share: number;
+}
+
+/** `absent`: a line that is passed over. Sizes outside are taken to the nearest line. */
+export function placeOf(line: readonly number[], size: number, absent = -1): Place {
+  let below = -1;
+  let above = -1;
+  for (let i = 0; i < line.length && above < 0; i++) {
+    if (i === absent) continue;
+    if (line[i]! <= size) below = i;
+    else above = i;
+  }
+  if (below < 0) return { below: above, above, share: 0 };
+  if (above < 0 || line[below] === size) return { below, above: below, share: 0 };
+  return { below, above, share: Math.log(size / line[below]!) / Math.log(line[above]! / line[below]!) };
+}
+
+/** The grid's value at `sizes`, multilinear in their logarithms. */
+export const interpolate = (grid: Grid, sizes: readonly number[]): number =>
+  interpolateBy(grid.lines, sizes, (index) => grid.values[index]!);
+
+/** The same with knots' values from a function. `without` treats one line of one axis as absent. */
+export function interpolateBy(
+  lines: readonly (readonly number[])[],
+  sizes: readonly number[],
+  valueOf: (index: number) => number,
+  without?: { readonly axis: number; readonly line: number },
+): number {
+  let indices = [0];
+  let weights = [1];
+  for (let axis = 0; axis < lines.length; axis++) {
+    const line = lines[axis]!;
+    const { below, above, share } = placeOf(line, sizes[axis]!, without?.axis === axis ? without.line : -1);
+    if (share === 0) indices = indices.map((index) => index * line.length + below);
+    else {
+      indices = indices.flatMap((index) => [index * line.length + below, index * line.length + above]);
+      weights = weights.flatMap((weight) => [weight * (1 - share), weight * share]);
+    }
+  }
+  return indices.reduce((sum, index, i) => sum + weights[i]! * valueOf(index), 0);
+}
+
+/** The sizes of every knot, in the order of the values. */
+export function knotSizes(lines: readonly (readonly number[])[]): number[][] {
+  let rows: number[][] = [[]];
+  for (const line of lines) rows = rows.flatMap((row) => line.map((size) => [...row, size]));
+  return rows;
+}
