@@ -3,7 +3,7 @@
  * the other half; then from tables that lack whole configurations, whole lines or the longest octave, judged on those.
  *
  *   npx esbuild --bundle --platform=node --format=esm scripts/stack-accuracy.ts --packages=external > accuracy.mjs
- *   node accuracy.mjs CHECKOUT [--gpus h200_sxm,h100_sxm,a100_sxm] [--stacks vllm,sglang,trtllm] [--seeds 5]
+ *   node accuracy.mjs CHECKOUT [--gpus h200_sxm,h100_sxm,a100_sxm] [--stacks vllm,sglang,trtllm] [--seeds 5] [--only product] [--halves]
  *
  * CHECKOUT is a clone of https://github.com/ai-dynamo/aiconfigurator. accuracy.mjs must lie where it finds node_modules.
  */
@@ -33,6 +33,7 @@ const { values, positionals } = parseArgs({
     stacks: { type: 'string', default: AIC_STACKS.join() },
     seeds: { type: 'string', default: '5' },
     only: { type: 'string', default: '' },
+    halves: { type: 'boolean', default: false },
   },
 });
 const seeds = Array.from({ length: Number(values.seeds) }, (_, i) => 101 + 17 * i);
@@ -138,7 +139,7 @@ for (const gpu of values.gpus.split(','))
         return judge(table, rows.slice(0, half), rows.slice(half), rates);
       });
       print(label, halves);
-      if (table.op === 'all-reduce') continue;
+      if (table.op === 'all-reduce' || values.halves) continue;
       for (const { name, hides } of hidings(table.op, table.rows)) {
         const hidden = table.rows.filter((row) => hides(row.shape));
         const known = table.rows.filter((row) => !hides(row.shape));

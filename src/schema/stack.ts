@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { OP_CLASS_NAMES, classSpec, type OpClass } from '../stacks/classes.js';
+import { CHARACTERS, PACKED } from '../stacks/pack.js';
 
 export const STACK_SCHEMA_VERSION = 1;
 /** Largest stack file that is written or read. */
@@ -49,6 +50,9 @@ export const tableSourceSchema = z
 
 const rate = within(1e6, 1e21);
 
+const knots = (table: { axes: readonly { knots: readonly number[] }[] }): number =>
+  table.axes.reduce((n, axis) => n * axis.knots.length, 1);
+
 export const stackTableSchema = z
   .object({
     op: z.enum(OP_CLASS_NAMES as [OpClass, ...OpClass[]]),
@@ -57,8 +61,8 @@ export const stackTableSchema = z
     source: z.int().nonnegative(),
     law: z.object({ floorSeconds: within(1e-9, 1), bandwidthShare: within(1e-4, 100), peakShare: within(1e-4, 100) }),
     axes: z.array(axisSchema).min(1).max(4),
-    /** Log of time over the law, in units of 0.005, for every knot; the last axis runs fastest. */
-    residuals: z.array(z.int().min(-4000).max(4000)),
+    /** Log of time over the law at every knot, packed (stacks/pack.ts); the last axis runs fastest. */
+    residuals: z.string().regex(PACKED),
     /** Lengths of runs of knots that were measured, then interpolated, then measured, ... */
     filledRuns: z.array(z.int().nonnegative()),
     /** Pairs of the first two axes that were measured, where these belong together (heads and groups); else null. */
@@ -77,8 +81,8 @@ export const stackTableSchema = z
   .strict()
   .refine((t) => t.axes.map((a) => a.name).join() === classSpec(t.op).axes.join(), 'must have the axes of its class')
   .refine((t) => Object.keys(t.fixed).join() === classSpec(t.op).fixed.join(), 'must fix the sizes of its class')
-  .refine((t) => t.residuals.length === t.axes.reduce((n, a) => n * a.knots.length, 1), 'must hold one residual a knot')
-  .refine((t) => t.filledRuns.reduce((n, run) => n + run, 0) === t.residuals.length, 'runs must cover all knots');
+  .refine((t) => t.residuals.length === CHARACTERS * knots(t), 'must hold one residual a knot')
+  .refine((t) => t.filledRuns.reduce((n, run) => n + run, 0) === knots(t), 'runs must cover all knots');
 export type StackTable = z.infer<typeof stackTableSchema>;
 export type TableSource = z.infer<typeof tableSourceSchema>;
 

@@ -47,7 +47,7 @@ const elementwise = (reads: number, writes: number): ClassSpec => ({
 });
 
 /** Output tile whose count decides how many rounds a matrix product takes on a GPU. */
-const TILE = 128;
+const TILE = 64;
 
 export const OP_CLASSES = {
   /** rows × inner times inner × columns. */

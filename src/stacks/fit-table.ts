@@ -11,7 +11,7 @@ import type { OpShape, Rates } from './class-spec.js';
 import { interpolateBy, knotSizes } from './grid.js';
 import { Field, fitScales } from './kriging.js';
 import { fitLaw, lawSeconds } from './law.js';
-import { RESIDUAL_UNIT } from './predict.js';
+import { pack, ROUNDING, unpack } from './pack.js';
 import { thinLines } from './thin.js';
 
 /** One measured shape with the median of its repetitions. */
@@ -31,6 +31,8 @@ const MOST_GROUPS = 5;
 /** Fewest configurations by which leaving one out tells anything. */
 const FEWEST_CONFIGURATIONS = 4;
 const FLOOR_PER_OCTAVE = 0.02;
+/** Fewest points beyond the rim that tell what an octave costs. */
+const FEWEST_OUTSIDE = 10;
 /** The order of rows must not matter to samples of them. */
 const SEED = 20_251;
 
@@ -75,7 +77,8 @@ export function fitTable(
   const full = { lines: allLines, values: Float64Array.from(knotSizes(allLines), (sizes) => valueOf(sizes)) };
   const lines = thinLines(full, mostKnots);
   const knots = knotSizes(lines);
-  const grid = Float64Array.from(knots, (sizes) => Math.round(valueOf(sizes) / RESIDUAL_UNIT) * RESIDUAL_UNIT);
+  const packed = pack(Float64Array.from(knots, (sizes) => valueOf(sizes)));
+  const grid = unpack(packed);
 
   const predictLeftOut = (i: number, folds: (index: number) => boolean, known: Map<number, number>): number =>
     interpolateBy(lines, timed[i]!.sizes, (index) => {
@@ -107,33 +110,40 @@ export function fitTable(
     };
   });
 
-  /** Errors at measured points of a line that is left out, for every line that has neighbours on both sides. */
+  /** Errors at measured points of lines that are left out, or were, for every line between others. */
   function lineErrors(axis: number, line: readonly number[]): number[] {
-    return line.slice(1, -1).flatMap((size, k) => {
-      const on = sample(timed, (row) => row.sizes[axis] === size, JUDGED_OUTSIDE / Math.max(1, line.length - 2));
-      return on.map((i) => Math.abs(interpolateBy(lines, timed[i]!.sizes, gridAt, { axis, line: k + 1 }) - values[i]!));
+    const between = allLines[axis]!.slice(1, -1);
+    return between.flatMap((size) => {
+      const on = sample(timed, (row) => row.sizes[axis] === size, (2 * JUDGED_OUTSIDE) / between.length);
+      const kept = line.indexOf(size);
+      const without = kept < 0 ? undefined : { axis, line: kept };
+      return on.map((i) => Math.abs(interpolateBy(lines, timed[i]!.sizes, gridAt, without) - values[i]!));
     });
   }
 
-  /** What half-widths lack per octave when the lines of the outermost octaves are hidden, at either end. */
+  /**
+   * What half-widths lack per octave when the lines of the outermost one, two or three octaves are hidden, at either
+   * end: the worst of these.
+   */
   function outsideErrors(axis: number, line: readonly number[]): number {
-    const lacks: number[] = [];
-    for (const octaves of [1, 2, 3])
-      for (const end of ['low', 'high'] as const) {
+    const worst = [1, 2, 3].flatMap((octaves) =>
+      (['low', 'high'] as const).flatMap((end) => {
         const rim = end === 'high' ? line[line.length - 1]! / 2 ** octaves : line[0]! * 2 ** octaves;
         const inside = line.filter((size) => (end === 'high' ? size <= rim : size >= rim));
-        if (inside.length === 0 || inside.length === line.length) continue;
+        if (inside.length === 0 || inside.length === line.length) return [];
         const nearest = end === 'high' ? inside[inside.length - 1]! : inside[0]!;
         const beyond = (row: { sizes: number[] }): boolean =>
           end === 'high' ? row.sizes[axis]! > nearest : row.sizes[axis]! < nearest;
-        for (const i of sample(timed, beyond, JUDGED_OUTSIDE / 6)) {
+        const lacks = sample(timed, beyond, JUDGED_OUTSIDE / 6).map((i) => {
           const sizes = timed[i]!.sizes.map((size, j) => (j === axis ? nearest : size));
           const error = Math.abs(interpolateBy(lines, sizes, gridAt) - values[i]!);
           const away = Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest));
-          lacks.push(Math.max(0, error - baseWidth(i)) / Math.max(1, away));
-        }
-      }
-    return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+          return Math.max(0, error - baseWidth(i)) / Math.max(1, away);
+        });
+        return lacks.length < FEWEST_OUTSIDE ? [] : [conformalQuantile(lacks)];
+      }),
+    );
+    return worst.length > 0 ? Math.max(FLOOR_PER_OCTAVE, ...worst) : KAPPA_UNTESTED;
   }
 
   /** The same for calls that take longer than any that were measured. */
@@ -178,17 +188,24 @@ export function fitTable(
     ? [...new Set(timed.map((row) => `${row.sizes[0]}:${row.sizes[1]}`))].sort(byNumbers)
     : null;
 
-  /** Errors at configurations of which nothing was measured. */
+  /** Errors at configurations, and at numbers of heads, of which nothing was measured: the larger. */
   function configurationErrors(list: readonly string[]): number {
     if (list.length < FEWEST_CONFIGURATIONS) return KAPPA_UNTESTED;
-    const of = timed.map((row) => `${row.sizes[0]}:${row.sizes[1]}`);
-    const found = list.flatMap((name) => {
-      const hidden = (index: number): boolean => of[index] === name;
-      return sample(of, (_, i) => hidden(i), (2 * JUDGED_OUTSIDE) / list.length).map((i) =>
-        Math.abs(field.valueAt(coordinates[i]!, hidden) - values[i]!),
-      );
-    });
-    return conformalQuantile(found);
+    const names = timed.map((row) => `${row.sizes[0]}:${row.sizes[1]}`);
+    const headCounts = timed.map((row) => String(row.sizes[0]! * row.sizes[1]!));
+    return Math.max(
+      ...[names, headCounts].map((of) => {
+        const kinds = [...new Set(of)];
+        const found = kinds.flatMap((kind) => {
+          const hidden = (index: number): boolean => of[index] === kind;
+          const known = new Map<number, number>();
+          return sample(of, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length).map((i) =>
+            Math.abs(predictLeftOut(i, hidden, known) - values[i]!),
+          );
+        });
+        return conformalQuantile(found);
+      }),
+    );
   }
 
   return {
@@ -200,7 +217,7 @@ export function fitTable(
       peakShare: Number(law.peakShare.toPrecision(6)),
     },
     axes,
-    residuals: Array.from(grid, (value) => Math.round(value / RESIDUAL_UNIT)),
+    residuals: packed,
     filledRuns: runs(knots.map((sizes) => !measured.has(sizes.join()))),
     configurations: configurations && configurations.map((name) => name.split(':').map(Number) as [number, number]),
     offConfiguration: configurations ? round(configurationErrors(configurations)) : 0,
@@ -246,7 +263,7 @@ function groupWidths(errors: readonly number[], lawTimes: readonly number[]): Fi
     const part = order.slice(Math.floor((g * order.length) / groups), Math.floor(((g + 1) * order.length) / groups));
     widths.push({
       belowSeconds: lawTimes[part[part.length - 1]!]!,
-      halfWidth: round(conformalQuantile(part.map((i) => errors[i]!)) + RESIDUAL_UNIT / 2),
+      halfWidth: round(conformalQuantile(part.map((i) => errors[i]!)) + ROUNDING),
     });
   }
   return widths;

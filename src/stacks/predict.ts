@@ -6,10 +6,8 @@ import { classSpec, type OpClass } from './classes.js';
 import type { OpShape, Rates } from './class-spec.js';
 import { interpolate, placeOf, type Grid } from './grid.js';
 import { lawSeconds } from './law.js';
+import { unpack } from './pack.js';
 import type { StackFile, StackTable } from '../schema/stack.js';
-
-/** Unit of a stored residual, in log seconds. */
-export const RESIDUAL_UNIT = 0.005;
 
 export interface StackPrice {
   /** Seconds. */
@@ -34,11 +32,11 @@ export class TablePredictor {
   ) {
     this.#grid = {
       lines: table.axes.map((axis) => axis.knots),
-      values: Float64Array.from(table.residuals, (r) => r * RESIDUAL_UNIT),
+      values: unpack(table.residuals),
     };
     this.#measured = table.axes.map((axis) => new Set([...axis.knots, ...axis.between]));
     this.#configurations = table.configurations && new Set(table.configurations.map((pair) => pair.join(':')));
-    this.#filled = new Uint8Array(table.residuals.length);
+    this.#filled = new Uint8Array(this.#grid.values.length);
     let at = 0;
     table.filledRuns.forEach((run, i) => {
       if (i % 2 === 1) this.#filled.fill(1, at, at + run);
@@ -58,7 +56,7 @@ export class TablePredictor {
     const estimate = law * Math.exp(interpolate(this.#grid, sizes));
 
     let widening = moved.octaves * table.perOctave.heads;
-    let octavesOutside = moved.octaves;
+    let octavesOutside = 0;
     let width = widthAt(table, law);
     let onKnot = true;
     table.axes.forEach((axis, i) => {
@@ -77,7 +75,7 @@ export class TablePredictor {
     octavesOutside = Math.max(octavesOutside, beyond);
     widening = Math.max(widening, beyond * table.perOctave.time);
     const half = width + widening;
-    const measured = onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
+    const measured = moved.octaves === 0 && onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
     return {
       estimate,
       low: estimate * Math.exp(-half),
@@ -99,18 +97,30 @@ function widthAt(table: StackTable, law: number): number {
 }
 
 /**
- * More KV heads than a table has are more sequences to a kernel: 16 heads at batch b are the rows of 8 at batch 2b, of
- * the same group.
+ * KV heads that a table lacks are sequences to a kernel: 16 heads at batch b are the rows of 8 at batch 2b, of the same
+ * group. The nearest line below is taken.
+ * @returns the shape on that line, and the octaves between, at least one; 0 where nothing is moved
  */
 function moveHeads(table: StackTable, shape: OpShape): { shape: OpShape; octaves: number } {
   const [first] = table.axes;
-  if (!first || !['heads', 'kvHeads'].includes(first.name) || table.op === 'decode-attention-latent')
+  const heads = first ? shape[first.name]! : 0;
+  if (!first || !MOVED_AXES.includes(table.op) || first.knots.includes(heads) || first.between.includes(heads))
     return { shape, octaves: 0 };
-  const most = first.knots[first.knots.length - 1]!;
-  const ratio = shape[first.name]! / most;
-  if (ratio <= 1) return { shape, octaves: 0 };
-  return { shape: { ...shape, [first.name]: most, batch: shape['batch']! * ratio }, octaves: Math.log2(ratio) };
+  const line = first.knots.findLast((size) => size < heads);
+  if (line === undefined) return { shape, octaves: 0 };
+  return {
+    shape: { ...shape, [first.name]: line, batch: (shape['batch']! * heads) / line },
+    octaves: Math.max(1, Math.log2(heads / line)),
+  };
 }
+
+/** Classes whose first axis counts KV heads. */
+const MOVED_AXES: readonly OpClass[] = [
+  'decode-attention',
+  'decode-attention-grouped',
+  'prefill-attention',
+  'prefill-attention-grouped',
+];
 
 /** All tables of one file. */
 export class StackPredictor {

@@ -8,12 +8,12 @@ import type { ScreenRates } from './screen.js';
 
 /** Knots that a file keeps of each class: what its size allows, shared by how much a class needs. */
 export const MOST_KNOTS: Readonly<Record<OpClass, number>> = {
-  product: 7000,
-  'decode-attention': 1400,
-  'decode-attention-grouped': 3600,
-  'decode-attention-latent': 800,
-  'prefill-attention': 900,
-  'prefill-attention-grouped': 2400,
+  product: 8000,
+  'decode-attention': 1700,
+  'decode-attention-grouped': 4200,
+  'decode-attention-latent': 1000,
+  'prefill-attention': 1000,
+  'prefill-attention-grouped': 2800,
   'all-reduce': 200,
   norm: 200,
   rope: 200,

@@ -1,0 +1,53 @@
+/** Rows of a CSV table that somebody measured, with the usual mistakes answered in one line. */
+import { parse } from 'csv-parse/sync';
+import { UserError, show } from '../errors.js';
+import { displayPath, readTextFile } from '../files.js';
+
+const MAX_FILE_BYTES = 32 * 2 ** 20;
+const MAX_ROWS = 200_000;
+
+export type CsvRow = Readonly<Record<string, string>>;
+
+/**
+ * All rows by column name.
+ * @throws UserError for a file that cannot be read, is no CSV, holds no rows or too many, or lacks a column
+ */
+export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] {
+  const subject = `table ${show(displayPath(path))}`;
+  const text = readTextFile(path, 'table', MAX_FILE_BYTES);
+  if (text.startsWith('version https://git-lfs'))
+    throw new UserError(`${subject} is a Git LFS pointer, not the table`, 'fetch it: git lfs pull, in the checkout');
+  let rows: CsvRow[];
+  try {
+    rows = parse<CsvRow>(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
+  } catch (error) {
+    throw new UserError(
+      `${subject} is not CSV: ${String((error as Error).message).split('\n')[0]}`,
+      'it is cut off or damaged, or no table: check the path',
+    );
+  }
+  if (rows.length === 0 || rows.length > MAX_ROWS)
+    throw new UserError(
+      `${subject} holds ${rows.length} rows, not 1 to ${MAX_ROWS}`,
+      'check that it is the right file',
+    );
+  const missing = columns.find((column) => !Object.hasOwn(rows[0]!, column));
+  if (missing !== undefined)
+    throw new UserError(
+      `${subject} lacks the column ${show(missing)}`,
+      `its columns are ${Object.keys(rows[0]!).slice(0, 12).join(', ')}; check that it is a table of this kind`,
+    );
+  return rows;
+}
+
+/** A decimal number of a cell, or NaN. */
+export const cell = (row: CsvRow, column: string): number => {
+  const text = row[column] ?? '';
+  return /^[0-9.eE+-]+$/.test(text) ? Number(text) : NaN;
+};
+
+/** Whole numbers of cells, or null where one is none or is below `least`. */
+export function wholeCells(row: CsvRow, columns: readonly string[], least = 1): number[] | null {
+  const values = columns.map((column) => cell(row, column));
+  return values.every((value) => Number.isInteger(value) && value >= least && value <= 2 ** 40) ? values : null;
+}
