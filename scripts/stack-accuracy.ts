@@ -3,13 +3,13 @@
  * the other half; then from tables that lack whole configurations, whole lines or the longest octave, judged on those.
  *
  *   npx esbuild --bundle --platform=node --format=esm scripts/stack-accuracy.ts --packages=external > accuracy.mjs
- *   node accuracy.mjs CHECKOUT [--gpus h200_sxm,h100_sxm,a100_sxm] [--stacks vllm,sglang,trtllm] [--seeds 5] [--only product] [--halves]
+ *   node accuracy.mjs CHECKOUT [--gpus h200_sxm,h100_sxm,a100_sxm] [--stacks vllm,sglang,trtllm] [--seeds 5] [--only product] [--halves] [--head-dim 128]
  *
  * CHECKOUT is a clone of https://github.com/ai-dynamo/aiconfigurator. accuracy.mjs must lie where it finds node_modules.
  */
 import { parseArgs } from 'node:util';
 import { randomFrom } from '../src/random.js';
-import { stackTableSchema } from '../src/schema/stack.js';
+import { stackTableSchema } from '../src/stacks/stack-schema.js';
 import { AIC_GPUS, aicTables, AIC_STACKS, type AicStack } from '../src/stacks/aic.js';
 import type { OpClass } from '../src/stacks/classes.js';
 import { fitTable, type MeasuredTime } from '../src/stacks/fit-table.js';
@@ -34,6 +34,7 @@ const { values, positionals } = parseArgs({
     seeds: { type: 'string', default: '5' },
     only: { type: 'string', default: '' },
     halves: { type: 'boolean', default: false },
+    'head-dim': { type: 'string', default: '' },
   },
 });
 const seeds = Array.from({ length: Number(values.seeds) }, (_, i) => 101 + 17 * i);
@@ -132,6 +133,11 @@ for (const gpu of values.gpus.split(','))
     for (const note of notes) console.log(`# ${note}`);
     for (const table of tables) {
       if (values.only !== '' && !values.only.split(',').some((op) => table.op === op)) continue;
+      if (
+        values['head-dim'] !== '' &&
+        (table.fixed['headDim'] ?? Number(values['head-dim'])) !== Number(values['head-dim'])
+      )
+        continue;
       const label = `${gpu} ${stack} ${table.source.version} ${table.op} ${Object.values(table.fixed).join('+')}`;
       const halves = seeds.flatMap((seed) => {
         const rows = shuffled(table.rows, seed);

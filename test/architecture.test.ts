@@ -226,6 +226,7 @@ describe('architecture', () => {
       ['schema', 'geometry', 'quality', 'devices'],
       ['codecs', 'eviction', 'schedule'],
       ['cost'],
+      ['stacks'],
       ['plan'],
       ['report'],
       ['paper'],

@@ -21,6 +21,8 @@ export interface Command {
   readonly options: OptionTable;
   /** Name of the positional argument, where the command takes one. */
   readonly positional?: { readonly name: string; readonly help: string };
+  /** Name of a second one. */
+  readonly secondPositional?: { readonly name: string; readonly help: string };
   readonly examples: readonly (readonly [command: string, meaning: string])[];
   run(args: Args): Promise<ExitCode>;
 }
@@ -29,6 +31,7 @@ export interface Command {
 export interface Args {
   readonly flags: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
   readonly positional: string | null;
+  readonly secondPositional: string | null;
 }
 
 /** Options that every command has. */
@@ -88,12 +91,12 @@ export function parseCommand(name: string, command: Command, argv: readonly stri
       throw new UserError(`--${flag} is given more than once`, 'give it once');
     flags[flag] = spec.multiple ? [...((before as string[] | undefined) ?? []), token.value] : token.value;
   }
-  if (words.length > (command.positional ? 1 : 0))
+  if (words.length > (command.positional ? 1 : 0) + (command.secondPositional ? 1 : 0))
     throw new UserError(
       `${show(words.at(-1))} is one word too many`,
       `lla-sim ${name} takes ${command.positional ? `one ${command.positional.name}` : 'options only'}; ${help}`,
     );
-  return { flags, positional: words[0] ?? null };
+  return { flags, positional: words[0] ?? null, secondPositional: words[1] ?? null };
 }
 
 const nameOf = (table: OptionTable, given: string): string | undefined =>

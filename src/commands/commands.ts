@@ -35,6 +35,10 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
     help: 'what GPU adapters there are, and what is missing',
     load: async () => (await import('./doctor.js')).doctorCommand,
   },
+  import: {
+    help: 'kernel times of serving stacks that others measured, as a stack file',
+    load: async () => (await import('./import.js')).importCommand,
+  },
   models: {
     help: 'models and devices that are known by name',
     load: async () => (await import('./models.js')).modelsCommand,

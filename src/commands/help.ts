@@ -5,8 +5,8 @@ import { COMMON, type Command } from './command.js';
 import { COMMANDS } from './commands.js';
 
 function declare(y: Argv, command: Command): Argv {
-  const { positional } = command;
-  if (positional) y.positional(positional.name, { type: 'string', describe: positional.help });
+  const positionals = [command.positional, command.secondPositional].filter((word) => word !== undefined);
+  for (const { name, help } of positionals) y.positional(name, { type: 'string', describe: help });
   for (const [flag, spec] of Object.entries({ ...command.options, ...COMMON })) {
     if (flag === 'help') continue;
     y.option(flag, {
@@ -36,7 +36,8 @@ async function build(argv: readonly string[], chosen: string | null): Promise<Ar
     );
   for (const [name, { help, load }] of Object.entries(COMMANDS)) {
     const command = name === chosen || chosen === null ? await load() : undefined;
-    const usage = command?.positional ? `${name} [${command.positional.name}]` : name;
+    const words = [command?.positional, command?.secondPositional].filter((word) => word !== undefined);
+    const usage = [name, ...words.map((word) => `[${word.name}]`)].join(' ');
     parser.command(
       usage,
       help,

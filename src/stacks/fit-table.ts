@@ -5,7 +5,7 @@
  */
 import { conformalQuantile, KAPPA_UNTESTED } from '../cost/fit-conformal.js';
 import { randomFrom } from '../random.js';
-import type { StackTable } from '../schema/stack.js';
+import type { StackTable } from './stack-schema.js';
 import { classSpec, type OpClass } from './classes.js';
 import type { OpShape, Rates } from './class-spec.js';
 import { interpolateBy, knotSizes } from './grid.js';

@@ -7,7 +7,7 @@ import type { OpShape, Rates } from './class-spec.js';
 import { interpolate, placeOf, type Grid } from './grid.js';
 import { lawSeconds } from './law.js';
 import { unpack } from './pack.js';
-import type { StackFile, StackTable } from '../schema/stack.js';
+import type { StackFile, StackTable } from './stack-schema.js';
 
 export interface StackPrice {
   /** Seconds. */

@@ -1,5 +1,5 @@
 /** A table as it was read: rows of one class, in base units, and where they come from. */
-import type { TableSource } from '../schema/stack.js';
+import type { TableSource } from './stack-schema.js';
 import type { OpShape } from './class-spec.js';
 import type { OpClass } from './classes.js';
 import type { MeasuredTime } from './fit-table.js';

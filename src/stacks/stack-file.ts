@@ -1,5 +1,5 @@
 /** Screened tables become a stack file. */
-import { STACK_SCHEMA_VERSION, stackFileSchema, type StackFile } from '../schema/stack.js';
+import { STACK_SCHEMA_VERSION, stackFileSchema, type StackFile } from './stack-schema.js';
 import type { OpClass } from './classes.js';
 import type { Rates } from './class-spec.js';
 import { fitTable } from './fit-table.js';
@@ -35,12 +35,17 @@ export interface StackIdentity {
   readonly device: string;
 }
 
-/** Fits every table. @param droppedNotes what was left out, and why */
+/**
+ * Fits every table.
+ * @param droppedNotes what was left out, and why
+ * @param onTable      called before each table
+ */
 export function makeStackFile(
   identity: StackIdentity,
   tables: readonly PassedTable[],
   rates: ScreenRates,
   droppedNotes: readonly string[],
+  onTable: (op: OpClass, rows: number) => void = () => {},
 ): StackFile {
   const { memoryBytesPerSecond, linkBytesPerSecond, operationsPerSecond } = rates;
   const datasheet: Rates = { memoryBytesPerSecond, linkBytesPerSecond, operationsPerSecond };
@@ -59,10 +64,13 @@ export function makeStackFile(
     schemaVersion: STACK_SCHEMA_VERSION,
     ...identity,
     rates: datasheet,
-    tables: used.map((table) => ({
-      ...fitTable(table.op, table.fixed, table.rows, datasheet, MOST_KNOTS[table.op]),
-      source: paths.indexOf(table.source.path),
-    })),
+    tables: used.map((table) => {
+      onTable(table.op, table.rows.length);
+      return {
+        ...fitTable(table.op, table.fixed, table.rows, datasheet, MOST_KNOTS[table.op]),
+        source: paths.indexOf(table.source.path),
+      };
+    }),
     sources,
     dropped: [...droppedNotes],
   });

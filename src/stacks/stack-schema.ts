@@ -3,8 +3,8 @@
  * others measured. Times are in seconds, widths and residuals in log seconds, sizes in elements (all-reduce: bytes).
  */
 import { z } from 'zod';
-import { OP_CLASS_NAMES, classSpec, type OpClass } from '../stacks/classes.js';
-import { CHARACTERS, PACKED } from '../stacks/pack.js';
+import { OP_CLASS_NAMES, classSpec, type OpClass } from './classes.js';
+import { CHARACTERS, PACKED } from './pack.js';
 
 export const STACK_SCHEMA_VERSION = 1;
 /** Largest stack file that is written or read. */
@@ -26,7 +26,7 @@ const axisSchema = z
     /** Sizes at which residuals are stored. */
     knots: z.array(size).min(1).max(200).refine(ascending, 'must ascend'),
     /** Sizes that were measured too and that interpolation between knots reproduces. */
-    between: z.array(size).max(200).refine(ascending, 'must ascend'),
+    between: z.array(size).max(1000).refine(ascending, 'must ascend'),
     /** Half-width at sizes that were not measured, between knots. */
     offLine: logWidth,
     /** What an octave outside the knots adds to the half-width. */

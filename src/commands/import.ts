@@ -1,0 +1,149 @@
+/** `lla-sim import`: kernel times that others measured become a stack file that plans are priced from. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { findDevice } from '../devices/find.js';
+import { EXIT, show, UserError, type ExitCode } from '../errors.js';
+import { MAX_STACK_BYTES, type StackFile } from '../stacks/stack-schema.js';
+import { AIC_GPUS, AIC_STACKS, aicTables, compareVersions, type AicStack } from '../stacks/aic.js';
+import { csvTable } from '../stacks/csv-table.js';
+import { ratesOf } from '../stacks/gpus.js';
+import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/llmservingsim.js';
+import { selectTables, type TableVersions } from '../stacks/select.js';
+import { makeStackFile } from '../stacks/stack-file.js';
+import { VIDUR_GPUS, vidurTables } from '../stacks/vidur.js';
+import { OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { print } from './output.js';
+
+const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
+type Source = (typeof SOURCES)[number];
+
+export const importCommand: Command = {
+  positional: { name: 'source', help: `whose tables: ${SOURCES.join(', ')}` },
+  secondPositional: { name: 'path', help: 'folder of a checkout, or the CSV file' },
+  options: {
+    gpu: { type: 'string', help: "the checkout's name of the GPU: h200_sxm, RTX4090, a100, ..." },
+    stack: { type: 'string', help: `whose kernels: ${AIC_STACKS.join(', ')}, or any name for CSV` },
+    version: { type: 'string', help: 'only this version of the stack [the latest whose tables are possible]' },
+    device: { type: 'string', help: 'CSV: the device that was measured, as in models --devices' },
+    commit: { type: 'string', help: "the checkout's commit, where its folder does not tell" },
+    ...OUTPUT,
+  },
+  examples: [
+    ['import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json', 'newer tables than those carried'],
+    ['import llmservingsim ./LLMServingSim --gpu RTX4090 -o rtx-4090-vllm.json', 'a profile of vLLM, layer by layer'],
+    ['import vidur ./vidur --gpu h100 -o h100-vidur.json', 'small operations: norms, rotations, activations'],
+    ['import csv times.csv --device h100 --stack ours -o ours.json', 'columns op, seconds and the sizes of each op'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const source = args.positional as Source | null;
+  if (source === null || !SOURCES.includes(source))
+    throw new UserError(
+      source === null ? 'it is not said whose tables' : `import knows no source ${show(source)}`,
+      `write lla-sim import with one of ${SOURCES.join(', ')} and a folder`,
+    );
+  const path = args.secondPositional;
+  if (path === null) throw new UserError('the folder of the tables is not given', `write lla-sim import ${source} DIR`);
+  const output = textFlag(args, 'output');
+  if (output === null) throw new UserError('the file to write is not given', 'add --output FILE');
+  const { stack, device, version, kinds } = find(source, path, args);
+  const rates = ratesOf(device);
+  const { tables, notes } = await selectTables(kinds, rates);
+  const quiet = args.flags['quiet'] === true;
+  const say = (line: string): void => void (quiet || process.stderr.write(`${line}\n`));
+  for (const note of notes) say(note);
+  if (tables.every((table) => table.rows.length < FEWEST))
+    throw new UserError(
+      `${show(path)} holds no table that can be used: ${notes[0] ?? `fewer than ${FEWEST} shapes of each class`}`,
+      'choose another version, stack or GPU',
+    );
+  const newest = tables
+    .map((table) => table.source.version)
+    .sort(compareVersions)
+    .at(-1)!;
+  const file = makeStackFile({ stack, device, version: version ?? newest }, tables, rates, notes, (op, rows) => {
+    if (process.stderr.isTTY) say(`${op}: ${rows} shapes`);
+  });
+  await print(serialise(file), { file: output, quiet });
+  return EXIT.ok;
+}
+
+/** Fewest shapes of a class. */
+const FEWEST = 12;
+
+interface Found {
+  readonly stack: string;
+  /** Id in the catalogue. */
+  readonly device: string;
+  /** Null: the newest of the tables. */
+  readonly version: string | null;
+  readonly kinds: readonly TableVersions[];
+}
+
+function find(source: Source, path: string, args: Args): Found {
+  const version = textFlag(args, 'version');
+  if (source === 'csv') {
+    const stack = needed(args, 'stack', 'name whose kernels they are');
+    const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
+    return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };
+  }
+  const known = { aic: AIC_GPUS, llmservingsim: LLMSERVINGSIM_GPUS, vidur: VIDUR_GPUS }[source];
+  const gpu = needed(args, 'gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
+  const commit = textFlag(args, 'commit') ?? commitOf(path);
+  if (source === 'aic') {
+    const stack = needed(args, 'stack', `write --stack with one of ${AIC_STACKS.join(', ')}`);
+    if (!AIC_STACKS.includes(stack as AicStack))
+      throw new UserError(`--stack must be one of ${AIC_STACKS.join(', ')}, not ${show(stack)}`, 'correct --stack');
+    const kinds = aicTables(path, { gpu, stack: stack as AicStack, version, commit });
+    return { stack, device: known[gpu]!, version, kinds };
+  }
+  const unused = version !== null ? 'version' : textFlag(args, 'stack') !== null ? 'stack' : null;
+  if (unused !== null) throw new UserError(`--${unused} says nothing to import ${source}`, `leave --${unused} out`);
+  if (source === 'vidur')
+    return { stack: 'vidur', device: known[gpu] ?? gpu, version: null, kinds: vidurTables(path, { gpu, commit }) };
+  const { kinds, version: profiled } = llmServingSimTables(path, { gpu, commit });
+  return { stack: 'vllm', device: known[gpu]!, version: profiled, kinds };
+}
+
+function needed(args: Args, flag: string, hint: string): string {
+  const value = textFlag(args, flag);
+  if (value === null) throw new UserError(`--${flag} is not given`, hint);
+  return value;
+}
+
+/** The commit that a checkout is at, or `unknown` for an unpacked archive. */
+function commitOf(checkout: string): string {
+  const read = (...names: string[]): string | null => {
+    try {
+      return readFileSync(join(checkout, '.git', ...names), 'utf8').trim();
+    } catch {
+      return null;
+    }
+  };
+  const head = read('HEAD');
+  const ref = head?.startsWith('ref: ') ? head.slice(5) : null;
+  const packed =
+    ref === null
+      ? null
+      : read('packed-refs')
+          ?.split('\n')
+          .find((line) => line.endsWith(` ${ref}`));
+  const found = ref === null ? head : (read(ref) ?? packed?.split(' ')[0] ?? null);
+  return found !== null && /^[0-9a-f]{40,64}$/.test(found) ? found : 'unknown';
+}
+
+/** A line a table, so that two imports can be compared. */
+function serialise(file: StackFile): string {
+  const { tables, sources, dropped, ...head } = file;
+  const list = (name: string, items: readonly unknown[]): string =>
+    `"${name}": [${items.length > 0 ? `\n${items.map((item) => JSON.stringify(item)).join(',\n')}\n` : ''}]`;
+  const text = `${JSON.stringify(head).slice(0, -1)},\n${[list('sources', sources), list('dropped', dropped), list('tables', tables)].join(',\n')}}\n`;
+  if (text.length > MAX_STACK_BYTES)
+    throw new UserError(
+      `the stack file would have ${text.length} bytes, more than ${MAX_STACK_BYTES}`,
+      'import fewer classes or head widths',
+    );
+  return text;
+}

@@ -1,0 +1,201 @@
+/** `lla-sim import`: what it writes, and what it says of tables that are none. */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { stackFileSchema } from '../../src/stacks/stack-schema.js';
+import { compareVersions } from '../../src/stacks/aic.js';
+import { StackPredictor } from '../../src/stacks/predict.js';
+import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
+import { gemm, gemmPath, parquet, put, type Columns } from './tables.js';
+
+const seed = (Date.now() ^ process.pid) >>> 0;
+let checkout: string;
+let count = 0;
+beforeAll(() => {
+  checkout = mkdtempSync(join(tmpdir(), 'lla-sim-import-'));
+});
+afterAll(() => rmSync(checkout, { recursive: true }));
+
+/** A fresh folder that holds these files. */
+function folderWith(files: Readonly<Record<string, Uint8Array | string>>): string {
+  const folder = join(checkout, String(count++));
+  for (const [path, bytes] of Object.entries(files)) put(folder, path, bytes);
+  return folder;
+}
+
+/** The table without its times. */
+function withoutLatency({ latency: _, ...rest }: Columns): Columns {
+  return rest;
+}
+
+const aic = (folder: string, ...more: string[]): Promise<Outcome> =>
+  inProcess('import', 'aic', folder, '--gpu', 'h200_sxm', '--stack', 'vllm', '-o', join(folder, 'out.json'), ...more);
+
+const read = (folder: string) => stackFileSchema.parse(JSON.parse(readFileSync(join(folder, 'out.json'), 'utf8')));
+
+describe(`import aic (seed ${seed})`, () => {
+  it('writes a file that predicts the times, with its sources and no other column', async () => {
+    const folder = folderWith({
+      [gemmPath('0.9.1')]: parquet(gemm(seed, 3)),
+      [gemmPath('0.24.0')]: parquet(gemm(seed)),
+    });
+    const outcome = await aic(folder, '--commit', 'c'.repeat(40));
+    expect(outcome.code, outcome.err).toBe(0);
+    const text = readFileSync(join(folder, 'out.json'), 'utf8');
+    expect(text).not.toMatch(/secret|home/);
+    const file = read(folder);
+    expect(file.version).toBe('0.24.0');
+    expect(file.sources[0]).toMatchObject({ path: gemmPath('0.24.0'), commit: 'c'.repeat(40), licence: 'Apache-2.0' });
+    const price = new StackPredictor(file).predict('product', { rows: 64, columns: 2048, inner: 2048 })!;
+    const expected = 3e-6 + (2 * (64 * 2048 + 2048 * 2048 + 64 * 2048)) / 2.9e12;
+    expect(price.estimate / expected).toBeGreaterThan(0.95);
+    expect(price.estimate / expected).toBeLessThan(1.05);
+    expect(new StackPredictor(file).predict('norm', { tokens: 1, width: 4096 })).toBeNull();
+  });
+
+  it('passes over a version whose times are impossible, and says so', async () => {
+    const folder = folderWith({
+      [gemmPath('0.19.0')]: parquet(gemm(seed)),
+      [gemmPath('0.24.0')]: parquet(gemm(seed, 4)),
+    });
+    const outcome = await aic(folder);
+    expect(outcome.code).toBe(0);
+    expect(outcome.err).toMatch(/0\.24\.0.*of 90 rows of product.*impossible; table not used/);
+    expect(read(folder).version).toBe('0.19.0');
+    expect(read(folder).dropped.join()).toMatch(/0\.24\.0/);
+  });
+
+  it('takes the version that is asked for', async () => {
+    const folder = folderWith({ [gemmPath('0.9.1')]: parquet(gemm(seed)), [gemmPath('0.24.0')]: parquet(gemm(seed)) });
+    expect((await aic(folder, '--version', '0.9.1')).code).toBe(0);
+    expect(read(folder).version).toBe('0.9.1');
+    expectBadInput(await aic(folder, '--version', '7'));
+  });
+
+  it.each<[string, () => Uint8Array | string, RegExp]>([
+    [
+      'a Git LFS pointer',
+      () => 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n',
+      /Git LFS pointer/,
+    ],
+    ['a table without a column', () => parquet(withoutLatency(gemm(seed))), /lacks the column "latency"/],
+    ['half a file', () => parquet(gemm(seed)).slice(0, 700), /no readable parquet/],
+    ['an empty file', () => '', /no readable parquet/],
+    ['another file', () => '{"a": 1}', /no readable parquet/],
+    [
+      'a table with no rows of its types',
+      () => parquet({ ...gemm(seed), gemm_dtype: Array<string>(90).fill('fp8') }),
+      /no rows/,
+    ],
+    ['times that cannot be', () => parquet(gemm(seed, 50)), /impossible/],
+  ])('refuses %s in one line, and writes nothing', async (_, bytes, message) => {
+    const given = bytes();
+    const folder = folderWith({ [gemmPath('0.24.0')]: given });
+    const outcome = await aic(folder, '--quiet');
+    expectBadInput(outcome);
+    expect(outcome.err).toMatch(message);
+    expect(existsSync(join(folder, 'out.json'))).toBe(false);
+  });
+
+  it('refuses folders and words that mean nothing', async () => {
+    const folder = folderWith({ [gemmPath('0.24.0')]: parquet(gemm(seed)), 'x/y': '' });
+    const out = ['-o', join(folder, 'out.json')];
+    for (const argv of [
+      ['aic', join(folder, 'x'), '--gpu', 'h200_sxm', '--stack', 'vllm', ...out],
+      ['aic', join(folder, 'nowhere'), '--gpu', 'h200_sxm', '--stack', 'vllm', ...out],
+      ['aic', folder, '--gpu', '../h200_sxm', '--stack', 'vllm', ...out],
+      ['aic', folder, '--gpu', 'h200_sxm', '--stack', 'constructor', ...out],
+      ['aic', folder, '--gpu', 'h200_sxm', '--stack', 'sglang', ...out],
+      ['aic', folder, '--stack', 'vllm', ...out],
+      ['aic', folder, '--gpu', 'h200_sxm', '--stack', 'vllm'],
+      ['aic', ...out],
+      ['gguf', folder, ...out],
+      ['vidur', folder, '--gpu', 'h100', ...out],
+      ['llmservingsim', folder, '--gpu', 'RTX4090', ...out],
+      ['llmservingsim', folder, '--gpu', 'RTX4090', '--stack', 'vllm', ...out],
+      ['csv', join(folder, 'nothing.csv'), '--stack', 'ours', '--device', 'h200', ...out],
+      [...out],
+    ])
+      expectBadInput(await inProcess('import', ...argv));
+    expect(existsSync(join(folder, 'out.json'))).toBe(false);
+  });
+
+  it('survives every damage to a table: a sound file, or one line and nothing written', async () => {
+    const whole = parquet(gemm(seed));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { minLength: 1, maxLength: 6 }),
+        fc.option(fc.nat(whole.length), { freq: 3 }),
+        async (changes, end) => {
+          const bytes = whole.slice(0, end ?? whole.length);
+          for (const [at, value] of changes) if (at < bytes.length) bytes[at] = value;
+          const folder = folderWith({ [gemmPath('0.24.0')]: bytes });
+          const outcome = await aic(folder, '--quiet');
+          if (outcome.code === 0) read(folder);
+          else {
+            expectBadInput(outcome);
+            expect(existsSync(join(folder, 'out.json'))).toBe(false);
+          }
+        },
+      ),
+      { numRuns: 40, seed },
+    );
+  }, 120_000);
+});
+
+describe('import csv', () => {
+  const times = (): string => {
+    const columns: Columns = gemm(seed);
+    const lines = columns['m']!.map(
+      (m, i) => `product,${m},${columns['n']![i]},${columns['k']![i]},${Number(columns['latency']![i]) / 1e3}`,
+    );
+    return ['op,rows,columns,inner,seconds', ...lines].join('\n');
+  };
+  const csv = (folder: string): Promise<Outcome> =>
+    inProcess(
+      'import',
+      'csv',
+      join(folder, 't.csv'),
+      '--stack',
+      'ours',
+      '--device',
+      'h200',
+      '-o',
+      join(folder, 'out.json'),
+    );
+
+  it('writes a file', async () => {
+    const folder = folderWith({ 't.csv': times() });
+    const outcome = await csv(folder);
+    expect(outcome.code, outcome.err).toBe(0);
+    expect(read(folder)).toMatchObject({ stack: 'ours', device: 'h200' });
+    expect(read(folder).tables[0]!.op).toBe('product');
+  });
+
+  it('survives every damage to it', async () => {
+    const whole = times();
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat(whole.length),
+        fc.nat(40),
+        fc.constantFrom('', ',', '\n', '"', '-1', '1e99', 'NaN', '\u0000', 'op', '0x10'),
+        async (at, length, by) => {
+          const folder = folderWith({ 't.csv': whole.slice(0, at) + by + whole.slice(at + length) });
+          const outcome = await csv(folder);
+          if (outcome.code === 0) read(folder);
+          else expectBadInput(outcome);
+        },
+      ),
+      { numRuns: 60, seed },
+    );
+  }, 120_000);
+});
+
+describe('versions', () => {
+  it('are ordered as releases are', () => {
+    const order = ['0.5.6', '0.5.6.post2', '0.5.9', '0.5.10', '1.2.0rc5', '1.3.0rc10', '1.3.0rc20', '1.3.0'];
+    expect([...order].reverse().sort(compareVersions)).toEqual(order);
+  });
+});
