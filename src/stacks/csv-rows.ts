@@ -35,7 +35,7 @@ export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] 
   if (missing !== undefined)
     throw new UserError(
       `${subject} lacks the column ${show(missing)}`,
-      `its columns are ${Object.keys(rows[0]!).slice(0, 12).join(', ')}; check that it is a table of this kind`,
+      `its columns are ${show(Object.keys(rows[0]!).join(', '))}; check that it is a table of this kind`,
     );
   return rows;
 }

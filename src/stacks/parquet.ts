@@ -48,7 +48,7 @@ export async function readParquet(
   if (missing !== undefined)
     throw new UserError(
       `${subject} lacks the column ${show(missing)}`,
-      `its columns are ${known.slice(0, 20).join(', ')}; check that it is a table of this kind`,
+      `its columns are ${show(known.join(', '))}; check that it is a table of this kind`,
     );
   return rows;
 }
