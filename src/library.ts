@@ -192,6 +192,15 @@ const link = z
     beyondBytesPerSecond: rate.nullable(),
   })
   .nullable();
+const device = z.object({
+  id: text,
+  name: text,
+  vramBytes: bytes,
+  memoryBytesPerSecond: rate,
+  f32FlopsPerSecond: rate,
+  matrixFlopsPerSecond: rate.nullable(),
+  interconnect: link,
+});
 const query = z.object({ model: text, codec: z.enum(CODEC_KINDS), ratio: finite, pathClass: text, eviction });
 const report = z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) });
 const filter = z.object({
@@ -356,7 +365,7 @@ export const qualityOf = checked(quality.qualityOf, 'qualityOf', ['query', query
 export const reliableRetrieval = checked(quality.reliableRetrieval, 'reliableRetrieval', ['query', query]);
 
 /** A device by its datasheet, for the comparison with the paper. */
-export const datasheetDevice = checked(paperModel.datasheetDevice, 'datasheetDevice', ['device', made]);
+export const datasheetDevice = checked(paperModel.datasheetDevice, 'datasheetDevice', ['device', device]);
 /** The planner as the comparison with the paper asks it, on one device. */
 export class PaperModel extends paperModel.PaperModel {
   constructor(device: paperModel.PaperDevice) {

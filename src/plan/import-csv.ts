@@ -74,6 +74,7 @@ export function readKernelTimes(path: string): ImportedTimes {
 
 function readRows(path: string): Record<string, string>[] {
   const text = readTextFile(path, 'kernel times', MAX_FILE_BYTES);
+  checkLines(text, `kernel times ${show(path)}`);
   let rows: Record<string, string>[];
   try {
     rows = parse<Record<string, string>>(text, {
@@ -107,6 +108,18 @@ function readRows(path: string): Record<string, string>[] {
       );
   }
   return rows;
+}
+
+/** The parser takes a minute for a line of millions of cells. */
+function checkLines(text: string, subject: string): void {
+  for (let i = 0, start = 0; i < text.length; i++) {
+    if (text[i] === '\n' || text[i] === '\r') start = i + 1;
+    else if (i - start >= MAX_ROW_CHARACTERS)
+      throw new UserError(
+        `${subject} has a line of more than ${MAX_ROW_CHARACTERS} characters`,
+        'write one row a line',
+      );
+  }
 }
 
 /** The header's names. Of two columns with one name, nobody could say which is meant. */

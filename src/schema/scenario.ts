@@ -7,7 +7,7 @@ import { readTextFile } from '../files.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
 /** A scenario takes a few hundred bytes. The parser's time grows with the square of the number of keys and tags. */
-const MAX_FILE_BYTES = 2 ** 16;
+const MAX_FILE_BYTES = 2 ** 15;
 
 const word = z.string().min(1).max(4096);
 const number = z.number();

@@ -1,162 +1,16 @@
-/** Broken and hostile files: scenarios, model configs, calibrations and kernel times. */
+/** Broken and hostile files, one fault each: scenarios, model configs, calibrations and kernel times. */
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { stringify } from 'yaml';
-import { fitPredictor } from '../../src/cost/fit.js';
-import { kernelHash } from '../../src/kernels/source.js';
-import { workOf } from '../../src/kernels/registry.js';
-import type { Calibration, Sample } from '../../src/schema/calibration.js';
-import { SETTINGS } from '../../src/schema/settings.js';
+import type { Calibration } from '../../src/schema/calibration.js';
+import { SEED } from '../gpu/random.js';
+import { calibration, CONFIG, mutate, pathsIn } from './arbitraries.js';
 import { expectBadInput, expectSound, expectSoundJson, plan, scratch } from './program.js';
 
 const files = scratch();
 afterAll(() => files.remove());
 
-/** A value that no schema expects. */
-const junk: fc.Arbitrary<unknown> = fc.oneof(
-  fc.constantFrom<unknown>(
-    null,
-    true,
-    false,
-    0,
-    -1,
-    1.5,
-    1e308,
-    -1e308,
-    5e-324,
-    1e15,
-    '',
-    ' ',
-    'x',
-    'NaN',
-    '__proto__',
-    '\u001b[31m',
-    'a\nb',
-    '0',
-    '1e999',
-    '😀'.repeat(50),
-    'x'.repeat(3000),
-    [],
-    {},
-    [[]],
-    [null],
-    { a: 1 },
-  ),
-  fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<unknown>,
-);
-
-type Path = readonly (string | number)[];
-function pathsIn(value: unknown, at: Path = []): Path[] {
-  if (typeof value !== 'object' || value === null) return [at];
-  return [
-    at,
-    ...Object.entries(value).flatMap(([k, v]) => pathsIn(v, [...at, Array.isArray(value) ? Number(k) : k])),
-  ].filter((p) => p.length > 0);
-}
-/** A copy with one place replaced, removed, or a stranger added beside it. */
-function mutate(value: unknown, path: Path, how: 'replace' | 'remove' | 'add', by: unknown): unknown {
-  const copy = structuredClone(value);
-  let parent = copy as Record<string | number, unknown>;
-  for (const key of path.slice(0, -1)) parent = parent[key] as Record<string | number, unknown>;
-  const last = path.at(-1) as string | number;
-  if (how === 'replace') parent[last] = by;
-  else if (how === 'remove') delete parent[last];
-  else
-    Object.defineProperty(parent, `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`, {
-      value: by,
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
-  return copy;
-}
-const mutations = (value: unknown, by: fc.Arbitrary<unknown> = junk) =>
-  fc
-    .array(
-      fc.tuple(
-        fc.constantFrom(...pathsIn(value)),
-        fc.constantFrom('replace' as const, 'replace' as const, 'remove' as const, 'add' as const),
-        by,
-      ),
-      { minLength: 1, maxLength: 2 },
-    )
-    .map((list) =>
-      list.reduce((v, [path, how, x]) => {
-        try {
-          return mutate(v, path, how, x);
-        } catch {
-          return v; // an earlier mutation took the place away
-        }
-      }, value),
-    );
-
-/** Text with a few characters changed, cut or doubled. */
-const garbled = (text: string) =>
-  fc
-    .array(
-      fc.tuple(
-        fc.nat(text.length),
-        fc.constantFrom('\u0000', '"', '{', '}', ':', '-', '\n', '\t', '&a', '*a', '!!', '9', '#', '\u2028', 'é', ''),
-        fc.nat(6),
-      ),
-      { minLength: 1, maxLength: 4 },
-    )
-    .map((edits) => edits.reduce((t, [at, insert, cut]) => t.slice(0, at) + insert + t.slice(at + cut), text));
-
-const SCENARIO = {
-  name: 'n',
-  description: 'd',
-  model: 'ouro-1.4b',
-  context: '4k',
-  vram: '80GB',
-  codec: ['full', 'lla'],
-  ratio: [4],
-  path: ['full', 'reconstruct'],
-  eviction: 'none',
-  min: { gsm8k: 0.1 },
-  batch: 2,
-  utilization: 0.9,
-  reserve: '1GiB',
-  cacheType: 'f16',
-  tpot: '10s',
-};
-
 describe('scenario files', () => {
-  it('mutated: a sound answer or one line', async () => {
-    await fc.assert(
-      fc.asyncProperty(mutations(SCENARIO), async (content) => {
-        expectSound(await plan(files.file('s.yaml', stringify(content)), '--format', 'json'));
-      }),
-      { numRuns: 700 },
-    );
-  });
-  it('garbled: a sound answer or one line', async () => {
-    await fc.assert(
-      fc.asyncProperty(garbled(stringify(SCENARIO)), async (text) => {
-        expectSound(await plan(files.file('s.yaml', text), '--format', 'json'));
-      }),
-      { numRuns: 700 },
-    );
-  });
-  it('any value in any field', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        fc.constantFrom(...Object.keys(SETTINGS), 'name', 'description', 'ctx', '__proto__', 'a\nb\u001b[1m'),
-        junk,
-        async (field, value) => {
-          expectSound(
-            await plan(
-              files.file('s.yaml', `vram: 80GB\ncodec: full\n${JSON.stringify(field)}: ${JSON.stringify(value)}\n`),
-              '--format',
-              'json',
-            ),
-          );
-        },
-      ),
-      { numRuns: 500 },
-    );
-  });
   it.each([
     ['a key with a newline and an escape', 'vram: 80GB\n"a\\nb\\e[31m": 1\n'],
     ['a metric named __proto__', 'vram: 80GB\nmin: {"__proto__": 1}\n'],
@@ -190,34 +44,8 @@ describe('scenario files', () => {
   });
 });
 
-const CONFIG = {
-  model_type: 'ouro',
-  architectures: ['OuroForCausalLM'],
-  num_hidden_layers: 24,
-  total_ut_steps: 4,
-  num_attention_heads: 16,
-  num_key_value_heads: 16,
-  head_dim: 128,
-  hidden_size: 2048,
-  intermediate_size: 5632,
-  vocab_size: 49152,
-  tie_word_embeddings: false,
-  rope_theta: 1e6,
-  max_position_embeddings: 65536,
-  torch_dtype: 'bfloat16',
-  rms_norm_eps: 1e-6,
-};
-
 describe('model configs', () => {
   const question = ['--vram', '80GB', '--codec', 'full,lla,cla', '--ratio', '4', '--format', 'json'];
-  it('mutated: a sound answer or one line', async () => {
-    await fc.assert(
-      fc.asyncProperty(mutations(CONFIG), async (content) => {
-        expectSound(await plan('--model', files.file('config.json', JSON.stringify(content)), ...question));
-      }),
-      { numRuns: 600 },
-    );
-  });
   it('of any size within the limits: a sound answer', async () => {
     const size = (max: number) => fc.oneof(fc.integer({ min: 1, max }), fc.constantFrom(1, 2, max));
     await fc.assert(
@@ -256,7 +84,7 @@ describe('model configs', () => {
           );
         },
       ),
-      { numRuns: 250 },
+      { numRuns: 250, seed: SEED },
     );
   });
   it('a published model by its own config plans like its preset, without its published quality', async () => {
@@ -268,59 +96,6 @@ describe('model configs', () => {
     expect(own.plans.every((p) => p.quality.length === 0)).toBe(true);
   });
 });
-
-function calibration(): Calibration {
-  const samples = [1, 4, 16, 64].map((m): Sample => {
-    const shape = { groups: 1, m, k: 2048, n: 6144 };
-    const w = workOf({ kernel: 'matmul', variant: 'f16', shape });
-    return {
-      variant: 'f16',
-      shape,
-      tuning: {},
-      readBytes: w.readBytes,
-      writeBytes: w.writeBytes,
-      flops: w.flops,
-      seconds: [(w.readBytes + w.writeBytes) / 3e12 + 4e-6],
-      relativeError: 0,
-    };
-  });
-  return {
-    schema: 'lla-sim/calibration',
-    schemaVersion: 1,
-    program: { name: 'lla-sim', version: '0.1.0' },
-    device: {
-      vendor: 'nvidia',
-      architecture: 'hopper',
-      device: '0x2335',
-      description: 'NVIDIA H200',
-      driver: 'x',
-      backend: 'vulkan',
-      software: false,
-      features: [],
-      limits: {},
-      memoryBytes: 140e9,
-    },
-    host: { os: 'linux', arch: 'x64', cpu: 'c', cores: 8, memoryBytes: 1e11, node: 'v20' },
-    clock: { kind: 'gpu-timestamp', resolutionSeconds: 1e-9 },
-    overheads: { submitSeconds: 2e-5, dispatchSeconds: 3e-6 },
-    ceilings: {
-      copyBytesPerSecond: 4.3e12,
-      readBytesPerSecond: 4.4e12,
-      f32FlopsPerSecond: 6e13,
-      f16FlopsPerSecond: null,
-      matrixFlopsPerSecond: null,
-    },
-    kernels: [
-      {
-        kernel: 'matmul',
-        sourceHash: kernelHash('matmul'),
-        samples,
-        gaps: [],
-        predictors: { f16: fitPredictor('matmul', 'f16', samples) },
-      },
-    ],
-  };
-}
 
 describe('calibrations', () => {
   const good = calibration();
@@ -353,14 +128,6 @@ describe('calibrations', () => {
     expect(report.notes.join()).toMatch(/stale for matmul/);
     expect(report.plans[0]?.decode.evidence).toBe('roofline');
   });
-  it('mutated: a sound answer or one line', async () => {
-    await fc.assert(
-      fc.asyncProperty(mutations(good), async (content) => {
-        expectSound(await ask(content));
-      }),
-      { numRuns: 900 },
-    );
-  });
   it('any positive number anywhere: a sound answer or one line', async () => {
     const numbers = pathsIn(good).filter(
       (p) => typeof p.reduce<unknown>((v, k) => (v as Record<string | number, unknown>)[k], good) === 'number',
@@ -376,7 +143,7 @@ describe('calibrations', () => {
           expectSound(await ask(mutate(good, path, 'replace', value)));
         },
       ),
-      { numRuns: 900 },
+      { numRuns: 300, seed: SEED },
     );
   });
   it.each([
@@ -436,60 +203,6 @@ describe('kernel times', () => {
     const report = expectSoundJson(o.out) as { device: { pricing: string } };
     expect(report.device.pricing).toMatch(/^imported/);
   });
-  it('any cell in any place: a sound answer or one line', async () => {
-    const cell = fc.oneof(
-      fc.constantFrom(
-        '',
-        '0',
-        '-1',
-        '1e308',
-        '1e-320',
-        'NaN',
-        'Infinity',
-        '0x10',
-        '"',
-        "'",
-        '=1+1',
-        'matmul',
-        'attend',
-        'constructor',
-        '1,2',
-        '\u001b[1m',
-        'a\nb',
-      ),
-      fc.double({ min: 0, noNaN: true, noDefaultInfinity: true }).map(String),
-      fc.integer({ min: 1, max: 1e6 }).map(String),
-    );
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.tuple(fc.nat(6), cell), { minLength: 0, maxLength: 3 }),
-        fc.integer({ min: 1, max: 4 }),
-        async (edits, count) => {
-          const rows = Array.from({ length: count }, (_, i) => [
-            'matmul',
-            'f16',
-            '1',
-            String(2 ** i),
-            '2048',
-            '6144',
-            '2e-5',
-          ]);
-          edits.forEach(([column, text], i) => ((rows[i % count] as string[])[column] = text));
-          expectSound(await ask([HEADER, ...rows.map((r) => r.join(','))].join('\n')));
-        },
-      ),
-      { numRuns: 500 },
-    );
-  });
-  it('garbled: a sound answer or one line', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        garbled(`${HEADER}\nmatmul,f16,1,1,2048,6144,2e-5\nmatmul,f16,1,2,2048,6144,2e-5\n`),
-        async (text) => expectSound(await ask(text)),
-      ),
-      { numRuns: 300 },
-    );
-  });
   it('are not silently dropped for a device of unknown speed', async () => {
     const csv = files.file('t.csv', `${HEADER}\nmatmul,f16,1,1,2048,6144,2e-5\n`);
     const o = await plan('--vram', '7GB', '--codec', 'full', '--format', 'json', '--import', csv);
@@ -502,8 +215,6 @@ describe('kernel times', () => {
       (_, i) =>
         `matmul,f16,1,${1 + (i % 20)},${64 * (1 + Math.floor(i / 20))},2048,${1e-5 * (1 + (i % 20)) * (1 + ((i * 7919) % 13) / 100)}`,
     );
-    const start = performance.now();
     expectSound(await ask([HEADER, ...rows].join('\n')));
-    expect(performance.now() - start).toBeLessThan(8000);
   });
 });

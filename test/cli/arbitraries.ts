@@ -1,0 +1,368 @@
+/** Inputs that are wrong, hostile or odd, for thousands of cases: values, files, command lines. */
+import fc from 'fast-check';
+import { CODEC_KINDS } from '../../src/codecs/codec.js';
+import { fitPredictor } from '../../src/cost/fit.js';
+import { DEVICES } from '../../src/devices/catalogue.js';
+import { PRESETS } from '../../src/geometry/presets.js';
+import { workOf } from '../../src/kernels/registry.js';
+import { kernelHash } from '../../src/kernels/source.js';
+import { PATH_CHOICES } from '../../src/plan/candidates.js';
+import type { Calibration, Sample } from '../../src/schema/calibration.js';
+import { flagOf, SETTINGS, type SettingName } from '../../src/schema/settings.js';
+
+/** A value that no schema expects. */
+export const junk: fc.Arbitrary<unknown> = fc.oneof(
+  fc.constantFrom<unknown>(
+    null,
+    true,
+    false,
+    0,
+    -1,
+    1.5,
+    1e308,
+    -1e308,
+    5e-324,
+    1e15,
+    '',
+    ' ',
+    'x',
+    'NaN',
+    '__proto__',
+    '\u001b[31m',
+    'a\nb',
+    '0',
+    '1e999',
+    '😀'.repeat(50),
+    'x'.repeat(3000),
+    [],
+    {},
+    [[]],
+    [null],
+    { a: 1 },
+  ),
+  fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<unknown>,
+);
+
+type Path = readonly (string | number)[];
+export function pathsIn(value: unknown, at: Path = []): Path[] {
+  if (typeof value !== 'object' || value === null) return [at];
+  return [
+    at,
+    ...Object.entries(value).flatMap(([k, v]) => pathsIn(v, [...at, Array.isArray(value) ? Number(k) : k])),
+  ].filter((p) => p.length > 0);
+}
+/** A copy with one place replaced, removed, or a stranger added beside it. */
+export function mutate(value: unknown, path: Path, how: 'replace' | 'remove' | 'add', by: unknown): unknown {
+  const copy = structuredClone(value);
+  let parent = copy as Record<string | number, unknown>;
+  for (const key of path.slice(0, -1)) parent = parent[key] as Record<string | number, unknown>;
+  const last = path.at(-1) as string | number;
+  if (how === 'replace') parent[last] = by;
+  else if (how === 'remove') delete parent[last];
+  else
+    Object.defineProperty(parent, `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`, {
+      value: by,
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
+  return copy;
+}
+export const mutations = (value: unknown, by: fc.Arbitrary<unknown> = junk) =>
+  fc
+    .array(
+      fc.tuple(
+        fc.constantFrom(...pathsIn(value)),
+        fc.constantFrom('replace' as const, 'replace' as const, 'remove' as const, 'add' as const),
+        by,
+      ),
+      { minLength: 1, maxLength: 2 },
+    )
+    .map((list) =>
+      list.reduce((v, [path, how, x]) => {
+        try {
+          return mutate(v, path, how, x);
+        } catch {
+          return v; // an earlier mutation took the place away
+        }
+      }, value),
+    );
+
+/** Text with a few characters changed, cut or doubled. */
+export const garbled = (text: string) =>
+  fc
+    .array(
+      fc.tuple(
+        fc.nat(text.length),
+        fc.constantFrom('\u0000', '"', '{', '}', ':', '-', '\n', '\t', '&a', '*a', '!!', '9', '#', '\u2028', 'é', ''),
+        fc.nat(6),
+      ),
+      { minLength: 1, maxLength: 4 },
+    )
+    .map((edits) => edits.reduce((t, [at, insert, cut]) => t.slice(0, at) + insert + t.slice(at + cut), text));
+
+export const SCENARIO = {
+  name: 'n',
+  description: 'd',
+  model: 'ouro-1.4b',
+  context: '4k',
+  vram: '80GB',
+  codec: ['full', 'lla'],
+  ratio: [4],
+  path: ['full', 'reconstruct'],
+  eviction: 'none',
+  min: { gsm8k: 0.1 },
+  batch: 2,
+  utilization: 0.9,
+  reserve: '1GiB',
+  cacheType: 'f16',
+  tpot: '10s',
+};
+
+export const CONFIG = {
+  model_type: 'ouro',
+  architectures: ['OuroForCausalLM'],
+  num_hidden_layers: 24,
+  total_ut_steps: 4,
+  num_attention_heads: 16,
+  num_key_value_heads: 16,
+  head_dim: 128,
+  hidden_size: 2048,
+  intermediate_size: 5632,
+  vocab_size: 49152,
+  tie_word_embeddings: false,
+  rope_theta: 1e6,
+  max_position_embeddings: 65536,
+  torch_dtype: 'bfloat16',
+  rms_norm_eps: 1e-6,
+};
+
+/** A small, sound calibration of an H200. */
+export function calibration(): Calibration {
+  const samples = [1, 4, 16, 64].map((m): Sample => {
+    const shape = { groups: 1, m, k: 2048, n: 6144 };
+    const w = workOf({ kernel: 'matmul', variant: 'f16', shape });
+    return {
+      variant: 'f16',
+      shape,
+      tuning: {},
+      readBytes: w.readBytes,
+      writeBytes: w.writeBytes,
+      flops: w.flops,
+      seconds: [(w.readBytes + w.writeBytes) / 3e12 + 4e-6],
+      relativeError: 0,
+    };
+  });
+  return {
+    schema: 'lla-sim/calibration',
+    schemaVersion: 1,
+    program: { name: 'lla-sim', version: '0.1.0' },
+    device: {
+      vendor: 'nvidia',
+      architecture: 'hopper',
+      device: '0x2335',
+      description: 'NVIDIA H200',
+      driver: 'x',
+      backend: 'vulkan',
+      software: false,
+      features: [],
+      limits: {},
+      memoryBytes: 140e9,
+    },
+    host: { os: 'linux', arch: 'x64', cpu: 'c', cores: 8, memoryBytes: 1e11, node: 'v20' },
+    clock: { kind: 'gpu-timestamp', resolutionSeconds: 1e-9 },
+    overheads: { submitSeconds: 2e-5, dispatchSeconds: 3e-6 },
+    ceilings: {
+      copyBytesPerSecond: 4.3e12,
+      readBytesPerSecond: 4.4e12,
+      f32FlopsPerSecond: 6e13,
+      f16FlopsPerSecond: null,
+      matrixFlopsPerSecond: null,
+    },
+    kernels: [
+      {
+        kernel: 'matmul',
+        sourceHash: kernelHash('matmul'),
+        samples,
+        gaps: [],
+        predictors: { f16: fitPredictor('matmul', 'f16', samples) },
+      },
+    ],
+  };
+}
+
+const bytes = fc
+  .tuple(
+    fc.constantFrom(0.5, 1, 3, 7.5, 24, 80, 141, 999, 123456),
+    fc.constantFrom('B', 'kB', 'MB', 'GB', 'TB', 'KiB', 'MiB', 'GiB', 'TiB'),
+  )
+  .map(([n, u]) => `${n}${u}`);
+const sensibleBytes = fc.constantFrom('8GB', '24GB', '80GB', '141GB', '192GiB', '1.1TB');
+const tokens = fc.oneof(
+  fc.constantFrom('1', '31', '32', '33', '4096', '4k', '64k', '1M', '1024M', '100000'),
+  fc.integer({ min: 1, max: 2 ** 30 }).map(String),
+);
+const whole = (min: number, max: number) => fc.integer({ min, max }).map(String);
+const listOf = (item: fc.Arbitrary<string>, max = 3) =>
+  fc.array(item, { minLength: 1, maxLength: max }).map((l) => l.join(','));
+
+/** Values that could be right. */
+const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
+  model: fc.constantFrom(...PRESETS.map((p) => p.name), 'ByteDance/Ouro-1.4B', 'huginn'),
+  context: tokens,
+  vram: fc.oneof({ weight: 4, arbitrary: sensibleBytes }, { weight: 1, arbitrary: bytes }),
+  device: fc.constantFrom(...DEVICES.map((d) => d.id), 'NVIDIA H200 SXM'),
+  gpus: fc.constantFrom('1', '1', '2', '4', '5', '8', '11', '16', '55'),
+  batch: whole(1, 5000),
+  usdPerHour: fc.constantFrom('3.5', '0.0001', '1000000', '12'),
+  codec: listOf(fc.constantFrom(...CODEC_KINDS)),
+  ratio: listOf(
+    fc.oneof(
+      fc.constantFrom('1', '1.33', '4', '5.33', '21.33', '128', '100000'),
+      fc.double({ min: 1, max: 500, noNaN: true }).map((x) => x.toFixed(3)),
+    ),
+  ),
+  ranks: listOf(fc.tuple(whole(1, 600), whole(1, 600)).map(([k, v]) => `${k}/${v}`)),
+  path: listOf(fc.constantFrom(...PATH_CHOICES)),
+  eviction: listOf(
+    fc.oneof(
+      fc.constantFrom('none', 'streaming:4+256', 'h2o:128+132'),
+      fc.tuple(fc.constantFrom('streaming', 'h2o'), whole(1, 1e6), whole(1, 1e6)).map(([p, a, b]) => `${p}:${a}+${b}`),
+    ),
+    2,
+  ),
+  budget: tokens,
+  cacheType: fc.constantFrom('f16', 'bf16', 'f32', 'int8', 'int4'),
+  groupSize: whole(8, 4096),
+  ropeDim: fc.constantFrom('2', '64', '128', '1024'),
+  ropeBranch: fc.constantFrom('shared', 'per-head'),
+  utilization: fc.constantFrom('0.1', '0.5', '0.9', '1'),
+  reserve: fc.oneof(fc.constantFrom('0', '512MiB', '8GB'), bytes),
+  pageTokens: fc.constantFrom('32', '64', '4096', '65536'),
+  prefill: fc.constantFrom('one-shot', 'by-layer', 'accumulated', 'chunked'),
+  min: fc.constantFrom('gsm8k=0.75', 'gsm8k@isocache=0.7', 'passkey=0.9', 'train-kl=0.1', 'gsm8k=0.5,mmlu=0.1'),
+  retrieval: tokens,
+  tpot: fc.constantFrom('1us', '20ms', '80ms', '2s', '1000s'),
+  ttft: fc.constantFrom('1us', '300ms', '10s', '5m'),
+  calibration: fc.constantFrom('/nonexistent.json', '/etc/passwd', '/'),
+  import: fc.constantFrom('/nonexistent.csv', '/etc/passwd', '.'),
+};
+
+const BAD = fc.oneof(
+  fc.constantFrom(
+    '',
+    ' ',
+    '-1',
+    '0',
+    '1.5',
+    '-0',
+    '1e308',
+    '1e-308',
+    'NaN',
+    'Infinity',
+    '-Infinity',
+    '0x10',
+    '1_000',
+    '１',
+    'null',
+    'undefined',
+    '__proto__',
+    'constructor',
+    'toString',
+    '=',
+    'a=b=c',
+    '1/0',
+    '0/0',
+    '-4/9',
+    '4+',
+    ',',
+    ',,',
+    '-',
+    '--',
+    '../..',
+    '%00',
+    '\u0000',
+    '\u001b[2J',
+    'a\nb',
+    '$(id)',
+    '"',
+    "'",
+    '9'.repeat(400),
+    'x'.repeat(5000),
+    'streaming:0+0',
+    'streaming:1+',
+    'h2o:-1+5',
+    'h2o:1e9+1e9',
+    'gsm8k=',
+    'gsm8k=NaN',
+    '__proto__=1',
+    'gsm8k@=0.1',
+    'gsm8k@@=0.1',
+  ),
+  fc.string({ unit: 'binary', maxLength: 12 }),
+  fc.double().map(String),
+);
+
+const names = Object.keys(SETTINGS) as SettingName[];
+const option = fc
+  .constantFrom(...names)
+  .chain((name) =>
+    fc
+      .tuple(
+        fc.constant(`--${flagOf(name)}`),
+        fc.oneof({ weight: 12, arbitrary: GOOD[name] }, { weight: 1, arbitrary: BAD }),
+        fc.boolean(),
+      )
+      .map(([flag, value, glued]) => (glued ? [`${flag}=${value}`] : [flag, value])),
+  );
+/** Without this, most questions end at "the memory of the GPU is not given". */
+const place = fc.oneof(
+  GOOD.vram.map((v) => ['--vram', v]),
+  GOOD.device.map((d) => ['--device', d]),
+);
+/** A narrow choice of candidates keeps thousands of plans cheap. */
+const narrow = fc.oneof(
+  listOf(fc.constantFrom('full', 'cla', 'kv-quant', 'final-loop'), 2).map((c) => ['--codec', c]),
+  fc.tuple(fc.constantFrom('lla', 'lla-2d', 'mla-head'), GOOD.ratio).map(([c, r]) => ['--codec', c, '--ratio', r]),
+  GOOD.ranks.map((r) => ['--ranks', r]),
+);
+
+/** A question that could be right. */
+export const sensible = fc
+  .tuple(place, narrow, fc.uniqueArray(option, { maxLength: 5, selector: (o) => o[0]?.split('=')[0] }))
+  .map(([p, n, options]) => {
+    const taken = new Set([...p, ...n].filter((w) => w.startsWith('--')));
+    return [...p, ...n, ...options.filter((o) => !taken.has((o[0] as string).split('=')[0] as string)).flat()];
+  });
+/** Words in any order. */
+export const wild = fc
+  .array(
+    fc.oneof(
+      { weight: 6, arbitrary: option },
+      { weight: 1, arbitrary: BAD.map((b) => [b]) },
+      {
+        weight: 1,
+        arbitrary: fc.constantFrom(
+          ['--all'],
+          ['--quiet'],
+          ['--help=1'],
+          ['-o'],
+          ['--'],
+          ['--no-all'],
+          ['--__proto__', '1'],
+          ['--toString'],
+          ['-x'],
+          ['--vram', '80GB'],
+        ),
+      },
+    ),
+    { maxLength: 7 },
+  )
+  .map((l) => l.flat());
+
+/** Kernel times for --import. */
+export const KERNEL_TIMES = `kernel,variant,groups,m,k,n,seconds
+matmul,f16,1,1,2048,6144,2e-5
+matmul,f16,1,2,2048,6144,2e-5
+matmul,f16,1,4,2048,6144,3e-5
+`;

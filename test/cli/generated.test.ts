@@ -1,0 +1,302 @@
+/**
+ * Hostile inputs, generated from a seed: command lines, scenarios, model configs, kernel times, calibrations, calls of
+ * the library. Whatever comes in, what comes out is a sound answer or one line, within the contract of exit codes.
+ *
+ * LLA_SIM_CASES=100000 runs more than the 2,000 of `npm test`, LLA_SIM_SEED repeats a run.
+ */
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+import { stringify } from 'yaml';
+import { UNPRINTABLE, UserError } from '../../src/errors.js';
+import * as library from '../../src/index.js';
+import { SETTINGS } from '../../src/schema/settings.js';
+import { SEED } from '../gpu/random.js';
+import {
+  calibration,
+  CONFIG,
+  garbled,
+  junk,
+  KERNEL_TIMES,
+  mutations,
+  SCENARIO,
+  sensible,
+  wild,
+} from './arbitraries.js';
+import { expectBadInput, expectSound, expectSoundJson, inProcess, plan, scratch, type Outcome } from './program.js';
+
+const CASES = Number(process.env['LLA_SIM_CASES'] ?? 2000);
+const files = scratch();
+afterAll(() => files.remove());
+
+const UNSEEN = new RegExp(`(?!\n)[${UNPRINTABLE}]`, 'u');
+const PROTOTYPES = [Object, Array, Function, String, Number, Map, Set].map((of) => of.prototype as object);
+const known = PROTOTYPES.map((p) => Reflect.ownKeys(p).length);
+
+/** What holds after every case. */
+function expectClean(text: string): void {
+  expect(UNSEEN.exec(text)).toBeNull();
+  expect(PROTOTYPES.map((p) => Reflect.ownKeys(p).length)).toEqual(known);
+}
+
+type Format = 'json' | 'table' | 'csv' | 'markdown';
+const formats = fc.constantFrom<Format>('json', 'json', 'table', 'csv', 'markdown');
+
+/** A file's text: the sound content with values replaced, or its text with characters replaced. */
+const texts = (content: unknown, write: (content: unknown) => string) =>
+  fc.oneof(
+    mutations(content).map((changed) => write(changed) ?? ''),
+    garbled(write(content)),
+  );
+
+const fields = fc
+  .tuple(fc.constantFrom(...Object.keys(SETTINGS), 'name', 'description', 'ctx', '__proto__', 'a\nb\u001b[1m'), junk)
+  .map(([field, value]) => `vram: 80GB\ncodec: full\n${JSON.stringify(field)}: ${JSON.stringify(value)}\n`);
+
+const small = calibration();
+const FULL = ['--codec', 'full'];
+
+/** A kind of input, and what is done with one. */
+const KINDS = {
+  flags: {
+    input: fc.oneof(
+      sensible,
+      wild.map((argv) => argv.filter((w) => !/^(-o|--output)/.test(w))),
+    ),
+    run: (argv: string[], format: Format) => plan(...argv, ...(argv.includes('--') ? [] : ['--format', format])),
+  },
+  scenario: {
+    input: fc.oneof(texts(SCENARIO, stringify), fields),
+    run: (text: string, format: Format) => plan(files.file('s.yaml', text), '--format', format),
+  },
+  config: {
+    input: texts(CONFIG, JSON.stringify),
+    run: (text: string, format: Format) =>
+      plan(
+        '--model',
+        files.file('config.json', text),
+        '--vram',
+        '80GB',
+        '--codec',
+        'full,lla',
+        '--ratio',
+        '4',
+        '--format',
+        format,
+      ),
+  },
+  'config of run': {
+    input: texts(CONFIG, JSON.stringify),
+    // The prompt is refused, if not the config: no device is opened.
+    run: (text: string) => inProcess('run', '--model', files.file('config.json', text), '--tokens', 'none'),
+  },
+  'kernel times': {
+    input: fc.oneof(
+      garbled(KERNEL_TIMES),
+      fc.tuple(fc.nat(6), fc.nat(2), junk).map(([column, row, value]) => {
+        const rows = KERNEL_TIMES.trim()
+          .split('\n')
+          .map((line) => line.split(','));
+        (rows[row % rows.length] as string[])[column] = String(JSON.stringify(value));
+        return rows.map((cells) => cells.join(',')).join('\n');
+      }),
+    ),
+    run: (text: string, format: Format) =>
+      plan('--device', 'h200', ...FULL, '--batch', '4', '--format', format, '--import', files.file('t.csv', text)),
+  },
+  calibration: {
+    input: texts(small, JSON.stringify),
+    run: (text: string, format: Format) =>
+      plan('--calibration', files.file('m.json', text), ...FULL, '--format', format),
+  },
+} as const;
+type Kind = keyof typeof KINDS;
+
+const cases = fc.oneof(
+  ...(Object.keys(KINDS) as Kind[]).map((kind) =>
+    fc.record({ kind: fc.constant(kind), input: KINDS[kind].input as fc.Arbitrary<unknown>, format: formats }),
+  ),
+);
+
+describe(`generated inputs (LLA_SIM_SEED=${SEED})`, () => {
+  it(
+    `of ${CASES} cases each is answered soundly or refused in one line`,
+    { timeout: 60_000 + 60 * CASES },
+    async () => {
+      const seen: Record<number, number> = {};
+      await fc.assert(
+        fc.asyncProperty(cases, async ({ kind, input, format }) => {
+          const o: Outcome = await KINDS[kind].run(input as never, format);
+          seen[o.code] = (seen[o.code] ?? 0) + 1;
+          expectClean(o.out + o.err);
+          if (kind === 'config of run') expectBadInput(o);
+          else expectSound(o, kind === 'flags' && (input as string[]).includes('--') ? 'table' : format);
+        }),
+        { numRuns: CASES, seed: SEED },
+      );
+      // All answers must be reached, or the property says little.
+      for (const code of [0, 2, 3]) expect(seen[code], JSON.stringify(seen)).toBeGreaterThan(CASES / 200);
+    },
+  );
+
+  it('calls of the library return something sound or throw a UserError', { timeout: 60_000 + 20 * CASES }, async () => {
+    let refused = 0;
+    let answered = 0;
+    const calls = await libraryCalls();
+    await fc.assert(
+      fc.asyncProperty(
+        fc
+          .constantFrom(...Object.keys(calls))
+          .chain((name) =>
+            fc.record({ name: fc.constant(name), args: mutations(calls[name], ODD) as fc.Arbitrary<unknown> }),
+          ),
+        async ({ name, args }) => {
+          const given: unknown[] = Array.isArray(args) ? args : [args];
+          try {
+            const call = (library as unknown as Record<string, (...args: unknown[]) => unknown>)[name];
+            const result = await call?.(...given);
+            if (name === 'plan') expectSoundJson(JSON.stringify(result));
+            // A device comes back as it was given.
+            if (name !== 'datasheetDevice') expectNumbers(result, 4);
+            answered++;
+          } catch (error) {
+            if (!(error instanceof UserError)) throw error;
+            expect(error.message).not.toMatch(/\n|\[object/);
+            expectClean(error.message);
+            refused++;
+          }
+          expectClean('');
+        },
+      ),
+      { numRuns: CASES, seed: SEED },
+    );
+    expect(refused).toBeGreaterThan(CASES / 10);
+    expect(answered).toBeGreaterThan(CASES / 50);
+  });
+});
+
+describe('the library', () => {
+  it('refuses requests that throw when they are read', async () => {
+    const hostile = new Proxy(
+      {},
+      {
+        ownKeys: () => {
+          throw new TypeError('no keys');
+        },
+      },
+    );
+    await expect(library.plan(hostile)).rejects.toThrow(UserError);
+    expect(() => library.parameterCount(hostile as never)).toThrow(UserError);
+    expect(() => library.planTable(hostile as never, hostile as never)).toThrow(UserError);
+  });
+  it('keeps the cause, and lets a visitor throw what it likes', async () => {
+    const memory = { weightsBytes: 1 } as never;
+    expect(() => library.totalBytes(memory, 1)).toThrow(/totalBytes: the arguments do not fit together/);
+    const { configuration } = await libraryArguments();
+    const s = library.schedule(configuration, 1, 64);
+    const own = new RangeError('mine');
+    expect(() =>
+      library.forEachOp(configuration, s, () => {
+        throw own;
+      }),
+    ).toThrow(own);
+    expect(() => library.forEachOp(configuration, {} as never, () => undefined)).toThrow(UserError);
+    expect(() => library.forEachOp(configuration, s, 7 as never)).toThrow(/visit is wrong/);
+  });
+});
+
+/** Values that no file can hold. */
+const ODD: fc.Arbitrary<unknown> = fc.oneof(
+  junk,
+  fc.constantFrom<unknown>(
+    undefined,
+    NaN,
+    Infinity,
+    -Infinity,
+    12n,
+    Symbol('s'),
+    () => 1,
+    new Date(0),
+    new Map([[1, 2]]),
+    new Float64Array(3),
+    Object.create(null),
+    Array.from({ length: 10_000 }, () => 'x'),
+  ),
+);
+
+/** Sound arguments of the library's functions. */
+async function libraryArguments() {
+  const geometry = library.findPreset('ouro-1.4b');
+  const codec = { kind: 'lla', rankK: 96, rankV: 160 } as const;
+  const [choice, branch] = [
+    { storage: 'f16', groupSize: 64 },
+    { width: 64, perHead: false },
+  ] as const;
+  const configuration = {
+    geometry,
+    codec,
+    path: 'reconstruct',
+    materialised: false,
+    choice,
+    branch,
+    eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 60, budgetTokens: 64 },
+    gpus: 1,
+    targetWorkgroups: 512,
+    bindingBytes: 2 ** 31,
+  } as const;
+  const layout = library.layoutOf(geometry, codec, 'reconstruct', choice, branch);
+  const rates = { bytesPerSecond: 4e12, f32FlopsPerSecond: 6e13, matrixFlopsPerSecond: null };
+  const link = {
+    bytesPerSecondPerDirection: 4e11,
+    perPeerBytesPerSecond: null,
+    mostGpus: null,
+    beyondBytesPerSecond: null,
+  };
+  const report = await library.plan({ vram: '80GB', codec: ['full'] });
+  const memory = library.memoryModel(configuration, 4096, 32);
+  const query = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'post-hoc', eviction: null };
+  const filter = { kinds: ['lla'], ratios: [4], ranks: null, paths: null, evictions: [null] };
+  return { geometry, codec, choice, branch, configuration, layout, rates, link, report, memory, query, filter };
+}
+
+/** A sound call of every function that the library has. */
+async function libraryCalls(): Promise<Record<string, unknown[]>> {
+  const { geometry, codec, choice, branch, configuration, layout, rates, link, report, memory, query, filter } =
+    await libraryArguments();
+  return {
+    plan: [SCENARIO],
+    readQuestion: [{ codec: ['lla'], ratio: [4], context: 4096 }, geometry],
+    listCandidates: [geometry, filter],
+    planTable: [report, { all: true, colour: false }],
+    planCsv: [report],
+    planMarkdown: [report],
+    memoryModel: [configuration, 4096, 32],
+    maxBatch: [memory, 80e9],
+    onGrid: [17],
+    prefillPeaks: [configuration, 4096, 512],
+    totalBytes: [memory, 8],
+    schedule: [configuration, 4, 4096],
+    workOf: [{ kernel: 'matmul', variant: 'f16', shape: { groups: 1, m: 1, k: 64, n: 64 } }],
+    datasheetPricer: [rates, link],
+    layoutOf: [geometry, codec, 'reconstruct', choice, branch],
+    coreRatio: [geometry, codec],
+    codecLabel: [geometry, codec],
+    bytesPerToken: [layout],
+    slotsOf: [layout, 64],
+    findPreset: ['ouro-1.4b'],
+    parameterCount: [geometry],
+    cacheSlots: [geometry],
+    blocksOf: [geometry],
+    findDevice: ['h200'],
+    devicesByVram: [141e9],
+    qualityOf: [query],
+    reliableRetrieval: [query],
+    datasheetDevice: [library.findDevice('h200')],
+  };
+}
+
+/** No number in it is none. */
+function expectNumbers(value: unknown, depth: number): void {
+  if (typeof value === 'number') expect(value).not.toBeNaN();
+  if (typeof value !== 'object' || value === null || depth === 0) return;
+  for (const inner of Object.values(value)) expectNumbers(inner, depth - 1);
+}
