@@ -9,7 +9,7 @@ import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../kernel
 export const CALIBRATION_SCHEMA_VERSION = 1;
 /**
  * Most points of a kernel's variant. A prediction takes time by the square of their number and its preparation by the
- * third power: 50 ms for this many. Half an hour of calibration measures 76 of the kernel that it measures most.
+ * third power: 50 ms for this many. `calibrate` measures at most 96.
  */
 export const MAX_POINTS = 512;
 

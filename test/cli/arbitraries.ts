@@ -10,7 +10,7 @@ import { PATH_CHOICES } from '../../src/plan/candidates.js';
 import type { Calibration, Sample } from '../../src/schema/calibration.js';
 import { flagOf, SETTINGS, type SettingName } from '../../src/schema/settings.js';
 
-/** A value that no schema expects. */
+/** A value that no schema expects. Words that a result must not hold are not among them: a name may be shown. */
 export const junk: fc.Arbitrary<unknown> = fc.oneof(
   fc.constantFrom<unknown>(
     null,
@@ -26,7 +26,7 @@ export const junk: fc.Arbitrary<unknown> = fc.oneof(
     '',
     ' ',
     'x',
-    'NaN',
+    'nan',
     '__proto__',
     '\u001b[31m',
     'a\nb',

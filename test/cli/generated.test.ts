@@ -188,6 +188,17 @@ describe('the library', () => {
     expect(() => library.parameterCount(hostile as never)).toThrow(UserError);
     expect(() => library.planTable(hostile as never, hostile as never)).toThrow(UserError);
   });
+  it('takes values nested 20,000 deep, and circular ones', async () => {
+    let deep: unknown = 1;
+    for (let i = 0; i < 20_000; i++) deep = i % 2 ? [deep] : { a: deep };
+    const circular: Record<string, unknown> = {};
+    circular['a'] = circular;
+    for (const value of [deep, circular]) {
+      for (const field of ['codec', 'vram', 'min', 'model'])
+        await expect(library.plan({ vram: '80GB', [field]: value } as never)).rejects.toThrow(UserError);
+      expect(() => library.parameterCount(value as never)).toThrow(UserError);
+    }
+  });
   it('keeps the cause, and lets a visitor throw what it likes', async () => {
     const memory = { weightsBytes: 1 } as never;
     expect(() => library.totalBytes(memory, 1)).toThrow(/totalBytes: the arguments do not fit together/);
