@@ -156,7 +156,7 @@ describe('architecture', () => {
     const folders = new Set(kernels.filter((f) => f.split('/').length === 3).map((f) => f.split('/')[1]));
     for (const folder of folders)
       if (folder !== 'shared')
-        for (const part of ['terms', 'launch']) expect(kernels).toContain(`kernels/${folder}/${part}.ts`);
+        for (const part of ['terms', 'launch', 'reference']) expect(kernels).toContain(`kernels/${folder}/${part}.ts`);
   });
 
   it('imports Dawn (webgpu) in src/gpu only', () => {

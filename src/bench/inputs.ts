@@ -4,6 +4,7 @@
  */
 import { halfValue } from '../gpu/half.js';
 import { mix } from '../hash.js';
+import type { Scalars } from '../kernels/reference.js';
 import { bufferOf, u32, write, type OperationPlan } from '../gpu/plan.js';
 import type { Buffer, Device } from '../gpu/device.js';
 
@@ -73,9 +74,6 @@ export const poison = (device: Device, target: Buffer): Promise<void> =>
 /** Fills a buffer with f32 operands. */
 export const fill = (device: Device, target: Buffer, seed: number): Promise<void> =>
   fillWords(device, target, 'f32', seed, 1);
-
-/** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
-export type Scalars = (index: number) => number;
 
 /** A plan's buffers on the device, filled, with what the host knows of them. */
 export interface Operands {

@@ -6,47 +6,14 @@ import type { Device } from '../gpu/device.js';
 import { halfValue } from '../gpu/half.js';
 import { bufferOf, type OperationPlan } from '../gpu/plan.js';
 import type { OperationOptions } from '../kernels/launch.js';
+import type { Scalars, Subject } from '../kernels/reference.js';
+import { REFERENCES } from '../kernels/references.js';
 import { workOf, type KernelCall } from '../kernels/registry.js';
-import { ATTENTION_CHECKERS } from './latent-checkers.js';
-import { BLOCK_CHECKERS } from './block-checkers.js';
-import { CACHE_CHECKERS } from './cache-checkers.js';
-import { dim, type Checker, type Subject } from './checker.js';
-import { ELEMENTWISE_CHECKERS } from './elementwise-checkers.js';
-import type { Operands, Scalars } from './inputs.js';
-import { PREFILL_CHECKERS } from './prefill-checkers.js';
+import type { Operands } from './inputs.js';
 import { mix } from '../hash.js';
-import { matmulRow, sampleRow } from './reference/pointwise.js';
 
 /** Operations that the reference may spend on one check unless told: a few tenths of a second. */
 const REFERENCE_FLOPS = 1e8;
-/** Columns of a product that are checked in a row. */
-const MOST_COLUMNS = 64;
-
-const CHECKERS: Partial<Record<KernelCall['kernel'], Checker>> = {
-  matmul: {
-    outputs: ['y'],
-    rows: (shape) => dim(shape, 'groups') * dim(shape, 'm'),
-    row: (s, row) => {
-      const n = dim(s.call.shape, 'n');
-      const count = Math.min(n, MOST_COLUMNS);
-      const from = mix(row) % (n - count + 1);
-      return {
-        expected: matmulRow(s.call.shape, s.input, row, from, from + count),
-        actual: (i) => s.output('y')(row * n + from + i),
-      };
-    },
-  },
-  sample: {
-    outputs: ['tokens'],
-    rows: (shape) => dim(shape, 'rows'),
-    row: (s, row) => ({ expected: sampleRow(s.call.shape, s.input, row), actual: () => s.output('tokens')(row) }),
-  },
-  ...ELEMENTWISE_CHECKERS,
-  ...ATTENTION_CHECKERS,
-  ...BLOCK_CHECKERS,
-  ...CACHE_CHECKERS,
-  ...PREFILL_CHECKERS,
-};
 
 /**
  * Relative RMS error, sqrt(Σ (actual − expected)² / Σ expected²), over the rows checked. NaN where an output was left
@@ -63,8 +30,7 @@ export async function relativeError(
   seed: number,
   mostFlops = REFERENCE_FLOPS,
 ): Promise<number> {
-  const checker = CHECKERS[call.kernel];
-  if (!checker) throw new Error(`${call.kernel} has no reference`);
+  const checker = REFERENCES[call.kernel];
   const outputs = new Map<string, { scalars: Scalars; words: Scalars }>();
   for (const name of checker.outputs) outputs.set(name, await download(device, plan, operands, name));
   const output = (name: string): { scalars: Scalars; words: Scalars } => {

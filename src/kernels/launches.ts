@@ -29,7 +29,7 @@ import { launch as sample } from './sample/launch.js';
 import { matrixUnitsObstacle } from './shared/matrix.launch.js';
 import { launch as swiglu } from './swiglu/launch.js';
 
-export const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
+const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   embed,
   rmsnorm,
   rope,

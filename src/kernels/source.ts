@@ -23,7 +23,7 @@ export type Element = Storage;
 export const KERNEL_DIRECTORY = fileURLToPath(new URL('../../src/kernels/', import.meta.url));
 
 /** The text of a WGSL file, by its name. */
-export type ReadSource = (file: string) => string;
+type ReadSource = (file: string) => string;
 
 /**
  * Paths by file name of the WGSL among `paths`.

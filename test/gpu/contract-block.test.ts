@@ -4,7 +4,8 @@
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
-import { attendLatentRow, mergedRow, type Run } from '../../src/bench/reference/attention.js';
+import { attendLatentRow } from '../../src/kernels/attend_rebuild/reference.js';
+import { mergedRow, type Run } from '../../src/kernels/shared/attention.reference.js';
 import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
 import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';
 import { relativeError } from '../../src/bench/verify.js';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
 import { relativeError } from '../../src/bench/verify.js';
-import { putRow, slotOf, storedGroup } from '../../src/bench/reference/cache.js';
+import { putRow, slotOf, storedGroup } from '../../src/kernels/shared/cache.reference.js';
 import {
   cacheRow,
   capacityOf,

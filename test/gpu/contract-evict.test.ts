@@ -4,8 +4,10 @@
  */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { moveOf, nextSlot, pooledWeight, staysBehind, type Span } from '../../src/bench/reference/eviction.js';
-import { LOWEST } from '../../src/bench/reference/merge.js';
+import { moveOf, nextSlot, type Span } from '../../src/kernels/evict/reference.js';
+import { pooledWeight } from '../../src/kernels/mass/reference.js';
+import { staysBehind } from '../../src/kernels/shared/evict.reference.js';
+import { LOWEST } from '../../src/kernels/shared/merge.reference.js';
 import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { EvictedCache } from '../../src/kernels/shared/evict.launch.js';

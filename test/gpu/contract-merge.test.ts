@@ -1,7 +1,7 @@
 /** The merge of split partials and the current token against float64, empty splits and empty caches among them. */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { LOWEST, mergeSplits, withToken, type Attended } from '../../src/bench/reference/merge.js';
+import { LOWEST, mergeSplits, withToken, type Attended } from '../../src/kernels/shared/merge.reference.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';

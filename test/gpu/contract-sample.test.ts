@@ -1,7 +1,7 @@
 /** The choice of a token against float64: greedy exactly, from the nucleus but for draws that lie on a boundary. */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { drawn, drawToken, nucleus, type Sampling } from '../../src/bench/reference/sample.js';
+import { drawn, drawToken, nucleus, type Sampling } from '../../src/kernels/sample/reference.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { NO_TOKEN } from '../../src/kernels/sample/launch.js';
 import { describeGpu } from './device.js';

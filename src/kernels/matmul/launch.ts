@@ -67,7 +67,7 @@ export function placed(
  * What a device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix units,
  * with their accuracy (matrix.ts).
  */
-export interface MatmulDevice {
+interface MatmulDevice {
   readonly software?: boolean | undefined;
   readonly matrixUnits?: boolean | undefined;
 }

@@ -10,7 +10,7 @@ import { pinnedPositions, readUnit, rowUniforms, type RunOptions } from '../shar
 import { matrixRebuild, type RebuildLaunch } from '../shared/matrix.launch.js';
 import { evenRow, storageOfVariant } from '../spec.js';
 
-export interface RebuildOptions {
+interface RebuildOptions {
   /** Half-split unless given; rows that are not rotated are the same either way. */
   readonly pairing?: Pairing;
   /** Each KV head has positions of its own for the pinned tokens (H2O). */

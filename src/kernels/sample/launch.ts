@@ -19,7 +19,7 @@ export interface SampleOptions {
 }
 
 /** Values of a benchmark. */
-export const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };
+const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };
 
 /** Buffers: logits, tokens; for `top-p` also draws [row] (stream, counter). */
 function planSample(call: KernelCall, options: SampleOptions = SAMPLING): OperationPlan {

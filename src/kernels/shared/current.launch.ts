@@ -37,7 +37,7 @@ export interface CurrentOptions {
  * A rotary branch: its width, where the vectors of query heads lie (`head`: floats from one to the next), and its keys,
  * side by side.
  */
-export interface Branch {
+interface Branch {
   readonly width: number;
   readonly queries: Vectors & { readonly head: number };
   readonly keys: Vectors;

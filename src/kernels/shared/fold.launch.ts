@@ -49,7 +49,7 @@ export interface RunOptions {
   readonly only?: 'pinned' | 'ring';
 }
 
-export interface FoldShape {
+interface FoldShape {
   readonly sequences: number;
   readonly kvHeads: number;
   readonly group: number;
@@ -93,7 +93,7 @@ export interface Launch {
   readonly stream: number;
 }
 
-export interface Fold {
+interface Fold {
   readonly storage: Storage;
   readonly keys: RowLayout;
   readonly values: RowLayout;

@@ -30,7 +30,7 @@ const WORKGROUP_BYTES = 32_768;
 export const MATRIX_RELATIVE_ERROR = 1e-3;
 
 /** Rows from which a product goes to matrix units: fewer leave most of a tile empty. */
-export const LEAST_MATRIX_ROWS = 16;
+const LEAST_MATRIX_ROWS = 16;
 
 /**
  * Columns of a workgroup's tile that are tried, widest first: a wide tile reads x less often, and more tiles keep more

@@ -16,7 +16,7 @@ export interface ChunkSpan {
 }
 
 /** A rotary branch beside the keys: part of the shape's key width. */
-export interface PrefillBranch {
+interface PrefillBranch {
   readonly width: number;
   /** Keys of a token: one a KV head, or 1 for all. */
   readonly heads: number;

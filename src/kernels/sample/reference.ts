@@ -1,5 +1,23 @@
-/** Nucleus sampling in float64: the specification of sample_top_p.wgsl. */
+/** The float64 reference of sample, and how its outputs are held against it. */
 import { mix } from '../../hash.js';
+import { dim, type Checker } from '../reference.js';
+import type { Input } from '../shared/rows.reference.js';
+import type { Shape } from '../spec.js';
+
+export const reference: Checker = {
+  outputs: ['tokens'],
+  rows: (shape) => dim(shape, 'rows'),
+  row: (s, row) => ({ expected: sampleRow(s.call.shape, s.input, row), actual: () => s.output('tokens')(row) }),
+};
+
+/** The token with the largest logit, the lowest of equals. */
+function sampleRow(shape: Shape, input: Input, row: number): number[] {
+  const vocab = dim(shape, 'vocab');
+  const logits = input('logits');
+  let best = 0;
+  for (let i = 1; i < vocab; i++) if (logits(row * vocab + i) > logits(row * vocab + best)) best = i;
+  return [best];
+}
 
 export interface Sampling {
   readonly temperature: number;

@@ -1,10 +1,12 @@
-/** What it takes to compare a kernel's outputs with its reference: see verify.ts. */
+/** What it takes to compare a kernel's outputs with its float64 reference. */
 import type { Words } from '../gpu/cache-layout.js';
 import type { OperationPlan } from '../gpu/plan.js';
-import type { OperationOptions } from '../kernels/launch.js';
-import type { KernelCall } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
-import type { Scalars } from './inputs.js';
+import type { OperationOptions } from './launch.js';
+import type { KernelCall } from './registry.js';
+import type { Shape } from './spec.js';
+
+/** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
+export type Scalars = (index: number) => number;
 
 export interface Subject {
   readonly call: KernelCall;

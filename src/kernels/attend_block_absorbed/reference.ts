@@ -16,94 +16,72 @@
  * sizes of their
  *   terms, which are those of the parts of ‖q‖·‖w‖·‖c‖.
  */
-import { rotaryFrequencies } from '../../gpu/rotary.js';
-import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
-import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { psiTable, type BlockBasis } from '../../schedule/block-basis.js';
-import { evenRow } from '../../kernels/spec.js';
-import type { Shape } from '../../kernels/spec.js';
-import type { Scalars } from '../inputs.js';
-import { tokensOf, weightedSum, type CachedRows, type Run } from './attention.js';
+import { bufferOf } from '../../gpu/plan.js';
+import { phiTable } from '../../schedule/block-basis.js';
+import { blockBasisScalars } from '../block_basis/terms.js';
+import { DEFAULTS } from '../launch.js';
+import { dim, type Checker, type Subject, type Scalars } from '../reference.js';
+import {
+  cachedRows,
+  queryHeads,
+  runOf,
+  tokensOf,
+  weightedSum,
+  withScores,
+  type CachedRows,
+  type Run,
+} from '../shared/attention.reference.js';
+import { basisOf, type Dims } from '../shared/block.reference.js';
+import type { Shape } from '../spec.js';
 
-type Dims = Readonly<Record<string, number>>;
-
-/** Vectors of one pair of a query head, [component] (a, b), the mean and padding after the latents'. */
-export function blockVectorsRow(
-  shape: Shape,
-  adjacent: boolean,
-  group: number,
-  input: (name: string) => Scalars,
-  head: number,
-  pair: number,
-): number[] {
-  const { kvHeads, rankK, headDim } = shape as Dims as Record<'kvHeads' | 'rankK' | 'headDim', number>;
-  const [i, k] = adjacent ? [2 * pair, 2 * pair + 1] : [pair, pair + headDim / 2];
-  const kvHead = Math.floor(head / group) % kvHeads;
-  const w = (row: number, x: number): number =>
-    x < rankK
-      ? input('weights')((kvHead * headDim + row) * evenRow(rankK) + x)
-      : x === rankK
-        ? input('means')(kvHead * headDim + row)
-        : 0;
-  const [first, second] = [input('queries')(head * headDim + i), input('queries')(head * headDim + k)];
-  return Array.from({ length: blockComponents(rankK) }, (_, x) => [
-    first * w(i, x) + second * w(k, x),
-    second * w(i, x) - first * w(k, x),
-  ]).flat();
-}
-
-/**
- * Basis vectors of one block and quad of components of a query head, [function][component of the quad], or past the
- * last quad its mean, [function], from its vectors: every pair's vectors turned to the block's centre, and what the
- * functions take of them (psi, as the kernel reads it).
- * @param centre position of the middle of the block
- */
-export function blockBasisRow(
-  shape: Shape,
-  ropeBase: number,
-  basis: BlockBasis,
-  vectors: Scalars,
-  head: number,
-  centre: number,
-  quad: number,
-): number[] {
-  const { rankK, headDim } = shape as Dims as Record<'rankK' | 'headDim', number>;
-  const { exactPairs, even, odd } = basis;
-  const components = blockComponents(rankK);
-  const psi = psiTable(headDim, basis);
-  const more = even.directions.length + odd.directions.length;
-  const width = Math.ceil(more / 4) * 4;
-  const mean = quad === Math.ceil(rankK / 4);
-  const own = Array.from({ length: 2 * exactPairs + more }, () => (mean ? [0] : [0, 0, 0, 0]));
-  rotaryFrequencies(ropeBase, headDim).forEach((t, m) => {
-    const [cosine, sine] = [Math.cos(t * centre), Math.sin(t * centre)];
-    for (let e = 0; mean ? e < 1 : e < 4 && 4 * quad + e < rankK; e++) {
-      const at = 2 * (((head * headDim) / 2 + m) * components + (mean ? rankK : 4 * quad + e));
-      const [a, b] = [vectors(at), vectors(at + 1)];
-      const [turnedA, turnedB] = [cosine * a + sine * b, cosine * b - sine * a];
-      const add = (j: number, x: number): void =>
-        void ((own[j] as number[])[e] = ((own[j] as number[])[e] as number) + x);
-      if (m < exactPairs) {
-        add(m, turnedA);
-        add(exactPairs + even.directions.length + m, turnedB);
-        continue;
-      }
-      const share = (j: number): number => psi[(m - exactPairs) * width + j] as number;
-      even.directions.forEach((_, j) => add(exactPairs + j, share(j) * turnedA));
-      odd.directions.forEach((_, j) =>
-        add(2 * exactPairs + even.directions.length + j, share(even.directions.length + j) * turnedB),
-      );
-    }
+/** phi of a call, as its table has it. */
+function phiOf(s: Subject): (offset: number) => { even: number[]; odd: number[] } {
+  const basis = basisOf(s);
+  const [even, odd] = [basis.even, basis.odd].map((f) => basis.exactPairs + f.directions.length) as [number, number];
+  const table = phiTable(s.options.ropeBase ?? DEFAULTS.ropeBase, dim(s.call.shape, 'headDim'), basis);
+  const padded = (n: number): number => Math.ceil(n / 4) * 4;
+  const width = padded(even) + padded(odd);
+  return (offset) => ({
+    even: [...table.subarray(offset * width, offset * width + even)],
+    odd: [...table.subarray(offset * width + padded(even), offset * width + padded(even) + odd)],
   });
-  return own.flat();
 }
+
+export const reference: Checker = {
+  outputs: ['partials', 'scores'],
+  rows: queryHeads,
+  row: (s, row) => {
+    const { shape } = s.call;
+    const [rankK, rankV] = [dim(shape, 'rankK'), dim(shape, 'rankV')];
+    const run = runOf(s);
+    const caches = { keys: cachedRows(s, 'keys', rankK, run), values: cachedRows(s, 'values', rankV, run) };
+    const blocks =
+      bufferOf(s.plan, 'basis').bytes /
+      (4 * blockBasisScalars(1, rankK, { blockTokens: 1, functions: dim(shape, 'functions') }) * queryHeads(shape));
+    return withScores(
+      s,
+      row,
+      run,
+      attendBlockRow(
+        shape,
+        s.options.scale ?? dim(shape, 'headDim') ** -0.5,
+        phiOf(s),
+        s.input('basis'),
+        blocks,
+        caches,
+        run,
+        row,
+      ),
+    );
+  },
+};
 
 /**
  * Output of one query head (counted over all sequences) over the rings of its sequence, and its scores by slot, from
  * the basis of its blocks: s(n0 + δ) = Σ_j φ_j(δ) basis_j · c, odd functions with the sign of δ.
  * @param blocks of a sequence, as the basis is laid out
  */
-export function attendBlockRow(
+function attendBlockRow(
   shape: Shape,
   scale: number,
   phi: (offset: number) => { even: readonly number[]; odd: readonly number[] },

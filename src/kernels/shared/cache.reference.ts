@@ -3,7 +3,6 @@
  * gpu/cache-layout.ts.
  */
 import { codePosition, quantisationScale, quantise } from '../../codecs/quantise.js';
-import { isQuantised } from '../../kernels/spec.js';
 import {
   codeValue,
   fieldsOf,
@@ -15,11 +14,12 @@ import {
   type Words,
 } from '../../gpu/cache-layout.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
+import { isQuantised } from '../spec.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));
 
 /** Slots of a row: `pinned` ones, then a ring. Positions below `sinks` lie in the slot of their number. */
-export interface Segments {
+interface Segments {
   readonly pinned: number;
   readonly ring: number;
   readonly sinks: number;
@@ -31,10 +31,11 @@ export const slotOf = (position: number, { pinned, ring, sinks }: Segments): num
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before another neighbour is right as well. */
 const CLOSE = 1e-4;
+
 const CLOSE_SCALE = 1e-6;
 
 /** What else a stored scale or code may be, because f32 arithmetic rounds near a boundary. */
-export interface Stored {
+interface Stored {
   readonly scales: readonly number[];
   /** Per component: the nearest code under the scale, and the other one if the value lies on a boundary. */
   codes(scale: number): readonly (readonly number[])[];
