@@ -2,7 +2,7 @@
  * What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement.
  */
 import type { Buffer, Device } from '../gpu/device.js';
-import { read, u32, write, type OperationPlan, type Step } from '../gpu/plan.js';
+import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
@@ -68,7 +68,7 @@ export async function measureOverheads(device: Device): Promise<Overheads> {
   const submits: number[] = [];
   for (let i = 0; i < 40; i++) submits.push(await device.submitEmpty());
   const target = await device.buffer('noop', 16);
-  const plan = single({ source: 'noop', uniforms: [u32(0)], buffers: write('target'), workgroups: [1, 1, 1] });
+  const plan = single({ source: 'noop', uniforms: { value: 0 }, buffers: write('target'), workgroups: [1, 1, 1] });
   const buffers = new Map([['target', target]]);
   const [one, many] = [
     await medianRun(device, plan, buffers, 1, REPEATS),
@@ -201,13 +201,13 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
     };
     await add('read', bytes, {
       source: 'ceiling_read',
-      uniforms: [u32(bytes / 16), u32(READ[size].stream)],
+      uniforms: { quads: bytes / 16, stream: READ[size].stream },
       buffers: [...read('source'), ...write('sums')],
       workgroups: [READ[size].groups, 1, 1],
     });
     await add('f32', flops('f32'), {
       source: 'ceiling_fma',
-      uniforms: [u32(roundsOf('f32'))],
+      uniforms: { rounds: roundsOf('f32') },
       buffers: write('sums'),
       workgroups: [GROUPS, 1, 1],
     });
@@ -227,7 +227,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
     await optional('f16', device.has('shader-f16') ? null : 'the adapter has no shader-f16', () =>
       add('f16', flops('f16'), {
         source: 'ceiling_fma_f16',
-        uniforms: [u32(roundsOf('f16'))],
+        uniforms: { rounds: roundsOf('f16') },
         buffers: write('sums'),
         workgroups: [GROUPS, 1, 1],
       }),
@@ -238,7 +238,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
     await optional('matrix', matrixObstacle(device), () =>
       add('matrix', groups * subgroups * roundsOf('matrix') * matrixFlops, {
         source: 'ceiling_matrix',
-        uniforms: [u32(roundsOf('matrix'))],
+        uniforms: { rounds: roundsOf('matrix') },
         buffers: write('sums'),
         workgroups: [groups, 1, 1],
       }),

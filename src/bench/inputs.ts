@@ -5,7 +5,7 @@
 import { halfValue } from '../gpu/half.js';
 import { mix } from '../hash.js';
 import type { Scalars } from '../kernels/reference.js';
-import { bufferOf, u32, write, type OperationPlan } from '../gpu/plan.js';
+import { bufferOf, write, type OperationPlan } from '../gpu/plan.js';
 import type { Buffer, Device } from '../gpu/device.js';
 
 /** Word `index` of a buffer filled from `seed`, before it is shaped into a value. */
@@ -55,7 +55,7 @@ async function fillWords(
         source: 'fill',
         element: 'f32',
         constants: { MODE: MODES[mode] },
-        uniforms: [u32(words), u32(seed), u32(modulus)],
+        uniforms: { words, seed, modulus },
         buffers: write('target'),
         workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
       },

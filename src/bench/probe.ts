@@ -4,7 +4,7 @@
  * drift.
  */
 import type { BoundStep, Buffer, Device } from '../gpu/index.js';
-import { read, u32, write, type Step } from '../gpu/plan.js';
+import { read, write, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { READ } from './ceilings.js';
 import { fill } from './inputs.js';
@@ -105,10 +105,10 @@ export async function openProbe(
         ...common,
         source: 'ceiling_read',
         workgroups: [readers, 1, 1],
-        uniforms: [u32(bytes / 16), u32(stream)],
+        uniforms: { quads: bytes / 16, stream },
         buffers: [...read('source'), ...write('sums')],
       },
-      { ...common, source: 'ceiling_fma', workgroups: [groups, 1, 1], uniforms: [u32(rounds)], buffers: write('sums') },
+      { ...common, source: 'ceiling_fma', workgroups: [groups, 1, 1], uniforms: { rounds }, buffers: write('sums') },
     ];
     const steps: BoundStep[] = [];
     for (const part of parts) {

@@ -6,7 +6,8 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
 import { GpuError, type GpuFault } from './errors.js';
-import { packUniforms, type OperationPlan, type Step } from './plan.js';
+import type { OperationPlan, Step } from './plan.js';
+import { packUniforms } from './uniforms.js';
 import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
 
 /** Dawn stages what writeBuffer takes in host memory; pieces of this size keep that small. */
@@ -330,7 +331,8 @@ export class Device {
         `${step.source}: ${step.workgroups.join(' x ')} workgroups are outside 1 to ${limit}`,
       );
     const pipeline = await this.pipeline(step, sources);
-    const uniforms = await this.uniformBuffer(`${step.source} uniforms`, packUniforms(step.uniforms));
+    const block = packUniforms(sources.load(step.source, step.element), step.uniforms);
+    const uniforms = await this.uniformBuffer(`${step.source} uniforms`, block);
     const entries: GPUBindGroupEntry[] = [{ binding: 0, resource: { buffer: uniforms.raw } }];
     step.buffers.forEach((use, i) => {
       const buffer = buffers.get(use.name);

@@ -37,15 +37,16 @@ export interface Step {
   readonly element: Element;
   /** Values of the source's `override` constants. */
   readonly constants: Readonly<Record<string, number>>;
-  /** The uniform block, in declaration order; every field is four bytes. */
-  readonly uniforms: readonly Uniform[];
+  /** Values of the source's uniform block, all of them, by the names of its struct. */
+  readonly uniforms: Uniforms;
   readonly buffers: readonly { readonly name: string; readonly access: 'read' | 'readWrite' }[];
   readonly workgroups: readonly [number, number, number];
 }
 
-export type Uniform = { readonly u32: number } | { readonly f32: number };
-export const u32 = (value: number): Uniform => ({ u32: value });
-export const f32 = (value: number): Uniform => ({ f32: value });
+/** Numbers by the names of a struct in WGSL, which has their types; a member that is a struct has values of its own. */
+export interface Uniforms {
+  readonly [name: string]: number | Uniforms;
+}
 
 export interface OperationPlan {
   readonly buffers: readonly BufferPlan[];
@@ -56,17 +57,6 @@ export interface OperationPlan {
 
 export const read = (...names: string[]): Step['buffers'] => names.map((name) => ({ name, access: 'read' }));
 export const write = (...names: string[]): Step['buffers'] => names.map((name) => ({ name, access: 'readWrite' }));
-
-/** Uniform values as bytes, padded to the 16 bytes that a uniform binding needs at least. */
-export function packUniforms(uniforms: readonly Uniform[]): ArrayBuffer {
-  const bytes = new ArrayBuffer(Math.max(16, Math.ceil(uniforms.length / 4) * 16));
-  const view = new DataView(bytes);
-  uniforms.forEach((value, i) => {
-    if ('u32' in value) view.setUint32(4 * i, value.u32, true);
-    else view.setFloat32(4 * i, value.f32, true);
-  });
-  return bytes;
-}
 
 /** The buffer of that name. */
 export function bufferOf(plan: OperationPlan, name: string): BufferPlan {

@@ -51,7 +51,7 @@ describeGpu('on Dawn’s null backend', () => {
         source: 'ceiling_matrix',
         element: 'f32',
         constants: {},
-        uniforms: [{ u32: 1 }],
+        uniforms: { rounds: 1 },
         buffers: [{ name: 'sums', access: 'readWrite' }],
         workgroups: [1, 1, 1],
       } as const;

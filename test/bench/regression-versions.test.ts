@@ -101,7 +101,7 @@ describe('sources', () => {
     source,
     element: 'f16',
     constants: {},
-    uniforms: [],
+    uniforms: { count: 1 },
     buffers: [],
     workgroups: [1, 1, 1],
   });
@@ -111,17 +111,27 @@ describe('sources', () => {
       if (text === undefined) throw new Error(`kernel ${file} does not exist`);
       return text;
     });
+  const block = (name: string): string => `struct P { ${name}: u32 }\n@group(0) @binding(0) var<uniform> p: P;\n`;
   const now = of('now', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' });
 
   test('are compared with their includes', () => {
     expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' }), now)).toEqual({
       kind: 'identical',
     });
-    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'B' }), now)).toEqual({
+    expect(
+      relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': block('count') }), now),
+    ).toEqual({
       kind: 'changed',
     });
-    expect(relate([step('b'), step('a')], of('x', { 'a.wgsl': 'other', 'b.wgsl': 'b' }), now)).toEqual({
+    expect(relate([step('b'), step('a')], of('x', { 'a.wgsl': block('count'), 'b.wgsl': 'b' }), now)).toEqual({
       kind: 'changed',
+    });
+  });
+
+  test('whose uniforms have other names cannot be run by this program', () => {
+    expect(relate([step('a')], of('x', { 'a.wgsl': block('rows') }), now)).toEqual({
+      kind: 'unreadable',
+      reason: 'uniform rows has no value',
     });
   });
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { fill, makeOperands, singleAt } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
-import { u32, write, type Step } from '../../src/gpu/plan.js';
+import { write, type Step } from '../../src/gpu/plan.js';
 import type { KernelCall } from '../../src/kernels/registry.js';
 import { describeGpu } from './device.js';
 
@@ -11,7 +11,7 @@ const noop: Step = {
   source: 'noop',
   element: 'f32',
   constants: {},
-  uniforms: [u32(7)],
+  uniforms: { value: 7 },
   buffers: write('target'),
   workgroups: [1, 1, 1],
 };
@@ -51,7 +51,7 @@ describeGpu('device', (device) => {
   test('parts of a program run in order, each with a time of its own, however many there are', async () => {
     const target = await device.buffer('target', 16);
     const steps = await Promise.all(
-      [7, 8].map((value) => device.bind({ ...noop, uniforms: [u32(value)] }, new Map([['target', target]]))),
+      [7, 8].map((value) => device.bind({ ...noop, uniforms: { value } }, new Map([['target', target]]))),
     );
     const parts = Array.from({ length: 2100 }, (_, i) => steps.slice(i % 2, (i % 2) + 1));
     if (device.hasTimestamps) {

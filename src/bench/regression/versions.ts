@@ -13,6 +13,7 @@ import {
   type SourceSet,
 } from '../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
+import { packUniforms } from '../../gpu/uniforms.js';
 
 export type Against =
   | { readonly kind: 'folder' | 'git'; readonly name: string; readonly sources: SourceSet }
@@ -121,15 +122,17 @@ export type SourceRelation =
 /** Compares the code of every step's resolved source. `now` is this program unless given. */
 export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {
   let changed = false;
-  for (const { source, element } of steps) {
-    let old: string;
+  for (const { source, element, uniforms } of steps) {
     try {
-      old = before.load(source, element);
+      const old = before.load(source, element);
+      if (codeOf(old) === codeOf(now.load(source, element))) continue;
+      changed = true;
+      // This program's launch runs the other version: its uniforms have to be the same.
+      packUniforms(old, uniforms);
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       return { kind: 'unreadable', reason: printable(error.message) };
     }
-    changed ||= codeOf(old) !== codeOf(now.load(source, element));
   }
   return { kind: changed ? 'changed' : 'identical' };
 }

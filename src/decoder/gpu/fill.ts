@@ -1,5 +1,5 @@
 /** Fabricated cache contents: pseudo-random words that are finite in every storage. */
-import { u32, write } from '../../gpu/plan.js';
+import { write } from '../../gpu/plan.js';
 import type { Buffer, Device, Step } from '../../gpu/index.js';
 import { mix } from '../../hash.js';
 import type { Machine } from './machine.js';
@@ -24,7 +24,7 @@ async function fill(
     source: 'fill',
     element: 'f32',
     constants: { MODE: MODES[content] },
-    uniforms: [words, seed, below].map(u32),
+    uniforms: { words, seed, modulus: below },
     buffers: write('target'),
     workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
   };

@@ -3,7 +3,7 @@
  * place_weights.wgsl.
  */
 import type { Buffer, Device, Step } from '../../gpu/index.js';
-import { f32, read, u32, write } from '../../gpu/plan.js';
+import { read, write } from '../../gpu/plan.js';
 import { elementsOf, type TensorSpec } from '../tensors.js';
 import { levelsOf, tensorSeed, type TensorSource, type WeightStorage } from '../weights.js';
 
@@ -65,27 +65,27 @@ function stepOf(
     source: 'place_weights',
     element: 'f32',
     constants: { MODE: mode, HALVES: storage === 'f16' ? 1 : 0 },
-    uniforms: [
-      ...[
-        words,
-        box.rows,
-        Math.ceil(box.width / 2),
-        firstPair,
-        span,
-        box.column0,
-        box.columns,
-        at,
-        group,
-        row,
-        column,
-        first,
-        second,
-        levels.count,
-      ].map(u32),
-      f32(levels.base),
-      f32(levels.step),
-      ...[width, rank, stagedFrom].map(u32),
-    ],
+    uniforms: {
+      words,
+      rows: box.rows,
+      pairs: Math.ceil(box.width / 2),
+      first_pair: firstPair,
+      span,
+      column0: box.column0,
+      columns: box.columns,
+      source: at,
+      source_group: group,
+      source_row: row,
+      source_column: column,
+      seed_first: first,
+      seed_second: second,
+      levels: levels.count,
+      base: levels.base,
+      step: levels.step,
+      width,
+      rank,
+      staged_from: stagedFrom,
+    },
     buffers: [...read('staged'), ...write('target')],
     workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
   };

@@ -1,7 +1,7 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -87,22 +87,20 @@ function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
         source: 'append',
         element: 'f32',
         constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
-        uniforms: [
-          ...storeUniforms(layout),
-          ...[
-            chunk,
-            capacity,
-            pinned,
-            ring,
-            sinks,
-            block,
-            rowOffset,
-            rowStride,
-            first,
-            firstSequence * s.heads,
-            firstStart,
-          ].map(u32),
-        ],
+        uniforms: {
+          shape: storeUniforms(layout),
+          chunk,
+          capacity,
+          pinned,
+          ring,
+          sinks,
+          block,
+          row_offset: rowOffset,
+          row_stride: rowStride,
+          first,
+          first_row: firstSequence * s.heads,
+          first_start: firstStart,
+        },
         buffers: [...read('tokens', 'rows', options.bias ? 'bias' : 'rows'), ...write('cache')],
         workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
       },

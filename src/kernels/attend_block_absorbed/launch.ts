@@ -1,6 +1,6 @@
 /** Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_basis. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import type { RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { phiTable } from '../../schedule/block-basis.js';
@@ -27,9 +27,6 @@ const TOY_HEAD_DIM = 64;
 
 /** Threads of a stream, as the kernel has it. */
 const STREAM = 8;
-
-/** Index of `spare0` among the uniforms of attend_rows.wgsl. */
-const SPARE = 17;
 
 /**
  * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings:
@@ -85,8 +82,8 @@ function planAttendBlockAbsorbed(
   });
   const { blocks } = reachOf(run, s.sequences, s.context, s.blockTokens);
   const { buffers } = fold;
-  const uniforms = fold.uniforms(scale ?? s.headDim ** -0.5);
-  uniforms.splice(SPARE, 1, u32(blocks));
+  // What attend_block.wgsl has in a spare member of attend_rows.wgsl: blocks of a sequence.
+  const uniforms = { ...fold.uniforms(scale ?? s.headDim ** -0.5), spare0: blocks };
   // Keys are read whole by every thread: EDGES has to know of their width alone what it knows of the values'.
   const edges = s.rankK % readUnit(fold.keys) === 0 ? {} : { EDGES: 1 };
   return {

@@ -1,6 +1,6 @@
 /** The current token's exact key and value: attend_current.wgsl. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -57,17 +57,6 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
         reach('branchKeys', branch.keys, branch.heads * branch.width),
       ]
     : [];
-  const places = branch
-    ? [
-        branch.width,
-        branch.heads,
-        branch.queries.offset,
-        branch.queries.stride,
-        branch.queries.head,
-        branch.keys.offset,
-        branch.keys.stride,
-      ]
-    : [0, 1, 0, 0, 0, 0, 0];
   return {
     buffers: [
       { name: 'output', role: 'state', content: 'f32', bytes: s.rows * s.valueWidth * 4 },
@@ -82,7 +71,16 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
         source: 'attend_current',
         element: 'f32',
         constants: { WG: workgroup, ABSORBED: absorbed ? 1 : 0 },
-        uniforms: [...current.uniforms, ...places.map(u32)],
+        uniforms: {
+          current: current.uniforms,
+          branch_width: branch?.width ?? 0,
+          branch_heads: branch?.heads ?? 1,
+          branch_query: branch?.queries.offset ?? 0,
+          branch_query_stride: branch?.queries.stride ?? 0,
+          branch_query_head: branch?.queries.head ?? 0,
+          branch_key: branch?.keys.offset ?? 0,
+          branch_key_stride: branch?.keys.stride ?? 0,
+        },
         buffers: [
           ...write('output', 'stats'),
           ...read(

@@ -1,5 +1,5 @@
 /** The merge of split partials: attend_merge.wgsl. */
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -37,7 +37,7 @@ function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: T
         source: 'attend_merge',
         element: 'f32',
         constants: { WG: workgroup, CURRENT: withCurrent ? 1 : 0 },
-        uniforms: [...current.uniforms, ...[s.splits, s.width, firstRow].map(u32)],
+        uniforms: { current: current.uniforms, splits: s.splits, width: s.width, first_row: firstRow },
         buffers: [
           ...read('partials'),
           ...write('output', 'stats'),

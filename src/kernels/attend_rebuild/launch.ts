@@ -1,7 +1,7 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
 import { best } from '../../best.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { rotaryTable, type Pairing, type RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
@@ -37,9 +37,6 @@ const WEIGHTS_COST = 6;
 
 /** So many are taken whatever registers their other units want. */
 const FEWEST_TOKENS = 4;
-
-/** Index of `spare0` among the uniforms of attend_rows.wgsl. */
-const SPARE = 17;
 
 /**
  * Buffers: queries (rotated), keys, values, partials, spans, scores, positions (of pinned tokens), weights, means,
@@ -99,14 +96,13 @@ function planAttendRebuild(
     `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,
   );
   const whole = s.rankK % readUnit(fold.keys) === 0 && each % keyEach === 0;
-  const uniforms = fold.uniforms(options.scale ?? s.headDim ** -0.5);
-  uniforms.splice(
-    SPARE,
-    3,
-    u32(s.headDim / 2),
-    u32(options.pairing === 'adjacent' ? 1 : 0),
-    u32(options.positionsByHead ? 1 : 0),
-  );
+  // What attend_rebuild.wgsl has in the spare members of attend_rows.wgsl.
+  const uniforms = {
+    ...fold.uniforms(options.scale ?? s.headDim ** -0.5),
+    spare0: s.headDim / 2,
+    spare1: options.pairing === 'adjacent' ? 1 : 0,
+    spare2: options.positionsByHead ? 1 : 0,
+  };
   return {
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },

@@ -1,6 +1,6 @@
 /** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { psiTable } from '../../schedule/block-basis.js';
@@ -91,7 +91,7 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
           MORE_ODD: odd,
           PSI_QUADS: psiQuads,
         },
-        uniforms: [s.rankK, blocks, 1].map(u32),
+        uniforms: { rank: s.rankK, blocks, once: 1 },
         buffers: [...read('vectors', 'spans', 'angles', 'psi'), ...write('basis')],
         workgroups: [
           Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup),

@@ -1,6 +1,6 @@
 /** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import type { Pairing } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { tuned, type Launch, type Tuning } from '../launch.js';
@@ -44,7 +44,13 @@ function planBlockVectors(
         source: 'block_vectors',
         element: 'f16',
         constants: { HEAD_PAIRS: pairs, WG: workgroup },
-        uniforms: [s.rankK, shared, s.kvHeads, half ? 1 : 2, half ? pairs : 1].map(u32),
+        uniforms: {
+          rank: s.rankK,
+          group: shared,
+          kv_heads: s.kvHeads,
+          pair_step: half ? 1 : 2,
+          pair_width: half ? pairs : 1,
+        },
         buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
         workgroups: [pairs, s.heads, 1],
       },

@@ -1,9 +1,9 @@
 /** Token embedding: embed.wgsl. */
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../../gpu/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, places, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+import { grid, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
 
 /**
  * Buffers: tokens, embedding, output. The call does not say how long the table is.
@@ -37,7 +37,7 @@ function planEmbed(
         source: 'embed',
         element,
         constants: {},
-        uniforms: [u32(count), u32(s.width / 2), ...places(to.at), u32(columns ? Math.ceil(vocabulary / 2) : 0)],
+        uniforms: { count, pairs: s.width / 2, ...to.at, column_pairs: columns ? Math.ceil(vocabulary / 2) : 0 },
         buffers: [...read('tokens', 'embedding'), ...write('output')],
         workgroups: grid(call.kernel, count, 128),
       },

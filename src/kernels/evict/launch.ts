@@ -1,7 +1,7 @@
 /** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
 import { cacheBytes } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../../gpu/plan.js';
+import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -60,7 +60,7 @@ function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan 
     source: 'evict',
     element: 'f32',
     constants: { WG: EVICT_WORKGROUP },
-    uniforms: [heads, capacity, pinned, ring, heavy].map(u32),
+    uniforms: { heads, capacity, pinned, ring, heavy },
     buffers: [...read('spans'), ...write('mass', 'positions', 'moves')],
     workgroups: [s.rows, 1, 1],
   };
@@ -68,7 +68,7 @@ function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan 
     source: 'evict_copy',
     element: 'f32',
     constants: storeConstants(c.layout),
-    uniforms: [...storeUniforms(c.layout), u32(capacity)],
+    uniforms: { shape: storeUniforms(c.layout), capacity },
     buffers: [...read('moves'), ...write(c.name)],
     workgroups: [c.rows, s.rows, 1],
   }));

@@ -1,6 +1,6 @@
 /** H2O: which tokens of a chunk and of the cache before it stay: evict_chunk.wgsl, evict_gather.wgsl. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../../gpu/plan.js';
+import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { EVICT_WORKGROUP, type EvictPrefillOptions } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
@@ -33,7 +33,18 @@ function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): Oper
     source: 'evict_chunk',
     element: 'f32',
     constants: { WG: EVICT_WORKGROUP },
-    uniforms: [s.held, pinnedHeld, s.context, position, room, capacity, pinned, ring, heavy, firstRow].map(u32),
+    uniforms: {
+      held: s.held,
+      pinned_held: pinnedHeld,
+      tokens: s.context,
+      position,
+      room,
+      capacity,
+      pinned,
+      ring,
+      heavy,
+      first_row: firstRow,
+    },
     buffers: [...read('runMass'), ...write('mass', 'positions', 'sources')],
     workgroups: [s.rows, 1, 1],
   };

@@ -1,5 +1,5 @@
 /** H2O: which tokens of a prompt stay: evict_prefill.wgsl, evict_gather.wgsl. */
-import { read, u32, write, type OperationPlan, type Step } from '../../gpu/plan.js';
+import { read, write, type OperationPlan, type Step } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -40,7 +40,7 @@ function planEvictPrefill(call: KernelCall, options: EvictPrefillOptions = {}): 
     source: 'evict_prefill',
     element: 'f32',
     constants: { WG: EVICT_WORKGROUP },
-    uniforms: [s.context, room, capacity, pinned, ring, heavy, firstRow].map(u32),
+    uniforms: { tokens: s.context, room, capacity, pinned, ring, heavy, first_row: firstRow },
     buffers: [...read('runMass'), ...write('mass', 'positions')],
     workgroups: [s.rows, 1, 1],
   };

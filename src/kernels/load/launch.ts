@@ -1,7 +1,7 @@
 /** Cached rows back to f32: load.wgsl. */
-import { cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -55,10 +55,16 @@ function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
         source: 'load',
         element: layout.storage,
         constants: { EDGES: s.width % readUnit(layout) === 0 ? 0 : 1 },
-        uniforms: [
-          ...rowUniforms(layout),
-          ...[s.width, capacity / 32, firstSequence * s.heads, first, chunk, output.offset, output.stride, 0].map(u32),
-        ],
+        uniforms: {
+          shape: rowUniforms(layout),
+          width: s.width,
+          tiles: capacity / TILE_TOKENS,
+          first_row: firstSequence * s.heads,
+          first,
+          chunk,
+          row_offset: output.offset,
+          row_stride: output.stride,
+        },
         buffers: [...read('cache'), ...write('rows')],
         workgroups: [groups, s.heads, sequences],
       },

@@ -1,7 +1,7 @@
 /** H2O: the mass of cached tokens: mass.wgsl. */
 import { capacityOf } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -31,7 +31,7 @@ function planMass(call: KernelCall, options: MassOptions = {}): OperationPlan {
         source: 'mass',
         element: 'f32',
         constants: {},
-        uniforms: [u32(slots), u32(s.group)],
+        uniforms: { slots, group: s.group },
         buffers: [...read('scores', 'stats'), ...write('mass')],
         workgroups: [Math.ceil(slots / MASS_WORKGROUP), s.rows, 1],
       },

@@ -1,12 +1,13 @@
 /** H2O: the mass that tokens of a prompt gather: mass_prefill.wgsl. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { f32, read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { readUnit, rowUniforms, threadsOfRow, unitsEach } from '../shared/fold.launch.js';
 import {
+  branchUniforms,
   LANES,
   MOST_BRANCH,
   MOST_VECS,
@@ -113,32 +114,24 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
           VECTORS: vectors ? 1 : 0,
           EDGES: keyWidth % readUnit(keys) === 0 ? 0 : 1,
         },
-        uniforms: [
-          ...rowUniforms(keys),
-          ...[
-            capacity / TILE_TOKENS,
-            firstSequence * s.kvHeads,
-            s.kvHeads,
-            s.group,
-            s.kvHeads / s.rows,
-            s.queries,
-            s.context,
-            keyWidth,
-          ].map(u32),
-          f32(s.keyWidth ** -0.5 * Math.LOG2E),
-          ...[queriesAt.offset, queriesAt.stride].map(u32),
-          ...[
-            branch?.width ?? 0,
-            branch?.heads ?? 1,
-            branch?.queries.offset ?? 0,
-            branch?.queries.stride ?? 0,
-            branch?.queries.head ?? 0,
-            branchTokens,
-            room,
-            begins ? 1 : 0,
-            1,
-          ].map(u32),
-        ],
+        uniforms: {
+          keys: rowUniforms(keys),
+          tiles: capacity / TILE_TOKENS,
+          first_row: firstSequence * s.kvHeads,
+          kv_heads: s.kvHeads,
+          group: s.group,
+          pooled: s.kvHeads / s.rows,
+          queries: s.queries,
+          context: s.context,
+          key_width: keyWidth,
+          scale: s.keyWidth ** -0.5 * Math.LOG2E,
+          query_offset: queriesAt.offset,
+          query_row: queriesAt.stride,
+          ...branchUniforms(branch, branchTokens),
+          mass_row: room,
+          begins: begins ? 1 : 0,
+          once: 1,
+        },
         buffers: [
           ...read('queries', 'keys', 'statistics'),
           ...write('mass'),

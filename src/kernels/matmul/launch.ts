@@ -1,6 +1,6 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../../gpu/shape.js';
 import { tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -114,20 +114,20 @@ function planMatmul(
       {
         ...step,
         element,
-        uniforms: [
-          s.m,
-          s.k,
-          s.n,
+        uniforms: {
+          m: s.m,
+          k: s.k,
+          n: s.n,
           pairs,
-          x.offset,
-          x.row,
-          x.group,
-          y.offset,
-          y.row,
-          y.group,
-          weightGroup,
-          accumulate ? 1 : 0,
-        ].map(u32),
+          x_offset: x.offset,
+          x_row: x.row,
+          x_group: x.group,
+          y_offset: y.offset,
+          y_row: y.row,
+          y_group: y.group,
+          weight_group: weightGroup,
+          accumulate: accumulate ? 1 : 0,
+        },
         buffers: [...read('x', 'weights'), ...write('y')],
       },
     ],

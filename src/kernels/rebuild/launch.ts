@@ -1,7 +1,7 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
 import { cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { rotaryTable, type Pairing, type RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
@@ -105,23 +105,18 @@ function planRebuild(
       {
         ...step,
         element: storage,
-        uniforms: [
-          ...[
-            pinned,
-            capacity - pinned,
-            1,
-            s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
-            s.rank,
-            s.headDim / 2,
-            adjacent ? 1 : 0,
-            rotate ? 1 : 0,
-            positionsByHead ? 1 : 0,
-            0,
-            0,
-            0,
-          ].map(u32),
-          ...rowUniforms(keys),
-        ],
+        uniforms: {
+          pinned,
+          ring: capacity - pinned,
+          once: 1,
+          row_shared: s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
+          rank: s.rank,
+          pairs: s.headDim / 2,
+          adjacent: adjacent ? 1 : 0,
+          rotate: rotate ? 1 : 0,
+          positions_by_head: positionsByHead ? 1 : 0,
+          keys: rowUniforms(keys),
+        },
         buffers: [...read('keys', 'weights', 'means', 'spans', 'positions', 'turns'), ...write('rows')],
         workgroups: [Math.ceil(capacity / slots), s.kvHeads, s.sequences],
       },

@@ -1,9 +1,9 @@
 /** Norms and residuals: rmsnorm.wgsl, add.wgsl. */
-import { f32, read, u32, write, type OperationPlan, type Step } from '../../gpu/plan.js';
+import { read, write, type OperationPlan, type Step } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { DEFAULTS, tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, places, rowGrid, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowGrid, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
 
 /** Threads of a kernel that has one workgroup a row. */
 const ROW_WORKGROUP = 256;
@@ -21,10 +21,11 @@ function planRmsnorm(
   const added = call.variant !== 'norm';
   const from = rowsOf(call, 'input', 'input', s.rows, s.width, input);
   const to = rowsOf(call, 'target', added ? 'state' : 'output', s.rows, s.width, output);
+  const places = { ...placeUniforms('input', from.at), ...placeUniforms('target', to.at) };
   const buffers = [from.buffer, to.buffer];
   if (call.variant === 'add') {
     const count = s.rows * s.width;
-    const uniforms = [u32(count), u32(s.width), ...places(from.at, to.at)];
+    const uniforms = { count, width: s.width, ...places };
     const step: Step = {
       source: 'add',
       element: 'f32',
@@ -43,7 +44,7 @@ function planRmsnorm(
         source: 'rmsnorm',
         element: 'f32',
         constants: { WG: workgroup },
-        uniforms: [f32(eps), u32(s.rows), u32(s.width), u32(added ? 1 : 0), ...places(from.at, to.at)],
+        uniforms: { eps, rows: s.rows, width: s.width, added: added ? 1 : 0, ...places },
         buffers: [...read('input', 'weight'), ...write('target')],
         workgroups: rowGrid(s.rows),
       },

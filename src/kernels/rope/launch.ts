@@ -1,11 +1,11 @@
 /** Rotary embedding of new tokens: rope.wgsl. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { rotaryTable, type RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, places, rowsOf, type Placement } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf, type Placement } from '../shared/rows.launch.js';
 
 export interface RopeOptions {
   /** Rows of the data: queries and keys inside a packed row, for instance. Heads follow each other. */
@@ -72,17 +72,18 @@ function planRope(
         source: 'rope',
         element: 'f32',
         constants: {},
-        uniforms: [
+        uniforms: {
           count,
-          s.heads,
-          s.headDim / 2,
-          call.variant === 'adjacent' ? 1 : 0,
-          positionOffset >>> 0,
-          bias ? 1 : 0,
-          moved,
-        ]
-          .map(u32)
-          .concat(places(from.at, to.at), u32(head)),
+          heads: s.heads,
+          pairs: s.headDim / 2,
+          adjacent: call.variant === 'adjacent' ? 1 : 0,
+          position_offset: positionOffset >>> 0,
+          biased: bias ? 1 : 0,
+          elsewhere: moved,
+          ...placeUniforms('data', from.at),
+          ...placeUniforms('target', to.at),
+          target_head: head,
+        },
         buffers: [
           ...read('positions', 'turns'),
           ...write('data'),

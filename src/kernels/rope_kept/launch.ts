@@ -1,11 +1,11 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { rotaryTable, type RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, rowsOf, type Placement } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf, type Placement } from '../shared/rows.launch.js';
 
 export interface RopeKeptOptions {
   /** Where the keys lie; side by side unless given. */
@@ -51,18 +51,17 @@ function planRopeKept(
         source: 'rope_kept',
         element: 'f32',
         constants: {},
-        uniforms: [
+        uniforms: {
           count,
-          s.heads,
-          s.headDim / 2,
-          call.variant === 'adjacent' ? 1 : 0,
+          heads: s.heads,
+          pairs: s.headDim / 2,
+          adjacent: call.variant === 'adjacent' ? 1 : 0,
           pooled,
-          firstRow,
-          slots,
+          first_row: firstRow,
+          capacity: slots,
           first,
-          keys.at.offset,
-          keys.at.stride,
-        ].map(u32),
+          ...placeUniforms('data', keys.at),
+        },
         buffers: [...read('positions', 'turns'), ...write('data')],
         workgroups: grid(call.kernel, count, 128),
       },

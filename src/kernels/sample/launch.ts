@@ -1,6 +1,6 @@
 /** The choice of a token from the logits: sample.wgsl, or sample_top_p.wgsl for the nucleus. */
 import { requireShape } from '../../gpu/errors.js';
-import { f32, read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive } from '../../gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -34,7 +34,7 @@ function planSample(call: KernelCall, options: SampleOptions = SAMPLING): Operat
     return {
       buffers: [logits, tokens],
       steps: [
-        { ...common, source: 'sample', uniforms: [u32(s.vocab)], buffers: [...read('logits'), ...write('tokens')] },
+        { ...common, source: 'sample', uniforms: { vocab: s.vocab }, buffers: [...read('logits'), ...write('tokens')] },
       ],
       tuning,
     };
@@ -51,7 +51,7 @@ function planSample(call: KernelCall, options: SampleOptions = SAMPLING): Operat
       {
         ...common,
         source: 'sample_top_p',
-        uniforms: [u32(s.vocab), u32(seed >>> 0), f32(Math.LOG2E / temperature), f32(topP)],
+        uniforms: { vocab: s.vocab, seed: seed >>> 0, sharpness: Math.LOG2E / temperature, top_p: topP },
         buffers: [...read('logits', 'draws'), ...write('tokens')],
       },
     ],

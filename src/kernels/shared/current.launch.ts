@@ -1,6 +1,6 @@
 /** The current token beside split-KV attention: its exact query, key and value (attend_new.wgsl). */
 import { requireShape } from '../../gpu/errors.js';
-import { f32, u32, type BufferPlan, type Step, type Uniform } from '../../gpu/plan.js';
+import type { BufferPlan, Step, Uniforms } from '../../gpu/plan.js';
 
 export const WORKGROUP = 64;
 
@@ -58,7 +58,7 @@ interface Fold extends CurrentOptions {
 }
 
 /** The vectors of the current token as buffers, and the struct `Current` of attend_new.wgsl. */
-export function currentOperands(kernel: string, c: Fold): { buffers: BufferPlan[]; uniforms: Uniform[] } {
+export function currentOperands(kernel: string, c: Fold): { buffers: BufferPlan[]; uniforms: Uniforms } {
   requireShape(
     c.rows % c.heads === 0 && c.heads % c.group === 0,
     `${kernel}: ${c.rows} rows of ${c.heads} heads in groups of ${c.group} do not divide`,
@@ -83,11 +83,20 @@ export function currentOperands(kernel: string, c: Fold): { buffers: BufferPlan[
   ];
   return {
     buffers: [q.buffer, k.buffer, v.buffer],
-    uniforms: [
-      ...[c.heads, c.group, c.keyWidth, c.valueWidth].map(u32),
-      f32((c.scale ?? c.keyWidth ** -0.5) * Math.LOG2E),
-      ...[q.at.offset, q.at.stride, k.at.offset, k.at.stride, v.at.offset, v.at.stride, c.rows].map(u32),
-    ],
+    uniforms: {
+      heads: c.heads,
+      group: c.group,
+      key_width: c.keyWidth,
+      value_width: c.valueWidth,
+      scale: (c.scale ?? c.keyWidth ** -0.5) * Math.LOG2E,
+      query_offset: q.at.offset,
+      query_stride: q.at.stride,
+      key_offset: k.at.offset,
+      key_stride: k.at.stride,
+      value_offset: v.at.offset,
+      value_stride: v.at.stride,
+      rows: c.rows,
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 /** What kernels that evict share: the caches that a row decides for, and its slots. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { read, u32, write, type BufferPlan, type Step } from '../../gpu/plan.js';
+import { read, write, type BufferPlan, type Step } from '../../gpu/plan.js';
 import type { EvictPrefillOptions } from '../evict_prefill/launch.js';
 import type { KernelCall } from '../registry.js';
 import { isQuantised, storageOfVariant } from '../spec.js';
@@ -111,10 +111,16 @@ export function choiceOf(
       source: 'evict_gather',
       element: 'f32',
       constants: storeConstants(c.layout),
-      uniforms: [
-        ...storeUniforms(c.layout),
-        ...[c.rows, runCapacity, capacity, pinned, pinnedTokens, ringTokens, firstRow, 0].map(u32),
-      ],
+      uniforms: {
+        shape: storeUniforms(c.layout),
+        rows: c.rows,
+        run_capacity: runCapacity,
+        capacity,
+        pinned,
+        pinned_tokens: pinnedTokens,
+        ring_tokens: ringTokens,
+        first_row: firstRow,
+      },
       buffers: [...read(table, runOf(c.name)), ...write(c.name)],
       workgroups: [capacity / TILE_TOKENS, s.rows * c.rows, 1],
     }));

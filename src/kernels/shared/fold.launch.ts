@@ -1,7 +1,7 @@
 /** What the split-KV attention kernels share on the host side: see attend_rows.wgsl. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { f32, u32, type BufferPlan, type Uniform } from '../../gpu/plan.js';
+import type { BufferPlan, Uniforms } from '../../gpu/plan.js';
 import { divide, type Division } from '../../schedule/splits.js';
 import { tuned, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -71,18 +71,18 @@ export const readUnit = (layout: RowLayout): number => (layout.storage === 'q3' 
 const unitsOf = (layout: RowLayout): number => Math.ceil(layout.width / readUnit(layout));
 
 /** The struct `CachedRow` of cache_layout.wgsl. */
-export function rowUniforms(layout: RowLayout): Uniform[] {
+export function rowUniforms(layout: RowLayout): Uniforms {
   const words = layout.units * layout.planes;
-  return [
-    layout.quadWords / 4,
-    words - layout.quadWords,
-    layout.tail,
-    layout.tileWords,
-    unitsOf(layout),
-    layout.tailsAt,
-    layout.scalesAt,
-    layout.groupSize,
-  ].map(u32);
+  return {
+    quads: layout.quadWords / 4,
+    rest: words - layout.quadWords,
+    tail: layout.tail,
+    tile_words: layout.tileWords,
+    units: unitsOf(layout),
+    tails_at: layout.tailsAt,
+    scales_at: layout.scalesAt,
+    group_size: layout.groupSize,
+  };
 }
 
 /** How a kernel's threads are laid out; see the `override` constants of attend_rows.wgsl. */
@@ -106,7 +106,7 @@ interface Fold {
   readonly buffers: Record<'keys' | 'values' | 'partials' | 'spans' | 'scores', BufferPlan>;
   constants(more?: Readonly<Record<string, number>>): Record<string, number>;
   /** The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. */
-  uniforms(scale: number): Uniform[];
+  uniforms(scale: number): Uniforms;
   readonly workgroups: readonly [number, number, number];
 }
 
@@ -245,28 +245,28 @@ export function foldOf(
       EDGES: edges,
       ...more,
     }),
-    uniforms: (scale) => [
-      ...[pinned, ring, length, pinnedSplits, firstSplit, splits].map(u32),
-      f32(scale * Math.LOG2E),
-      u32(1),
-      ...[
-        shape.latentHeads === 1 && shape.kvHeads > 1 ? 1 : 0,
-        shape.group,
-        laneGroups,
-        shape.valueWidth,
-        shape.branchShared ? 1 : 0,
-        run.pinnedQuery ? 1 : 0,
-        run.pinnedQuery ? (run.queriesApart ?? queries) : 0,
-        shape.keyWidth,
-        shape.branchWidth ?? 0,
-        0,
-        0,
-        0,
-      ].map(u32),
-      ...rowUniforms(keys),
-      ...rowUniforms(values),
-      ...rowUniforms(branch ?? keys),
-    ],
+    uniforms: (scale) => ({
+      pinned,
+      ring,
+      split_tokens: length,
+      pinned_splits: pinnedSplits,
+      first_split: firstSplit,
+      splits,
+      scale: scale * Math.LOG2E,
+      once: 1,
+      row_shared: shape.latentHeads === 1 && shape.kvHeads > 1 ? 1 : 0,
+      group: shape.group,
+      lane_groups: laneGroups,
+      value_width: shape.valueWidth,
+      branch_shared: shape.branchShared ? 1 : 0,
+      pinned_query: run.pinnedQuery ? 1 : 0,
+      query_sets: run.pinnedQuery ? (run.queriesApart ?? queries) : 0,
+      key_width: shape.keyWidth,
+      branch_width: shape.branchWidth ?? 0,
+      keys: rowUniforms(keys),
+      values: rowUniforms(values),
+      branch: rowUniforms(branch ?? keys),
+    }),
     workgroups: [ownSplits, shape.kvHeads * laneGroups, shape.sequences],
   };
 }

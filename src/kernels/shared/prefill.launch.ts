@@ -1,7 +1,7 @@
 /** Attention of a chunk of prompt tokens, in one call or carried from call to call. */
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
-import { f32, read, u32, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { tuned, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -75,6 +75,16 @@ export const rowsAt = (
   requireShape(at.stride >= width || rows === 1, `${name} of ${width} floats overlap at a stride of ${at.stride}`);
   return { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 };
 };
+
+/** Where a rotary branch lies; without one it has no width. `tokens`: branch keys of a sequence. */
+export const branchUniforms = (branch: PrefillBranch | undefined, tokens: number): Uniforms => ({
+  branch_width: branch?.width ?? 0,
+  branch_heads: branch?.heads ?? 1,
+  branch_offset: branch?.queries.offset ?? 0,
+  branch_row: branch?.queries.stride ?? 0,
+  branch_head: branch?.queries.head ?? 0,
+  branch_tokens: tokens,
+});
 
 export const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
 
@@ -199,23 +209,25 @@ export function planChunk(
           EDGES: edges,
           ...(of.carries ? { OWN: of.own ? 1 : 0, CARRIED: of.carried ? 1 : 0 } : {}),
         },
-        uniforms: [
-          ...rowUniforms(keys),
-          ...rowUniforms(values),
-          ...[capacity / 32, firstSequence * s.kvHeads, s.kvHeads, s.group, s.queries, keyWidth, s.valueWidth].map(u32),
-          f32(s.keyWidth ** -0.5 * Math.LOG2E),
-          ...[queriesAt.offset, queriesAt.stride, outputAt.offset, outputAt.stride].map(u32),
-          ...[
-            branch?.width ?? 0,
-            branch?.heads ?? 1,
-            branch?.queries.offset ?? 0,
-            branch?.queries.stride ?? 0,
-            branch?.queries.head ?? 0,
-            branchTokens,
-            1,
-            first,
-          ].map(u32),
-        ],
+        uniforms: {
+          keys: rowUniforms(keys),
+          values: rowUniforms(values),
+          tiles: capacity / TILE_TOKENS,
+          first_row: firstSequence * s.kvHeads,
+          kv_heads: s.kvHeads,
+          group: s.group,
+          queries: s.queries,
+          key_width: keyWidth,
+          value_width: s.valueWidth,
+          scale: s.keyWidth ** -0.5 * Math.LOG2E,
+          query_offset: queriesAt.offset,
+          query_row: queriesAt.stride,
+          output_offset: outputAt.offset,
+          output_row: outputAt.stride,
+          ...branchUniforms(branch, branchTokens),
+          once: 1,
+          ...(of.carries ? { first } : {}),
+        },
         buffers: [
           ...read('queries', 'keys', 'values'),
           ...write('output'),

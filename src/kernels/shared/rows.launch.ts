@@ -1,6 +1,6 @@
 /** What element-wise kernels share: where rows of f32 lie, and grids over them. */
 import { requireShape } from '../../gpu/errors.js';
-import { u32, type BufferPlan, type Role, type Step } from '../../gpu/plan.js';
+import type { BufferPlan, Role, Step, Uniforms } from '../../gpu/plan.js';
 import type { KernelCall } from '../registry.js';
 
 /** Where rows lie in a buffer, in floats: the first one, and from one to the next. */
@@ -54,4 +54,8 @@ export function rowsOf(
   return { buffer: { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 }, at };
 }
 
-export const places = (...all: readonly Placement[]) => all.flatMap((p) => [u32(p.offset), u32(p.stride)]);
+/** Uniforms `<name>_offset` and `<name>_stride`. */
+export const placeUniforms = (name: string, at: Placement): Uniforms => ({
+  [`${name}_offset`]: at.offset,
+  [`${name}_stride`]: at.stride,
+});

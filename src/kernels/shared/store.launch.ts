@@ -1,6 +1,6 @@
 /** How new rows are laid out for kernels that write caches: cache_store.wgsl. */
 import type { RowLayout } from '../../gpu/cache-layout.js';
-import { u32, type Uniform } from '../../gpu/plan.js';
+import type { Uniforms } from '../../gpu/plan.js';
 
 /** Constants of cache_store.wgsl. */
 export const storeConstants = (layout: RowLayout): Record<string, number> => ({
@@ -10,14 +10,13 @@ export const storeConstants = (layout: RowLayout): Record<string, number> => ({
 });
 
 /** The struct `RowLayout` of cache_store.wgsl. */
-export const storeUniforms = (layout: RowLayout): Uniform[] =>
-  [
-    layout.width,
-    layout.units,
-    layout.tail,
-    layout.tailsAt,
-    layout.scalesAt,
-    layout.tileWords,
-    layout.groupSize,
-    layout.groups,
-  ].map(u32);
+export const storeUniforms = (layout: RowLayout): Uniforms => ({
+  width: layout.width,
+  units: layout.units,
+  tail: layout.tail,
+  tails_at: layout.tailsAt,
+  scales_at: layout.scalesAt,
+  tile_words: layout.tileWords,
+  group_size: layout.groupSize,
+  groups: layout.groups,
+});

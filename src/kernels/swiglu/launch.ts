@@ -1,9 +1,9 @@
 /** The activation of a gated MLP: swiglu.wgsl. */
-import { read, u32, write, type OperationPlan } from '../../gpu/plan.js';
+import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, places, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
 
 /** Buffers: input (gates and ups side by side in a row), output. */
 function planSwiglu(call: KernelCall, { input, output }: PlacementOptions = {}): OperationPlan {
@@ -20,7 +20,7 @@ function planSwiglu(call: KernelCall, { input, output }: PlacementOptions = {}):
         source: 'swiglu',
         element: 'f32',
         constants: {},
-        uniforms: [u32(count), u32(s.width), ...places(from.at, to.at)],
+        uniforms: { count, width: s.width, ...placeUniforms('input', from.at), ...placeUniforms('output', to.at) },
         buffers: [...read('input'), ...write('output')],
         workgroups: grid(call.kernel, count, 256),
       },
