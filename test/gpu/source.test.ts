@@ -1,6 +1,6 @@
 /** The WGSL loader: what it resolves and what it refuses. */
-import { readdirSync } from 'node:fs';
-import { basename } from 'node:path';
+import { readFileSync, readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { codeOf, filesByName, hashSources, KERNEL_DIRECTORY, loadSource } from '../../src/kernels/source.js';
 
@@ -35,11 +35,15 @@ test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{
   },
 );
 
-test('every kernel on disk resolves in both storage types and says how to run it', () => {
+test('every kernel on disk resolves in both storage types, says how to run it and has lines of at most 120 columns', () => {
   const files = readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.wgsl'));
   expect(files.length).toBeGreaterThan(60);
   for (const file of files) {
     const name = basename(file, '.wgsl');
+    const long = readFileSync(join(KERNEL_DIRECTORY, file), 'utf8')
+      .split('\n')
+      .filter((line) => line.length > 120);
+    expect(long, file).toEqual([]);
     for (const element of ['f16', 'f32'] as const) {
       const source = loadSource(name, element);
       if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run(:| by )/);

@@ -1,13 +1,15 @@
-// Writes new rows of every sequence to the cache, f32 -> stored words: one token in decoding, a chunk of them in prefill.
-// Token i of a sequence has position start + i. Positions below `sinks` lie in the slot of their number, all others in the ring:
-// slot = pinned + position mod ring. Of tokens that meet in a slot the last stays.
+// Writes new rows of every sequence to the cache, f32 -> stored words: one token in decoding, a chunk of them in
+// prefill. Token i of a sequence has position start + i. Positions below `sinks` lie in the slot of their number, all
+// others in the ring: slot = pinned + position mod ring. Of tokens that meet in a slot the last stays.
 //
-//   quantised, per token and group:  s = f16(2 max|x| / (2^n - 1)),  q = clamp(round(x / s + (2^n - 1) / 2), 0, 2^n - 1)
+//   quantised, per token and group:
+//   s = f16(2 max|x| / (2^n - 1)),
+//   q = clamp(round(x / s + (2^n - 1) / 2), 0, 2^n - 1)
 //
-// A workgroup owns the words of one block of components (a group, where quantised) in the tiles whose last new token is among 32
-// tokens of its own, so that words which tokens share (tails, scales) are written by nobody else.
-// Bindings: 0 params, 1 starts [sequence] u32, 2 rows f32 (see row_offset), 3 bias [head][width] f32 (any buffer without BIAS),
-// 4 cache. Run: lla-sim bench --kernel append
+// A workgroup owns the words of one block of components (a group, where quantised) in the tiles whose last new token is
+// among 32 tokens of its own, so that words which tokens share (tails, scales) are written by nobody else.
+// Bindings: 0 params, 1 starts [sequence] u32, 2 rows f32 (see row_offset), 3 bias [head][width] f32 (any buffer
+// without BIAS), 4 cache. Run: lla-sim bench --kernel append
 #include "cache_store.wgsl"
 
 override BIAS: u32;    // 1: `bias` is added to every row
@@ -49,7 +51,9 @@ struct Place {
   end: u32,
 }
 
-fn slot_of(position: u32) -> u32 { return select(params.pinned + position % params.ring, position, position < params.sinks); }
+fn slot_of(position: u32) -> u32 {
+  return select(params.pinned + position % params.ring, position, position < params.sinks);
+}
 
 // The new token that stays in a slot, or NONE.
 fn token_in(start: u32, slot: u32) -> u32 {
@@ -99,7 +103,9 @@ fn find_scales(l: u32, place: Place, found: vec3u) {
   for (var t = found.y; t <= found.z; t++) {
     let token = new_tokens[t];
     if (token == NONE) { continue; }
-    for (var c = place.begin + l; c < place.end; c += WG) { atomicMax(&peaks[t], bitcast<u32>(abs(value_of(place, token, c)))); }
+    for (var c = place.begin + l; c < place.end; c += WG) {
+      atomicMax(&peaks[t], bitcast<u32>(abs(value_of(place, token, c))));
+    }
   }
   workgroupBarrier();
   for (var t = l; t < TILE; t += WG) {
@@ -125,7 +131,9 @@ fn unit_word(place: Place, token: u32, t: u32, unit: u32, plane: u32) -> u32 {
   var word = 0u;
   if (BITS == 3u) {
     let first = unit * UNIT + select(plane * 16u, 0u, plane == 2u);
-    for (var e = 0u; e < tail_count(plane); e++) { word |= tail_part(code_of(place, token, t, first + e), plane) << (tail_bits(plane) * e); }
+    for (var e = 0u; e < tail_count(plane); e++) {
+      word |= tail_part(code_of(place, token, t, first + e), plane) << (tail_bits(plane) * e);
+    }
   } else {
     for (var e = 0u; e < UNIT; e++) { word |= code_of(place, token, t, unit * UNIT + e) << (BITS * e); }
   }
@@ -153,7 +161,10 @@ fn store_tile(l: u32, place: Place, found: vec3u, tile_at: u32) {
     for (var e = 0u; e < tail_count(w); e++) {
       let t = tail_first(w) + e;
       let token = new_tokens[t];
-      if (token != NONE) { word = replace_bits(word, tail_bits(w) * e, tail_bits(w), tail_part(code_of(place, token, t, first_tail + i / BITS), w)); }
+      if (token != NONE) {
+        word = replace_bits(word, tail_bits(w) * e, tail_bits(w),
+            tail_part(code_of(place, token, t, first_tail + i / BITS), w));
+      }
     }
     cache[at] = word;
   }
@@ -161,7 +172,11 @@ fn store_tile(l: u32, place: Place, found: vec3u, tile_at: u32) {
 
 // Workgroups: (block and 32 tokens, head, sequence).
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let blocks = (params.shape.width + params.block - 1u) / params.block;
   let block = id.x % blocks;
   let first_token = (id.x / blocks) * TILE;
@@ -177,7 +192,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(num_workgroups) groups: vec3u
     // A later token may come back to the tile, round the ring.
     let found = find_tokens(l, place, tile);
     if (found.x != i) { continue; }
-    let tile_at = ((params.first_row + id.z * groups.y + id.y) * (params.capacity / TILE) + tile) * params.shape.tile_words;
+    let tile_at = ((params.first_row + id.z * groups.y + id.y) * (params.capacity / TILE) + tile) *
+        params.shape.tile_words;
     if (quantised()) {
       find_scales(l, place, found);
       store_scales(l, tile_at, block);

@@ -1,12 +1,13 @@
-// Split-KV decode attention of one new token over cached rows that are used as they lie: full K and V, or latents with an
-// absorbed query.
+// Split-KV decode attention of one new token over cached rows that are used as they lie: full K and V, or latents with
+// an absorbed query.
 //
-//   s_t = scale (q . k_t + q_b . b_t)        q: the first key components of a query, q_b: the rest; b: the rotary branch
+//   s_t = scale (q . k_t + q_b . b_t)
+//   q: the first key components of a query, q_b: the rest; b: the rotary branch
 //
 // WIDE threads share a key row; each holds its part of the queries in registers.
-// Bindings: 0 params, 1 queries [set][sequence][query head][key width + branch width] f32, 2 keys, 3 values, 4 partials, 5 spans,
-// 6 scores (any writable buffer where none are asked for), 7 branch (rows of their own, or one a sequence with branch_shared; any
-// buffer where there is no branch).
+// Bindings: 0 params, 1 queries [set][sequence][query head][key width + branch width] f32, 2 keys, 3 values, 4
+// partials, 5 spans, 6 scores (any writable buffer where none are asked for), 7 branch (rows of their own, or one a
+// sequence with branch_shared; any buffer where there is no branch).
 // Run: lla-sim bench --kernel attend
 enable subgroups;
 #include "attend_rows.wgsl"
@@ -19,7 +20,8 @@ override BRANCH_EACH: u32;     // units of a branch row that a thread takes, 0 w
 
 // scratch: parts of the scores, [lane][token][thread of the row].
 const MOST_QUERY_VECS = 192u;
-var<private> query: array<vec4f, MOST_QUERY_VECS>;   // [lane][unit][vec], LANES * (KEY_EACH + BRANCH_EACH) * UNIT_VECS of them
+// [lane][unit][vec], LANES * (KEY_EACH + BRANCH_EACH) * UNIT_VECS of them
+var<private> query: array<vec4f, MOST_QUERY_VECS>;
 
 // Components [first, first + 4) of a row of `width` components in `queries`; zero past its end.
 fn query_vec(at: u32, first: u32, width: u32) -> vec4f {
@@ -56,7 +58,11 @@ fn row_sum(x: vec4f) -> vec4f {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let place = place_of(group_id, groups);
   let branch_row = select(place.kv_row, place.sequence, params.branch_shared == 1u);
   let c = l % WIDE;
@@ -76,7 +82,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     for (var k = 0u; k < KEY_EACH; k++) {
       let x = load_unit(&keys, params.keys, token, unit_of(params.keys, c + WIDE * k));
       for (var lane = 0u; lane < LANES; lane++) {
-        for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + k) * UNIT_VECS + e], x[e], dots[lane]); }
+        for (var e = 0u; e < UNIT_VECS; e++) {
+          dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + k) * UNIT_VECS + e], x[e], dots[lane]);
+        }
       }
     }
     if (BRANCH_EACH > 0u) {
@@ -84,7 +92,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
       for (var k = 0u; k < BRANCH_EACH; k++) {
         let x = load_unit(&branch, params.branch, branch_token, unit_of(params.branch, c + WIDE * k));
         for (var lane = 0u; lane < LANES; lane++) {
-          for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]); }
+          for (var e = 0u; e < UNIT_VECS; e++) {
+            dots[lane] = fma(query[(lane * (KEY_EACH + BRANCH_EACH) + KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]);
+          }
         }
       }
     }

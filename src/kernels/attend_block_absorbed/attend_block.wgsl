@@ -1,11 +1,12 @@
 // What both kernels of block-absorbed attention share: the blocks of a split, and the sum over their value rows.
 //
-// Every thread has the tokens at OFFSETS offsets of either sign in all blocks that it meets; eight threads are a stream of neighbouring
-// offsets, the streams of a way cover a block, and WAYS blocks are taken at a time. There is no barrier before finish_rows. Blocks are
-// counted from the run's first token, and no split starts inside a block.
-// A kernel has score_block, which leaves the scores of this thread's tokens in `sides`.
-// Bindings: 0 params, 1 basis [query head][block][quad of components, then the mean of the keys][function], 2 keys (latents),
-// 3 values (latents), 4 partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones].
+// Every thread has the tokens at OFFSETS offsets of either sign in all blocks that it meets; eight threads are a stream
+// of neighbouring offsets, the streams of a way cover a block, and WAYS blocks are taken at a time. There is no barrier
+// before finish_rows. Blocks are counted from the run's first token, and no split starts inside a block. A kernel has
+// score_block, which leaves the scores of this thread's tokens in `sides`.
+// Bindings: 0 params, 1 basis [query head][block][quad of components, then the mean of the keys][function], 2 keys
+// (latents), 3 values (latents), 4 partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then
+// of odd ones].
 // Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_rows.wgsl"
 
@@ -28,7 +29,9 @@ var<private> sides: array<f32, 2u * MOST_OFFSETS>;               // their scores
 var<private> lane: u32;                                          // of the eight of a stream
 
 // Vec4s of a query head's basis of one block, before it.
-fn basis_of(place: Place, block: u32) -> u32 { return (place.first_head * params.spare0 + block) * (quads_of_key() + 1u) * (EVEN + ODD); }
+fn basis_of(place: Place, block: u32) -> u32 {
+  return (place.first_head * params.spare0 + block) * (quads_of_key() + 1u) * (EVEN + ODD);
+}
 
 fn quads_of_key() -> u32 { return (params.key_width + 3u) / 4u; }
 
@@ -41,8 +44,10 @@ fn token_of(block: u32, offset: u32, j: u32) -> u32 {
 // Finds this thread's tokens of a block. Those past the end repeat the last one; their scores are not used.
 fn find_tokens(place: Place, block: u32, own: u32) {
   for (var k = 0u; k < OFFSETS; k++) {
-    after[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, min(token_of(block, own, k), place.end - 1u)));
-    before[k] = token_at(params.keys, place.row, tiles_of_row(), slot_of(place, min(token_of(block, own, OFFSETS + k), place.end - 1u)));
+    after[k] = token_at(params.keys, place.row, tiles_of_row(),
+        slot_of(place, min(token_of(block, own, k), place.end - 1u)));
+    before[k] = token_at(params.keys, place.row, tiles_of_row(),
+        slot_of(place, min(token_of(block, own, OFFSETS + k), place.end - 1u)));
   }
 }
 
@@ -53,7 +58,9 @@ fn weigh_block(place: Place, block: u32, own: u32) {
     let i = token_of(block, own, j);
     sides[j] = select(LOWEST, params.scale * sides[j], i < place.end);
     peak = max(peak, sides[j]);
-    if (SCORES == 1u && i < place.end) { scores[place.first_head * (params.pinned + params.ring) + slot_of(place, i)] = sides[j]; }
+    if (SCORES == 1u && i < place.end) {
+      scores[place.first_head * (params.pinned + params.ring) + slot_of(place, i)] = sides[j];
+    }
   }
   for (var step = 1u; step < 8u; step *= 2u) { peak = max(peak, subgroupShuffleXor(peak, step)); }
   let fade = exp2(max(top.x - peak, -200.0));
@@ -84,14 +91,24 @@ fn fold_block(l: u32, id: u32, place: Place, block: u32, own: u32) {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32, @builtin(subgroup_invocation_id) id: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32,
+  @builtin(subgroup_invocation_id) id: u32
+) {
   let place = place_of(group_id, groups);
   lane = id % 8u;
   let in_way = l % (HALF / OFFSETS);
   let own = in_way / 8u * 8u * OFFSETS + lane;   // this thread's first offset
   for (var k = 0u; k < OFFSETS; k++) {
-    for (var q = 0u; q < (EVEN + 3u) / 4u; q++) { even_at[k * MOST_QUADS + q] = functions[(own + 8u * k) * ((EVEN + 3u) / 4u + (ODD + 3u) / 4u) + q]; }
-    for (var q = 0u; q < (ODD + 3u) / 4u; q++) { odd_at[k * MOST_QUADS + q] = functions[(own + 8u * k) * ((EVEN + 3u) / 4u + (ODD + 3u) / 4u) + (EVEN + 3u) / 4u + q]; }
+    for (var q = 0u; q < (EVEN + 3u) / 4u; q++) {
+      even_at[k * MOST_QUADS + q] = functions[(own + 8u * k) * ((EVEN + 3u) / 4u + (ODD + 3u) / 4u) + q];
+    }
+    for (var q = 0u; q < (ODD + 3u) / 4u; q++) {
+      odd_at[k * MOST_QUADS + q] = functions[(own + 8u * k) * ((EVEN + 3u) / 4u + (ODD + 3u) / 4u) + (EVEN + 3u) / 4u +
+          q];
+    }
   }
   start_rows();
   // Up, as a split past the last token is empty and begins anywhere.

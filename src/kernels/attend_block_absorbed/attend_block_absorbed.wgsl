@@ -1,13 +1,13 @@
 enable subgroups;
-// Split-KV decode attention with full RoPE straight on latents: K is never rebuilt. In a block of 2 HALF positions centred on n0, with
-// offset delta and the pairs' vectors turned to the centre (A_m, B_m of block_basis.wgsl),
+// Split-KV decode attention with full RoPE straight on latents: K is never rebuilt. In a block of 2 HALF positions
+// centred on n0, with offset delta and the pairs' vectors turned to the centre (A_m, B_m of block_basis.wgsl),
 //   s(n0 + delta) = sum_m (cos(theta_m delta) A_m + sin(theta_m delta) B_m) . c
-// The tables cos(theta_m delta) and sin(theta_m delta) are the same in every block and numerically of low rank, so that a few functions
-// phi_j of the offset with a vector of latent components each (the block's basis) stand for all pairs. Even and odd sums P and Q serve
-// both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
+// The tables cos(theta_m delta) and sin(theta_m delta) are the same in every block and numerically of low rank, so that
+// a few functions phi_j of the offset with a vector of latent components each (the block's basis) stand for all pairs.
+// Even and odd sums P and Q serve both signs of an offset: u(+delta) = P + Q, u(-delta) = P - Q.
 //
-// This one is for GPUs, where a load of one address by all threads is cheap: every thread loads the basis, four components at a time.
-// attend_block_components.wgsl does the same for software adapters.
+// This one is for GPUs, where a load of one address by all threads is cheap: every thread loads the basis, four
+// components at a time. attend_block_components.wgsl does the same for software adapters.
 // Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_block.wgsl"
 
@@ -31,8 +31,8 @@ fn add_functions(at: u32) {
   }
 }
 
-// Quad `quad` of a row, from the unit that holds it: zero past the row's end. A choice between constants, as arrays that are indexed at
-// run time are not in registers.
+// Quad `quad` of a row, from the unit that holds it: zero past the row's end. A choice between constants, as arrays
+// that are indexed at run time are not in registers.
 fn quad_of(unit: Unit, quad: u32) -> vec4f {
   var v = unit[0];
   for (var i = 1u; i < UNIT_VECS; i++) { v = select(v, unit[i], i == quad % UNIT_VECS); }

@@ -1,7 +1,8 @@
 enable subgroups;
-// Block-absorbed attention (attend_block_absorbed.wgsl) for software adapters, where every word that a thread loads costs a dozen
-// instructions, whatever its address. Eight threads load one basis vector each and hand it round, so that a thread can have many offsets;
-// of these only one component's sums fit the registers, so that components are taken one at a time, two of them a word of the keys.
+// Block-absorbed attention (attend_block_absorbed.wgsl) for software adapters, where every word that a thread loads
+// costs a dozen instructions, whatever its address. Eight threads load one basis vector each and hand it round, so that
+// a thread can have many offsets; of these only one component's sums fit the registers, so that components are taken
+// one at a time, two of them a word of the keys.
 // Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_block.wgsl"
 #pairs
@@ -9,8 +10,8 @@ enable subgroups;
 var<private> even: array<f32, MOST_OFFSETS>;
 var<private> odd: array<f32, MOST_OFFSETS>;
 
-// Function j at all offsets of this thread. `j` is a constant wherever this is called: arrays that are indexed at run time are not in
-// registers.
+// Function j at all offsets of this thread. `j` is a constant wherever this is called: arrays that are indexed at run
+// time are not in registers.
 fn add_function(j: u32, v: f32) {
   for (var k = 0u; k < OFFSETS; k++) {
     if (j < EVEN) { even[k] = fma(even_at[k * MOST_QUADS + j / 4u][j % 4u], v, even[k]); }

@@ -1,13 +1,17 @@
-// Attention of a chunk of prompt tokens in several calls, each over other rows of one layer and loop: what a query has attended to so
-// far, its output o, largest score a and mass m, is carried from call to call.
+// Attention of a chunk of prompt tokens in several calls, each over other rows of one layer and loop: what a query has
+// attended to so far, its output o, largest score a and mass m, is carried from call to call.
 //
-//   b = max(a, max_t s_t)      m' = m 2^{a - b} + sum_t 2^{s_t - b}      o' = (m 2^{a - b} o + sum_t 2^{s_t - b} v_t) / m'
+//   b = max(a, max_t s_t)
+//   m' = m 2^{a - b} + sum_t 2^{s_t - b}
+//   o' = (m 2^{a - b} o + sum_t 2^{s_t - b} v_t) / m'
 //
-// With OWN the rows are those of the chunk, and of tokens before it, and a query sees the ones up to its own. Without, all queries see all
-// rows: `spans` then says how many there are. The first call has nothing CARRIED. Everything else is as in attend_prefill.wgsl.
-// Bindings: 0 params, 1 queries f32, 2 keys and 3 values in the layout of caches, 4 output f32, 5 spans, 6 queries of the rotary branch
-// f32 and 7 its keys [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch), 8 statistics
-// [token, through all sequences][query head] (a in base 2, m). Run: lla-sim bench --kernel attend_carried
+// With OWN the rows are those of the chunk, and of tokens before it, and a query sees the ones up to its own. Without,
+// all queries see all rows: `spans` then says how many there are. The first call has nothing CARRIED. Everything else
+// is as in attend_prefill.wgsl.
+// Bindings: 0 params, 1 queries f32, 2 keys and 3 values in the layout of caches, 4 output f32, 5 spans, 6 queries of
+// the rotary branch f32 and 7 its keys [sequence][token][head, or one for all][component] f32 (any buffers where there
+// is no branch), 8 statistics [token, through all sequences][query head] (a in base 2, m). Run: lla-sim bench --kernel
+// attend_carried
 enable subgroups;
 #storage
 
@@ -51,7 +55,9 @@ struct Params {
 
 #include "attend_prefill_query.wgsl"
 // Floats of the output: the first of a query, which has value_width.
-fn output_of(token: u32, head: u32) -> u32 { return params.output_offset + token * params.output_row + head * params.value_width; }
+fn output_of(token: u32, head: u32) -> u32 {
+  return params.output_offset + token * params.output_row + head * params.value_width;
+}
 fn statistics_of(token: u32, head: u32) -> u32 { return token * params.kv_heads * params.group + head; }
 
 // m o of a lane: sums as they were left.
@@ -102,7 +108,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
   for (var t = 0u; t < end; t++) {
     let key_token = token_at(params.keys, cached_row, params.tiles, params.first + t);
     let branch_at = ((id.z * params.branch_tokens + t) * params.branch_heads + branch_keys_head) * params.branch_width;
-    fold_token(c, key_token, token_at(params.values, cached_row, params.tiles, params.first + t), branch_at, vec4u(t) < limit);
+    fold_token(c, key_token, token_at(params.values, cached_row, params.tiles, params.first + t), branch_at,
+        vec4u(t) < limit);
   }
   for (var lane = 0u; lane < LANES; lane++) {
     if (first + (l / WIDE) * LANES + lane >= rows) { break; }

@@ -1,13 +1,15 @@
-// Latent paths, after the value up-projection: adds the mean of the values and folds in the current token's exact key and value, from
-// the row's maximum and sum (m, l), which are written anew. With s = scale q . k, M = max(m, s):
+// Latent paths, after the value up-projection: adds the mean of the values and folds in the current token's exact key
+// and value, from the row's maximum and sum (m, l), which are written anew. With s = scale q . k, M = max(m, s):
 //
 //   y = (2^(m - M) l (o + mu_v) + 2^(s - M) v) / (2^(m - M) l + 2^(s - M))
 //
-// ABSORBED takes the mean of the keys off the current key first, s = scale q . (k - mu_k): absorbed scores of cached tokens leave out
-// q . mu_k, which is the same for all of them. A rotary branch adds q_b . k_b to the dot product, from places of its own: its key lies in
-// another buffer than the content's, one for all heads or one a KV head. One workgroup a row (sequence * query heads + head).
-// Bindings: 0 params, 1 output [row][value width], o in place, 2 stats [row] (m, l), 3 value means [KV head][value width], 4 queries,
-// 5 new keys, 6 new values, 7 key means [KV head][key width] (any buffer without ABSORBED), 8 branch queries, 9 branch keys (any buffers without a branch). Run: lla-sim bench --kernel attend_current
+// ABSORBED takes the mean of the keys off the current key first, s = scale q . (k - mu_k): absorbed scores of cached
+// tokens leave out q . mu_k, which is the same for all of them. A rotary branch adds q_b . k_b to the dot product, from
+// places of its own: its key lies in another buffer than the content's, one for all heads or one a KV head. One
+// workgroup a row (sequence * query heads + head).
+// Bindings: 0 params, 1 output [row][value width], o in place, 2 stats [row] (m, l), 3 value means [KV head][value
+// width], 4 queries, 5 new keys, 6 new values, 7 key means [KV head][key width] (any buffer without ABSORBED), 8 branch
+// queries, 9 branch keys (any buffers without a branch). Run: lla-sim bench --kernel attend_current
 #include "attend_new.wgsl"
 
 override WG: u32;
@@ -38,7 +40,11 @@ var<workgroup> sums: array<f32, WG>;
 var<workgroup> cached: vec2f;   // m and l as they come in
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let row = group_id.y * groups.x + group_id.x;
   if (row >= params.current.rows) { return; }
   let place = place_of(params.current, row);
@@ -50,9 +56,13 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
     dot += queries[place.query + i] * k;
   }
   let sequence = row / params.current.heads;
-  let branch_query = params.branch_query + sequence * params.branch_query_stride + (row % params.current.heads) * params.branch_query_head;
-  let branch_key = params.branch_key + sequence * params.branch_key_stride + select(place.kv_head, 0u, params.branch_heads == 1u) * params.branch_width;
-  for (var i = l; i < params.branch_width; i += WG) { dot += branch_queries[branch_query + i] * branch_keys[branch_key + i]; }
+  let branch_query = params.branch_query + sequence * params.branch_query_stride +
+      (row % params.current.heads) * params.branch_query_head;
+  let branch_key = params.branch_key + sequence * params.branch_key_stride +
+      select(place.kv_head, 0u, params.branch_heads == 1u) * params.branch_width;
+  for (var i = l; i < params.branch_width; i += WG) {
+    dot += branch_queries[branch_query + i] * branch_keys[branch_key + i];
+  }
   sums[l] = dot;
   if (l == 0u) { cached = stats[row]; }
   workgroupBarrier();

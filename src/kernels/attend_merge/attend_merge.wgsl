@@ -2,10 +2,12 @@
 //
 //   l = sum_s 2^(m_s - M) l_s,   o = sum_s 2^(m_s - M) o_s / l
 //
-// CURRENT also folds in the current token, which no cache holds: one more split with m = scale q . k, l = 1 and o = v. One workgroup
-// a row (sequence * query heads + head); any number of splits, some of them empty (l = 0). Without any token o and l are 0.
-// Bindings: 0 params, 1 partials [row][split][width + 2] as attend_fold.wgsl writes them, 2 output [row][width], 3 stats [row] (m, l),
-// 4 queries, 5 new keys, 6 new values (any buffers without CURRENT). Run: lla-sim bench --kernel attend_merge
+// CURRENT also folds in the current token, which no cache holds: one more split with m = scale q . k, l = 1 and o = v.
+// One workgroup a row (sequence * query heads + head); any number of splits, some of them empty (l = 0). Without any
+// token o and l are 0.
+// Bindings: 0 params, 1 partials [row][split][width + 2] as attend_rows.wgsl writes them, 2 output [row][width], 3
+// stats [row] (m, l), 4 queries, 5 new keys, 6 new values (any buffers without CURRENT). Run: lla-sim bench --kernel
+// attend_merge
 #include "attend_new.wgsl"
 
 override WG: u32;
@@ -29,7 +31,11 @@ var<workgroup> tops: array<f32, WG>;
 var<workgroup> sums: array<f32, WG>;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let row = group_id.y * groups.x + group_id.x;
   if (row >= params.current.rows) { return; }
   let place = place_of(params.current, row);
@@ -54,7 +60,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
   if (CURRENT == 1u) {
     workgroupBarrier();
     var dot = 0.0;
-    for (var i = l; i < params.current.key_width; i += WG) { dot += queries[place.query + i] * new_keys[place.key + i]; }
+    for (var i = l; i < params.current.key_width; i += WG) {
+      dot += queries[place.query + i] * new_keys[place.key + i];
+    }
     sums[l] = dot;
     workgroupBarrier();
     var score = 0.0;

@@ -1,13 +1,17 @@
-// Causal attention of a chunk of prompt tokens over the rows of one layer and loop: tokens before the chunk and those of it.
+// Causal attention of a chunk of prompt tokens over the rows of one layer and loop: tokens before the chunk and those
+// of it.
 //
-//   o_i = sum_{t <= n + i} p_it v_t      p_i = softmax_t(scale (q_i . k_t + q_b,i . b_t))      n: tokens before the chunk
+//   o_i = sum_{t <= n + i} p_it v_t
+//   p_i = softmax_t(scale (q_i . k_t + q_b,i . b_t))
+//   n: tokens before the chunk
 //
-// Online softmax (attend_rows.wgsl) with a row for each query: the queries of a KV head, [token][query head of the group], are taken
-// four at a time by WIDE threads, which share every key and value row and hold their parts of queries and sums in registers. There is
-// no barrier. Sequences may be of different lengths (`spans`: tokens before the chunk, tokens of it); what a shorter one lacks is
-// neither read nor written.
-// Bindings: 0 params, 1 queries f32, 2 keys and 3 values in the layout of caches, 4 output f32, 5 spans, 6 queries of the rotary branch
-// f32 and 7 its keys [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch).
+// Online softmax (attend_rows.wgsl) with a row for each query: the queries of a KV head, [token][query head of the
+// group], are taken four at a time by WIDE threads, which share every key and value row and hold their parts of queries
+// and sums in registers. There is no barrier. Sequences may be of different lengths (`spans`: tokens before the chunk,
+// tokens of it); what a shorter one lacks is neither read nor written.
+// Bindings: 0 params, 1 queries f32, 2 keys and 3 values in the layout of caches, 4 output f32, 5 spans, 6 queries of
+// the rotary branch f32 and 7 its keys [sequence][token][head, or one for all][component] f32 (any buffers where there
+// is no branch).
 // Run: lla-sim bench --kernel attend_prefill
 enable subgroups;
 #storage
@@ -78,7 +82,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
   }
   for (var lane = 0u; lane < LANES; lane++) {
     if (first + (l / WIDE) * LANES + lane >= rows) { break; }
-    let at = params.output_offset + (id.z * params.queries + own[lane].x) * params.output_row + own[lane].y * params.value_width;
+    let at = params.output_offset + (id.z * params.queries + own[lane].x) * params.output_row +
+        own[lane].y * params.value_width;
     for (var k = 0u; k < VALUE_EACH; k++) {
       for (var e = 0u; e < UNIT_VECS; e++) {
         let component = (c + WIDE * k) * UNIT + 4u * e;

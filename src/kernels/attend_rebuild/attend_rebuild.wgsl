@@ -2,13 +2,13 @@
 //
 //   k_t = W c_t + mu    s_t = scale q . R(position_t) k_t    o = sum_t p_t c'_t    (c: key latent, c': value latent)
 //
-// q comes rotated. WIDE threads share TOKENS tokens at a time, and each holds its part of their latents in registers. Rebuilding,
-// rotating and the product with q are linear, so each thread does all three for its part, and only scores are added up over the
-// threads. A weight serves TOKENS tokens and the LANES query heads of a workgroup. In the ring the turn of a pair moves on from token
-// to token by one product; TOKENS of them lose no more than the sums do.
-// Bindings: 0 params, 1 queries [sequence][query head][head width] f32, 2 keys (latents), 3 values (latents), 4 partials, 5 spans,
-// 6 scores, 7 positions of pinned tokens u32 [sequence, or sequence and KV head][slot], 8 weights [KV head][head width][rank, padded
-// to even] f16 pairs, 9 means [KV head][head width] f32, 10 turns (rotary.wgsl).
+// q comes rotated. WIDE threads share TOKENS tokens at a time, and each holds its part of their latents in registers.
+// Rebuilding, rotating and the product with q are linear, so each thread does all three for its part, and only scores
+// are added up over the threads. A weight serves TOKENS tokens and the LANES query heads of a workgroup. In the ring
+// the turn of a pair moves on from token to token by one product; TOKENS of them lose no more than the sums do.
+// Bindings: 0 params, 1 queries [sequence][query head][head width] f32, 2 keys (latents), 3 values (latents), 4
+// partials, 5 spans, 6 scores, 7 positions of pinned tokens u32 [sequence, or sequence and KV head][slot], 8 weights
+// [KV head][head width][rank, padded to even] f16 pairs, 9 means [KV head][head width] f32, 10 turns (rotary.wgsl).
 // Run: lla-sim bench --kernel attend_rebuild
 enable subgroups;
 #include "attend_rows.wgsl"
@@ -47,8 +47,8 @@ fn row_sum(x: vec4f) -> vec4f {
 // Token j of a thread whose first one is `own`; past the end the last one is repeated.
 fn token_of(place: Place, own: u32, j: u32) -> u32 { return min(own + j * (STREAM / WIDE), place.end - 1u); }
 
-// Takes units unit0 + c + WIDE k of the thread's tokens. Registers move up one token at a time: an index that is no constant
-// would put them into memory.
+// Takes units unit0 + c + WIDE k of the thread's tokens. Registers move up one token at a time: an index that is no
+// constant would put them into memory.
 fn load_latents(place: Place, own: u32, c: u32, unit0: u32) {
   for (var j = 0u; j < TOKENS * params.once; j++) {
     for (var i = 0u; i < (TOKENS - 1u) * KEY_EACH * UNIT_VECS; i++) { latent[i] = latent[i + KEY_EACH * UNIT_VECS]; }
@@ -59,7 +59,10 @@ fn load_latents(place: Place, own: u32, c: u32, unit0: u32) {
       let x = load_unit(&keys, params.keys, token, unit_of(params.keys, unit0 + c + WIDE * k));
       for (var v = 0u; v < UNIT_VECS; v++) { latent[((TOKENS - 1u) * KEY_EACH + k) * UNIT_VECS + v] = x[v]; }
     }
-    if (place.pinned) { position[TOKENS - 1u] = positions[select(place.sequence, place.kv_row, positions_by_head()) * (params.pinned + params.ring) + i]; }
+    if (place.pinned) {
+      position[TOKENS - 1u] = positions[select(place.sequence, place.kv_row, positions_by_head()) *
+          (params.pinned + params.ring) + i];
+    }
   }
 }
 
@@ -125,7 +128,11 @@ fn add_pairs(place: Place, first_row: u32, own: u32, c: u32, unit0: u32) {
     var turn = turn_at(&turns, head_pairs(), select(place.position + own, position[0], place.pinned), m);
     for (var j = 0u; j < TOKENS; j++) {
       if (j > 0u) {
-        if (place.pinned) { turn = turn_at(&turns, head_pairs(), position[j], m); } else { turn = add_angles(turn, step); }
+        if (place.pinned) {
+          turn = turn_at(&turns, head_pairs(), position[j], m);
+        } else {
+          turn = add_angles(turn, step);
+        }
       }
       let x = rotated(rebuilt(j, mean), turn);
       parts[j] = fma(qx, vec4f(x.x), fma(qy, vec4f(x.y), parts[j]));
@@ -134,7 +141,11 @@ fn add_pairs(place: Place, first_row: u32, own: u32, c: u32, unit0: u32) {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let place = place_of(group_id, groups);
   let first_row = (group_id.y / params.lane_groups) * 2u * head_pairs();
   let c = l % WIDE;

@@ -1,15 +1,16 @@
 enable subgroups;
-// Basis vectors of block-absorbed attention (attend_block_absorbed.wgsl), once a query and block of the cache. In the block of 2 HALF
-// positions centred on n0, the pairs' vectors (block_vectors.wgsl) turned to the centre are
+// Basis vectors of block-absorbed attention (attend_block_absorbed.wgsl), once a query and block of the cache. In the
+// block of 2 HALF positions centred on n0, the pairs' vectors (block_vectors.wgsl) turned to the centre are
 //   A_m = cos(theta_m n0) a_m + sin(theta_m n0) b_m     B_m = cos(theta_m n0) b_m - sin(theta_m n0) a_m
-// and per quad of latent components the basis is, in this order, A_m of the EXACT fastest pairs and sum_m psi_j,m A_m of the MORE_EVEN
-// functions (even in the offset), then B_m and sum_m psi_j,m B_m of the MORE_ODD functions (odd).
+// and per quad of latent components the basis is, in this order, A_m of the EXACT fastest pairs and sum_m psi_j,m A_m
+// of the MORE_EVEN functions (even in the offset), then B_m and sum_m psi_j,m B_m of the MORE_ODD functions (odd).
 //
-// A thread takes a quad of EACH blocks in a row, from one to the next by a product; what it reads serves all of them. psi is the same
-// for all threads: eight of them load a quad of it each and hand it round.
-// Bindings: 0 params, 1 vectors [query head][pair][component pair] (a, b, a, b), 2 spans, 3 angles (cos, sin): [position % FINE][pair],
-// turned on by BLOCK / 2 - 1/2, then (from row COARSE on) those of BLOCK and [position / FINE], 4 functions: psi [pair that is not exact][quad], 5 basis [query head][block]
-// [quad of components, then the mean of the keys, alone in x][function]. Workgroups: threads, query heads of a sequence, sequences.
+// A thread takes a quad of EACH blocks in a row, from one to the next by a product; what it reads serves all of them.
+// psi is the same for all threads: eight of them load a quad of it each and hand it round.
+// Bindings: 0 params, 1 vectors [query head][pair][component pair] (a, b, a, b), 2 spans, 3 angles (cos, sin):
+// [position % FINE][pair], turned on by BLOCK / 2 - 1/2, then (from row COARSE on) those of BLOCK and [position /
+// FINE], 4 functions: psi [pair that is not exact][quad], 5 basis [query head][block] [quad of components, then the
+// mean of the keys, alone in x][function]. Workgroups: threads, query heads of a sequence, sequences.
 // Run: lla-sim bench --kernel block_basis
 override WG: u32;
 override EACH: u32;          // blocks of a thread, at most MOST_EACH
@@ -49,13 +50,19 @@ fn add_more(q: u32, p: vec4f) {
     let j = 4u * q + e;
     for (var i = 0u; i < EACH; i++) {
       if (j < MORE_EVEN) { more[i * MOST_MORE + j] = fma(vec4f(p[e]), turned_a[i], more[i * MOST_MORE + j]); }
-      else if (j < MORE_EVEN + MORE_ODD) { more[i * MOST_MORE + j] = fma(vec4f(p[e]), turned_b[i], more[i * MOST_MORE + j]); }
+      else if (j < MORE_EVEN + MORE_ODD) {
+        more[i * MOST_MORE + j] = fma(vec4f(p[e]), turned_b[i], more[i * MOST_MORE + j]);
+      }
     }
   }
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(subgroup_invocation_id) lane_id: u32) {
+fn main(
+  @builtin(global_invocation_id) id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(subgroup_invocation_id) lane_id: u32
+) {
   let quads = (params.rank + 3u) / 4u;
   let span = spans[id.z];
   let used = min(params.blocks, (span.z + BLOCK - 1u) / BLOCK);
@@ -72,7 +79,8 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
   let writes = select(0u, min(EACH, used - min(block, used)), id.x < tasks);   // blocks that this thread writes
   let width = (params.rank + 2u) / 2u;   // pairs of components with the mean, padded to even
   // What lies beyond the rank is not to count.
-  let keep = select(vec4f(0.0), vec4f(1.0), vec4<bool>(mean) | (vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.rank)));
+  let keep = select(vec4f(0.0), vec4f(1.0),
+      vec4<bool>(mean) | (vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.rank)));
   for (var j = 0u; j < EACH * MOST_MORE; j++) { more[j] = vec4f(0.0); }
   for (var m = 0u; m < HEAD_PAIRS * params.once; m++) {
     let from_vector = (head * HEAD_PAIRS + m) * width;
@@ -113,7 +121,9 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
   for (var i = 0u; i < EACH; i++) {
     if (i < writes) {
       for (var j = 0u; j < MORE_EVEN; j++) { basis[at + i * stride + EXACT + j] = more[i * MOST_MORE + j]; }
-      for (var j = 0u; j < MORE_ODD; j++) { basis[at + i * stride + 2u * EXACT + MORE_EVEN + j] = more[i * MOST_MORE + MORE_EVEN + j]; }
+      for (var j = 0u; j < MORE_ODD; j++) {
+        basis[at + i * stride + 2u * EXACT + MORE_EVEN + j] = more[i * MOST_MORE + MORE_EVEN + j];
+      }
     }
   }
 }

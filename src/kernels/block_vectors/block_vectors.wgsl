@@ -1,9 +1,9 @@
 // Set-up of block-absorbed attention: for every query head, rotary pair m of components (i, k) and latent component x
 //   a_m[x] = q_i w_i[x] + q_k w_k[x]      b_m[x] = q_k w_i[x] - q_i w_k[x]
-// so that the score of a token at position n is sum_m (cos(theta_m n) a_m + sin(theta_m n) b_m) . c. q comes rotated. The mean of
-// the keys is component `rank`, whose latent is 1; one more pads to an even count.
-// Bindings: 0 params, 1 queries [query head][2 HEAD_PAIRS], 2 weights [KV head][2 HEAD_PAIRS][ceil(rank / 2)] f16 pairs, 3 means
-// [KV head][2 HEAD_PAIRS] f32, 4 vectors [query head][m][component] (a, b). Workgroups: m, query head.
+// so that the score of a token at position n is sum_m (cos(theta_m n) a_m + sin(theta_m n) b_m) . c. q comes rotated.
+// The mean of the keys is component `rank`, whose latent is 1; one more pads to an even count.
+// Bindings: 0 params, 1 queries [query head][2 HEAD_PAIRS], 2 weights [KV head][2 HEAD_PAIRS][ceil(rank / 2)] f16
+// pairs, 3 means [KV head][2 HEAD_PAIRS] f32, 4 vectors [query head][m][component] (a, b). Workgroups: m, query head.
 // Run: lla-sim bench --kernel block_vectors
 override HEAD_PAIRS: u32;
 override WG: u32;
@@ -26,7 +26,8 @@ fn row_pair(row: u32, i: u32) -> vec2f {
   let words = (params.rank + 1u) / 2u;
   let w = unpack2x16float(weights[row * words + min(i, words - 1u)]);
   let mean = means[row];
-  return vec2f(select(select(0.0, mean, 2u * i == params.rank), w.x, 2u * i < params.rank), select(select(0.0, mean, 2u * i + 1u == params.rank), w.y, 2u * i + 1u < params.rank));
+  return vec2f(select(select(0.0, mean, 2u * i == params.rank), w.x, 2u * i < params.rank),
+      select(select(0.0, mean, 2u * i + 1u == params.rank), w.y, 2u * i + 1u < params.rank));
 }
 
 @compute @workgroup_size(WG)

@@ -1,4 +1,5 @@
-// Multiply-adds on registers: 8 independent vec4 chains a thread, 64 flops a round. The rate at which any kernel can compute in f32.
+// Multiply-adds on registers: 8 independent vec4 chains a thread, 64 flops a round. The rate at which any kernel can
+// compute in f32.
 // Bindings: 0 params, 1 sums. Run: lla-sim calibrate (ceilings).
 const WG = 256u;
 

@@ -1,5 +1,6 @@
-// Multiply-adds on registers in f16: 8 independent vec4 chains a thread, 64 flops a round. The rate at which any kernel can
-// compute in f16 without matrix units. Bindings: 0 params, 1 sums. Run: lla-sim calibrate (ceilings), where the adapter has shader-f16.
+// Multiply-adds on registers in f16: 8 independent vec4 chains a thread, 64 flops a round. The rate at which any kernel
+// can compute in f16 without matrix units. Bindings: 0 params, 1 sums. Run: lla-sim calibrate (ceilings), where the
+// adapter has shader-f16.
 enable f16;
 
 const WG = 256u;

@@ -1,5 +1,5 @@
-// Multiply-accumulates on matrix units, f16 into f32: 4 independent 16×16×16 chains a subgroup, 32768 flops a round. The rate at
-// which any kernel can multiply matrices. Bindings: 0 params, 1 sums (1024 values a subgroup).
+// Multiply-accumulates on matrix units, f16 into f32: 4 independent 16×16×16 chains a subgroup, 32768 flops a round.
+// The rate at which any kernel can multiply matrices. Bindings: 0 params, 1 sums (1024 values a subgroup).
 // Run: lla-sim calibrate (ceilings), where the adapter has chromium-experimental-subgroup-matrix with this shape.
 enable f16;
 enable subgroups;
@@ -15,7 +15,11 @@ struct Params { rounds: u32 }
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) l: u32, @builtin(subgroup_size) width: u32) {
+fn main(
+  @builtin(workgroup_id) group: vec3u,
+  @builtin(local_invocation_index) l: u32,
+  @builtin(subgroup_size) width: u32
+) {
   let left = subgroup_matrix_left<f16, SIDE, SIDE>(0.25h);
   let right = subgroup_matrix_right<f16, SIDE, SIDE>(0.125h);
   var a = subgroup_matrix_result<f32, SIDE, SIDE>(0.0f);

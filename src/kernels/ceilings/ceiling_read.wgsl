@@ -1,6 +1,7 @@
-// Reads a buffer once, 16 bytes a thread and step, and keeps a sum so that nothing is optimised away: the rate at which any
-// kernel can read. With `stream` 0 all threads step over the buffer together, which suits a GPU; else each `stream` neighbouring
-// threads walk a run of their own, which suits a software adapter, whose cores take one subgroup after the other.
+// Reads a buffer once, 16 bytes a thread and step, and keeps a sum so that nothing is optimised away: the rate at which
+// any kernel can read. With `stream` 0 all threads step over the buffer together, which suits a GPU; else each `stream`
+// neighbouring threads walk a run of their own, which suits a software adapter, whose cores take one subgroup after the
+// other.
 // Bindings: 0 params, 1 source, 2 sums. Run: lla-sim calibrate (ceilings).
 const WG = 256u;
 

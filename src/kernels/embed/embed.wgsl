@@ -1,5 +1,7 @@
-// Token embedding: rows of a table of f16 pairs, gathered to f32; or columns, where the table is a tied output projection's weights.
-// Bindings: 0 params, 1 tokens [row] u32, 2 embedding [vocabulary][pairs] pairs, or [2 pairs][column_pairs], 3 output [row][2 pairs] f32 (see offset).
+// Token embedding: rows of a table of f16 pairs, gathered to f32; or columns, where the table is a tied output
+// projection's weights.
+// Bindings: 0 params, 1 tokens [row] u32, 2 embedding [vocabulary][pairs] pairs, or [2 pairs][column_pairs], 3 output
+// [row][2 pairs] f32 (see offset).
 // Run: lla-sim bench --kernel embed
 #element
 

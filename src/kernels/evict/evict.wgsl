@@ -1,9 +1,11 @@
-// H2O, before the current token of a sequence is appended: where the ring is full, its oldest token leaves. It goes to the next pinned
-// slot while fewer than `heavy` are filled, else in the place of the lightest pinned token if it is heavier; of equals the lowest slot goes, and a
-// leaving token that is no heavier is dropped. Its mass and position go with it; evict_copy.wgsl copies its rows. The slot of the
-// current token starts without mass. One workgroup a row that evicts on its own.
-// Bindings: 0 params, 1 spans [sequence] (pinned tokens, position of the first ring token, ring tokens, 0), 2 mass [row][slot],
-// 3 positions [row][slot], 4 moves [row] (from slot, to slot; NONE without). Run: lla-sim bench --kernel evict
+// H2O, before the current token of a sequence is appended: where the ring is full, its oldest token leaves. It goes to
+// the next pinned slot while fewer than `heavy` are filled, else in the place of the lightest pinned token if it is
+// heavier; of equals the lowest slot goes, and a leaving token that is no heavier is dropped. Its mass and position go
+// with it; evict_copy.wgsl copies its rows. The slot of the current token starts without mass. One workgroup a row that
+// evicts on its own.
+// Bindings: 0 params, 1 spans [sequence] (pinned tokens, position of the first ring token, ring tokens, 0), 2 mass
+// [row][slot], 3 positions [row][slot], 4 moves [row] (from slot, to slot; NONE without). Run: lla-sim bench --kernel
+// evict
 override WG: u32;
 
 const NONE = 0xffffffffu;

@@ -1,10 +1,11 @@
-// H2O, after a chunk of a prompt that stands behind cached tokens: which of both stay. Tokens of the run are those that the cache holds, the
-// pinned ones in order of their slots, then the ring's in order of position, then the chunk's. The last ones lie in the ring, in the slot of
-// their position; of those before them the `heavy` heaviest are pinned, the earlier of equals first: in their slot where they were pinned
-// before, the others in the slots that are free, in order. Masses and positions are written, and for each slot the token whose rows it gets,
-// which evict_gather.wgsl copies. One workgroup a row that evicts on its own.
-// Bindings: 0 params, 1 run [row][token] masses, 2 mass [row][slot], 3 positions [row][slot], 4 sources [row][slot] (NONE where the rows
-// stay). Run: lla-sim bench --kernel evict_chunk
+// H2O, after a chunk of a prompt that stands behind cached tokens: which of both stay. Tokens of the run are those that
+// the cache holds, the pinned ones in order of their slots, then the ring's in order of position, then the chunk's. The
+// last ones lie in the ring, in the slot of their position; of those before them the `heavy` heaviest are pinned, the
+// earlier of equals first: in their slot where they were pinned before, the others in the slots that are free, in
+// order. Masses and positions are written, and for each slot the token whose rows it gets, which evict_gather.wgsl
+// copies. One workgroup a row that evicts on its own.
+// Bindings: 0 params, 1 run [row][token] masses, 2 mass [row][slot], 3 positions [row][slot], 4 sources [row][slot]
+// (NONE where the rows stay). Run: lla-sim bench --kernel evict_chunk
 #include "evict_threshold.wgsl"
 
 const NONE = 0xffffffffu;
@@ -22,9 +23,11 @@ struct Params {
   first_row: u32,     // rows before the first in mass, positions and sources
 }
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(2) var<storage, read_write> mass: array<u32>;         // bits, as the run's; for a while the tokens that are newly pinned
+// bits, as the run's; for a while the tokens that are newly pinned
+@group(0) @binding(2) var<storage, read_write> mass: array<u32>;
 @group(0) @binding(3) var<storage, read_write> positions: array<u32>;
-@group(0) @binding(4) var<storage, read_write> sources: array<u32>;      // for a while the rank of a free slot among these
+// for a while the rank of a free slot among these
+@group(0) @binding(4) var<storage, read_write> sources: array<u32>;
 
 var<workgroup> staying: atomic<u32>;       // tokens that were pinned and stay so
 

@@ -1,6 +1,8 @@
-// H2O: copies the stored rows of the tokens that evict_prefill.wgsl chose from where the run's rows lie, in the slots of their positions, to
-// their slots of the cache, bit by bit as they lie. One workgroup a tile of the cache: the words that tokens share belong to it alone.
-// Bindings: 0 params, 1 positions [evicting row][slot], 2 run [evicting row][rows] tiles, 3 cache [evicting row][rows] tiles.
+// H2O: copies the stored rows of the tokens that evict_prefill.wgsl chose from where the run's rows lie, in the slots
+// of their positions, to their slots of the cache, bit by bit as they lie. One workgroup a tile of the cache: the words
+// that tokens share belong to it alone.
+// Bindings: 0 params, 1 positions [evicting row][slot], 2 run [evicting row][rows] tiles, 3 cache [evicting row][rows]
+// tiles.
 // Run: lla-sim bench --kernel evict_prefill
 #include "cache_store.wgsl"
 
@@ -25,7 +27,9 @@ struct Params {
 
 var<workgroup> tokens: array<u32, TILE>;   // the token of each slot of the tile, or NONE
 
-fn holds_token(slot: u32) -> bool { return slot < params.pinned_tokens || (slot >= params.pinned && slot < params.pinned + params.ring_tokens); }
+fn holds_token(slot: u32) -> bool {
+  return slot < params.pinned_tokens || (slot >= params.pinned && slot < params.pinned + params.ring_tokens);
+}
 
 // Word and shift of the part of a tile's token t that lies in words such as `word` of a tail component.
 fn tail_place(t: u32, word: u32) -> vec2u {
@@ -46,14 +50,16 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
   }
   workgroupBarrier();
   let first_tile = id.y * (params.run_capacity / TILE);
-  let destination = ((params.first_row * params.rows + id.y) * (params.capacity / TILE) + id.x) * params.shape.tile_words;
+  let destination = ((params.first_row * params.rows + id.y) * (params.capacity / TILE) + id.x) *
+      params.shape.tile_words;
   let words = params.shape.units * PLANES;
   for (var i = l; i < TILE * words; i += WG) {
     let token = tokens[i / words];
     if (token == NONE) { continue; }
     let source = (first_tile + token / TILE) * params.shape.tile_words;
     let unit = (i % words) / PLANES;
-    cache[destination + main_word(params.shape, i / words, unit, i % PLANES)] = run[source + main_word(params.shape, token % TILE, unit, i % PLANES)];
+    cache[destination + main_word(params.shape, i / words, unit, i % PLANES)] =
+        run[source + main_word(params.shape, token % TILE, unit, i % PLANES)];
   }
   for (var i = l; i < params.shape.tail * BITS; i += WG) {
     let w = i % BITS;
@@ -74,7 +80,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
     for (var e = 0u; e < 2u; e++) {
       let token = tokens[2u * (i % (TILE / 2u)) + e];
       if (token == NONE) { continue; }
-      let source = (first_tile + token / TILE) * params.shape.tile_words + scale_word(params.shape, i / (TILE / 2u), (token % TILE) / 2u);
+      let source = (first_tile + token / TILE) * params.shape.tile_words +
+          scale_word(params.shape, i / (TILE / 2u), (token % TILE) / 2u);
       word = replace_bits(word, 16u * e, 16u, bits_of(run[source], 16u * (token % 2u), 16u));
     }
     cache[at] = word;

@@ -1,7 +1,9 @@
-// H2O, after a run of prompt tokens that began an empty cache: which of them stay. The last ones lie in the ring, in the slot of their
-// position; of those before them the `heavy` heaviest are pinned in order of position, the earlier of equals first. Their masses and
-// positions are written, and evict_gather.wgsl copies their rows. One workgroup a row that evicts on its own.
-// Bindings: 0 params, 1 run [row][token] masses, 2 mass [row][slot], 3 positions [row][slot]. Run: lla-sim bench --kernel evict_prefill
+// H2O, after a run of prompt tokens that began an empty cache: which of them stay. The last ones lie in the ring, in
+// the slot of their position; of those before them the `heavy` heaviest are pinned in order of position, the earlier of
+// equals first. Their masses and positions are written, and evict_gather.wgsl copies their rows. One workgroup a row
+// that evicts on its own.
+// Bindings: 0 params, 1 run [row][token] masses, 2 mass [row][slot], 3 positions [row][slot]. Run: lla-sim bench
+// --kernel evict_prefill
 #include "evict_threshold.wgsl"
 
 struct Params {

@@ -1,5 +1,5 @@
-// Fills a buffer with reproducible pseudo-random operands, or with one word. The value at a word depends on the seed and
-// the word's index alone, so the host computes any of them without reading back: src/bench/inputs.ts has the twin.
+// Fills a buffer with reproducible pseudo-random operands, or with one word. The value at a word depends on the seed
+// and the word's index alone, so the host computes any of them without reading back: src/bench/inputs.ts has the twin.
 //   MODE 0: the word `seed` everywhere (NaN poisons outputs)
 //   MODE 1: two halves, magnitudes in [0.25, 1), either sign, exact
 //   MODE 2: f32 in [-1, 1), exact multiples of 2^-23

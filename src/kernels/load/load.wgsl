@@ -1,5 +1,6 @@
-// Reads rows of consecutive cached tokens back, stored words -> f32: the inverse of append for a cache whose slots are positions. A
-// thread is one unit of a row. Bindings: 0 params, 1 cache, 2 rows f32 (see row_offset). Run: lla-sim bench --kernel load
+// Reads rows of consecutive cached tokens back, stored words -> f32: the inverse of append for a cache whose slots are
+// positions. A thread is one unit of a row. Bindings: 0 params, 1 cache, 2 rows f32 (see row_offset). Run: lla-sim
+// bench --kernel load
 #storage
 
 const WG = 64u;

@@ -1,10 +1,11 @@
-// H2O: adds this step's attention to the mass of every cached slot, pooled over the query heads of a row that evicts on its own:
+// H2O: adds this step's attention to the mass of every cached slot, pooled over the query heads of a row that evicts on
+// its own:
 //
 //   mass[row][slot] += sum over its query heads of 2^(s - m) / l
 //
 // The softmax is that of all tokens of the step, so m and l are those after the current token was folded in.
-// Bindings: 0 params, 1 scores [query head of all sequences][slot] (base-2, LOWEST where no token is), 2 stats [query head] (m, l),
-// 3 mass [row][slot] f32. Run: lla-sim bench --kernel mass
+// Bindings: 0 params, 1 scores [query head of all sequences][slot] (base-2, LOWEST where no token is), 2 stats [query
+// head] (m, l), 3 mass [row][slot] f32. Run: lla-sim bench --kernel mass
 const WG = 128u;
 
 struct Params { slots: u32, group: u32 }   // group: query heads of a row, one after the other

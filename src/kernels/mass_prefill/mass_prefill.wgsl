@@ -1,14 +1,17 @@
-// H2O, while a prompt is taken in whole: adds the attention weights that the queries of a chunk give to the tokens before them to the mass
-// of these, pooled over the query heads of all KV heads of a row that evicts on its own:
+// H2O, while a prompt is taken in whole: adds the attention weights that the queries of a chunk give to the tokens
+// before them to the mass of these, pooled over the query heads of all KV heads of a row that evicts on its own:
 //
-//   mass[row][t] += sum over its heads and the queries i with n + i > t of 2^(s_it - a_i) / m_i      n: tokens before the chunk
+//   mass[row][t] += sum over its heads and the queries i with n + i > t of 2^(s_it - a_i) / m_i
+//   n: tokens before the chunk
 //
-// a and m are the statistics of attention over all that a query sees (attend_carried.wgsl). What a token gives itself does not count, as in
-// decoding. It is attend_prefill.wgsl with the roles exchanged: WIDE threads share LANES keys, hold their parts in registers and walk the
-// queries, so that a mass is written by one thread, without barriers or atomics.
-// Bindings: 0 params, 1 queries f32, 2 keys in the layout of caches, 3 statistics [token, through all sequences][query head] (a in base 2, m),
-// 4 mass [sequence][row][token], 5 queries of the rotary branch f32 and 6 its keys [sequence][token][head, or one for all][component]
-// f32 (any buffers where there is no branch), 7 queries again. Run: lla-sim bench --kernel mass_prefill
+// a and m are the statistics of attention over all that a query sees (attend_carried.wgsl). What a token gives itself
+// does not count, as in decoding. It is attend_prefill.wgsl with the roles exchanged: WIDE threads share LANES keys,
+// hold their parts in registers and walk the queries, so that a mass is written by one thread, without barriers or
+// atomics.
+// Bindings: 0 params, 1 queries f32, 2 keys in the layout of caches, 3 statistics [token, through all sequences][query
+// head] (a in base 2, m), 4 mass [sequence][row][token], 5 queries of the rotary branch f32 and 6 its keys
+// [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch), 7 queries again. Run:
+// lla-sim bench --kernel mass_prefill
 enable subgroups;
 #storage
 
@@ -69,8 +72,11 @@ fn load_keys(sequence: u32, kv_head: u32, tokens: vec4u, c: u32) {
       let x = load_unit(&keys, params.keys, token, unit_of(c + WIDE * k));
       for (var e = 0u; e < UNIT_VECS; e++) { held[(lane * KEY_EACH + k) * UNIT_VECS + e] = x[e]; }
     }
-    let branch_at = ((sequence * params.branch_tokens + tokens[lane]) * params.branch_heads + branch_head) * params.branch_width;
-    for (var k = 0u; k < BRANCH_EACH; k++) { branch[k][lane] = branch_keys[branch_at + min(c + WIDE * k, params.branch_width - 1u)]; }
+    let branch_at = ((sequence * params.branch_tokens + tokens[lane]) * params.branch_heads + branch_head) *
+        params.branch_width;
+    for (var k = 0u; k < BRANCH_EACH; k++) {
+      branch[k][lane] = branch_keys[branch_at + min(c + WIDE * k, params.branch_width - 1u)];
+    }
   }
 }
 
@@ -90,7 +96,9 @@ fn score(token: u32, head: u32, c: u32) -> vec4f {
           if (first + x < params.key_width) { q[x] = queries[at + first + x]; }
         }
       }
-      for (var lane = 0u; lane < LANES; lane++) { dots[lane] = fma(held[(lane * KEY_EACH + k) * UNIT_VECS + e], q, dots[lane]); }
+      for (var lane = 0u; lane < LANES; lane++) {
+        dots[lane] = fma(held[(lane * KEY_EACH + k) * UNIT_VECS + e], q, dots[lane]);
+      }
     }
   }
   var s: vec4f;
@@ -106,13 +114,18 @@ fn score(token: u32, head: u32, c: u32) -> vec4f {
 
 // Workgroups: (LANES WG / WIDE tokens, evicting row, sequence).
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let tokens = params.context + params.queries;
   let first = id.x * LANES * (WG / WIDE);
   if (first >= tokens) { return; }
   let c = l % WIDE;
   let own = vec4u(first + (l / WIDE) * LANES) + vec4u(0u, 1u, 2u, 3u);
-  // All threads of a subgroup take part in the shuffles: they begin with the first query that any key of the workgroup has a weight from.
+  // All threads of a subgroup take part in the shuffles: they begin with the first query that any key of the workgroup
+  // has a weight from.
   let begin = max(first + 1u, params.context) - params.context;
   let heads = params.kv_heads * params.group;
   var sum = vec4f(0.0);

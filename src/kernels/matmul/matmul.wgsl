@@ -1,7 +1,7 @@
 // y[g] = x[g] W[g] for many rows m: tiles of BM rows by 64 columns, 4 x 4 outputs a thread, 16 steps of k at a time in
 // workgroup memory. Any m, k and n.
-// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs] (an odd n is
-// padded). Run: lla-sim bench --kernel matmul
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs]
+// (an odd n is padded). Run: lla-sim bench --kernel matmul
 #element
 
 override WG: u32;        // BM * BN / 16 threads

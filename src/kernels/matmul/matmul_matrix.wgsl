@@ -1,13 +1,14 @@
-// y[g] = x[g] W[g] on matrix units, for many rows m: x is rounded to f16 on its way to workgroup memory, products are summed in f32.
-// Any m, k and n. x has to have f16's range: magnitudes beyond 65504 overflow, and rows whose largest magnitude is below 1e-4 lose
-// digits; else the rounding of x leaves an error of about 2e-4 of y's size (src/gpu/operations/matrix.ts).
-// A workgroup of 128 threads makes a tile of y: its four subgroups lie DOWN along the rows and 4 / DOWN along the columns, each with
-// BLOCK_ROWS × BLOCK_COLUMNS sums of 16 × 16. Tiles that share weights follow each other. The next 32 steps of k are on their
-// way from memory while these are multiplied; with two buffers one barrier a stage is enough. Rows in workgroup memory lie
-// 8 halves further apart than they are long, so that 8 of them fall into different banks.
-// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs] f16 pairs (an odd
-// n is padded), whole vec4s in all. Run: lla-sim bench --kernel matmul, on an adapter with matrix units.
-// NOT YET RUN ON HARDWARE: see matrix_units.wgsl.
+// y[g] = x[g] W[g] on matrix units, for many rows m: x is rounded to f16 on its way to workgroup memory, products are
+// summed in f32. Any m, k and n. x has to have f16's range: magnitudes beyond 65504 overflow, and rows whose largest
+// magnitude is below 1e-4 lose digits; else the rounding of x leaves an error of about 2e-4 of y's size
+// (src/gpu/operations/matrix.ts). A workgroup of 128 threads makes a tile of y: its four subgroups lie DOWN along the
+// rows and 4 / DOWN along the columns, each with BLOCK_ROWS × BLOCK_COLUMNS sums of 16 × 16. Tiles that share weights
+// follow each other. The next 32 steps of k are on their way from memory while these are multiplied; with two buffers
+// one barrier a stage is enough. Rows in workgroup memory lie 8 halves further apart than they are long, so that 8 of
+// them fall into different banks.
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs]
+// f16 pairs (an odd n is padded), whole vec4s in all. Run: lla-sim bench --kernel matmul, on an adapter with matrix
+// units. NOT YET RUN ON HARDWARE: see matrix_units.wgsl.
 #include "matrix_units.wgsl"
 
 override DOWN: u32;
@@ -105,7 +106,11 @@ fn put(l: u32, stage: u32) {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index) l: u32, @builtin(subgroup_id) subgroup: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(local_invocation_index) l: u32,
+  @builtin(subgroup_id) subgroup: u32
+) {
   let unit = unit_of(l, subgroup);
   let unit_row = unit % DOWN * BLOCK_ROWS * SIDE;
   let unit_column = unit / DOWN * BLOCK_COLUMNS * SIDE;
@@ -119,16 +124,20 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
     if (k0 + DEPTH < params.k) { fetch(l, group_id, k0 + DEPTH); }
     for (var k = 0u; k < times(DEPTH); k += SIDE) {
       var left: array<Left, MOST_BLOCK_ROWS>;
-      for (var a = 0u; a < times(BLOCK_ROWS); a++) { left[a] = load_left(stage * LEFT_STAGE + (unit_row + a * SIDE) * LEFT_STRIDE + k, LEFT_STRIDE); }
+      for (var a = 0u; a < times(BLOCK_ROWS); a++) {
+        left[a] = load_left(stage * LEFT_STAGE + (unit_row + a * SIDE) * LEFT_STRIDE + k, LEFT_STRIDE);
+      }
       for (var b = 0u; b < times(BLOCK_COLUMNS); b++) {
         let right = load_right(stage * RIGHT_STAGE + k * RIGHT_STRIDE + unit_column + b * SIDE, RIGHT_STRIDE);
-        for (var a = 0u; a < times(BLOCK_ROWS); a++) { sums[a * BLOCK_COLUMNS + b] = multiply_add(left[a], right, sums[a * BLOCK_COLUMNS + b]); }
+        for (var a = 0u; a < times(BLOCK_ROWS); a++) {
+          sums[a * BLOCK_COLUMNS + b] = multiply_add(left[a], right, sums[a * BLOCK_COLUMNS + b]);
+        }
       }
     }
     stage = 1u - stage;
   }
-  // One block of every subgroup at a time: y's rows may lie anywhere, end anywhere and be added to. Behind the barrier, any
-  // 32 threads may write any subgroup's block.
+  // One block of every subgroup at a time: y's rows may lie anywhere, end anywhere and be added to. Behind the barrier,
+  // any 32 threads may write any subgroup's block.
   let y0 = params.y_offset + group_id.z * params.y_group;
   let writer = l / SUBGROUP;
   for (var a = 0u; a < BLOCK_ROWS; a++) {

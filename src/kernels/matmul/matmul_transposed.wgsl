@@ -1,6 +1,8 @@
-// y[g] = x[g] W[g]^T, W [group / weight_group][n][pairs of k]: a product with weights that lie the other way round, such as the
-// up-projection of keys, which attention reads row by row. A thread is one column and ROWS rows, without workgroup memory.
-// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights. Run by prefill (decoder/gpu/prefill.ts).
+// y[g] = x[g] W[g]^T, W [group / weight_group][n][pairs of k]: a product with weights that lie the other way round,
+// such as the up-projection of keys, which attention reads row by row. A thread is one column and ROWS rows, without
+// workgroup memory.
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights. Run by prefill
+// (decoder/gpu/prefill.ts).
 #element
 
 override WG: u32;
@@ -33,7 +35,9 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) l: u3
   let row0 = id.y * ROWS;
   var at: array<u32, ROWS>;
   var sum: array<f32, ROWS>;
-  for (var r = 0u; r < ROWS; r++) { at[r] = params.x_offset + id.z * params.x_group + min(row0 + r, params.m - 1u) * params.x_row; }
+  for (var r = 0u; r < ROWS; r++) {
+    at[r] = params.x_offset + id.z * params.x_group + min(row0 + r, params.m - 1u) * params.x_row;
+  }
   let weights0 = ((id.z / params.weight_group) * params.n + column) * params.pairs;
   for (var pair = 0u; pair < params.k / 2u; pair++) {
     let w = load_pair(weights[weights0 + pair]);

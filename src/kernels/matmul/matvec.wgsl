@@ -1,7 +1,8 @@
 // y[g] = x[g] W[g] for few rows m: every weight is read once and used for ROWS rows. W is [group][k][n], pairs along n.
-// A workgroup covers COLUMNS pairs of one group; where it has more threads they split k among them, and the shares are added at the end.
-// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs] (an odd n is
-// padded). Run: lla-sim bench --kernel matmul
+// A workgroup covers COLUMNS pairs of one group; where it has more threads they split k among them, and the shares are
+// added at the end.
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs]
+// (an odd n is padded). Run: lla-sim bench --kernel matmul
 #element
 
 override WG: u32;
@@ -56,7 +57,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
   if (j < params.pairs) {
     // Rows past m repeat the last one: no branch in the loop, and nothing of them is written.
     var at: array<u32, 8>;
-    for (var r = 0u; r < ROWS; r++) { at[r] = params.x_offset + g * params.x_group + min(row0 + r, params.m - 1u) * params.x_row; }
+    for (var r = 0u; r < ROWS; r++) {
+      at[r] = params.x_offset + g * params.x_group + min(row0 + r, params.m - 1u) * params.x_row;
+    }
     var weight_at = ((g / params.weight_group) * params.k + slice) * params.pairs + j;
     for (var k = slice; k < params.k; k += slices) {
       let w = load_pair(weights[weight_at]);

@@ -1,6 +1,7 @@
-// As matvec.wgsl, for f16 weights whose rows are whole quads of pairs (n a multiple of 8): a thread takes eight columns with one load,
-// and a few steps of k at a time, so that enough loads are on their way.
-// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs / 4].
+// As matvec.wgsl, for f16 weights whose rows are whole quads of pairs (n a multiple of 8): a thread takes eight columns
+// with one load, and a few steps of k at a time, so that enough loads are on their way.
+// Bindings: 0 params, 1 x f32 and 3 y f32 (where their rows lie: Params), 2 weights [group / weight_group][k][pairs /
+// 4].
 // Run: lla-sim bench --kernel matmul
 
 override WG: u32;
@@ -57,7 +58,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
   if (j < quads) {
     // Rows past m repeat the last one: no branch in the loop, and nothing of them is written.
     var at: array<u32, 8>;
-    for (var r = 0u; r < ROWS; r++) { at[r] = params.x_offset + g * params.x_group + min(row0 + r, params.m - 1u) * params.x_row; }
+    for (var r = 0u; r < ROWS; r++) {
+      at[r] = params.x_offset + g * params.x_group + min(row0 + r, params.m - 1u) * params.x_row;
+    }
     var weight_at = ((g / params.weight_group) * params.k + slice) * quads + j;
     let stride = slices * quads;
     var k = slice;

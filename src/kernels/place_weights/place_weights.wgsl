@@ -1,5 +1,6 @@
-// Puts the elements of a tensor where a product reads them: element (g, row, column) of a packed matrix [group][row][pairs] is element
-// source + g source_group + row source_row + (column - column0) source_column of the tensor. Other columns of the matrix keep theirs.
+// Puts the elements of a tensor where a product reads them: element (g, row, column) of a packed matrix
+// [group][row][pairs] is element source + g source_group + row source_row + (column - column0) source_column of the
+// tensor. Other columns of the matrix keep theirs.
 //   MODE 0: made from a seed, word by word as src/decoder/weights.ts makes them
 //   MODE 1: 1 where the index in a stacked vector of `width` is that in its latent of `rank`, else 0
 //   MODE 2: read from `staged`, which holds the tensor from element `staged_from` on
@@ -50,7 +51,8 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
     let pair = params.first_pair + i % params.span;
     let group_row = i / params.span;
     let at = group_row * params.pairs + pair;
-    let source = params.source + (group_row / params.rows) * params.source_group + (group_row % params.rows) * params.source_row;
+    let source = params.source + (group_row / params.rows) * params.source_group +
+        (group_row % params.rows) * params.source_row;
     for (var e = 0u; e < 2u; e++) {
       let column = 2u * pair + e;
       if (column < params.column0 || column >= params.column0 + params.columns) { continue; }

@@ -1,9 +1,9 @@
-// Rebuilds K (rotated) or V (plain) of one layer and loop for all cached tokens into f16 rows, x_t = W c_t + mu: the materialising
-// path. A row is written in the slot of its latent, in the layout of f16 caches, so that `attend` reads it with the same spans.
-// A workgroup is one (TOKENS * WG slots, KV head, sequence).
-// Bindings: 0 params, 1 keys (latents), 2 weights [KV head][head width][rank, padded to even] f16 pairs, 3 means [KV head][head width]
-// f32, 4 spans (attend_fold.wgsl), 5 positions of pinned tokens u32 [sequence, or sequence and KV head][slot], 6 turns (rotary.wgsl),
-// 7 rows (output). Run: lla-sim bench --kernel rebuild
+// Rebuilds K (rotated) or V (plain) of one layer and loop for all cached tokens into f16 rows, x_t = W c_t + mu: the
+// materialising path. A row is written in the slot of its latent, in the layout of f16 caches, so that `attend` reads
+// it with the same spans. A workgroup is one (TOKENS * WG slots, KV head, sequence).
+// Bindings: 0 params, 1 keys (latents), 2 weights [KV head][head width][rank, padded to even] f16 pairs, 3 means [KV
+// head][head width] f32, 4 spans (attend_rows.wgsl), 5 positions of pinned tokens u32 [sequence, or sequence and KV
+// head][slot], 6 turns (rotary.wgsl), 7 rows (output). Run: lla-sim bench --kernel rebuild
 #storage
 #include "rotary.wgsl"
 #include "rebuild_rows.wgsl"
@@ -17,7 +17,11 @@ const MOST_TOKENS = 8u;
 var<private> pairs_of: array<vec2f, MOST_PAIRS>;   // [pair][token]
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   let row = group_id.z * groups.y + group_id.y;
   let latent_row = select(row, group_id.z, params.row_shared == 1u);
   let span = spans[group_id.z];
@@ -36,7 +40,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
       for (var unit = 0u; unit < units * params.once; unit++) {
         var c: array<Unit, MOST_TOKENS>;
         for (var j = 0u; j < TOKENS; j++) {
-          c[j] = load_unit(&keys, params.keys, token_at(params.keys, latent_row, slots / TILE_TOKENS, min(first + j * WG + l, slots - 1u)), vec0 / UNIT_VECS + unit);
+          c[j] = load_unit(&keys, params.keys,
+              token_at(params.keys, latent_row, slots / TILE_TOKENS, min(first + j * WG + l, slots - 1u)),
+                  vec0 / UNIT_VECS + unit);
         }
         for (var p = 0u; p < PAIR_STEP; p++) {
           for (var v = 0u; v < UNIT_VECS; v++) {
@@ -52,7 +58,9 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
       let token = cached(span, position_row, min(slot, slots - 1u));
       for (var p = 0u; p < PAIR_STEP; p++) {
         var x = pairs_of[p * TOKENS + j] + mean_of[p];
-        if (params.rotate == 1u) { x = rotated(x, turn_at(&turns, params.pairs, token.position, min(m0 + p, params.pairs - 1u))); }
+        if (params.rotate == 1u) {
+          x = rotated(x, turn_at(&turns, params.pairs, token.position, min(m0 + p, params.pairs - 1u)));
+        }
         pairs_of[p * TOKENS + j] = x;
       }
       if (slot < slots && token.here) {

@@ -1,13 +1,13 @@
-// rebuild.wgsl on matrix units: K (rotated) or V (plain) of one layer and loop for all cached tokens, x_t = W c_t + mu, into f16 rows.
-// Latents are rounded to f16, products summed in f32; means and rotation are f32. Beyond f16's own range latents overflow.
-// A workgroup of 128 threads takes TOKENS slots of one (KV head, sequence), PAIRS rotary pairs at a time. Its four subgroups lie
-// 2 along the tokens and 2 along the pairs; a subgroup has both components of its pairs, in tile columns c and PAIRS + c, so
-// that it makes them side by side. Rows in workgroup memory lie 8 halves further apart than they are long, so that 8 of them
-// fall into different banks.
-// Bindings: 0 params, 1 keys (latents), 2 weights [KV head][head width][rank, padded to even] f16 pairs, 3 means [KV head][head width]
-// f32, 4 spans (attend_fold.wgsl), 5 positions of pinned tokens u32 [sequence, or sequence and KV head][slot], 6 turns (rotary.wgsl),
-// 7 rows (output). Run: lla-sim bench --kernel rebuild, on an adapter with matrix units.
-// NOT YET RUN ON HARDWARE: see matrix_units.wgsl.
+// rebuild.wgsl on matrix units: K (rotated) or V (plain) of one layer and loop for all cached tokens, x_t = W c_t + mu,
+// into f16 rows. Latents are rounded to f16, products summed in f32; means and rotation are f32. Beyond f16's own range
+// latents overflow. A workgroup of 128 threads takes TOKENS slots of one (KV head, sequence), PAIRS rotary pairs at a
+// time. Its four subgroups lie 2 along the tokens and 2 along the pairs; a subgroup has both components of its pairs,
+// in tile columns c and PAIRS + c, so that it makes them side by side. Rows in workgroup memory lie 8 halves further
+// apart than they are long, so that 8 of them fall into different banks.
+// Bindings: 0 params, 1 keys (latents), 2 weights [KV head][head width][rank, padded to even] f16 pairs, 3 means [KV
+// head][head width] f32, 4 spans (attend_rows.wgsl), 5 positions of pinned tokens u32 [sequence, or sequence and KV
+// head][slot], 6 turns (rotary.wgsl), 7 rows (output). Run: lla-sim bench --kernel rebuild, on an adapter with matrix
+// units. NOT YET RUN ON HARDWARE: see matrix_units.wgsl.
 #include "matrix_units.wgsl"
 #storage
 #include "rotary.wgsl"
@@ -28,7 +28,8 @@ override PAIR_BLOCKS = PAIRS / 2u / SIDE;
 override UNITS = DEPTH / UNIT;
 
 var<workgroup> left_tile: array<f16, TOKENS * STRIDE>;         // [token][component]
-var<workgroup> right_tile: array<f16, 2u * PAIRS * STRIDE>;    // [first components of the pairs, then second ones][component]
+// [first components of the pairs, then second ones][component]
+var<workgroup> right_tile: array<f16, 2u * PAIRS * STRIDE>;
 var<workgroup> sum_tile: array<f32, WG / SUBGROUP * 2u * SIDE * SIDE>;
 
 // Components [k0, k0 + DEPTH) of the latents in slots from `first` on; zero beyond the rank.
@@ -38,7 +39,8 @@ fn stage_latents(l: u32, latent_row: u32, first: u32, k0: u32) {
     var latent = Unit();
     let unit = k0 / UNIT + i % UNITS;
     if (unit < params.keys.units) {
-      latent = load_unit(&keys, params.keys, token_at(params.keys, latent_row, slots / TILE_TOKENS, min(first + i / UNITS, slots - 1u)), unit);
+      latent = load_unit(&keys, params.keys,
+          token_at(params.keys, latent_row, slots / TILE_TOKENS, min(first + i / UNITS, slots - 1u)), unit);
     }
     let at = i / UNITS * STRIDE + i % UNITS * UNIT;
     for (var v = 0u; v < UNIT_VECS; v++) {
@@ -56,7 +58,8 @@ fn stage_weights(l: u32, m0: u32, k0: u32, head: u32) {
     let component = k0 + 2u * (i % (DEPTH / 2u));
     var w = vec2<f16>();
     if (m < params.pairs && component < params.rank) {
-      w = bitcast<vec2<f16>>(weights[(head + pair_rows(m, params.pairs, params.adjacent)[column / PAIRS]) * words + component / 2u]);
+      w = bitcast<vec2<f16>>(weights[(head + pair_rows(m, params.pairs, params.adjacent)[column / PAIRS]) * words +
+          component / 2u]);
       if (component + 1u == params.rank) { w.y = 0.0h; }
     }
     let at = column * STRIDE + component - k0;
@@ -66,7 +69,12 @@ fn stage_weights(l: u32, m0: u32, k0: u32, head: u32) {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32, @builtin(subgroup_id) subgroup: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32,
+  @builtin(subgroup_id) subgroup: u32
+) {
   let unit = unit_of(l, subgroup);
   let unit_token = unit % 2u * BLOCK_ROWS * SIDE;
   let unit_pair = unit / 2u * PAIR_BLOCKS * SIDE;
@@ -87,15 +95,20 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
       workgroupBarrier();
       for (var k = 0u; k < times(DEPTH); k += SIDE) {
         var left: array<Left, MOST_BLOCK_ROWS>;
-        for (var a = 0u; a < times(BLOCK_ROWS); a++) { left[a] = load_left((unit_token + a * SIDE) * STRIDE + k, STRIDE); }
+        for (var a = 0u; a < times(BLOCK_ROWS); a++) {
+          left[a] = load_left((unit_token + a * SIDE) * STRIDE + k, STRIDE);
+        }
         for (var b = 0u; b < times(2u * PAIR_BLOCKS); b++) {
           let column = b / PAIR_BLOCKS * PAIRS + unit_pair + b % PAIR_BLOCKS * SIDE;
           let right = load_right_columns(column * STRIDE + k, STRIDE);
-          for (var a = 0u; a < times(BLOCK_ROWS); a++) { sums[b * BLOCK_ROWS + a] = multiply_add(left[a], right, sums[b * BLOCK_ROWS + a]); }
+          for (var a = 0u; a < times(BLOCK_ROWS); a++) {
+            sums[b * BLOCK_ROWS + a] = multiply_add(left[a], right, sums[b * BLOCK_ROWS + a]);
+          }
         }
       }
     }
-    // A block of tokens and pairs of every subgroup at a time. Behind the barrier, any 32 threads may finish any subgroup's.
+    // A block of tokens and pairs of every subgroup at a time. Behind the barrier, any 32 threads may finish any
+    // subgroup's.
     let writer = l / SUBGROUP;
     for (var a = 0u; a < BLOCK_ROWS; a++) {
       for (var b = 0u; b < PAIR_BLOCKS; b++) {
@@ -110,7 +123,10 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups:
           if (slot < params.pinned + params.ring && m < params.pairs) {
             let token = cached(span, position_row, slot);
             let at = 2u * writer * SIDE * SIDE + 2u * i;
-            if (token.here) { store_pairs(row, slot, m, finished(head, m, at, token.position), finished(head, m + 1u, at + 1u, token.position)); }
+            if (token.here) {
+              store_pairs(row, slot, m, finished(head, m, at, token.position),
+                  finished(head, m + 1u, at + 1u, token.position));
+            }
           }
         }
       }

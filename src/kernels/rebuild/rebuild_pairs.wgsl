@@ -1,6 +1,6 @@
-// Rows of the up-projection W that rebuild PAIR_STEP rotary pairs, x = W c + mu, staged in workgroup memory as f32 for a part of the
-// rank, so that a staged weight serves all tokens of every thread. The including file has WG and the bindings `weights` [KV head][head
-// width][rank, padded to even] f16 pairs and `means` [KV head][head width].
+// Rows of the up-projection W that rebuild PAIR_STEP rotary pairs, x = W c + mu, staged in workgroup memory as f32 for
+// a part of the rank, so that a staged weight serves all tokens of every thread. The including file has WG and the
+// bindings `weights` [KV head][head width][rank, padded to even] f16 pairs and `means` [KV head][head width].
 override PAIR_STEP: u32;    // rotary pairs staged at a time
 override STEP_VECS: u32;    // vec4 of a row staged at a time
 override STAGED: u32;       // 2 * PAIR_STEP * STEP_VECS
@@ -16,7 +16,8 @@ struct HeadRows {
 var<workgroup> staged: array<vec4f, STAGED>;        // [pair][row of the pair][vec]
 var<workgroup> mean_of: array<vec2f, PAIR_STEP>;
 
-// Stages components [first, first + 4 STEP_VECS) of the rows of pairs m0 on. What lies past the rank or the head is zero.
+// Stages components [first, first + 4 STEP_VECS) of the rows of pairs m0 on. What lies past the rank or the head is
+// zero.
 fn stage_pairs(l: u32, head: HeadRows, m0: u32, first: u32) {
   for (var i = l; i < STAGED; i += WG) {
     let row = i / STEP_VECS;

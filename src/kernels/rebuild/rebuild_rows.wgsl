@@ -1,9 +1,9 @@
-// What the kernels that materialise K or V share: their bindings, which slots hold a token, and how a slot's f16 row is written.
-// The including file has the storage of the latents and rotary.wgsl.
+// What the kernels that materialise K or V share: their bindings, which slots hold a token, and how a slot's f16 row is
+// written. The including file has the storage of the latents and rotary.wgsl.
 struct Params {
   pinned: u32,             // slots of a row before its ring
   ring: u32,               // slots of the ring
-  once: u32,               // 1, see attend_fold.wgsl
+  once: u32,               // 1, see attend_rows.wgsl
   row_shared: u32,         // 1: all KV heads of a sequence read the same latent
   rank: u32,
   pairs: u32,              // half the head width

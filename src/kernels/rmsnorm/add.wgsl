@@ -20,6 +20,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
   for (var i = id.x; i < params.count; i += groups.x * WG) {
     let row = i / params.width;
     let column = i % params.width;
-    destination[params.target_offset + row * params.target_stride + column] += input[params.input_offset + row * params.input_stride + column];
+    destination[params.target_offset + row * params.target_stride + column] += input[params.input_offset +
+        row * params.input_stride + column];
   }
 }

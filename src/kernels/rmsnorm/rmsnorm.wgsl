@@ -23,7 +23,11 @@ const REDUCERS = 16u;
 var<workgroup> squares: array<f32, WG>;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(num_workgroups) groups: vec3u, @builtin(local_invocation_index) l: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) l: u32
+) {
   // Rows fill a plane of workgroups where one line does not hold them.
   let row = group_id.y * groups.x + group_id.x;
   if (row >= params.rows) { return; }

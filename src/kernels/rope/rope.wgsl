@@ -1,7 +1,8 @@
-// Rotary embedding: (x, y) -> (x cos - y sin, x sin + y cos) at angle theta_m * position, for every pair m; in place, or, for the first
-// heads of a row, elsewhere. Pairs are (m, m + pairs), half-split, or (2m, 2m + 1), adjacent.
-// Bindings: 0 params, 1 positions [row] u32, 2 turns (rotary.wgsl), 3 data [row][head][2 pairs] f32 (see data_offset), 4 bias [head]
-// [2 pairs] f32 (any buffer without bias), 5 target (any buffer in place). Run: lla-sim bench --kernel rope
+// Rotary embedding: (x, y) -> (x cos - y sin, x sin + y cos) at angle theta_m * position, for every pair m; in place,
+// or, for the first heads of a row, elsewhere. Pairs are (m, m + pairs), half-split, or (2m, 2m + 1), adjacent.
+// Bindings: 0 params, 1 positions [row] u32, 2 turns (rotary.wgsl), 3 data [row][head][2 pairs] f32 (see data_offset),
+// 4 bias [head] [2 pairs] f32 (any buffer without bias), 5 target (any buffer in place). Run: lla-sim bench --kernel
+// rope
 #include "rotary.wgsl"
 
 const WG = 128u;

@@ -1,6 +1,8 @@
-// Rotary embedding of keys that were rebuilt from latents of tokens that H2O has pinned, in place: rope.wgsl where each row that evicts on
-// its own has tokens of its own, whose positions lie beside its mass. A row decides for `pooled` heads.
-// Bindings: 0 params, 1 positions [evicting row][slot] u32, 2 turns (rotary.wgsl), 3 data [token][head][2 pairs] f32 (see data_offset).
+// Rotary embedding of keys that were rebuilt from latents of tokens that H2O has pinned, in place: rope.wgsl where each
+// row that evicts on its own has tokens of its own, whose positions lie beside its mass. A row decides for `pooled`
+// heads.
+// Bindings: 0 params, 1 positions [evicting row][slot] u32, 2 turns (rotary.wgsl), 3 data [token][head][2 pairs] f32
+// (see data_offset).
 // Run: lla-sim bench --kernel rope_kept
 #include "rotary.wgsl"
 
@@ -30,7 +32,8 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
     let head = (i / params.pairs) % params.heads;
     let token = i / params.pairs / params.heads;
     let position = positions[(params.first_row + head / params.pooled) * params.capacity + params.first + token];
-    let at = params.data_offset + token * params.data_stride + head * 2u * params.pairs + pair_rows(m, params.pairs, params.adjacent);
+    let at = params.data_offset + token * params.data_stride + head * 2u * params.pairs +
+        pair_rows(m, params.pairs, params.adjacent);
     let y = rotated(vec2f(data[at.x], data[at.y]), turn_at(&turns, params.pairs, position, m));
     data[at.x] = y.x;
     data[at.y] = y.y;

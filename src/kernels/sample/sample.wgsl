@@ -1,5 +1,5 @@
-// Greedy choice: the token with the largest logit, the lowest of equals. A row with a NaN among its logits gives NONE, so that a
-// broken model does not go on unseen. One workgroup a row.
+// Greedy choice: the token with the largest logit, the lowest of equals. A row with a NaN among its logits gives NONE,
+// so that a broken model does not go on unseen. One workgroup a row.
 // Bindings: 0 params, 1 logits [row][vocab] f32 as bits, 2 tokens [row] u32. Run: lla-sim bench --kernel sample
 #include "sample_common.wgsl"
 

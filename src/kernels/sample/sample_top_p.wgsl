@@ -1,9 +1,11 @@
-// Sampling from the nucleus (Holtzman et al., arXiv 1904.09751, section 3.1): of the probabilities softmax(x / temperature), the least
-// set of likeliest tokens whose sum is at least top_p; tokens as likely as the last one belong to it, too. A token is drawn from it:
-// the first, in order of tokens, at which the running sum exceeds u times the sum of the nucleus.
+// Sampling from the nucleus (Holtzman et al., arXiv 1904.09751, section 3.1): of the probabilities softmax(x /
+// temperature), the least set of likeliest tokens whose sum is at least top_p; tokens as likely as the last one belong
+// to it, too. A token is drawn from it: the first, in order of tokens, at which the running sum exceeds u times the sum
+// of the nucleus.
 //
-// u depends on the seed, the row's stream and its counter only, so a sequence draws the same whatever else is in the batch.
-// A row with a NaN or +infinity among its logits gives NONE, and so does one that is masked from end to end. One workgroup a row.
+// u depends on the seed, the row's stream and its counter only, so a sequence draws the same whatever else is in the
+// batch. A row with a NaN or +infinity among its logits gives NONE, and so does one that is masked from end to end. One
+// workgroup a row.
 // Bindings: 0 params, 1 logits [row][vocab] f32 as bits, 2 draws [row] (stream, counter), 3 tokens [row] u32.
 // Run: lla-sim bench --kernel sample
 #include "sample_common.wgsl"
@@ -68,7 +70,8 @@ fn main(@builtin(workgroup_id) group_id: vec3u, @builtin(local_invocation_index)
     for (var i = l; i < params.vocab; i += WG) {
       let bits = logits[base + i];
       let key = key_of(bits);
-      above += select(vec3f(0.0), vec3f(weight(bits, top)), vec3u(key) >= vec3u(threshold + step, threshold + 2u * step, threshold + 3u * step));
+      above += select(vec3f(0.0), vec3f(weight(bits, top)),
+          vec3u(key) >= vec3u(threshold + step, threshold + 2u * step, threshold + 3u * step));
     }
     let reached = total(l, above) >= vec3f(wanted);
     threshold += step * select(select(select(0u, 1u, reached.x), 2u, reached.y), 3u, reached.z);

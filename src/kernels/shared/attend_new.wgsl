@@ -1,4 +1,5 @@
-// The current token of each sequence, whose exact key and value are folded in after the cached tokens: where its vectors lie.
+// The current token of each sequence, whose exact key and value are folded in after the cached tokens: where its
+// vectors lie.
 const LOWEST = -3.0e38;      // maximum of no scores; stands for minus infinity, which WGSL may assume away
 
 struct Current {

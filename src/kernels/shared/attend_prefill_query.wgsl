@@ -35,7 +35,9 @@ fn fold_token(c: u32, key_token: Token, value_token: Token, branch_at: u32, seen
   for (var k = 0u; k < KEY_EACH; k++) {
     let x = load_unit(&keys, params.keys, key_token, unit_of(params.keys, c + WIDE * k));
     for (var lane = 0u; lane < LANES; lane++) {
-      for (var e = 0u; e < UNIT_VECS; e++) { dots[lane] = fma(query[(lane * KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]); }
+      for (var e = 0u; e < UNIT_VECS; e++) {
+        dots[lane] = fma(query[(lane * KEY_EACH + k) * UNIT_VECS + e], x[e], dots[lane]);
+      }
     }
   }
   var s: vec4f;

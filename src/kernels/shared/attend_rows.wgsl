@@ -1,22 +1,24 @@
-// Shared by the split-KV decode kernels (attend, attend_rebuild, attend_block_absorbed): which tokens a split has, the online
-// softmax, and the sum over value rows, which stays in registers.
+// Shared by the split-KV decode kernels (attend, attend_rebuild, attend_block_absorbed): which tokens a split has, the
+// online softmax, and the sum over value rows, which stays in registers.
 //
 //   m' = max(m, s_t)    l' = l 2^(m - m') + 2^(s_t - m')    o' = o 2^(m - m') + 2^(s_t - m') v_t
 //
-// A workgroup is one (split, LANES query heads of a KV head, sequence). A sequence's cache is a run of pinned slots and a ring
-// (`spans`: tokens pinned, position of the ring's first token, tokens in the ring); the first splits take the pinned ones.
-// WIDE threads of a subgroup share a cached row; each such row group has a running m, l and o of its own, and the groups meet
-// once, in finish_rows: there is no barrier before it. (Software drivers run a loop with a barrier at half speed.) The groups of
-// STREAM threads walk neighbouring rows, so that a subgroup reads one run of memory.
-// A kernel calls place_of, start_rows, for every token fold_row, and finish_rows.
-// Partials, [sequence][query head][split][value width + 2] f32: o (not yet divided by l), m (base 2), l.
+// A workgroup is one (split, LANES query heads of a KV head, sequence). A sequence's cache is a run of pinned slots and
+// a ring (`spans`: tokens pinned, position of the ring's first token, tokens in the ring); the first splits take the
+// pinned ones. WIDE threads of a subgroup share a cached row; each such row group has a running m, l and o of its own,
+// and the groups meet once, in finish_rows: there is no barrier before it. (Software drivers run a loop with a barrier
+// at half speed.) The groups of STREAM threads walk neighbouring rows, so that a subgroup reads one run of memory. A
+// kernel calls place_of, start_rows, for every token fold_row, and finish_rows. Partials, [sequence][query
+// head][split][value width + 2] f32: o (not yet divided by l), m (base 2), l.
 #storage
 
 override WG: u32;           // threads of a workgroup, a multiple of STREAM
 override LANES: u32;        // query heads of a workgroup, at most 4
 override WIDE: u32;         // threads that share a row, a power of two; divides STREAM
-override STREAM: u32;       // threads that walk neighbouring rows; at most a subgroup where a kernel's scores cross row groups
-override VALUE_EACH: u32;   // units of a value row that a thread takes, LANES * VALUE_EACH * UNIT_VECS at most MOST_SUMS
+// threads that walk neighbouring rows; at most a subgroup where a kernel's scores cross row groups
+override STREAM: u32;
+// units of a value row that a thread takes, LANES * VALUE_EACH * UNIT_VECS at most MOST_SUMS
+override VALUE_EACH: u32;
 override SCRATCH: u32;      // floats of workgroup memory: WG * UNIT
 override SCORES: u32;       // 1: every score is also written to `scores`
 
@@ -29,7 +31,8 @@ struct Params {
   first_split: u32,    // where this call's splits start among all of a query
   splits: u32,         // of a query, other calls' included
   scale: f32,          // of a score, times log2(e)
-  once: u32,           // 1; as a factor of a loop's bound it keeps compilers from unrolling, which costs software drivers seconds
+  // 1; as a factor of a loop's bound it keeps compilers from unrolling, which costs software drivers seconds
+  once: u32,
   row_shared: u32,     // 1: all KV heads of a sequence read the same cached row (LLA-2D, mla-head)
   group: u32,          // query heads that read the same cached row
   lane_groups: u32,    // workgroups that share a KV head: ceil(group / LANES)
@@ -87,8 +90,10 @@ fn place_of(id: vec3u, groups: vec3u) -> Place {
   let part = select(id.x - params.pinned_splits, id.x, pinned);
   let tokens = select(span.z, span.x, pinned);
   let begin = min(part * params.split_tokens, tokens);
-  return Place(id.z, kv_row, select(kv_row, id.z, params.row_shared == 1u), kv_row * params.group + head0, min(LANES, params.group - head0),
-    params.first_split + id.x, pinned, begin, min(begin + params.split_tokens, tokens), span.y % max(params.ring, 1u), span.y);
+  return Place(id.z, kv_row, select(kv_row, id.z, params.row_shared == 1u), kv_row * params.group + head0,
+      min(LANES, params.group - head0),
+    params.first_split + id.x, pinned, begin, min(begin + params.split_tokens, tokens), span.y % max(params.ring, 1u),
+        span.y);
 }
 
 // Threads without a unit of their own repeat the last one; what they make of it is not used.
@@ -116,8 +121,8 @@ fn start_rows() {
   for (var k = 0u; k < LANES * VALUE_EACH * UNIT_VECS; k++) { sums[k] = vec4f(0.0); }
 }
 
-// Folds token i of the run, of scores `s` (scaled, base-2 logarithm), the same in all threads of a row group. A token past the
-// end has the score LOWEST and any i within the run; it adds nothing.
+// Folds token i of the run, of scores `s` (scaled, base-2 logarithm), the same in all threads of a row group. A token
+// past the end has the score LOWEST and any i within the run; it adds nothing.
 fn fold_row(l: u32, place: Place, i: u32, s: vec4f) {
   let peak = max(top, s);
   let fade = exp2(max(top - peak, vec4f(-200.0)));

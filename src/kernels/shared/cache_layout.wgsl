@@ -1,5 +1,5 @@
-// Where the words of a cached row lie, for kernels that read them. Described in src/gpu/cache-layout.ts, which has the same
-// addresses in TypeScript. A row is read unit by unit (storage_*.wgsl): 16 bytes at a time where they are there.
+// Where the words of a cached row lie, for kernels that read them. Described in src/gpu/cache-layout.ts, which has the
+// same addresses in TypeScript. A row is read unit by unit (storage_*.wgsl): 16 bytes at a time where they are there.
 const TILE_TOKENS = 32u;
 
 // Counts and word offsets of one tile of a row.
@@ -16,7 +16,8 @@ struct CachedRow {
 
 override EDGES: u32;   // 0: rows are whole units, and threads that share a row have equally many
 
-// A cached token: the first word of its tile and its number there, or of its row and its slot (token_at of storage_*.wgsl).
+// A cached token: the first word of its tile and its number there, or of its row and its slot (token_at of
+// storage_*.wgsl).
 struct Token { tile: u32, t: u32 }
 
 fn token_in_tile(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token {
@@ -27,5 +28,6 @@ fn word_at(cache: ptr<storage, array<vec4u>, read>, index: u32) -> u32 { return 
 
 // Word `index` of the units of a token (in its tile).
 fn unit_word(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, index: u32) -> u32 {
-  return word_at(cache, token.tile + select(TILE_TOKENS * index + token.t, token.t * 4u * shape.quads + index, index < 4u * shape.quads));
+  return word_at(cache, token.tile + select(TILE_TOKENS * index + token.t, token.t * 4u * shape.quads + index,
+      index < 4u * shape.quads));
 }

@@ -1,6 +1,6 @@
-// Shared by H2O's choices of pinned tokens (evict_prefill, evict_chunk): of the `older` first tokens of a run the `heavy` heaviest stay,
-// the earlier of equals first. The mass that the lightest of them has is found digit by digit: masses are not negative, so that their bits
-// order as they do. One workgroup a row of the run.
+// Shared by H2O's choices of pinned tokens (evict_prefill, evict_chunk): of the `older` first tokens of a run the
+// `heavy` heaviest stay, the earlier of equals first. The mass that the lightest of them has is found digit by digit:
+// masses are not negative, so that their bits order as they do. One workgroup a row of the run.
 override WG: u32;
 
 const DIGITS = 256u;   // values of a digit
@@ -40,7 +40,9 @@ fn threshold(l: u32, base: u32, older: u32, heavy: u32) -> vec2u {
 
 fn compare(bits: u32, least: u32) -> vec2u { return vec2u(u32(bits > least), u32(bits == least)); }
 // `earlier`: tokens above the threshold, and at it, before this one.
-fn stays(bits: u32, earlier: vec2u, least: vec2u) -> bool { return bits > least.x || (bits == least.x && earlier.y < least.y); }
+fn stays(bits: u32, earlier: vec2u, least: vec2u) -> bool {
+  return bits > least.x || (bits == least.x && earlier.y < least.y);
+}
 // How many of those tokens stay.
 fn staying_of(earlier: vec2u, least: vec2u) -> u32 { return earlier.x + min(earlier.y, least.y); }
 
@@ -51,7 +53,8 @@ fn tokens_of(l: u32, older: u32) -> vec2u {
   return vec2u(begin, min(begin + each, older));
 }
 
-// Tokens above the threshold, and at it, before this thread's. What threads wrote to workgroup memory is seen by all afterwards.
+// Tokens above the threshold, and at it, before this thread's. What threads wrote to workgroup memory is seen by all
+// afterwards.
 fn count_before(l: u32, base: u32, tokens: vec2u, least: u32) -> vec2u {
   var own = vec2u(0u);
   for (var t = tokens.x; t < tokens.y; t++) { own += compare(run[base + t], least); }

@@ -15,7 +15,8 @@ fn load_pair(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: T
     let i = 2u * pair - PER_WORD * words;
     codes = vec2u(tail_code(cache, shape, token, i), tail_code(cache, shape, token, min(i + 1u, shape.tail - 1u)));
   } else {
-    codes = vec2u(unit_word(cache, shape, token, 2u * pair / PER_WORD)) >> (BITS * (vec2u(2u * pair % PER_WORD) + vec2u(0u, 1u)));
+    codes = vec2u(unit_word(cache, shape, token, 2u * pair / PER_WORD)) >> (BITS *
+        (vec2u(2u * pair % PER_WORD) + vec2u(0u, 1u)));
   }
   return fma(vec2f(codes & vec2u(CODES)), vec2f(scale), vec2f(-MIDDLE * scale));
 }

@@ -1,12 +1,14 @@
-// What quantised storages share: value = scale (code - (2^BITS - 1) / 2), one f16 scale a group of components. What a short
-// last unit lacks reads as code 0: it is for a kernel not to use components beyond the width.
+// What quantised storages share: value = scale (code - (2^BITS - 1) / 2), one f16 scale a group of components. What a
+// short last unit lacks reads as code 0: it is for a kernel not to use components beyond the width.
 #include "cache_layout.wgsl"
 const PER_WORD = 32u / BITS;
 const CODES = (1u << BITS) - 1u;
 const MIDDLE = 0.5 * f32(CODES);
 alias Unit = array<vec4f, UNIT_VECS>;
 
-fn token_at(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token { return token_in_tile(shape, row, tiles, slot); }
+fn token_at(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token {
+  return token_in_tile(shape, row, tiles, slot);
+}
 
 fn scale_at(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, group: u32) -> f32 {
   let both = unpack2x16float(word_at(cache, token.tile + shape.scales_at + group * (TILE_TOKENS / 2u) + token.t / 2u));

@@ -1,5 +1,5 @@
-// Cached rows of 3-bit codes with f16 scales: a unit is three words, 32 components; words 0 and 1 hold the low two bits of
-// components 0 to 15 and 16 to 31, word 2 the high bits.
+// Cached rows of 3-bit codes with f16 scales: a unit is three words, 32 components; words 0 and 1 hold the low two bits
+// of components 0 to 15 and 16 to 31, word 2 the high bits.
 const BITS = 3u;
 #include "storage_codes.wgsl"
 const UNIT = 32u;
@@ -8,7 +8,8 @@ const UNIT_VECS = 8u;
 // Low and high bits of a unit. The tail of the last one, whose tokens share words, is put where a unit would have it.
 fn unit_words(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> vec3u {
   if (EDGES == 0u || unit + 1u < shape.units || shape.tail == 0u) {
-    return vec3u(unit_word(cache, shape, token, 3u * unit), unit_word(cache, shape, token, 3u * unit + 1u), unit_word(cache, shape, token, 3u * unit + 2u));
+    return vec3u(unit_word(cache, shape, token, 3u * unit), unit_word(cache, shape, token, 3u * unit + 1u),
+        unit_word(cache, shape, token, 3u * unit + 2u));
   }
   var w = vec3u(0u);
   for (var i = 0u; i < shape.tail; i++) {

@@ -1,5 +1,6 @@
 // output = gate / (1 + e^-gate) * up; a row of the input holds `width` gates, then `width` ups.
-// Bindings: 0 params, 1 input [row][2 width], 2 output [row][width], f32 (see offsets and strides). Run: lla-sim bench --kernel swiglu
+// Bindings: 0 params, 1 input [row][2 width], 2 output [row][width], f32 (see offsets and strides). Run: lla-sim bench
+// --kernel swiglu
 const WG = 256u;
 
 struct Params {
@@ -21,6 +22,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
     let column = i % params.width;
     let at = params.input_offset + row * params.input_stride + column;
     let gate = input[at];
-    output[params.output_offset + row * params.output_stride + column] = gate / (1.0 + exp(-gate)) * input[at + params.width];
+    output[params.output_offset + row * params.output_stride + column] =
+        gate / (1.0 + exp(-gate)) * input[at + params.width];
   }
 }
