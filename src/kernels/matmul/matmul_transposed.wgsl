@@ -8,22 +8,7 @@
 override WG: u32;
 const ROWS = 8u;
 
-struct Params {
-  m: u32,
-  k: u32,
-  n: u32,
-  pairs: u32,          // k / 2, rounded up
-  x_offset: u32,       // float of group 0, row 0; a row's components follow each other
-  x_row: u32,          // floats from a row to the next
-  x_group: u32,        // floats from a group to the next
-  y_offset: u32,
-  y_row: u32,
-  y_group: u32,
-  weight_group: u32,   // groups that share weights
-  accumulate: u32,     // 1: y += x W^T
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
+#include "product.wgsl"
 @group(0) @binding(2) var<storage, read> weights: array<Pair>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 

@@ -10,22 +10,7 @@ override ROWS: u32;      // rows of one pass, at most 8
 override SHARES: u32;    // shares in workgroup memory: 2 * WG * ROWS, or 1 where threads do not split k
 override STEPS: u32;     // of k that a thread loads before it multiplies, at most 4
 
-struct Params {
-  m: u32,
-  k: u32,
-  n: u32,
-  pairs: u32,          // n / 2
-  x_offset: u32,       // float of group 0, row 0; a row's components follow each other
-  x_row: u32,          // floats from a row to the next
-  x_group: u32,        // floats from a group to the next
-  y_offset: u32,
-  y_row: u32,
-  y_group: u32,
-  weight_group: u32,   // groups that share weights
-  accumulate: u32,     // 1: y += x W
-}
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
+#include "product.wgsl"
 @group(0) @binding(2) var<storage, read> weights: array<vec4u>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 

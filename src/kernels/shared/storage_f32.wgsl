@@ -4,11 +4,7 @@ const UNIT = 4u;
 const UNIT_VECS = 1u;
 alias Unit = array<vec4f, UNIT_VECS>;
 
-// `row`: sequence * heads + head; `tiles`: of a row. Tokens of whole quads alone follow one another through all tiles.
-fn token_at(shape: CachedRow, row: u32, tiles: u32, slot: u32) -> Token {
-  if (EDGES == 0u) { return Token(row * tiles * shape.tile_words, slot); }
-  return token_in_tile(shape, row, tiles, slot);
-}
+#include "storage_token.wgsl"
 
 fn load_unit(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> Unit {
   let last = select(unit, min(unit, max(shape.quads, 1u) - 1u), EDGES == 1u);
