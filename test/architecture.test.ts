@@ -140,6 +140,11 @@ describe('architecture', () => {
           .map((i) => `${f} -> ${i.target}`),
       );
     expect(edges(terms, (to) => !terms.includes(to))).toEqual([]);
+    // They run in a browser too: the page of a report holds them and nothing else of a kernel.
+    expect(terms.filter((f) => imports(f).some((i) => i.target === null))).toEqual([]);
+    const inPage = [...reachable('report/html/page.ts', () => true)].filter((f) => f.startsWith('kernels/'));
+    expect(inPage).toContain('kernels/attend/terms.ts');
+    expect(inPage.filter((f) => !terms.includes(f))).toEqual([]);
     expect(
       edges(
         files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f)),
