@@ -1,6 +1,8 @@
 /** A device that records what is dispatched and computes nothing: what a decoder runs, without a GPU. */
 import type { BoundStep, Buffer, Device, RunTime } from '../../src/gpu/index.js';
-import { packUniforms, type Step } from '../../src/gpu/plan.js';
+import type { Step } from '../../src/gpu/plan.js';
+import { packUniforms } from '../../src/gpu/uniforms.js';
+import { loadSource } from '../../src/kernels/source.js';
 
 /** The sources of one planned call: the first of them names it. */
 const FURTHER = ['evict_copy', 'evict_gather'];
@@ -18,7 +20,7 @@ const BY_ROOM = ['mass', 'block_basis', 'rebuild', 'mass_prefill', 'evict_prefil
 export function signatureOf(step: Step): string {
   const kernel = KERNELS[step.source] ?? step.source;
   if (kernel === 'matmul') {
-    const [m, k, n] = step.uniforms.map((value) => ('u32' in value ? value.u32 : value.f32));
+    const { m, k, n } = step.uniforms as Readonly<Record<'m' | 'k' | 'n', number>>;
     return `matmul ${step.workgroups[2]} ${m} ${k} ${n}`;
   }
   return BY_ROOM.includes(kernel) ? kernel : `${kernel} ${step.workgroups.join(' ')}`;
@@ -51,7 +53,7 @@ export class RecordingDevice {
   free = (): void => undefined;
 
   bind(step: Step): Promise<BoundStep> {
-    const bytes = packUniforms(step.uniforms).byteLength;
+    const bytes = packUniforms(loadSource(step.source, step.element), step.uniforms).byteLength;
     const uniforms: Buffer = { label: 'uniforms', bytes, raw: {} as GPUBuffer };
     return Promise.resolve({ step, uniforms, workgroups: step.workgroups } as unknown as BoundStep);
   }
