@@ -42,13 +42,15 @@ export interface BufferRow {
 
 /** Bytes of all buffers of one kind: whatever the batch, and for every sequence. */
 export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: number; sequence: number } {
-  const sum = { fixed: 0, sequence: 0 };
+  let fixed = 0;
+  let sequence = 0;
   for (const row of rows) {
     if (row.kind !== kind) continue;
-    sum.fixed += (row.count ?? 1) * row.fixedBytes;
-    sum.sequence += (row.count ?? 1) * row.sequenceBytes;
+    const count = row.count ?? 1;
+    fixed += count * row.fixedBytes;
+    sequence += count * row.sequenceBytes;
   }
-  return sum;
+  return { fixed, sequence };
 }
 
 /** Query and KV heads of one GPU. */
@@ -128,7 +130,9 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   add('activated', mlp);
   // Gathered from all GPUs for the choice of the token.
   add('logits', g.vocab);
-  rows.push({ kind: 'workspace', label: 'partials', count: undefined, ...partials(c, capacity), binding: 'parts' });
+  // Field by field: spreads after other fields make slow objects.
+  const { fixedBytes, sequenceBytes } = partials(c, capacity);
+  rows.push({ kind: 'workspace', label: 'partials', count: undefined, fixedBytes, sequenceBytes, binding: 'parts' });
   if (isLatent(c.codec)) {
     const [layers, kind] = [accumulatingLayers(c), spansLoops(c) ? 'in-flight' : 'workspace'] as const;
     add('latent key', latentRows(c) * rankK, layers, kind);

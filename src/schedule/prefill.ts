@@ -65,7 +65,6 @@ export {
   capturesOf,
   CAPTURING_KINDS,
   heldBefore,
-  heldOf,
   keepsRows,
   keptRowType,
   PREFILL_CHUNK_TOKENS,
