@@ -199,6 +199,11 @@ describe(`a fitted table (seed ${seed})`, () => {
     });
     const predictor = new TablePredictor(table, RATES);
     const at = (batch: number, context: number) => predictor.predict({ heads: 8, batch, context, headDim: 128 });
+    const beyond = predictor.predict({ heads: 32, batch: 4, context: 512, headDim: 128 });
+    const instead = predictor.predict({ heads: 16, batch: 8, context: 512, headDim: 128 });
+    expect(beyond.estimate).toBeCloseTo(instead.estimate, 12);
+    expect(beyond.evidence).toBe('interpolated');
+    expect(beyond.high / beyond.low).toBeGreaterThan(instead.high / instead.low);
     const context = table.axes[2]!.knots[1]!;
     expect(at(1, context).evidence).toBe('measured');
     expect(at(1, 1500).evidence).toBe('interpolated');
