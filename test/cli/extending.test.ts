@@ -82,7 +82,7 @@ describe('docs/extending.md', () => {
     expect(FENCES.filter((f) => f.language === 'diff').length).toBeGreaterThan(15);
   });
 
-  it('changes what compiles', { timeout: 120_000 }, async () => {
+  it('changes what compiles', { timeout: 240_000 }, async () => {
     const o = await inHome(join(ROOT, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json');
     expect(o.code, o.text).toBe(0);
   });
