@@ -3,7 +3,7 @@
  * the argument, never a TypeError from the inside or a NaN. The command line calls the functions themselves.
  */
 import { z } from 'zod';
-import { CODEC_KINDS, PATHS, type Codec } from './codecs/codec.js';
+import { CODEC_KINDS, PATHS, PATH_CHOICES, type Codec } from './codecs/codec.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
 import * as latency from './cost/latency.js';
@@ -18,7 +18,7 @@ import * as presets from './geometry/presets.js';
 import * as paperModel from './paper/model.js';
 import * as paper from './paper/report.js';
 import { ask } from './plan/ask.js';
-import { listCandidates as list, PATH_CHOICES } from './plan/candidates.js';
+import { listCandidates as list } from './plan/candidates.js';
 import { makePlan as make } from './plan/plan.js';
 import { readQuestion as read } from './plan/request.js';
 import type { PlanReport } from './plan/types.js';
@@ -210,10 +210,7 @@ const filter = z.object({
     .array(z.object({ rankK: count(1e7), rankV: count(1e7) }))
     .max(64)
     .nullable(),
-  paths: z
-    .array(z.enum(PATH_CHOICES as [string, ...string[]]))
-    .max(64)
-    .nullable(),
+  paths: z.array(z.enum(PATH_CHOICES)).max(64).nullable(),
   evictions: z.array(eviction).max(64),
 });
 const aCodec = [

@@ -10,6 +10,10 @@ export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed
 /** How attention reads the cache. */
 export type Path = (typeof PATHS)[number];
 
+/** Paths as a user names them: `materialised` is the reconstruct path that writes K and V out. */
+export const PATH_CHOICES = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'] as const;
+export type PathChoice = (typeof PATH_CHOICES)[number];
+
 /** A codec with its settings. Which of them apply depends on the kind. */
 export interface Codec {
   readonly kind: CodecKind;

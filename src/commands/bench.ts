@@ -16,7 +16,7 @@ import { loadCalibration } from '../plan/calibrations.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { parseNumber, parseSeconds } from '../units.js';
 import { formatDuration } from './progress.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { checkWritable } from '../write.js';
 import { print } from './output.js';
 
@@ -26,8 +26,13 @@ export const benchCommand: Command = {
   options: {
     against: { type: 'string', help: 'compare with a git revision, a folder of kernels or an earlier calibration' },
     threshold: { type: 'string', help: 'slowdown that counts: 5%, 0.05 [5%]' },
-    kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
-    shapes: { type: 'string', multiple: true, help: `only these groups of shapes: ${CASE_GROUPS.join(', ')} [all]` },
+    kernel: {
+      type: 'string',
+      multiple: true,
+      help: 'only these kernels, separated by commas [all]',
+      choices: IMPLEMENTED,
+    },
+    shapes: { type: 'string', multiple: true, help: 'only these groups of shapes [all]', choices: CASE_GROUPS },
     all: { type: 'boolean', help: 'measure kernels whose source is identical, too' },
     roofline: {
       type: 'boolean',
@@ -38,7 +43,7 @@ export const benchCommand: Command = {
     seed: { type: 'string', help: 'seed of operands, order and intervals [1]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
-    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...formatOption(FORMATS),
     ...OUTPUT,
   },
   examples: [
@@ -55,8 +60,8 @@ async function run(args: Args): Promise<ExitCode> {
   const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '2m', '--budget', true);
   const seed = parseNumber(textFlag(args, 'seed') ?? '1', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
   const threshold = readThreshold(textFlag(args, 'threshold') ?? '5%');
-  const kernels = readKernels(args);
-  const shapes = readShapes(args);
+  const kernels = choicesFlag<KernelName>(args, 'kernel');
+  const shapes = choicesFlag<CaseGroup>(args, 'shapes');
   const tuning = await readTuning(args);
   const against = await readAgainst(args);
   const quiet = args.flags['quiet'] === true;
@@ -109,19 +114,6 @@ const showRound = (rounds: number, elapsed: number, total: number): void =>
     `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
   );
 
-function readShapes(args: Args): CaseGroup[] | null {
-  const given = args.flags['shapes'];
-  if (!Array.isArray(given)) return null;
-  return (given as string[])
-    .flatMap((v) => v.split(','))
-    .map((name) => {
-      const group = CASE_GROUPS.find((g) => g === name.trim());
-      if (group === undefined)
-        throw new UserError(`--shapes must be of ${CASE_GROUPS.join(', ')}, not ${show(name)}`, 'correct the name');
-      return group;
-    });
-}
-
 /** Tuning by kernel out of a calibration, or null. */
 async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
   const file = textFlag(args, 'calibration');
@@ -161,17 +153,4 @@ export function readThreshold(text: string): number {
   if (!(value >= 0.001 && value <= 1) || (percent === null && !/^[0-9.]+$/.test(text.trim())))
     throw new UserError(`--threshold must be from 0.1% to 100%, not ${show(text)}`, 'write for example --threshold 5%');
   return value;
-}
-
-function readKernels(args: Args): KernelName[] | null {
-  const given = args.flags['kernel'];
-  if (!Array.isArray(given)) return null;
-  return (given as string[])
-    .flatMap((v) => v.split(','))
-    .map((name) => {
-      const kernel = IMPLEMENTED.find((k) => k === name.trim());
-      if (kernel === undefined)
-        throw new UserError(`--kernel must be of ${IMPLEMENTED.join(', ')}, not ${show(name)}`, 'correct the name');
-      return kernel;
-    });
 }

@@ -4,17 +4,19 @@ import { diagnose, type AdapterReport, type Diagnosis } from '../gpu/diagnose.js
 import { deviceOfAdapter } from '../devices/find.js';
 import { formatBytes } from '../units.js';
 import { VERSION } from '../version.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
+const FORMATS = ['table', 'json'] as const;
+
 export const doctorCommand: Command = {
-  options: { format: { type: 'string', help: 'how to print: table, json [table]', group: 'Output' }, ...OUTPUT },
+  options: { ...formatOption(FORMATS), ...OUTPUT },
   examples: [['doctor', 'adapters, features, limits, and what is missing']],
   run,
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', ['table', 'json']);
+  const format = choiceFlag(args, 'format', FORMATS);
   const diagnosis = await diagnose();
   const text =
     format === 'json'

@@ -6,13 +6,15 @@ import { parameterCount } from '../geometry/geometry.js';
 import { PRESETS } from '../geometry/presets.js';
 import { columns, type Column } from '../report/text.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
+
+const FORMATS = ['table', 'json'] as const;
 
 export const modelsCommand: Command = {
   options: {
     devices: { type: 'boolean', help: 'list devices instead of models' },
-    format: { type: 'string', help: 'how to print: table, json [table]', group: 'Output' },
+    ...formatOption(FORMATS),
     ...OUTPUT,
   },
   examples: [
@@ -23,7 +25,7 @@ export const modelsCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', ['table', 'json']);
+  const format = choiceFlag(args, 'format', FORMATS);
   const devices = args.flags['devices'] === true;
   const table = devices
     ? columns(DEVICE_COLUMNS, DEVICES)

@@ -4,7 +4,7 @@ import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
 import type { PaperReport } from '../paper/types.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
@@ -16,7 +16,7 @@ export const paperCommand: Command = {
       help: 'price from this calibration of an H200 instead of the datasheet',
       group: 'Device',
     },
-    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...formatOption(FORMATS),
     ...OUTPUT,
   },
   examples: [

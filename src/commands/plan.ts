@@ -1,16 +1,33 @@
 /** `lla-sim plan`: what fits, how fast, how good. */
+import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { PRESET_NAMES } from '../geometry/presets.js';
 import { ask } from '../plan/ask.js';
 import { hasSolution } from '../plan/plan.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { planTable } from '../report/plan-table.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command, type OptionSpec, type OptionTable } from './command.js';
+import {
+  choiceFlag,
+  formatOption,
+  OUTPUT,
+  textFlag,
+  type Args,
+  type Command,
+  type OptionSpec,
+  type OptionTable,
+} from './command.js';
 import { formatDecimalBytes } from '../units.js';
 import { print, type OutputOptions } from './output.js';
 
 export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
 export type Format = (typeof FORMATS)[number];
+
+/** What a shell proposes for settings that also take files or other names. */
+const PROPOSALS: { readonly [K in SettingName]?: readonly string[] } = {
+  model: PRESET_NAMES,
+  device: DEVICES.map((d) => d.id),
+};
 
 /** A plan's settings as command-line options. */
 export const settingOptions: OptionTable = Object.fromEntries(
@@ -20,6 +37,8 @@ export const settingOptions: OptionTable = Object.fromEntries(
       type: 'string',
       help: setting.help,
       group: setting.group,
+      ...(setting.choices ? { choices: setting.choices } : {}),
+      ...(PROPOSALS[name] ? { proposals: PROPOSALS[name] } : {}),
       ...(setting.kind === 'list' || setting.kind === 'bounds' ? { multiple: true } : {}),
       ...(setting.flag === undefined ? {} : { alias: name }),
     },
@@ -30,7 +49,7 @@ export const planCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...settingOptions,
-    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...formatOption(FORMATS),
     all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
     ...OUTPUT,
   },
@@ -102,8 +121,7 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];
     if (value === undefined) continue;
-    const words = Array.isArray(value) ? (value as string[]).flatMap((v) => v.split(',')) : [];
-    flags[name] = setting.kind === 'list' ? words : setting.kind === 'bounds' ? readBounds(words, flagOf(name)) : value;
+    flags[name] = setting.kind === 'bounds' ? readBounds(value as readonly string[], flagOf(name)) : value;
   }
   return { scenario: { ...fromFile, ...(flags as Scenario) }, fromFile };
 }

@@ -18,21 +18,24 @@ import { EXIT, printable, UserError, show, type ExitCode } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
-import { findPreset } from '../geometry/presets.js';
+import { findPreset, PRESET_NAMES } from '../geometry/presets.js';
 import { GpuError, openDevice, type Device } from '../gpu/index.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
-import type { Scenario } from '../schema/settings.js';
+import { SETTINGS, type Scenario } from '../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { formatBytes, formatMilliseconds, formatNumber, parseBytes, parseNumber, parseTokens } from '../units.js';
 import { limitAddressSpace } from '../validate/process-memory.js';
 import { allocatedBytes } from '../validate/memory.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
+
+const FORMATS = ['text', 'json'] as const;
+const WEIGHTS = ['f16', 'f32'] as const;
 
 export const runCommand: Command = {
   options: {
@@ -46,13 +49,15 @@ export const runCommand: Command = {
     },
     prefill: {
       type: 'string',
-      help: 'how the prompt is taken in: accumulated, chunked, by-layer, one-shot, by-token [accumulated; by-token after --fill]',
+      help: 'how the prompt is taken in [accumulated; by-token after --fill]',
+      choices: PREFILL_METHODS,
       group: 'Prompt',
     },
     'prefill-chunk': { type: 'string', help: 'prompt tokens that are worked on at once [2k]', group: 'Prompt' },
     model: {
       type: 'string',
       help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [ouro-1.4b]',
+      proposals: PRESET_NAMES,
       group: 'Model',
     },
     layers: {
@@ -65,18 +70,24 @@ export const runCommand: Command = {
       help: 'vocabulary of a model with fabricated weights, where the device cannot bind its embedding [all]',
       group: 'Model',
     },
-    weights: { type: 'string', help: 'element type of the weights: f16, f32 [f16]', group: 'Model' },
+    weights: { type: 'string', help: 'element type of the weights [f16]', choices: WEIGHTS, group: 'Model' },
     'codec-weights': { type: 'string', help: 'safetensors file of the codec [fabricated]', group: 'Model' },
-    codec: { type: 'string', help: 'full, lla, lla-2d, mla-head, cla, kv-quant, final-loop [full]', group: 'Cache' },
+    codec: { type: 'string', help: 'codec of the cache [full]', choices: SETTINGS.codec.choices, group: 'Cache' },
     ratio: { type: 'string', help: 'compression ratio of the codec [the first published]', group: 'Cache' },
     ranks: { type: 'string', help: 'K/V ranks instead of a ratio, such as 96/160', group: 'Cache' },
     path: {
       type: 'string',
-      help: 'full, fast, reconstruct, materialised, absorbed, block-absorbed [the first that the codec has, reconstruct where it has that]',
+      help: 'decode path [the first that the codec has, reconstruct where it has that]',
+      choices: SETTINGS.path.choices,
       group: 'Cache',
     },
     eviction: { type: 'string', help: 'none, streaming:SINK+WINDOW, h2o:HEAVY+RECENT [none]', group: 'Cache' },
-    'cache-type': { type: 'string', help: 'element type of the cache: f16, f32, int8, int4 [f16]', group: 'Cache' },
+    'cache-type': {
+      type: 'string',
+      help: 'element type of the cache [f16]',
+      choices: SETTINGS.cacheType.choices,
+      group: 'Cache',
+    },
     'group-size': { type: 'string', help: 'scalars that share a scale in a quantised cache [64]', group: 'Cache' },
     ctx: { type: 'string', help: 'tokens that a sequence may reach [prompt and max-tokens]', group: 'Cache' },
     vram: {
@@ -96,7 +107,7 @@ export const runCommand: Command = {
     seed: { type: 'string', help: 'of sampling and of fabricated weights [0]', group: 'Generation' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
-    format: { type: 'string', help: 'how to print: text, json [text]', group: 'Output' },
+    ...formatOption(FORMATS),
     ...OUTPUT,
   },
   examples: [
@@ -169,7 +180,7 @@ export interface RunReport {
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', ['text', 'json']);
+  const format = choiceFlag(args, 'format', FORMATS);
   const quiet = args.flags['quiet'] === true;
   const loaded = loadModel(args);
   const codecFile = textFlag(args, 'codec-weights');
@@ -288,9 +299,7 @@ function readRun(args: Args, { geometry, tokenizer }: Loaded): Question {
       `--ctx ${contextTokens} is less than the ${needed} tokens that prompt and --max-tokens need`,
       'give a longer --ctx, or generate fewer tokens',
     );
-  const storage = textFlag(args, 'weights') ?? 'f16';
-  if (storage !== 'f16' && storage !== 'f32')
-    throw new UserError(`--weights must be f16 or f32, not ${show(storage)}`, 'write for example --weights f16');
+  const storage = choiceFlag(args, 'weights', WEIGHTS);
   const seed = whole('seed', 0, 0, 2 ** 32 - 1);
   const stop = textFlag(args, 'stop') === null ? null : whole('stop', 0, 0, geometry.vocab - 1);
   const batch = whole('batch', 1, 1, 2 ** 20);

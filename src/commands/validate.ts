@@ -1,12 +1,13 @@
 /** `lla-sim validate`: holds the predictions against the bundled decoder. */
-import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';
 import { openDevice } from '../gpu/index.js';
 import { parseBytes, parseNumber, parseSeconds } from '../units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
-import { choiceFlag, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { onInterrupt } from './interrupt.js';
 import { print } from './output.js';
@@ -23,10 +24,11 @@ export const validateCommand: Command = {
       help: 'a minute or two: memory, capacity and correctness decide the exit code; times are shown and not judged, as CI machines are noisy',
     },
     budget: { type: 'string', help: `time to spend: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]` },
-    only: { type: 'string', multiple: true, help: `only these sections: ${SECTIONS.join(', ')} [all]` },
+    only: { type: 'string', multiple: true, help: 'only these sections [all]', choices: SECTIONS },
     model: {
       type: 'string',
       help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]',
+      proposals: PRESET_NAMES,
     },
     calibration: { type: 'string', help: 'calibration file to predict with [the one that fits the device]' },
     vram: {
@@ -41,7 +43,7 @@ export const validateCommand: Command = {
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
     seed: { type: 'string', help: 'of fabricated weights and of the shapes that are drawn [from the clock]' },
-    format: { type: 'string', help: `how to print: ${FORMATS.join(', ')} [table]`, group: 'Output' },
+    ...formatOption(FORMATS),
     ...OUTPUT,
   },
   examples: [
@@ -66,7 +68,7 @@ async function run(args: Args): Promise<ExitCode> {
     max: 2 ** 32 - 1,
     whole: true,
   });
-  const sections = readSections(args);
+  const sections = choicesFlag<Section>(args, 'only') ?? SECTIONS;
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
@@ -144,17 +146,4 @@ function render(report: ValidationReport, format: (typeof FORMATS)[number], pict
     case 'table':
       return validationTable(report);
   }
-}
-
-function readSections(args: Args): readonly Section[] {
-  const given = args.flags['only'];
-  if (!Array.isArray(given)) return SECTIONS;
-  return (given as string[])
-    .flatMap((v) => v.split(','))
-    .map((name) => {
-      const section = SECTIONS.find((s) => s === name.trim());
-      if (section === undefined)
-        throw new UserError(`--only must be of ${SECTIONS.join(', ')}, not ${show(name)}`, 'correct the name');
-      return section;
-    });
 }

@@ -121,6 +121,8 @@ export const PRESETS: readonly Geometry[] = [
   },
 ];
 
+export const PRESET_NAMES: readonly string[] = PRESETS.map((p) => p.name);
+
 /** Other names that people write, lower case, each to the preset it means. */
 const ALIASES: Readonly<Record<string, string>> = {
   'ouro-1.4b-thinking': 'ouro-1.4b',
@@ -146,11 +148,10 @@ export function findPreset(name: string): Geometry {
   const target = Object.hasOwn(ALIASES, wanted) ? ALIASES[wanted] : wanted;
   const found = PRESETS.find((p) => p.name === target);
   if (found) return found;
-  const names = PRESETS.map((p) => p.name);
-  const guess = nearestName(wanted, [...names, ...Object.keys(ALIASES)]);
+  const guess = nearestName(wanted, [...PRESET_NAMES, ...Object.keys(ALIASES)]);
   const did = guess === undefined ? '' : `did you mean ${guess}? `;
   throw new UserError(
-    `unknown model ${show(name)}; known models: ${names.join(', ')}`,
+    `unknown model ${show(name)}; known models: ${PRESET_NAMES.join(', ')}`,
     `${did}name one of them or give the path of a config.json`,
   );
 }

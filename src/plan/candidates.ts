@@ -1,5 +1,5 @@
 /** Which combinations are planned. */
-import type { Codec, CodecKind, Path } from '../codecs/codec.js';
+import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { CODEC_KINDS } from '../codecs/codec.js';
 import { codecLabel, CODECS } from '../codecs/registry.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
@@ -7,17 +7,6 @@ import { UserError } from '../errors.js';
 import { evictionLabel, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Candidate } from './types.js';
-
-/** A path as a user names it: `materialised` is the reconstruct path that writes K and V out. */
-export type PathChoice = Path | 'materialised';
-export const PATH_CHOICES: readonly PathChoice[] = [
-  'full',
-  'fast',
-  'reconstruct',
-  'materialised',
-  'absorbed',
-  'block-absorbed',
-];
 
 export interface CandidateFilter {
   readonly kinds: readonly CodecKind[] | null;

@@ -1,7 +1,7 @@
 /**
  * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
  */
-import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
+import { CODEC_KINDS, PATH_CHOICES, type CodecKind, type PathChoice } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -11,7 +11,7 @@ import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/set
 import { METRICS, type Metric } from '../quality/figure.js';
 import { isTable, tablesOf } from '../quality/quality.js';
 import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../units.js';
-import { LATENT_KINDS, PATH_CHOICES, type CandidateFilter, type PathChoice } from './candidates.js';
+import { LATENT_KINDS, type CandidateFilter } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from './types.js';
 
 /** Driver, context and allocator of a serving process on a large GPU: about half a gigabyte. */

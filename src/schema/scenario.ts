@@ -39,11 +39,12 @@ const FIELD: Record<Setting['kind'], z.ZodType> = {
 
 function fieldOf(name: SettingName): z.ZodType {
   const setting: Setting = SETTINGS[name];
-  const type = setting.choices
-    ? z.enum(setting.choices as [string, ...string[]], {
-        error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}`,
-      })
-    : FIELD[setting.kind];
+  const type =
+    setting.choices && setting.kind === 'text'
+      ? z.enum(setting.choices as [string, ...string[]], {
+          error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}`,
+        })
+      : FIELD[setting.kind];
   return type.describe(setting.help).optional();
 }
 

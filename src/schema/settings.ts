@@ -2,6 +2,7 @@
  * Every setting of a plan, declared once: the command line's options, the scenario file's fields and their JSON Schema
  * all come from this table. A flag is the setting's name in kebab case; a scenario file uses the name as it stands.
  */
+import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
 
 export type SettingKind =
   /** One word or path. */
@@ -19,6 +20,7 @@ export interface Setting {
   readonly kind: SettingKind;
   readonly help: string;
   readonly group: 'Question' | 'Candidates' | 'Memory' | 'Targets' | 'Measurements';
+  /** The only values that it takes. */
   readonly choices?: readonly string[];
   /** Flag where it is not the name in kebab case; the name then works too. */
   readonly flag?: string;
@@ -39,21 +41,23 @@ export const SETTINGS = {
   codec: {
     kind: 'list',
     group: 'Candidates',
-    help: 'codecs to plan: full, lla, lla-2d, mla-head, cla, kv-quant, final-loop [all]',
+    help: 'codecs to plan [all]',
+    choices: CODEC_KINDS,
   },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
   ranks: { kind: 'list', group: 'Candidates', help: 'K/V ranks instead of ratios, such as 96/160' },
   path: {
     kind: 'list',
     group: 'Candidates',
-    help: 'decode paths: full, fast, reconstruct, materialised, absorbed, block-absorbed [all]',
+    help: 'decode paths [all]',
+    choices: PATH_CHOICES,
   },
   eviction: { kind: 'list', group: 'Candidates', help: 'none, streaming:SINK+WINDOW, h2o:HEAVY+RECENT [none]' },
   budget: { kind: 'amount', group: 'Candidates', help: 'keep this many tokens by an unnamed eviction policy' },
   cacheType: {
     kind: 'text',
     group: 'Candidates',
-    help: 'element type of the cache: f16, bf16, f32, int8, int4 [f16]',
+    help: 'element type of the cache [f16]',
     choices: ['f16', 'bf16', 'f32', 'int8', 'int4'],
   },
   groupSize: { kind: 'number', group: 'Candidates', help: 'scalars that share an f16 scale in a quantised cache [64]' },
@@ -70,7 +74,7 @@ export const SETTINGS = {
   prefill: {
     kind: 'text',
     group: 'Memory',
-    help: 'how prompts are encoded: one-shot, by-layer, accumulated, chunked [accumulated]',
+    help: 'how prompts are encoded [accumulated]',
     choices: ['one-shot', 'by-layer', 'accumulated', 'chunked'],
   },
   min: {

@@ -1,12 +1,11 @@
 /** Inputs that are wrong, hostile or odd, for thousands of cases: values, files, command lines. */
 import fc from 'fast-check';
-import { CODEC_KINDS } from '../../src/codecs/codec.js';
+import { CODEC_KINDS, PATH_CHOICES } from '../../src/codecs/codec.js';
 import { fitPredictor } from '../../src/cost/fit.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { workOf } from '../../src/kernels/registry.js';
 import { kernelHash } from '../../src/kernels/source.js';
-import { PATH_CHOICES } from '../../src/plan/candidates.js';
 import type { Calibration, Sample } from '../../src/schema/calibration.js';
 import { flagOf, SETTINGS, type SettingName } from '../../src/schema/settings.js';
 

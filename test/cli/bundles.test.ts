@@ -17,7 +17,7 @@ const REFUSED: Readonly<Record<string, readonly [args: readonly string[], messag
   report: [['--device', 'h200'], /the folder of the report is not given/],
   calibrate: [['--budget', 'soon'], /--budget .*"soon"/],
   bench: [['--format', 'csv'], /--format must be .*markdown.*"csv"/],
-  validate: [['--only', 'luck'], /--only must be of memory.*"luck"/],
+  validate: [['--only', 'luck'], /--only must be one of memory.*"luck"/],
   run: [['--tokens', '1,x'], /--tokens .*"x"/],
   doctor: [['--format', 'csv'], /--format must be .*json.*"csv"/],
   models: [['--format', 'csv'], /--format must be .*json.*"csv"/],

@@ -9,8 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { expect } from 'vitest';
 import { commandBundles } from '../../scripts/command-bundles.mjs';
-import { parseCommand } from '../../src/commands/command.js';
-import { COMMANDS } from '../../src/commands/commands.js';
+import { runCommandLine } from '../../src/commands/parser.js';
 import { UserError } from '../../src/errors.js';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -29,8 +28,6 @@ export const plan = (...argv: string[]): Promise<Outcome> => inProcess('plan', .
  * (anything thrown but a UserError) is thrown.
  */
 export async function inProcess(name: string, ...argv: string[]): Promise<Outcome> {
-  const command = await COMMANDS[name]?.load();
-  if (!command) throw new Error(`there is no command ${name}`);
   let out = '';
   let err = '';
   const [stdout, stderr] = [process.stdout.write.bind(process.stdout), process.stderr.write.bind(process.stderr)];
@@ -44,7 +41,7 @@ export async function inProcess(name: string, ...argv: string[]): Promise<Outcom
     return true;
   }) as typeof process.stderr.write;
   try {
-    const code = await command.run(parseCommand(name, command, argv));
+    const code = await runCommandLine([name, ...argv]);
     return { code, out, err };
   } catch (error) {
     if (!(error instanceof UserError)) throw error;

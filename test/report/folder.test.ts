@@ -2,8 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { COMMANDS } from '../../src/commands/commands.js';
-import { parseCommand } from '../../src/commands/command.js';
+import { runCommandLine } from '../../src/commands/parser.js';
 import { UserError } from '../../src/errors.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
@@ -170,8 +169,6 @@ describe('the command', () => {
 
   it('refuses what it cannot write or read, in one line', async () => {
     const file = folder.file('file', 'x');
-    const report = await COMMANDS['report']?.load();
-    if (!report) throw new Error('report is not registered');
     const chat = join(ROOT, 'scenarios/chat-h200.yaml');
     for (const [args, message] of [
       [[chat, '-o', file], /--output ".*file" cannot be written: a file of that name exists where a folder is needed/],
@@ -194,7 +191,7 @@ describe('the command', () => {
         /holds no step times/,
       ],
     ] as const) {
-      const error = await report.run(parseCommand('report', report, args)).catch((e: unknown) => e);
+      const error = await runCommandLine(['report', ...args]).catch((e: unknown) => e);
       expect(error, args.join(' ')).toBeInstanceOf(UserError);
       expect((error as UserError).message).toMatch(message);
     }
@@ -203,11 +200,7 @@ describe('the command', () => {
 
   it('says in the words of the file what is wrong in it', async () => {
     const file = folder.file('bad.yaml', 'device: h200\nbatch: 0\n');
-    const report = await COMMANDS['report']?.load();
-    if (!report) throw new Error('report is not registered');
-    const error = await report
-      .run(parseCommand('report', report, [file, '-o', join(folder.path, 'c')]))
-      .catch((e: unknown) => e);
+    const error = await runCommandLine(['report', file, '-o', join(folder.path, 'c')]).catch((e: unknown) => e);
     expect(error).toBeInstanceOf(UserError);
     expect((error as UserError).message).toMatch(/^scenario ".*bad\.yaml": batch must be/);
   });

@@ -1,0 +1,224 @@
+/** The command line by yargs: arguments, their validation, help and shell completion, from the commands' own tables. */
+import yargs, { type Argv } from 'yargs';
+import { EXIT, UserError, show, type ExitCode } from '../errors.js';
+import { nearestName } from '../nearest.js';
+import { VERSION } from '../version.js';
+import { COMMON, type Args, type Command, type OptionSpec, type OptionTable } from './command.js';
+import { COMMANDS } from './commands.js';
+
+const COMPLETIONS = '--get-yargs-completions';
+
+interface Parsed {
+  readonly command: Command;
+  readonly args: Args;
+}
+
+/**
+ * Runs a command line.
+ * @throws UserError for what it asks wrongly
+ */
+export async function runCommandLine(argv: readonly string[]): Promise<ExitCode> {
+  const parsed = await parse(argv);
+  return parsed === null ? EXIT.ok : parsed.command.run(parsed.args);
+}
+
+/**
+ * Parses a command line. Help, the version and completions are printed here.
+ * @returns null where that was all that was asked
+ * @throws UserError for unknown commands and options, values that are missing or not among an option's choices, options
+ *   given twice and surplus words
+ */
+export async function parse(argv: readonly string[]): Promise<Parsed | null> {
+  const [name = '', ...words] = argv;
+  const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!entry) {
+    await parseProgram(argv);
+    return null;
+  }
+  const command = await entry.load();
+  let values: Readonly<Record<string, unknown>> = {};
+  const parser = declare(common(yargs([]).scriptName(`lla-sim ${name}`)), name, entry.help, command)
+    .middleware((given) => void (values = given), true)
+    .fail((message: string | null, error: Error | undefined) => {
+      const text = message ?? error?.message ?? '';
+      throw wrongOption(text, { name, table: tableOf(command), words, values });
+    });
+  const printed = await output(parser, words);
+  return printed === '' ? { command, args: argsOf(name, command, values) } : null;
+}
+
+/** Parses a command line that begins with no command: help of the program, its version, completions, or a mistake. */
+async function parseProgram(argv: readonly string[]): Promise<void> {
+  const parser = common(yargs([]).scriptName('lla-sim'))
+    .usage('Capacity planner for looped language models with latent KV caches.\n\n$0 <command>')
+    .strict()
+    .fail((message: string | null) => {
+      throw unknownCommand(message ?? '', argv);
+    });
+  const commands = new Map<string, Command>();
+  for (const [name, { help, load }] of Object.entries(COMMANDS)) {
+    if (argv.includes(COMPLETIONS)) commands.set(name, await load());
+    const command = commands.get(name);
+    parser.command(name, help, (y) => (command ? declare(y, name, help, command) : y));
+  }
+  parser.completion('completion', 'shell completion script (bash, zsh)', completer(argv, commands));
+  await output(parser, argv.length === 0 ? ['--help'] : argv);
+  if (argv.length === 0) throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
+}
+
+/** Prints what yargs has to say about these words. @returns it */
+async function output(parser: Argv, words: readonly string[]): Promise<string> {
+  let printed = '';
+  await parser.parseAsync([...words], {}, (_error, _values, text) => void (printed = text));
+  if (printed !== '') process.stdout.write(`${printed}\n`);
+  return printed;
+}
+
+/** What the parser of the program and of every command share: words are taken as they are written. */
+const common = (y: Argv): Argv =>
+  y
+    .parserConfiguration({
+      'parse-numbers': false,
+      'parse-positional-numbers': false,
+      'boolean-negation': false,
+      'camel-case-expansion': false,
+      'dot-notation': false,
+      'greedy-arrays': false,
+      'short-option-groups': false,
+    })
+    .detectLocale(false)
+    .version(VERSION)
+    .help()
+    .alias('help', 'h')
+    .wrap(Math.min(110, Math.max(60, process.stdout.columns ?? 100)))
+    .epilogue(
+      'Exit codes: 0 done, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel regressed, 5 a figure outside its tolerance, 6 no usable GPU.',
+    );
+
+const tableOf = (command: Command): OptionTable => ({ ...command.options, ...COMMON });
+
+/** Declares a command's options, as yargs parses, validates, explains and completes them. */
+function declare(y: Argv, name: string, help: string, command: Command): Argv {
+  const { options, examples } = command;
+  const words = positionalsOf(command);
+  const explained = [help, words.map((word) => `${word.name}: ${word.help}`).join('\n')].filter((text) => text !== '');
+  y.usage(
+    [`lla-sim ${name}${words.map((word) => ` [${word.name}]`).join('')}`, ...explained].join('\n\n'),
+  ).strictOptions();
+  for (const [flag, spec] of Object.entries({ ...options, ...COMMON }))
+    y.option(flag, {
+      type: spec.type,
+      describe: spec.help,
+      nargs: spec.type === 'string' ? 1 : 0,
+      ...(spec.multiple ? { array: true, coerce: splitAtCommas } : {}),
+      ...(spec.choices ? { choices: spec.choices } : {}),
+      ...(spec.group ? { group: `${spec.group}:` } : {}),
+      ...(spec.short ? { alias: spec.short } : spec.alias ? { alias: spec.alias } : {}),
+    });
+  for (const [line, meaning] of examples) y.example(`lla-sim ${line}`, meaning);
+  return y;
+}
+
+const splitAtCommas = (values: readonly string[]): string[] => values.flatMap((v) => v.split(',')).map((v) => v.trim());
+
+/** Reads what yargs made of the words. */
+function argsOf(name: string, command: Command, values: Readonly<Record<string, unknown>>): Args {
+  const flags: Record<string, string | boolean | readonly string[]> = {};
+  // yargs takes --help=1 for a help that is not wanted.
+  for (const flag of ['help', 'version']) if (values[flag] !== undefined) throw takesNoValue(flag);
+  for (const [flag, spec] of Object.entries(tableOf(command))) {
+    const value = values[flag] as string | boolean | readonly string[] | undefined;
+    if (value === undefined) continue;
+    if (Array.isArray(value) && !spec.multiple)
+      throw new UserError(`--${flag} is given more than once`, 'give it once');
+    if ([value].flat().every((v) => typeof v === 'string' && v.trim() === '')) throw noValue(name, flag);
+    flags[flag] = value;
+  }
+  const words = values['_'] as readonly string[];
+  const names = positionalsOf(command).map((word) => word.name);
+  if (words.length > names.length)
+    throw new UserError(
+      `${show(words.at(-1))} is one word too many`,
+      `lla-sim ${name} takes ${names.length > 0 ? `one ${names.join(' and one ')}` : 'options only'}; ${seeHelp(name)}`,
+    );
+  return { flags, positional: words[0] ?? null, secondPositional: words[1] ?? null };
+}
+
+const positionalsOf = ({ positional, secondPositional }: Command): readonly { name: string; help: string }[] =>
+  [positional, secondPositional].filter((word) => word !== undefined);
+
+const seeHelp = (name: string): string => `see lla-sim ${name} --help`;
+const takesNoValue = (flag: string): UserError => new UserError(`--${flag} takes no value`, `write --${flag} alone`);
+const noValue = (name: string, flag: string): UserError =>
+  new UserError(`--${flag} needs a value`, `write one after it; ${seeHelp(name)}`);
+
+function unknownCommand(message: string, argv: readonly string[]): UserError {
+  const known = `commands: ${Object.keys(COMMANDS).join(', ')}; see lla-sim --help`;
+  const name = /^Unknown arguments?: ([^,]*)/.exec(message)?.[1] ?? argv[0] ?? '';
+  if (argv.some((w) => w.startsWith('-') && w.includes(name)))
+    return new UserError(`no command is given before ${show(`--${name}`)}`, known);
+  const guess = nearestName(name, Object.keys(COMMANDS));
+  return new UserError(
+    `unknown command ${show(name)}`,
+    `${guess === undefined ? '' : `did you mean ${guess}? `}${known}`,
+  );
+}
+
+/** What yargs refuses, with the likeliest cure. */
+function wrongOption(
+  message: string,
+  {
+    name,
+    table,
+    words,
+    values,
+  }: { name: string; table: OptionTable; words: readonly string[]; values: Readonly<Record<string, unknown>> },
+): UserError {
+  const about = (pattern: RegExp): string | undefined => pattern.exec(message)?.[1];
+  const unknown = about(/^Unknown arguments?: ([^,]*)/);
+  if (unknown !== undefined) {
+    const word = words.find((w) => w.startsWith('-') && w.includes(unknown))?.split('=')[0] ?? `--${unknown}`;
+    const known = Object.entries(table).flatMap(([flag, { alias }]) => (alias === undefined ? [flag] : [flag, alias]));
+    const guess = nearestName(unknown, [...known, 'help']);
+    return new UserError(
+      `unknown option ${show(word)}`,
+      `${guess === undefined ? '' : `did you mean --${guess}? `}${seeHelp(name)}`,
+    );
+  }
+  const withoutValue = about(/^Not enough arguments following: (.*)$/);
+  if (withoutValue !== undefined) return noValue(name, nameOf(table, withoutValue));
+  const withValue = about(/^Argument unexpected for: (.*)$/);
+  if (withValue !== undefined) return takesNoValue(nameOf(table, withValue));
+  const flag = about(/^Invalid values:\n {2}Argument: ([^,]*),/);
+  const choices = flag === undefined ? undefined : table[flag]?.choices;
+  if (flag === undefined || choices === undefined) return new UserError(message, seeHelp(name));
+  const wrong = [values[flag]].flat().find((v) => !choices.includes(v as string));
+  return new UserError(
+    `--${flag} must be one of ${choices.join(', ')}, not ${show(wrong)}`,
+    `write for example --${flag} ${choices[1] ?? choices[0]}`,
+  );
+}
+
+/** An option's first name by any of its names. */
+const nameOf = (table: OptionTable, given: string): string =>
+  Object.entries(table).find(([name, spec]) => [name, spec.short, spec.alias].includes(given))?.[0] ?? given;
+
+type Complete = (onCompleted?: (error: Error | null, completions: string[] | undefined) => void) => unknown;
+
+/** Completes the values of options; yargs completes commands and options. */
+const completer =
+  (argv: readonly string[], commands: ReadonlyMap<string, Command>) =>
+  (current: string, _values: unknown, complete: Complete, done: (completions: string[]) => void): unknown => {
+    const words = argv.slice(argv.indexOf(COMPLETIONS) + 1);
+    const command = words.map((w) => commands.get(w)).find((c) => c !== undefined);
+    const before = words.at(-2) ?? '';
+    const spec: OptionSpec | undefined =
+      command && before.startsWith('-')
+        ? tableOf(command)[nameOf(tableOf(command), before.replace(/^-+/, ''))]
+        : undefined;
+    if (spec?.type !== 'string') return complete();
+    // Of a list the last value; where nothing is proposed the shell completes files.
+    const kept = spec.multiple ? current.slice(0, current.lastIndexOf(',') + 1) : '';
+    const proposals = spec.choices ?? spec.proposals ?? [];
+    return done(proposals.map((value) => kept + value).filter((value) => value.startsWith(current)));
+  };

@@ -1,0 +1,146 @@
+/** Options as yargs reads them: what a value becomes, what is refused and in which words, help, completion. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { CODEC_KINDS } from '../../src/codecs/codec.js';
+import type { Command } from '../../src/commands/command.js';
+import { COMMANDS } from '../../src/commands/commands.js';
+import { parse } from '../../src/commands/parser.js';
+import { DEVICES } from '../../src/devices/catalogue.js';
+import { UserError } from '../../src/errors.js';
+import { PRESET_NAMES } from '../../src/geometry/presets.js';
+import { inProcess } from './program.js';
+
+const argsOf = async (...argv: string[]): Promise<unknown> => (await parse(argv))?.args;
+
+/** The error of a command line, as it is printed. */
+async function refusal(...argv: string[]): Promise<string> {
+  const error = await parse(argv).catch((e: unknown) => e);
+  if (!(error instanceof UserError)) throw new Error(`${argv.join(' ')} is not refused: ${String(error)}`);
+  expect(error.exitCode).toBe(2);
+  return `${error.message}; ${error.hint}`;
+}
+
+/** What a shell is told after these words, the last of which is being typed. */
+async function completionsOf(...words: string[]): Promise<string[]> {
+  const o = await inProcess('--get-yargs-completions', 'lla-sim', ...words);
+  return o.out.split('\n').filter((line) => line !== '');
+}
+
+describe('values', () => {
+  it('are taken as they are written', async () => {
+    for (const given of [
+      ['plan', 's.yaml', '--vram', '080', '--codec', 'full, lla', '--codec=cla', '--all', '-o', '-'],
+      ['plan', '--vram=080', '--codec', 'full,lla,cla', '--all', '--output', '-', '--', 's.yaml'],
+    ])
+      expect(await argsOf(...given)).toEqual({
+        positional: 's.yaml',
+        secondPositional: null,
+        flags: { vram: '080', codec: ['full', 'lla', 'cla'], all: true, output: '-' },
+      });
+    expect(await argsOf('plan', '--context', '4k', '--batch', '-4')).toEqual({
+      positional: null,
+      secondPositional: null,
+      flags: { ctx: '4k', batch: '-4' },
+    });
+  });
+
+  it('of any text reach the command unchanged', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: 'binary', minLength: 1 }), async (text) => {
+        fc.pre(text.trim() !== '');
+        expect(await argsOf('plan', `--model=${text}`)).toMatchObject({ positional: null, flags: { model: text } });
+      }),
+      { numRuns: 100 },
+    );
+  });
+});
+
+describe('refusals name the option, the rule and the cure', () => {
+  it.each([
+    ['plan --vrm 80GB', 'unknown option "--vrm"; did you mean --vram? see lla-sim plan --help'],
+    ['plan -x', 'unknown option "-x"; see lla-sim plan --help'],
+    ['plan --no-all', 'unknown option "--no-all"; did you mean --all? see lla-sim plan --help'],
+    ['plan --vram.x 1', 'unknown option "--vram.x"; did you mean --vram? see lla-sim plan --help'],
+    ['plan --ctx 4k --vram', '--vram needs a value; write one after it; see lla-sim plan --help'],
+    ['plan --vram --ctx 4k', '--vram needs a value; write one after it; see lla-sim plan --help'],
+    ['plan --vram=', '--vram needs a value; write one after it; see lla-sim plan --help'],
+    ['plan --ratio=', '--ratio needs a value; write one after it; see lla-sim plan --help'],
+    ['plan --all=1', '--all takes no value; write --all alone'],
+    ['plan --help=1', '--help takes no value; write --help alone'],
+    ['plan --vram 1GB --vram 2GB', '--vram is given more than once; give it once'],
+    ['plan --ctx 1k --context 2k', '--ctx is given more than once; give it once'],
+    ['plan a.yaml b.yaml', '"b.yaml" is one word too many; lla-sim plan takes one scenario; see lla-sim plan --help'],
+    ['models x', '"x" is one word too many; lla-sim models takes options only; see lla-sim models --help'],
+    [
+      'bench --shapes small,x',
+      '--shapes must be one of attention, products, small, not "x"; write for example --shapes products',
+    ],
+    [
+      'paper --format csv',
+      '--format must be one of table, markdown, json, not "csv"; write for example --format markdown',
+    ],
+  ])('%s', async (line, message) => {
+    expect(await refusal(...line.split(' '))).toBe(message);
+  });
+
+  it('of a command', async () => {
+    expect(await refusal('plna')).toMatch(/^unknown command "plna"; did you mean plan\? commands: plan, /);
+    expect(await refusal('--vram', '80GB')).toMatch(/^no command is given before "--vram"; commands: plan, /);
+  });
+
+  it('of every choice of every command', async () => {
+    for (const [name, { load }] of Object.entries(COMMANDS)) {
+      for (const [flag, spec] of Object.entries((await load()).options)) {
+        if (!spec.choices) continue;
+        expect(await refusal(name, `--${flag}`, 'nonsense')).toContain(
+          `--${flag} must be one of ${spec.choices.join(', ')}, not "nonsense"`,
+        );
+        for (const choice of spec.choices) expect(await parse([name, `--${flag}`, choice])).not.toBeNull();
+      }
+    }
+  });
+});
+
+describe('help', () => {
+  it('is printed once, and names every option of its command once', async () => {
+    for (const [name, { load }] of Object.entries(COMMANDS)) {
+      const command: Command = await load();
+      for (const asked of [['--help'], ['-h'], ['--quiet', '-h']]) {
+        const { code, out, err } = await inProcess(name, ...asked);
+        expect([code, err]).toEqual([0, '']);
+        expect(
+          out.split(
+            `lla-sim ${name}${[command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : '')).join('')}\n`,
+          ).length,
+        ).toBe(2);
+        for (const flag of [...Object.keys(command.options), 'quiet', 'help'])
+          expect(out.match(new RegExp(`^ *(-\\w, )?--${flag}[, ] `, 'gm')) ?? [], `${name} --${flag}`).toHaveLength(1);
+      }
+    }
+  });
+});
+
+describe('completion', () => {
+  it('of commands and options', async () => {
+    expect(await completionsOf('')).toEqual(expect.arrayContaining(Object.keys(COMMANDS)));
+    expect(await completionsOf('plan', '--us')).toContain('--usd-per-hour');
+  });
+
+  it('of values: closed lists, names that a file may stand for, lists with commas', async () => {
+    expect(await completionsOf('plan', '--codec', '')).toEqual(CODEC_KINDS);
+    expect(await completionsOf('plan', '--codec', 'full,lla-')).toEqual(['full,lla-2d']);
+    expect(await completionsOf('run', '--path', 'ab')).toEqual(['absorbed']);
+    expect(await completionsOf('report', '--device', '')).toEqual(DEVICES.map((d) => d.id));
+    expect(await completionsOf('plan', '--model', 'ouro')).toEqual(PRESET_NAMES.filter((n) => n.startsWith('ouro')));
+    expect(await completionsOf('plan', '--format', 'm')).toEqual(['markdown']);
+  });
+
+  it('leaves files to the shell', async () => {
+    for (const words of [
+      ['plan', '-o', ''],
+      ['plan', '--calibration', 'cal'],
+      ['plan', '--model', './'],
+    ])
+      expect(await completionsOf(...words)).toEqual([]);
+  });
+});
