@@ -1,13 +1,15 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
  * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs).
- * dist/bin/ lies as deep as the modules that find kernels/ and calibrations/ relative to themselves.
+ * dist/LICENCES.txt holds the licences of the packages in both. dist/bin/ lies as deep as the modules that find kernels/
+ * and calibrations/ relative to themselves.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { commandBundles } from './command-bundles.mjs';
+import { licencesOf } from './licences.mjs';
 import { pageBundle } from './page-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -15,6 +17,8 @@ const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
 
 rmSync(`${root}dist`, { recursive: true, force: true });
 execFileSync(process.execPath, [tsc, '-p', `${root}tsconfig.build.json`], { stdio: 'inherit' });
-await commandBundles(`${root}dist/bin`);
+const bundled = await commandBundles(`${root}dist/bin`);
 mkdirSync(`${root}dist/page`);
-writeFileSync(`${root}dist/page/page.js`, await pageBundle());
+const page = await pageBundle();
+writeFileSync(`${root}dist/page/page.js`, page.text);
+writeFileSync(`${root}dist/LICENCES.txt`, licencesOf([...bundled, ...page.inputs]));

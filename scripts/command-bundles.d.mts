@@ -1,2 +1,2 @@
-/** The command line and its chunks, in a folder. */
-export function commandBundles(outdir: string): Promise<void>;
+/** Writes the command line and its chunks to a folder. @returns paths of all that was bundled */
+export function commandBundles(outdir: string): Promise<string[]>;

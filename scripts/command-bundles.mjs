@@ -7,6 +7,7 @@ import { chmodSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { nodeCanvas } from './node-canvas.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -21,6 +22,8 @@ const BUNDLED = {
   format: 'esm',
   minifyWhitespace: true,
   minifySyntax: true,
+  metafile: true,
+  absWorkingDir: root,
   logLevel: 'warning',
 };
 
@@ -65,22 +68,24 @@ const lazyImports = (needed) => ({
 
 /**
  * Writes cli.js and its chunks to `outdir`, which lies beside the library's errors.js and as deep as the modules do.
+ * @returns paths of all that was bundled, relative to the repository
  */
 export async function commandBundles(outdir) {
   const needed = new Map();
-  await build({
+  const entry = await build({
     ...BUNDLED,
     outdir,
     entryPoints: [`${root}src/cli.ts`],
     plugins: [sharedErrors, plainWidth, lazyImports(needed)],
   });
-  await build({
+  const chunks = await build({
     ...BUNDLED,
     outdir,
     entryPoints: Object.fromEntries(needed),
     splitting: true,
     chunkNames: '[name]-[hash]',
-    plugins: [sharedErrors],
+    plugins: [sharedErrors, nodeCanvas],
   });
   chmodSync(join(outdir, 'cli.js'), 0o755);
+  return [entry, chunks].flatMap(({ metafile }) => Object.keys(metafile.inputs));
 }

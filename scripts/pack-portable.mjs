@@ -66,7 +66,7 @@ function copyPackages() {
   for (const [path, entry] of Object.entries(lock.packages)) {
     if (path === '' || entry.dev || entry.devOptional || !existsSync(join(root, path))) continue;
     // Pictures are drawn where reports are read; without these packages `report` writes everything else.
-    if (/^node_modules\/(@napi-rs|@fontsource|chart\.js)/.test(path)) continue;
+    if (/^node_modules\/(@napi-rs|@fontsource)/.test(path)) continue;
     const target = join(folder, path);
     mkdirSync(dirname(target), { recursive: true });
     cpSync(join(root, path), target, {

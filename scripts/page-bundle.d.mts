@@ -1,2 +1,2 @@
 /** Program of a report's page. */
-export function pageBundle(): Promise<string>;
+export function pageBundle(): Promise<{ text: string; inputs: string[] }>;

@@ -7,7 +7,7 @@ import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** @returns the script's text, safe inside a script element */
+/** @returns the script's text, safe inside a script element, and the paths of all that is in it */
 export async function pageBundle() {
   const result = await build({
     absWorkingDir: root,
@@ -20,7 +20,8 @@ export async function pageBundle() {
     minify: true,
     charset: 'ascii',
     legalComments: 'none',
+    metafile: true,
     logLevel: 'warning',
   });
-  return result.outputFiles[0].text;
+  return { text: result.outputFiles[0].text, inputs: Object.keys(result.metafile.inputs) };
 }

@@ -3,11 +3,14 @@
  * and loads.
  */
 import { spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COMMANDS } from '../../src/commands/commands.js';
+import { picturesOf } from '../../src/report/pictures/index.js';
+import { png } from '../../src/report/pictures/png.js';
+import { viewOfScenario } from '../report/reports.js';
 import { bundle, expectBadInput, plan, read, scratch, type Program } from './program.js';
 
 /** What each command's own code refuses, after its arguments are parsed, and what it says. */
@@ -59,6 +62,25 @@ describe('bundles', () => {
       timeout: 60_000,
     });
     expect([loaded.status, loaded.stderr]).toEqual([0, '']);
+  });
+
+  it('report draws the pictures that its modules draw, on the canvas that comes with its package', async () => {
+    const page = join(dirname(program.cli), '../page');
+    mkdirSync(page);
+    writeFileSync(join(page, 'page.js'), '');
+    const folder = join(files.path, 'report');
+    const question = { device: 'h200', codec: ['full', 'lla'], ratio: [4] };
+    const drawn = program.run(['report', '--device', 'h200', '--codec', 'full,lla', '--ratio', '4', '-o', folder]);
+    expect(drawn.code, drawn.err).toBe(0);
+    const { view } = await viewOfScenario(question);
+    for (const picture of picturesOf(view))
+      expect(readFileSync(join(folder, `${picture.id}.png`)).equals(png(picture)), picture.id).toBe(true);
+    expect(picturesOf(view).length).toBeGreaterThan(3);
+    const chunk = readdirSync(dirname(program.cli)).find((name) => /^png-/.test(name)) ?? '';
+    const packages = [...read(join(dirname(program.cli), chunk)).matchAll(/from"([^."][^"]*)"/g)].map(
+      ([, name]) => name,
+    );
+    expect(new Set(packages.filter((name) => !name?.startsWith('node:')))).toEqual(new Set(['@napi-rs/canvas']));
   });
 
   it('plan prints what its modules print, from all that it reads', async () => {

@@ -151,7 +151,7 @@ beforeAll(async () => {
   program = await compile();
   const page = join(dirname(program.cli), 'page');
   mkdirSync(page, { recursive: true });
-  writeFileSync(join(page, 'page.js'), await pageBundle());
+  writeFileSync(join(page, 'page.js'), (await pageBundle()).text);
   session = mkdtempSync(join(tmpdir(), 'lla-sim-documents-'));
   for (const folder of ['scenarios', 'src']) symlinkSync(join(ROOT, folder), join(session, folder));
   mkdirSync(join(session, 'tiny'));

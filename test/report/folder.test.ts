@@ -122,7 +122,7 @@ describe('the command', () => {
     program = await compile();
     const page = join(program.cli, '../page');
     mkdirSync(page, { recursive: true });
-    writeFileSync(join(page, 'page.js'), await pageBundle());
+    writeFileSync(join(page, 'page.js'), (await pageBundle()).text);
   });
   afterAll(() => {
     program.remove();

@@ -53,7 +53,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
   let browser: Browser;
   let script: string;
   beforeAll(async () => {
-    [browser, script] = await Promise.all([startBrowser(), pageBundle()]);
+    [browser, { text: script }] = await Promise.all([startBrowser(), pageBundle()]);
   });
   afterAll(async () => {
     await browser?.close();

@@ -1,11 +1,11 @@
-/// <reference lib="dom" />
 /**
- * Pictures as PNG: chart.js on @napi-rs/canvas, whose binary comes with its package and needs no system library. The
+ * Pictures as PNG, by chartjs-node-canvas on @napi-rs/canvas, whose binary comes with its package and needs no system
+ * library: the build bundles chartjs-node-canvas so (scripts/node-canvas.mjs), the checkout overrides its `canvas`. The
  * font comes with a package, too, so that the same numbers give the same bytes on machines with other fonts.
  */
 import { createRequire } from 'node:module';
-import { Chart, registerables } from 'chart.js';
-import { createCanvas, GlobalFonts } from '@napi-rs/canvas';
+import { GlobalFonts } from '@napi-rs/canvas';
+import { ChartJSNodeCanvas } from 'chartjs-node-canvas';
 import type { Picture } from './picture.js';
 import { LIGHT, type Theme } from './theme.js';
 
@@ -15,11 +15,9 @@ export const HEIGHT = 660;
 const FAMILY = 'lla-sim Noto Sans';
 const THEME: Theme = { ...LIGHT, font: FAMILY };
 
-let ready = false;
+let renderer: ChartJSNodeCanvas | undefined;
 
-function prepare(): void {
-  if (ready) return;
-  Chart.register(...registerables);
+function prepare(): ChartJSNodeCanvas {
   const { resolve } = createRequire(import.meta.url);
   for (const weight of [400, 700]) {
     if (
@@ -30,16 +28,11 @@ function prepare(): void {
     )
       throw new Error(`the font of pictures (weight ${weight}) cannot be read`);
   }
-  ready = true;
+  return new ChartJSNodeCanvas({ width: WIDTH, height: HEIGHT });
 }
 
 /** Draws a picture. @returns the bytes of a PNG of WIDTH × HEIGHT pixels */
 export function png(picture: Picture): Buffer {
-  prepare();
-  const canvas = createCanvas(WIDTH, HEIGHT);
-  // chart.js asks for the canvas of a browser; this one has the methods that it calls.
-  const chart = new Chart(canvas as unknown as HTMLCanvasElement, picture.chart(THEME));
-  const bytes = canvas.toBuffer('image/png');
-  chart.destroy();
-  return bytes;
+  renderer ??= prepare();
+  return renderer.renderToBufferSync(picture.chart(THEME));
 }
