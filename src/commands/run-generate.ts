@@ -1,0 +1,124 @@
+/** Generating for `lla-sim run`: a decoder is opened, takes the prompt in and decodes, until it is done or interrupted. */
+import type { SafetensorsFile } from '../decoder/index.js';
+import { openDecoder, type GpuDecoder, type StepResult } from '../decoder/gpu/decoder.js';
+import { EXIT, UserError } from '../errors.js';
+import type { Device } from '../gpu/index.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { limitAddressSpace } from '../validate/process-memory.js';
+import { onInterrupt } from './interrupt.js';
+import { progressLine } from './progress.js';
+import type { Loaded, RunQuestion } from './run-question.js';
+import { describe, type RunReport } from './run-report.js';
+
+const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
+
+/** Opens a decoder, takes the prompt in and generates. Nothing is returned unless all of it was done. */
+export async function generate(
+  device: Device,
+  { geometry, checkpoint, tokenizer }: Loaded,
+  q: RunQuestion,
+  codec: SafetensorsFile | undefined,
+  quiet: boolean,
+): Promise<RunReport> {
+  const c: Configuration = { ...q.configuration, bindingBytes: device.limits.maxStorageBufferBindingSize };
+  const weights = {
+    storage: q.storage,
+    seed: q.seed,
+    ...(checkpoint ? { model: checkpoint.tensors } : {}),
+    ...(codec ? { codec } : {}),
+  };
+  const options = {
+    weights,
+    batch: q.batch,
+    contextTokens: q.contextTokens,
+    pageTokens: q.pageTokens,
+    sampling: q.sampling,
+    prefillChunkTokens: q.chunkTokens,
+    ...(checkpoint ? { normEpsilon: checkpoint.normEpsilon } : {}),
+  };
+  if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options, q.prompt);
+  let decoder: GpuDecoder | undefined;
+  let interrupted = false;
+  // Closing frees the buffers; what is in flight then fails, and is told apart by the flag.
+  const stop = (): void => {
+    interrupted = true;
+    decoder?.close();
+  };
+  const release = onInterrupt(stop);
+  const tokens: number[][] = Array.from({ length: q.batch }, () => []);
+  const seconds: number[] = [];
+  const interruption = (): UserError =>
+    new UserError(
+      `interrupted after ${tokens[0]?.length ?? 0} of ${q.maxTokens} tokens; nothing of it is printed`,
+      'run it again',
+      EXIT.interrupted,
+    );
+  const progress = !quiet && process.stderr.isTTY === true;
+  try {
+    decoder = await openDecoder(device, c, options);
+    if (interrupted) throw interruption();
+    if (q.fill > 0) await decoder.fillCache(q.fill);
+    const began = now();
+    const prompted = await decoder.prefill(
+      Array.from({ length: q.batch }, () => q.prompt),
+      q.prefill,
+    );
+    const prefillSeconds = now() - began;
+    let result: StepResult = prompted;
+    const generating = now();
+    const take = (): boolean => {
+      result.tokens.forEach((token, i) => (tokens[i] as number[]).push(token));
+      return (tokens[0] as number[]).length < q.maxTokens && (q.stop === null || result.tokens[0] !== q.stop);
+    };
+    while (take()) {
+      result = await decoder.step(result.tokens);
+      seconds.push(result.seconds);
+      const [done, elapsed] = [seconds.length + 1, now() - generating];
+      if (progress)
+        process.stderr.write(
+          progressLine(elapsed, (elapsed / done) * (q.maxTokens - done), `${done} of ${q.maxTokens} tokens`),
+        );
+    }
+    if (interrupted) throw interruption();
+    const spent = now() - generating;
+    return describe(
+      device,
+      decoder,
+      c,
+      q,
+      { geometry, checkpoint, tokenizer, codec },
+      { tokens, seconds, spent, prefillSeconds, prefillMethod: prompted.method },
+    );
+  } catch (error) {
+    throw interrupted && !(error instanceof UserError) ? interruption() : error;
+  } finally {
+    if (progress && seconds.length > 0) process.stderr.write('\r\u001b[K');
+    release();
+    decoder?.close();
+  }
+}
+
+/**
+ * Brings driver and program to the size that they keep with half of the sequences first, so that the limit is on
+ * buffers alone.
+ */
+async function limitMemory(
+  device: Device,
+  c: Configuration,
+  bytes: number,
+  options: Parameters<typeof openDecoder>[2],
+  prompt: readonly number[],
+): Promise<void> {
+  if (!device.description.software)
+    throw new UserError('--vram limits software adapters only: a GPU has the memory that it has', 'leave --vram out');
+  const batch = Math.ceil(options.batch / 2);
+  const warm = await openDecoder(device, c, { ...options, batch });
+  try {
+    await warm.fillCache(options.contextTokens - 1);
+    await warm.prefill(Array.from({ length: batch }, () => prompt));
+  } finally {
+    warm.close();
+  }
+  await device.submitEmpty();
+  limitAddressSpace(bytes);
+}

@@ -1,0 +1,206 @@
+/** What `lla-sim run` is asked: model, prompt, codec and path, read from its options. */
+import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  GREEDY,
+  openCheckpoint,
+  readTokenizer,
+  type Checkpoint,
+  type Sampling,
+  type Tokenizer,
+} from '../decoder/index.js';
+import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
+import { UserError, show } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { readModelFile } from '../geometry/hf-config.js';
+import { findPreset } from '../geometry/presets.js';
+import { candidateId, listCandidates } from '../plan/candidates.js';
+import { readQuestion } from '../plan/request.js';
+import type { Candidate } from '../plan/types.js';
+import type { Scenario } from '../schema/settings.js';
+import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { parseBytes, parseNumber, parseTokens } from '../units.js';
+import { choiceFlag, textFlag, type Args } from './command.js';
+
+export const WEIGHTS = ['f16', 'f32'] as const;
+
+/** What is decoded with what. */
+export interface Loaded {
+  readonly geometry: Geometry;
+  readonly checkpoint: Checkpoint | null;
+  readonly tokenizer: Tokenizer | null;
+}
+
+/** A folder with weights is a checkpoint; everything else is a shape. */
+export function loadModel(args: Args): Loaded {
+  const name = textFlag(args, 'model') ?? 'ouro-1.4b';
+  const file = textFlag(args, 'tokenizer');
+  const isFolder = existsSync(name) && statSync(name).isDirectory();
+  const hasWeights =
+    isFolder &&
+    ['model.safetensors', 'model.safetensors.index.json'].some((weights) => existsSync(join(name, weights)));
+  const checkpoint = hasWeights ? openCheckpoint(name) : null;
+  try {
+    const whole =
+      checkpoint?.geometry ?? (isFolder || /[/\\]|\.json$/i.test(name) ? readModelFile(name) : findPreset(name));
+    const reduced = (flag: 'layers' | 'vocab'): number => {
+      const value = textFlag(args, flag);
+      if (value !== null && checkpoint)
+        throw new UserError(
+          `--${flag} is for fabricated weights: a checkpoint is decoded whole`,
+          `leave --${flag} out, or name a preset`,
+        );
+      return value === null ? whole[flag] : parseNumber(value, `--${flag}`, { min: 1, max: whole[flag], whole: true });
+    };
+    const geometry = { ...whole, layers: reduced('layers'), vocab: reduced('vocab') };
+    const tokenizerFile = file ?? checkpoint?.tokenizerFile ?? null;
+    return {
+      geometry,
+      checkpoint,
+      tokenizer: tokenizerFile === null ? null : readTokenizer(tokenizerFile, geometry.vocab),
+    };
+  } catch (error) {
+    checkpoint?.tensors.close();
+    throw error;
+  }
+}
+
+export interface RunQuestion {
+  readonly candidate: Candidate;
+  readonly id: string;
+  readonly configuration: Omit<Configuration, 'bindingBytes'>;
+  readonly prompt: readonly number[];
+  /** The decoder's own choice where undefined. */
+  readonly prefill: PrefillMethod | undefined;
+  readonly chunkTokens: number;
+  readonly fill: number;
+  readonly batch: number;
+  readonly maxTokens: number;
+  readonly contextTokens: number;
+  readonly pageTokens: number;
+  readonly storage: 'f16' | 'f32';
+  readonly sampling: Sampling;
+  readonly seed: number;
+  readonly stop: number | null;
+  readonly vramBytes: number | null;
+}
+
+/** Reads everything but the model. @throws UserError naming the flag, its rule and the value */
+export function readRun(args: Args, { geometry, tokenizer }: Loaded): RunQuestion {
+  const whole = (name: string, otherwise: number, min: number, max: number): number =>
+    parseNumber(textFlag(args, name) ?? String(otherwise), `--${name}`, { min, max, whole: true });
+  const prompt = readPrompt(args, tokenizer, geometry);
+  const fill = textFlag(args, 'fill') === null ? 0 : parseTokens(textFlag(args, 'fill') as string, '--fill');
+  const maxTokens = whole('max-tokens', 32, 1, 2 ** 20);
+  const needed = fill + prompt.length + maxTokens - 1;
+  const ctx = textFlag(args, 'ctx');
+  const contextTokens = ctx === null ? needed : parseTokens(ctx, '--ctx');
+  if (contextTokens < needed)
+    throw new UserError(
+      `--ctx ${contextTokens} is less than the ${needed} tokens that prompt and --max-tokens need`,
+      'give a longer --ctx, or generate fewer tokens',
+    );
+  const storage = choiceFlag(args, 'weights', WEIGHTS);
+  const seed = whole('seed', 0, 0, 2 ** 32 - 1);
+  const stop = textFlag(args, 'stop') === null ? null : whole('stop', 0, 0, geometry.vocab - 1);
+  const batch = whole('batch', 1, 1, 2 ** 20);
+  if (stop !== null && batch > 1)
+    throw new UserError('--stop ends one sequence, and --batch asks for several', 'leave one of them out');
+  const temperature = parseNumber(textFlag(args, 'temperature') ?? '0', '--temperature', { min: 0, max: 100 });
+  const topP = parseNumber(textFlag(args, 'top-p') ?? '1', '--top-p', { min: 1e-6, max: 1 });
+  const vram = textFlag(args, 'vram');
+  const prefill = textFlag(args, 'prefill') === null ? undefined : choiceFlag(args, 'prefill', PREFILL_METHODS);
+  const chunkTokens = parseTokens(textFlag(args, 'prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');
+  const { candidate, id, ...rest } = readCandidate(args, geometry, contextTokens);
+  return {
+    candidate,
+    id,
+    ...rest,
+    prompt,
+    prefill,
+    chunkTokens,
+    fill,
+    batch,
+    maxTokens,
+    contextTokens,
+    storage,
+    seed,
+    stop,
+    sampling: temperature === 0 ? GREEDY : { temperature, topP, seed },
+    vramBytes: vram === null ? null : parseBytes(vram, '--vram'),
+  };
+}
+
+function readPrompt(args: Args, tokenizer: Tokenizer | null, g: Geometry): number[] {
+  const [tokens, text] = [textFlag(args, 'tokens'), textFlag(args, 'text')];
+  if (tokens !== null && text !== null) throw new UserError('--tokens and --text are two prompts', 'give one of them');
+  if (text !== null) {
+    if (!tokenizer)
+      throw new UserError('--text needs a tokenizer', 'give its file with --tokenizer, or token numbers with --tokens');
+    const encoded = tokenizer.encode(text);
+    if (encoded.length === 0) throw new UserError('--text makes no token', 'give a longer text');
+    return encoded;
+  }
+  if (tokens === null) {
+    if (textFlag(args, 'fill') !== null) return [0];
+    throw new UserError('there is no prompt', 'give --tokens 1,2,3, or --text with a tokenizer, or --fill 4k');
+  }
+  return tokens
+    .split(',')
+    .map((word) => parseNumber(word.trim(), '--tokens', { min: 0, max: g.vocab - 1, whole: true }));
+}
+
+/** One codec and path out of the planner's list. */
+function readCandidate(
+  args: Args,
+  geometry: Geometry,
+  contextTokens: number,
+): Pick<RunQuestion, 'candidate' | 'id' | 'configuration' | 'pageTokens'> {
+  const one = (name: string): string | null => {
+    const value = textFlag(args, name);
+    if (value?.includes(','))
+      throw new UserError(`--${name} takes one value here, not ${show(value)}`, 'decode them one after the other');
+    return value;
+  };
+  const [codec, ratio, ranks, path, eviction, cacheType, groupSize] = [
+    'codec',
+    'ratio',
+    'ranks',
+    'path',
+    'eviction',
+    'cache-type',
+    'group-size',
+  ].map(one) as [
+    string | null,
+    string | null,
+    string | null,
+    string | null,
+    string | null,
+    string | null,
+    string | null,
+  ];
+  const kind = codec ?? (ranks === null ? 'full' : 'lla');
+  const scenario: Scenario = {
+    context: contextTokens,
+    codec: [kind],
+    ...(ratio === null ? {} : { ratio: [ratio] }),
+    ...(ranks === null ? {} : { ranks: [ranks] }),
+    ...(path === null ? {} : { path: [path] }),
+    ...(eviction === null ? {} : { eviction: [eviction] }),
+    ...(cacheType === null ? {} : { cacheType }),
+    ...(groupSize === null ? {} : { groupSize }),
+  };
+  const { filter, choice, branch, pageTokens, targetWorkgroups, cacheType: type } = readQuestion(scenario, geometry);
+  const { candidates } = listCandidates(geometry, filter);
+  const candidate =
+    path === null
+      ? (candidates.find((c) => c.path === 'reconstruct' && !c.materialised) ?? (candidates[0] as Candidate))
+      : (candidates[0] as Candidate);
+  return {
+    candidate,
+    id: candidateId(geometry, candidate, type),
+    configuration: { geometry, ...candidate, choice, branch, gpus: 1, targetWorkgroups },
+    pageTokens,
+  };
+}

@@ -1,0 +1,171 @@
+/** What `lla-sim run` reports: tokens, times and bytes of one decoding, as an object and as text. */
+import { codecTensors } from '../decoder/tensors.js';
+import type { SafetensorsFile, Tokenizer } from '../decoder/index.js';
+import type { GpuDecoder } from '../decoder/gpu/decoder.js';
+import type { PrefillMethod } from '../decoder/gpu/prefill-methods.js';
+import { memoryModel } from '../cost/memory.js';
+import { printable } from '../errors.js';
+import { keptTokens } from '../eviction/policy.js';
+import type { Device } from '../gpu/index.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { formatBytes, formatMilliseconds, formatNumber } from '../units.js';
+import { allocatedBytes } from '../validate/memory.js';
+import type { Loaded, RunQuestion } from './run-question.js';
+
+export interface RunReport {
+  readonly schema: 'lla-sim/run';
+  readonly schemaVersion: 1;
+  readonly model: {
+    readonly name: string;
+    readonly layers: number;
+    readonly loops: number;
+    readonly weights: 'fabricated' | 'checkpoint';
+    readonly codecWeights: 'none' | 'fabricated' | 'file';
+    readonly seed: number;
+  };
+  readonly device: { readonly description: string; readonly software: boolean };
+  readonly id: string;
+  readonly batch: number;
+  readonly promptTokens: number;
+  readonly filledTokens: number;
+  /** Tokens generated, by sequence. */
+  readonly tokens: readonly (readonly number[])[];
+  /** Their text, where there is a tokenizer. */
+  readonly text: readonly string[] | null;
+  readonly prefillSeconds: number;
+  /** Whole, or token by token: after --fill, unless asked otherwise. */
+  readonly prefillMethod: PrefillMethod;
+  /** Of all sequences together. */
+  readonly promptTokensPerSecond: number;
+  /** Of the generating steps by the wall clock, all sequences together; null where one step made everything. */
+  readonly tokensPerSecond: number | null;
+  /** Median of the generating steps, on the device's clock where it has one. */
+  readonly secondsPerStep: number | null;
+  readonly cache: {
+    readonly allocatedBytes: number;
+    readonly bytesPerToken: number;
+    readonly tokensKept: readonly number[];
+  };
+  readonly memory: {
+    readonly weightsBytes: number;
+    readonly codecBytes: number;
+    readonly inFlightBytes: number;
+    readonly evictionBytes: number;
+    readonly workspaceBytes: number;
+    readonly controlBytes: number;
+    readonly totalBytes: number;
+  };
+  readonly warnings: readonly string[];
+}
+
+/** What a decoder made, and how long it took. */
+export interface Generated {
+  readonly tokens: readonly (readonly number[])[];
+  readonly seconds: readonly number[];
+  readonly spent: number;
+  readonly prefillSeconds: number;
+  readonly prefillMethod: PrefillMethod;
+}
+
+/** The report of a decoding. */
+export function describe(
+  device: Device,
+  decoder: GpuDecoder,
+  c: Configuration,
+  q: RunQuestion,
+  from: Loaded & { codec: SafetensorsFile | undefined },
+  g: Generated,
+): RunReport {
+  const bytes = allocatedBytes(decoder);
+  const { kvBytesPerToken } = memoryModel(c, q.contextTokens, q.pageTokens);
+  const needsCodec = codecTensors(c.geometry, c.codec, c.path, c.branch).length > 0;
+  const warnings = [
+    ...(from.checkpoint ? [] : ['the weights are fabricated: times and bytes are real, the tokens mean nothing']),
+    ...(from.checkpoint && needsCodec && !from.codec
+      ? ['the codec is fabricated and does not fit the checkpoint: the tokens mean nothing']
+      : []),
+    ...(q.fill > 0 ? ['the cache began with made-up contents: the tokens mean nothing'] : []),
+    ...(device.description.software
+      ? [`${device.description.description} is a software adapter: its times say nothing about a GPU`]
+      : []),
+  ];
+  const sorted = [...g.seconds].sort((a, b) => a - b);
+  return {
+    schema: 'lla-sim/run',
+    schemaVersion: 1,
+    model: {
+      name: c.geometry.name,
+      layers: c.geometry.layers,
+      loops: c.geometry.loops,
+      weights: from.checkpoint ? 'checkpoint' : 'fabricated',
+      codecWeights: !needsCodec ? 'none' : from.codec ? 'file' : 'fabricated',
+      seed: q.seed,
+    },
+    device: { description: device.description.description, software: device.description.software },
+    id: q.id,
+    batch: q.batch,
+    promptTokens: q.prompt.length,
+    filledTokens: q.fill,
+    tokens: g.tokens,
+    text: from.tokenizer ? g.tokens.map((t) => (from.tokenizer as Tokenizer).decode(t)) : null,
+    prefillSeconds: g.prefillSeconds,
+    prefillMethod: g.prefillMethod,
+    promptTokensPerSecond: (q.batch * q.prompt.length) / g.prefillSeconds,
+    tokensPerSecond: g.seconds.length > 0 ? (q.batch * g.seconds.length) / g.spent : null,
+    secondsPerStep: sorted[sorted.length >> 1] ?? null,
+    cache: {
+      allocatedBytes: bytes.cache,
+      bytesPerToken: kvBytesPerToken,
+      tokensKept: decoder.lengths.map((n) => keptTokens(c.eviction, n)),
+    },
+    memory: {
+      weightsBytes: bytes.weights,
+      codecBytes: bytes.codec,
+      inFlightBytes: bytes['in-flight'],
+      evictionBytes: bytes.eviction,
+      workspaceBytes: bytes.workspace,
+      controlBytes: bytes.control,
+      totalBytes: Object.values(bytes).reduce((sum, n) => sum + n, 0),
+    },
+    warnings,
+  };
+}
+
+/** Lines and tabs of a model's text stay; nothing else of it may reach a terminal raw. */
+const harmless = (text: string): string =>
+  text
+    .split(/([\n\t])/)
+    .map((part, i) => (i % 2 === 1 ? part : printable(part)))
+    .join('');
+
+const PREFILL_WORDS: Readonly<Record<PrefillMethod, string>> = {
+  accumulated: '',
+  chunked: ' (in chunks)',
+  'by-layer': ' (by layer)',
+  'one-shot': ' (one shot)',
+  'by-token': ' (token by token)',
+};
+
+/** A report for a person at a terminal. */
+export function runText(r: RunReport): string {
+  const shown = r.text?.map(harmless) ?? r.tokens.map((t) => t.join(','));
+  const eviction = r.cache.tokensKept[0] as number;
+  return [
+    ...shown.map((s, i) => (r.batch > 1 ? `[${i}] ${s}` : s)),
+    '',
+    `${r.model.name}, ${r.model.layers} layer${r.model.layers === 1 ? '' : 's'} × ${r.model.loops} loops, ${r.model.weights === 'fabricated' ? `fabricated weights (seed ${r.model.seed})` : 'weights of the checkpoint'}; ${r.id}; ${r.device.description}`,
+    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(
+      /s ms$/,
+      's',
+    ) +
+      `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${PREFILL_WORDS[r.prefillMethod]}`,
+    ...(r.tokensPerSecond === null || r.secondsPerStep === null
+      ? []
+      : [
+          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the device)`,
+        ]),
+    `cache ${formatBytes(r.cache.allocatedBytes)} allocated, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
+    `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
+    '',
+  ].join('\n');
+}
