@@ -36,7 +36,7 @@ export interface Args {
   readonly secondPositional: string | null;
 }
 
-/** Options that every command has, beside --help and --version. */
+/** Options that every command has, beside --help. */
 export const COMMON: OptionTable = {
   quiet: { type: 'boolean', help: 'no progress and no warnings', group: 'Output' },
 };

@@ -51,13 +51,14 @@ export async function parse(argv: readonly string[]): Promise<Parsed | null> {
 async function parseProgram(argv: readonly string[]): Promise<void> {
   const parser = common(yargs([]).scriptName('lla-sim'))
     .usage('Capacity planner for looped language models with latent KV caches.\n\n$0 <command>')
+    .version(VERSION)
     .strict()
     .fail((message: string | null) => {
       throw unknownCommand(message ?? '', argv);
     });
   const commands = new Map<string, Command>();
   for (const [name, { help, load }] of Object.entries(COMMANDS)) {
-    if (argv.includes(COMPLETIONS)) commands.set(name, await load());
+    if (argv.includes(COMPLETIONS) && argv.includes(name)) commands.set(name, await load());
     const command = commands.get(name);
     parser.command(name, help, (y) => (command ? declare(y, name, help, command) : y));
   }
@@ -87,7 +88,7 @@ const common = (y: Argv): Argv =>
       'short-option-groups': false,
     })
     .detectLocale(false)
-    .version(VERSION)
+    .version(false)
     .help()
     .alias('help', 'h')
     .wrap(Math.min(110, Math.max(60, process.stdout.columns ?? 100)))
@@ -125,7 +126,7 @@ const splitAtCommas = (values: readonly string[]): string[] => values.flatMap((v
 function argsOf(name: string, command: Command, values: Readonly<Record<string, unknown>>): Args {
   const flags: Record<string, string | boolean | readonly string[]> = {};
   // yargs takes --help=1 for a help that is not wanted.
-  for (const flag of ['help', 'version']) if (values[flag] !== undefined) throw takesNoValue(flag);
+  if (values['help'] !== undefined) throw takesNoValue('help');
   for (const [flag, spec] of Object.entries(tableOf(command))) {
     const value = values[flag] as string | boolean | readonly string[] | undefined;
     if (value === undefined) continue;

@@ -70,6 +70,7 @@ describe('refusals name the option, the rule and the cure', () => {
     ['plan --vram 1GB --vram 2GB', '--vram is given more than once; give it once'],
     ['plan --ctx 1k --context 2k', '--ctx is given more than once; give it once'],
     ['plan a.yaml b.yaml', '"b.yaml" is one word too many; lla-sim plan takes one scenario; see lla-sim plan --help'],
+    ['plan --version', 'unknown option "--version"; see lla-sim plan --help'],
     ['models x', '"x" is one word too many; lla-sim models takes options only; see lla-sim models --help'],
     [
       'bench --shapes small,x',
