@@ -99,13 +99,31 @@ function writeDurably(path: string, data: Uint8Array, mode: number | null): void
   }
 }
 
-/** Files that are written beside their places and take them together, or not at all. */
+/** What a shell or a system sends to end a program. */
+export const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const ignored = (): void => undefined;
+
+/**
+ * Files that are written beside their places and take them together, or not at all. A signal that arrives in between
+ * does not end the program there.
+ */
 export class Replacement {
   private readonly parts: { readonly partial: string; readonly path: string }[] = [];
+  private holding = false;
+
+  private hold(on: boolean): void {
+    if (on === this.holding) return;
+    this.holding = on;
+    for (const name of END_SIGNALS) {
+      if (on) process.on(name, ignored);
+      else process.removeListener(name, ignored);
+    }
+  }
 
   /** Writes contents beside `path`. Throws what the system says; `discard` then removes all that was written. */
   add(path: string, data: string | Uint8Array): void {
     const place = placeOf(path);
+    this.hold(true);
     removeDeadPartials(place.path);
     const partial = partialOf(place.path);
     this.parts.push({ partial, path: place.path });
@@ -114,11 +132,16 @@ export class Replacement {
 
   /** Everything is on the disk: the files take their places. */
   commit(): void {
-    for (const { partial, path } of this.parts.splice(0)) renameSync(partial, path);
+    for (let part = this.parts[0]; part; part = this.parts[0]) {
+      renameSync(part.partial, part.path);
+      this.parts.shift();
+    }
+    this.hold(false);
   }
 
   discard(): void {
     for (const { partial } of this.parts.splice(0)) rmSync(partial, { force: true });
+    this.hold(false);
   }
 }
 

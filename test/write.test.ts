@@ -103,7 +103,10 @@ test('files are replaced together or not at all', () => {
   writeFileSync(at('a'), 'old a');
   writeFileSync(at('b'), 'old b');
   const replacement = new Replacement();
+  const listeners = process.listenerCount('SIGTERM');
   replacement.add(at('a'), 'new a');
+  // A signal in between would leave the part.
+  expect(process.listenerCount('SIGTERM')).toBe(listeners + 1);
   expect(() => replacement.add(at('missing/b'), 'new b')).toThrow(/ENOENT/);
   replacement.discard();
   expect([read('a'), read('b')]).toEqual(['old a', 'old b']);
@@ -113,6 +116,7 @@ test('files are replaced together or not at all', () => {
   expect(read('a')).toBe('old a');
   replacement.commit();
   expect([read('a'), read('b')]).toEqual(['new a', 'new b']);
+  expect(process.listenerCount('SIGTERM')).toBe(listeners);
 });
 
 test('a trial leaves nothing behind, and refuses a device where a file is needed', () => {

@@ -1,6 +1,6 @@
 /** Ending early: Ctrl-C, a process that is asked to end, a terminal that closes. */
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+import { END_SIGNALS } from '../write.js';
 
 /**
  * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.
@@ -8,13 +8,13 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
  */
 export function onInterrupt(stop: () => void): () => void {
   const release = (): void => {
-    for (const name of SIGNALS) process.removeListener(name, stopped);
+    for (const name of END_SIGNALS) process.removeListener(name, stopped);
   };
   const stopped = (): void => {
     release();
     stop();
   };
-  for (const name of SIGNALS) process.on(name, stopped);
+  for (const name of END_SIGNALS) process.on(name, stopped);
   return release;
 }
 
