@@ -171,7 +171,8 @@ function datasets(
     // The full cache lies beneath and is wider: a path as fast as it lies on it.
     {
       ...style,
-      ...(index === 0 ? { order: 1, borderWidth: style.borderWidth + 1.5 } : {}),
+      // Lines that end early, where memory does, lie on those that go on.
+      ...(index === 0 ? { order: 1, borderWidth: style.borderWidth + 1.5 } : { order: -index }),
       label: line.label,
       data: line.points.map((p) => ({ x: p.x, y: p.y })),
       pointStyle: markOf(index),
