@@ -205,7 +205,7 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
       if (name !== 'validate') await actions[name]('SIGTERM', name === 'calibrate' ? 20_000 : PATIENCE_MS);
     if (drawn.includes('validate')) await actions.validate('SIGTERM', 15_000);
     if (debris(home).length > 0) problem(`left behind: ${debris(home).join(', ')}`);
-    if (drawn.includes('calibrate')) await fullDisk({ home, file, start, problem, log });
+    if (existsSync(file)) await fullDisk({ home, file, start, problem, log });
   } finally {
     rmSync(home, { recursive: true, force: true });
   }
