@@ -52,9 +52,10 @@ describeGpu('bench --against', (device) => {
     return report.results[0];
   };
 
-  test('the same text is not measured; a comment is, and does not alarm', async () => {
+  test('the same code is not measured; a constant that nothing uses is, and does not alarm', async () => {
     expect(await against(folderOf((t) => t))).toMatchObject({ state: 'identical' });
-    const result = await against(folderOf((t) => `${t}// a comment\n`));
+    expect(await against(folderOf((t) => `${t}// a comment\n`))).toMatchObject({ state: 'identical' });
+    const result = await against(folderOf((t) => `${t}const nobody_uses_it = 1u;\n`));
     expect(result).toMatchObject({ state: 'paired', sameSource: false });
     expect(result?.state === 'paired' && result.verdict).not.toBe('slower');
   });
@@ -85,13 +86,13 @@ describeGpu('bench --against', (device) => {
     try {
       const home = dirname(dirname(program.cli));
       // compile() links to the real kernels; the link goes, never what it leads to.
-      rmSync(join(home, 'kernels'));
-      const own = join(home, 'kernels');
+      rmSync(join(home, 'src/kernels'));
+      const own = join(home, 'src/kernels');
       cpSync(folderOf(heavy), own, { recursive: true });
       const outcome = program.run([
         'bench',
         '--against',
-        join(ROOT, 'kernels'),
+        join(ROOT, 'src/kernels'),
         '--kernel',
         'swiglu',
         '--budget',
