@@ -4,9 +4,9 @@
 export const DRIFT_CORRECTED = 0.05;
 
 /**
- * A kernel slows down by some power of what the probe does, half of which is memory's time: by this one as long as its
- * own times do not tell. Measured over nine kernels on a shared machine (DESIGN.md): 0.4 for one that computes, 0.9 for
- * one that streams weights.
+ * A kernel's time follows a power of the probe's time. This power is used while the kernel has too few repetitions for a
+ * fit of its own. Measured over nine kernels on a shared machine (docs/experiments.md): 0.4 for one that computes, 0.9
+ * for one that streams weights.
  */
 const DRIFT_EXPONENT = 0.7;
 /** Squared log drift, summed over repetitions, that makes a kernel's own exponent weigh as much as that one. */

@@ -348,7 +348,7 @@ describe('mostInformative', () => {
     expect(() => mostInformative('rmsnorm', 'norm', along, [])).toThrow('no candidate');
   });
 
-  // On this smooth roofline choosing by deviation is no better than chance (DESIGN.md, Next); it must not be much
+  // On this smooth roofline choosing by deviation is no better than chance (docs/experiments.md); it must not be much
   // worse.
   it('stays within half as much again of random points at worst, over several pools', () => {
     const tails = [8, 9, 10, 11, 12].map((seed) => tailErrors(seed));
