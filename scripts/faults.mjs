@@ -137,17 +137,19 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
     const output = join(home, 'validation.json');
     const args = ['validate', '--quick', '--only', 'capacity', '--seed', mark, '--format', 'json', '-o', output];
     rmSync(output, { force: true });
+    const old = readdirSync(temporary);
     await killed(args, signal, ms);
     if (existsSync(output)) JSON.parse(readFileSync(output, 'utf8'));
     for (let waited = 0; processesWith(mark).length > 0; waited += 200) {
-      if (waited > 20_000) {
+      // A child ends once the shader that it compiles is done.
+      if (waited > PATIENCE_MS) {
         problem(`${signal} of validate left ${processesWith(mark).length} processes running`);
         break;
       }
       await sleep(200);
     }
-    if (signal !== 'SIGKILL' && readdirSync(temporary).length > 0)
-      problem(`${signal} of validate left ${readdirSync(temporary).join(', ')}`);
+    const left = readdirSync(temporary).filter((n) => !old.includes(n));
+    if (signal !== 'SIGKILL' && left.length > 0) problem(`${signal} of validate left ${left.join(', ')}`);
   };
 
   const folder = join(home, 'report');
@@ -174,10 +176,11 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
 
   const output = (name, args, complete) => async (signal, ms) => {
     const at = join(home, name);
+    const old = debris(home);
     const end = await killed([...args, '-o', at], signal, ms);
     if (existsSync(at) && !complete(readFileSync(at, 'utf8'))) problem(`${signal} left a part of ${name}`);
-    if (signal !== 'SIGKILL' && end.signal === null && debris(home).length > 0)
-      problem(`${signal} left ${debris(home).join(', ')}`);
+    const left = debris(home).filter((n) => !old.includes(n));
+    if (signal !== 'SIGKILL' && end.signal === null && left.length > 0) problem(`${signal} left ${left.join(', ')}`);
   };
   const actions = {
     calibrate,
