@@ -21,9 +21,9 @@ function report(error: unknown): ExitCode {
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? EXIT.ok : report(cannotWrite('the result', null, error)));
 });
-// Progress that nobody can read any more, as when a terminal closes, is no reason to lose a result.
+// Progress that cannot be written, as when a terminal closes, must not lose a result.
 process.stderr.on('error', () => undefined);
-// A program with a channel was started by another one for its own purposes, and ends with it.
+// A program with a channel was started by another program, and ends with it.
 if (process.connected) process.once('disconnect', () => process.exit(EXIT.interrupted));
 
 runCommandLine(process.argv.slice(2)).then(

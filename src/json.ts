@@ -7,7 +7,7 @@ const MAX_DEPTH = 64;
 export interface JsonRules {
   /** Most values (scalars, lists, objects) that the text may hold. */
   readonly maxValues: number;
-  /** What to do about a file that is not what it should be. */
+  /** Remedy for a file with wrong contents. */
   readonly hint: string;
   /** A byte order mark is taken off where other programs write the file; otherwise it is refused. */
   readonly byteOrderMark?: 'allowed';

@@ -38,11 +38,11 @@ const RETURNED = 'pass what the library itself returned';
 /** An argument: its name and what it must be. */
 type Rule = readonly [name: string, type: z.ZodType];
 
-/** The function, with its arguments checked first; what then fails inside is told as one line, with its cause. */
+/** The function, with its arguments checked first; a later failure inside becomes one line, with its cause. */
 function checked<A extends readonly unknown[], R>(call: (...args: A) => R, name: string, ...rules: Rule[]) {
   return (...args: A): R => {
     for (const [i, [argument, type]] of rules.entries()) check(type, args[i], `${name}: ${argument}`);
-    const result = told(name, () => call(...args));
+    const result = asUserError(name, () => call(...args));
     if (typeof result === 'number' && Number.isNaN(result)) throw misfit(name, new Error('the result is not a number'));
     return result;
   };
@@ -50,7 +50,7 @@ function checked<A extends readonly unknown[], R>(call: (...args: A) => R, name:
 
 /** @throws UserError unless the value is of this type */
 function check(type: z.ZodType, value: unknown, subject: string): void {
-  const issue = told(subject, () => type.safeParse(value)).error?.issues[0];
+  const issue = asUserError(subject, () => type.safeParse(value)).error?.issues[0];
   if (!issue) return;
   const where = issue.path.map((key) => `.${String(key).slice(0, 80)}`).join('');
   const received = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], value);
@@ -60,8 +60,8 @@ function check(type: z.ZodType, value: unknown, subject: string): void {
   );
 }
 
-/** Runs a call; what is thrown but a UserError becomes one, since its arguments are what the caller can change. */
-function told<T>(name: string, call: () => T): T {
+/** Runs a call. Any other error becomes a UserError, because the caller can change only the arguments. */
+function asUserError<T>(name: string, call: () => T): T {
   try {
     return call();
   } catch (error) {
@@ -79,7 +79,7 @@ const count = (max: number, min = 1) => z.int().min(min).max(max);
 const text = z.string().max(4096);
 const tokens = count(MAX_TOKENS);
 const bytes = finite.min(0).max(MAX_BYTES);
-/** Something that only the library makes: what it holds is not checked again. */
+/** An object that only the library makes: its contents are not checked again. */
 const made = z.looseObject({});
 
 const geometry = z.object({
@@ -339,7 +339,7 @@ export const coreRatio = checked(registry.coreRatio, 'coreRatio', ...aCodec);
 export const codecLabel = checked(registry.codecLabel, 'codecLabel', ...aCodec);
 /** Bytes that one cached token takes, group scales included. */
 export const bytesPerToken = checked(cacheLayout.bytesPerToken, 'bytesPerToken', ['layout', layout]);
-/** The rows of a sequence's cache in the order in which they lie. */
+/** The rows of a sequence's cache in the order in which they are stored. */
 export const slotsOf = checked(cacheLayout.slotsOf, 'slotsOf', ['layout', layout], ['tokens', tokens]);
 
 /** A model by its name. */

@@ -8,7 +8,7 @@ import { UserError, show } from './errors.js';
 import { beginningOf, isAlive } from './process-alive.js';
 import { cannotWrite, placeOf } from './write.js';
 
-/** What a lock file holds. */
+/** Contents of a lock file. */
 const own = (): string => `${process.pid} ${beginningOf(process.pid) ?? '-'} ${hostname()}\n`;
 
 /** Who holds the lock, for people, or null where nobody does any more. */

@@ -22,7 +22,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from './errors.js';
 import { isAlive } from './process-alive.js';
 
-/** What a system call's error means, and what to do about it. */
+/** Meaning of a system call's error, and its remedy. */
 const REASONS: Readonly<Record<string, readonly [reason: string, hint: string]>> = {
   ENOSPC: ['no space is left on its device', 'free space, or name another place'],
   EDQUOT: ['the quota is used up', 'free space, or name another place'],
@@ -75,7 +75,7 @@ export function placeOf(path: string): Place {
 const partialOf = (path: string): string => join(dirname(path), `.${basename(path)}.${process.pid}.partial`);
 const PARTIAL = /^\.(.+)\.(\d+)\.partial$/;
 
-/** Removes what a process that is dead left half written of `path`. */
+/** Removes half-written files that a dead process left for `path`. */
 function removeDeadPartials(path: string): void {
   for (const name of readdirSync(dirname(path))) {
     const [, of, pid] = PARTIAL.exec(name) ?? [];
@@ -99,12 +99,12 @@ function writeDurably(path: string, data: Uint8Array, mode: number | null): void
   }
 }
 
-/** What a shell or a system sends to end a program. */
+/** Signals that a shell or a system sends to end a program. */
 export const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const ignored = (): void => undefined;
 
 /**
- * Files that are written beside their places and take them together, or not at all. A signal that arrives in between
+ * Files that are written beside their places and replace them together, or not at all. A signal that arrives in between
  * does not end the program there.
  */
 export class Replacement {

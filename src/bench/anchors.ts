@@ -1,6 +1,6 @@
 /**
- * The kernel calls that real decode steps and prompts of a model contain: what a calibration measures, and how much
- * hangs on each.
+ * The kernel calls that real decode steps and prompts of a model contain: what a calibration measures, and the share of
+ * a step's time that each has.
  */
 import { rooflinePrice, type Rates } from '../cost/roofline.js';
 import type { CodecKind } from '../codecs/codec.js';
@@ -16,8 +16,8 @@ import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js
 /** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
 const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
 /**
- * Codecs that are measured without eviction alone: every storage type with scores is a kernel that takes seconds to
- * compile.
+ * Codecs that are measured only without eviction: a variant with scores for every storage type would take seconds to
+ * compile each.
  */
 const WITHOUT_EVICTION: readonly CodecKind[] = ['kv-quant'];
 
@@ -39,14 +39,14 @@ export interface AnchorRange {
   readonly targetWorkgroups: number;
   /** Largest binding of the device, bytes. */
   readonly bindingBytes: number;
-  /** Rough rates of such a device: they tell which operations carry a step. */
+  /** Rough rates of such a device. They decide which operations take most of a step. */
   readonly rates: Rates;
 }
 
 const stepsOf = (contexts: readonly number[], batches: readonly number[], weight: number): AnchorStep[] =>
   contexts.flatMap((context) => batches.map((batch) => ({ context, batch, weight })));
 
-/** Prompts count for at most this share of everything: decoding is what a plan is chosen by. */
+/** Prompts count for at most this share of everything: plans are chosen by decoding. */
 const PROMPT_SHARE = 0.2;
 
 const beside = (
@@ -71,8 +71,8 @@ const chunked = (promptTokens: number, chunkTokens: number): PromptPlan => ({
 /**
  * Steps whose shapes are measured, as far as memory and budget allow, and rough rates of such a device. A software
  * adapter serves few sequences; more of them are there so that kernels whose time depends on the batch alone have
- * points enough for a fit. Nor does it take in a chunk of 2048 tokens, whose products last for seconds: prompts are
- * short there, and long ones in small chunks reach the contexts that attention meets.
+ * points enough for a fit. Products of a chunk of 2048 tokens take seconds there, so prompts are short, and long
+ * prompts in small chunks cover attention's contexts.
  */
 export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 'steps' | 'prompts' | 'rates'>> = {
   software: {
@@ -121,8 +121,8 @@ export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 's
 };
 
 /**
- * A call and how much it carries: the squared share of a step's or prompt's time, summed by weight over those that
- * contain it.
+ * A call and its weight: the squared share of a step's or prompt's time, summed by weight over the steps and prompts
+ * that contain it.
  */
 export interface Anchor extends KernelCall {
   readonly share: number;

@@ -27,7 +27,7 @@ import { mix } from '../hash.js';
 import { samplesOf, UNFINISHED, unfinishedOf, Visits, type Track } from './visits.js';
 
 /**
- * Calls that would take longer than this, or than this share of the budget, are left out: they would eat the time of
+ * Calls that would take longer than this, or than this share of the budget, are left out: they would take the time of
  * many others.
  */
 const LONGEST_CALL_SECONDS = 3;
@@ -44,21 +44,18 @@ const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 96;
 const MOST_POINTS_SMALL = 28;
-/**
- * A kernel that hardly shows in a step counts as this share of the one that carries most: a fit needs a few points all
- * the same.
- */
+/** Minimum weight of a kernel with a small share of a step, relative to the largest: a fit still needs a few points. */
 const LEAST_SHARE = 1 / 60;
-/** Kernels that carry this share of the largest may have many points. */
+/** Kernels with at least this share of the largest weight may have many points. */
 const LARGE_SHARE = 0.05;
 /**
- * Candidates among which the next point is looked for: drawn at random, each the likelier the more hangs on it, but for
- * a floor.
+ * Number of candidates that are drawn for the next point, with a probability that grows with their share, above a
+ * floor.
  */
 const DRAWN_CANDIDATES = 16;
 const LEAST_DRAWN_SHARE = 1 / 400;
 
-/** What a visit is taken for after each session that ended while the track's first point was prepared. */
+/** Assumed time of a visit for each session that ended while the track's first point was prepared. */
 const UNFINISHED_SECONDS = 30;
 /** What a first list of calls gets, at most: seconds, and share of the budget. */
 const FIRST_LIST = { seconds: 8, share: 0.05 };
@@ -176,8 +173,8 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
       chooseTrack: leastServed,
       chooseCandidate: (track) => choose(track, options),
       save: (must) => {
-        const told = drift.describe();
-        if (told) calibration.probe = told;
+        const probe = drift.describe();
+        if (probe) calibration.probe = probe;
         options.save?.(calibration, must);
       },
       visited: (track, gap) =>
@@ -218,7 +215,7 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
 
 /**
  * Seconds until the calibration ends: what is left of the budget, or less where few candidates are left and nothing
- * else is to be done. The budget's end is certain, as time that is left goes to the least certain points.
+ * else is to be done. The budget's end is certain, because remaining time goes to the least certain points.
  */
 export function secondsLeft(
   elapsed: number,
@@ -230,8 +227,8 @@ export function secondsLeft(
 }
 
 /**
- * The track whose next point lowers the intervals of steps most for its time. With n points a kernel's error falls
- * about as 1/n, so that n² · seconds / share is to be even.
+ * The track whose next point narrows the intervals of steps most for its time. A kernel's error falls about as 1/n with
+ * n points, so the track with the smallest n² · seconds / share is next.
  */
 function leastServed(tracks: readonly Track[]): Track | undefined {
   const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
@@ -258,7 +255,7 @@ function choose(track: Track, options: CalibrateOptions): number {
       (i) => (candidates[i] as Track['candidates'][number]).share > typical,
     );
   }
-  // Every other point is the call on which steps hang most: drawing alone leaves some of those out.
+  // Every other point is the call with the largest share of a step: drawing alone leaves some of these out.
   if (samples.length % 2 === 0)
     return candidates.indexOf(best(candidates, (c) => c.share) as Track['candidates'][number]);
   const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
@@ -387,7 +384,7 @@ class Missed {
   }
 }
 
-/** Samples of today's kernel: what was measured of another source, or launched in another way, is another kernel's. */
+/** Samples of today's kernel: samples of another source or other launch constants belong to another kernel. */
 function samplesOfToday(device: Device, old: KernelCalibration, tuning: Tuning | undefined): Sample[] {
   const kernel = old.kernel as KernelName;
   if (old.sourceHash !== kernelHash(kernel)) return [];
@@ -397,7 +394,7 @@ function samplesOfToday(device: Device, old: KernelCalibration, tuning: Tuning |
 }
 
 /**
- * Kernels of an earlier calibration with samples that going on with it would drop.
+ * Kernels of an earlier calibration with samples that resuming it would drop.
  * @param tuning new constants by kernel (bench/tune.ts)
  */
 export const staleKernels = (

@@ -99,7 +99,7 @@ async function measureTransfers(device: Device): Promise<Required<Pick<Overheads
     readback: { small: [] as number[], large: [] as number[] },
   };
   const timed = async (list: number[], act: () => Promise<unknown>): Promise<void> => {
-    // What the transfer before left behind is not this one's cost.
+    // Work left over from the transfer before is not this one's cost.
     await device.submitEmpty();
     const started = process.hrtime.bigint();
     await act();
@@ -219,7 +219,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
       try {
         await make();
       } catch (error) {
-        // What a driver announces and then refuses is a reason, too; a lost device is none.
+        // A feature that the driver announces and then refuses is also a reason; a lost device is not.
         if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
         reasons[kind] = oneLine(error.message);
       }

@@ -1,6 +1,6 @@
 /**
- * Several measurements in turn, A B C A B C: what slows the machine for longer than a round slows all of them, and
- * falls out of the ratio of two within a round.
+ * Several measurements in turn, A B C A B C: a slow phase longer than a round slows all of them, and cancels in the
+ * ratio of two within a round.
  */
 import { bootstrap, exponential, randomFrom, type Interval } from './regression/statistics.js';
 

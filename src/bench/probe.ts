@@ -12,22 +12,21 @@ import { median, type Clock } from './timing.js';
 
 /**
  * Streamed bytes, more than the last-level cache holds, and rounds of arithmetic: some milliseconds on a software
- * adapter, some hundred microseconds on a GPU. Other work on a shared machine takes memory's time first, which a read
- * out of a cache does not see.
+ * adapter, some hundred microseconds on a GPU. Other work on a shared machine slows memory first, and a read from a
+ * cache does not show that.
  */
 const SIZES = {
   software: { bytes: 64 * 2 ** 20, read: READ.software, groups: 512, rounds: 16 },
   hardware: { bytes: 256 * 2 ** 20, read: READ.hardware, groups: 4096, rounds: 512 },
 };
 /**
- * The reference is the median of this share of the runs, the fastest: what a machine does while nothing disturbs it. It
- * is told anew from all runs so far, so that a session that starts on a loaded machine is not measured against the
- * load.
+ * The reference is the median of the fastest runs, this share of all, updated as runs arrive. So a session that starts
+ * on a loaded machine is not measured against the load.
  */
 const FASTEST_SHARE = 0.2;
 const SHORTEST_SECONDS = 1e-9;
 
-/** Keeps the reference of a session and how far the machine went from it. */
+/** Keeps the reference of a session and the machine's drift from it. */
 export class Drift {
   /** All runs, seconds, fastest first. */
   private readonly seen: number[] = [];
@@ -68,7 +67,7 @@ export class Drift {
 
 /** The probe on a device. */
 export interface Probe {
-  /** Seconds of one run: the faster of two, as what is slower is mostly what else the machine did for a moment. */
+  /** Seconds of one run: the faster of two, because the slower one mostly includes other work of the machine. */
   run(): Promise<number>;
   free(): void;
 }

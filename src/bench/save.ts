@@ -1,4 +1,4 @@
-/** Writing a calibration while it is measured: whatever ends the program, what is on the disk can be read again. */
+/** Writing a calibration while it is measured: the file can be read again whenever and however the program ends. */
 import { calibrationSchema, type Calibration } from '../schema/calibration.js';
 import { writeWhole } from '../write.js';
 

@@ -38,7 +38,7 @@ export interface TuneTools {
    * @throws GpuError where the tuning cannot run there or gives wrong results
    */
   compare(call: KernelCall, tuning: Tuning, best: Tuning): Promise<readonly number[]>;
-  /** Whether the tuning changes anything of what the planner makes of the call. */
+  /** Whether the tuning changes the launch that the planner makes for the call. */
   changes(call: KernelCall, tuning: Tuning, best: Tuning): boolean;
   /** True once there is no time for another candidate. */
   spent(): boolean;
@@ -92,8 +92,8 @@ async function tryTuning(
     if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
     return { kernel, tuning, ratio: null, kept: false, reason: error.message };
   }
-  // Shapes count alike; their errors are independent. A tuning that is surely slower at one shape is not taken for the
-  // others' sake.
+  // Shapes count alike; their errors are independent. A tuning that is surely slower at one shape is rejected, even if
+  // the others gain.
   const ratio = exponential(meanOf(logs));
   const kept = ratio.high < 1 && ratio.estimate < 1 - LEAST_GAIN && logs.every((l) => l.low <= Math.log1p(LEAST_GAIN));
   return { kernel, tuning, ratio, kept, reason: null };

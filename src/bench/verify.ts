@@ -12,7 +12,7 @@ import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Operands } from './inputs.js';
 import { mix } from '../hash.js';
 
-/** Operations that the reference may spend on one check unless told: a few tenths of a second. */
+/** Default number of operations that the reference may spend on one check: a few tenths of a second. */
 const REFERENCE_FLOPS = 1e8;
 
 /**

@@ -1,8 +1,8 @@
 /**
  * In which order the points of a calibration are measured, and what is done about a machine that drifts. Noise on a
- * shared machine comes in phases of seconds and of minutes. So that neither meets all repetitions of a point, several
- * points are open at once and take turns, one submission each, and every point is visited at two times far apart. Knows
- * no device, so that a test can give it a clock of its own.
+ * shared machine comes in phases of seconds and of minutes. So that no phase covers all repetitions of a point, several
+ * points are open at once and take turns, one submission each, and every point is visited at two times far apart. This
+ * module knows no device, so a test can give it a clock of its own.
  */
 import { best } from '../best.js';
 import { GpuError } from '../gpu/errors.js';
@@ -29,18 +29,15 @@ const LEAST_REPETITIONS = 3;
 const MOST_REPETITIONS = 9;
 /** Repetitions that drifted too far end as well: three times as many as are wanted. */
 const MOST_ATTEMPTS = 3;
-/**
- * Points that steps hardly hang on weigh no less than this share of the one that they hang on most: others are told
- * from them, too.
- */
+/** Minimum weight of a rarely used shape, relative to the largest; it still informs interpolation. */
 const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
-/** Relative spread that is assumed of a point with fewer repetitions than it needs: they tell none. */
+/** Assumed relative spread of a point that has too few repetitions to show one. */
 const UNKNOWN_SPREAD = 0.25;
 /** What a file can hold of a drift (schema/calibration.ts). */
 const DRIFT_BOUNDS = { low: 1e-3, high: 1e3 };
-/** Reason of the gap that stands in the file while a point is prepared. It stays where the program did not live on. */
+/** Reason of the gap that the file holds while a point is prepared. The gap remains if the program dies then. */
 export const UNFINISHED = 'the program ended while this point was being prepared';
 
 /** One kernel and variant with what is left to measure of it. */
@@ -48,7 +45,7 @@ export interface Track {
   kernel: KernelName;
   variant: string;
   entry: KernelCalibration;
-  /** `share`: how much the steps of the model hang on the shape (bench/anchors.ts); 0 where nobody says. */
+  /** `share`: weight of the shape in the steps of the model (bench/anchors.ts); 0 where it is not known. */
   candidates: { shape: Shape; share: number }[];
   /** Samples of an earlier session, likewise. */
   resumed: { sample: Sample; share: number }[];
@@ -58,7 +55,7 @@ export interface Track {
   visitSeconds: number[];
 }
 
-/** How many points of the track were begun and never measured: compiling its kernel may take longer than sessions last. */
+/** How many points of the track were begun and never measured: compiling its kernel may take longer than a session. */
 export const unfinishedOf = (track: Pick<Track, 'entry' | 'variant'>): number =>
   track.entry.gaps.filter((g) => g.variant === track.variant && g.reason === UNFINISHED).length;
 
@@ -111,7 +108,7 @@ interface Job {
   readonly shape: Shape;
   /** Of a point that is new. */
   readonly share?: number;
-  /** Sample that gets more repetitions, or is measured anew. */
+  /** Sample that gets more repetitions, or is measured again. */
   readonly known?: Sample;
   readonly replaces?: Sample;
 }
@@ -135,8 +132,8 @@ interface Visit {
 export class Visits {
   private readonly points: Point[] = [];
   /**
-   * The probe beside each repetition, seconds, null where there was none. All drifts are computed anew when the
-   * reference moves.
+   * The probe beside each repetition, seconds, null where there was none. All drifts are computed again when the
+   * reference changes.
    */
   private readonly probes = new Map<Sample, (number | null)[]>();
   private readonly open: Visit[] = [];
@@ -180,7 +177,7 @@ export class Visits {
     );
     const again = [...this.points];
     this.points.push(...resumed);
-    // Time that is left goes to the points that the intervals of steps depend on most.
+    // Remaining time goes to the points on which the intervals of steps depend most.
     await this.takeTurns(() => (running() ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
     const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
@@ -200,7 +197,7 @@ export class Visits {
     return track && chosen ? { track, ...chosen } : undefined;
   }
 
-  /** The point of which another visit lowers the variance of steps most for its time. */
+  /** The point whose next visit lowers the variance of steps most for its time. */
   private mostWorth(): Point | undefined {
     const { tools } = this;
     const largest = this.points.reduce((most, { share }) => Math.max(most, share), Number.MIN_VALUE);
@@ -266,7 +263,7 @@ export class Visits {
       track.visitSeconds.push(tools.now() - begun);
       return this.failed(track, shape, error);
     }
-    // The kernel can be compiled here: whatever kept earlier sessions from it is over.
+    // The kernel can be compiled here, so earlier gaps of unfinished preparation no longer apply.
     gaps.splice(0, gaps.length, ...gaps.filter((g) => g.variant !== track.variant || g.reason !== UNFINISHED));
     const opened = tools.now();
     const sample = known ?? point.sample;

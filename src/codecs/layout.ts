@@ -1,6 +1,6 @@
 /**
- * Where each cached scalar lies. The memory model counts the bytes of this layout and the decoder allocates from it, so
- * that what is predicted and what is allocated are equal by construction.
+ * The place of each cached scalar. The memory model counts the bytes of this layout and the decoder allocates from it,
+ * so that predicted and allocated bytes are equal by construction.
  *
  * A tensor holds `layers × loops × heads` slots; a slot holds one row of `width` scalars a token. Tokens come in tiles
  * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
@@ -52,7 +52,7 @@ export interface Slot {
   bytes: number;
 }
 
-/** Enumerates the slots of a sequence of `tokens` (a whole number of tiles) in the order in which they lie. */
+/** Enumerates the slots of a sequence of `tokens` (a whole number of tiles) in the order in which they are stored. */
 export function* slotsOf(layout: CacheLayout, tokens: number): Generator<Slot> {
   let offsetBytes = 0;
   for (const tensor of layout) {

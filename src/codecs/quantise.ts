@@ -1,5 +1,5 @@
 /**
- * Symmetric mid-rise quantisation of a cached row in float64: the specification of what `append` stores.
+ * Symmetric mid-rise quantisation of a cached row in float64: the specification of the values that `append` stores.
  *
  *   s = f16(2 max|x| / (2^n − 1)),   q = clamp(round(x/s + (2^n − 1)/2), 0, 2^n − 1),   value = s (q − (2^n − 1)/2)
  *

@@ -30,7 +30,7 @@ export function ranksForRatio(
 ): { rankK: number; rankV: number } | string {
   const sum = Math.round(fullScalars / exactRatio(ratio));
   if (sum < 2) return `a ratio of ${ratioLabel(ratio)} leaves fewer than two latent scalars of ${fullScalars}`;
-  // V takes its larger share up to the width of what it compresses; near ratio 1 the rest is K's.
+  // V takes its larger share, up to the width of the vector that it compresses; near ratio 1 the rest is K's.
   const rankV = Math.min(fullScalars / 2, sum - Math.max(1, Math.round(sum * keyShare(g))));
   return { rankK: Math.min(fullScalars / 2, sum - rankV), rankV };
 }

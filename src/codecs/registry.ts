@@ -1,4 +1,4 @@
-/** All codecs, and what is computed from any of them: layout, ratio, parameters, label. */
+/** All codecs, and the functions over them: layout, ratio, parameters, label. */
 import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow } from '../kernels/spec.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, StorageChoice } from './codec.js';

@@ -33,7 +33,7 @@ export const benchCommand: Command = {
       choices: IMPLEMENTED,
     },
     shapes: { type: 'string', multiple: true, help: 'only these groups of shapes [all]', choices: CASE_GROUPS },
-    all: { type: 'boolean', help: 'measure kernels whose source is identical, too' },
+    all: { type: 'boolean', help: 'also measure kernels whose source is identical' },
     roofline: {
       type: 'boolean',
       help: 'share of the ceilings that each kernel reaches, which is what bench prints without --against',
@@ -49,8 +49,8 @@ export const benchCommand: Command = {
   examples: [
     ['bench', 'time, achieved rates and share of the ceilings of every kernel'],
     ['bench --against HEAD~1', 'did the last commit slow a kernel down? exit code 4 if so'],
-    ['bench --against ../other/kernels --kernel attend,matmul --format markdown', 'a comment for a pull request'],
-    ['bench --against calibrations/nvidia-h200.json', 'against what was measured earlier, which is weaker'],
+    ['bench --against ../other/src/kernels --kernel attend,matmul --format markdown', 'a comment for a pull request'],
+    ['bench --against calibrations/nvidia-h200.json', 'against an earlier measurement, which is weaker evidence'],
   ],
   run,
 };
@@ -119,7 +119,7 @@ async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
   const file = textFlag(args, 'calibration');
   if (file === null) return null;
   if (textFlag(args, 'against') !== null)
-    throw new UserError('--calibration and --against are two questions', 'ask one of them');
+    throw new UserError('--calibration and --against exclude each other', 'give one of them');
   return tuningOf((await loadCalibration(file)).calibration);
 }
 
@@ -127,19 +127,13 @@ async function readAgainst(args: Args): Promise<BenchOptions['against']> {
   const name = textFlag(args, 'against');
   if (name === null) {
     if (args.flags['all'] === true)
-      throw new UserError(
-        '--all is about identical sources, and there is no --against',
-        'add --against, or leave --all out',
-      );
+      throw new UserError('--all works only with --against', 'add --against, or leave --all out');
     if (textFlag(args, 'threshold') !== null)
-      throw new UserError(
-        '--threshold is about a slowdown, and there is no --against',
-        'add --against, or leave --threshold out',
-      );
+      throw new UserError('--threshold works only with --against', 'add --against, or leave --threshold out');
     return null;
   }
   if (args.flags['roofline'] === true)
-    throw new UserError('--roofline and --against are two questions', 'ask one of them');
+    throw new UserError('--roofline and --against exclude each other', 'give one of them');
   const against = resolveAgainst(name);
   if (against.kind !== 'calibration') return against;
   const { file, calibration } = await loadCalibration(against.path);

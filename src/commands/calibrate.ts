@@ -35,15 +35,15 @@ export const calibrateCommand: Command = {
     kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
-    tune: { type: 'boolean', help: 'first search faster workgroup sizes and the like, in a third of the time' },
-    resume: { type: 'boolean', help: 'keep the points that the output file has already' },
+    tune: { type: 'boolean', help: 'first search for faster workgroup sizes and the like, in a third of the budget' },
+    resume: { type: 'boolean', help: 'continue the output file: keep its points and measure more' },
     seed: { type: 'string', help: 'seed of the random operands [from the clock]' },
     output: { type: 'string', short: 'o', help: 'calibration file [calibrations/<device>.json]', group: 'Output' },
   },
   examples: [
     ['calibrate', 'measure for five minutes'],
-    ['calibrate --budget 30m --resume', 'go on with what was measured before'],
-    ['calibrate --tune --budget 15m', 'tune the kernels to this device, then measure them so'],
+    ['calibrate --budget 30m --resume', 'continue an earlier calibration'],
+    ['calibrate --tune --budget 15m', 'tune the kernels for this device, then measure them'],
   ],
   run,
 };
@@ -72,7 +72,7 @@ async function run(args: Args): Promise<ExitCode> {
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const quiet = args.flags['quiet'] === true;
   const output = textFlag(args, 'output');
-  // Whatever can be wrong with the file is said before a device is opened.
+  // Errors of the file are reported before a device is opened.
   if (output !== null) checkFile(output, args);
   return interruptible(async (signal) => {
     const device = await openDevice({
@@ -122,12 +122,12 @@ async function run(args: Args): Promise<ExitCode> {
   });
 }
 
-/** Refuses a file that is there and is not to be gone on with, and a place that cannot be written. */
+/** Refuses an existing file without --resume, and a place that cannot be written. */
 function checkFile(file: string, args: Args): void {
   if (existsSync(file) && args.flags['resume'] !== true)
     throw new UserError(
       `calibration ${show(displayPath(file))} exists`,
-      'add --resume to go on with it, or name another file with --output',
+      'add --resume to continue it, or name another file with --output',
     );
   try {
     mkdirSync(dirname(file), { recursive: true });
@@ -137,7 +137,7 @@ function checkFile(file: string, args: Args): void {
   checkWritable(file, 'calibration', true);
 }
 
-/** The calibration to go on with. */
+/** The calibration to resume. */
 async function resumed(device: Device, file: string, quiet: boolean): Promise<Calibration> {
   const { calibration, mended } = await loadCalibration(file, true);
   const difference = otherDevice(device, calibration);
@@ -153,7 +153,7 @@ async function resumed(device: Device, file: string, quiet: boolean): Promise<Ca
   return calibration;
 }
 
-/** Points of kernels that have changed since are measured anew; the file that holds their times stays beside. */
+/** Points of kernels that have changed since are measured again; the file that holds their times is kept. */
 function keepStale(
   device: Device,
   file: string,
@@ -166,7 +166,7 @@ function keepStale(
   const beside = keepBeside(file);
   if (!quiet)
     process.stderr.write(
-      `changed since they were measured: ${stale.join(', ')}; they are measured anew, and their earlier times stay in ${displayPath(beside)}\n`,
+      `changed since they were measured: ${stale.join(', ')}; they are measured again, and their earlier times stay in ${displayPath(beside)}\n`,
     );
 }
 
@@ -341,7 +341,7 @@ function transfers(c: Calibration): string {
   return text('upload', upload) + text('read-back', readback);
 }
 
-/** How far the machine drifted, and what was done about it. */
+/** How far the machine drifted, and how times were corrected. */
 function driftLines(c: Calibration): string[] {
   if (!c.probe) return [];
   const samples = c.kernels.flatMap((k) => k.samples);
@@ -352,9 +352,7 @@ function driftLines(c: Calibration): string[] {
   return [
     `The probe took ${range}. ${corrected} of ${drifts.length} times drifted by more than ${100 * DRIFT_CORRECTED} % and are corrected for it when a predictor is fitted; the file keeps them raw.`,
     ...(flagged > 0
-      ? [
-          `${flagged} of ${samples.length} points were measured while the machine did not come to rest; they carry a flag.`,
-        ]
+      ? [`${flagged} of ${samples.length} points were measured while the machine was not quiet; they carry a flag.`]
       : []),
   ];
 }

@@ -24,7 +24,7 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
     load: async () => (await import('./bench.js')).benchCommand,
   },
   validate: {
-    help: 'holds the predictions against a real decoder',
+    help: 'compares the predictions with a real decoder',
     load: async () => (await import('./validate.js')).validateCommand,
   },
   run: {

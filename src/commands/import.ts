@@ -18,14 +18,14 @@ const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
 type Source = (typeof SOURCES)[number];
 
 export const importCommand: Command = {
-  positional: { name: 'source', help: `whose tables: ${SOURCES.join(', ')}` },
+  positional: { name: 'source', help: `where the tables come from: ${SOURCES.join(', ')}` },
   secondPositional: { name: 'path', help: 'folder of a checkout, or the CSV file' },
   options: {
     gpu: { type: 'string', help: "the checkout's name of the GPU: h200_sxm, RTX4090, a100, ..." },
     stack: { type: 'string', help: `whose kernels: ${AIC_STACKS.join(', ')}, or any name for CSV` },
-    version: { type: 'string', help: 'only this version of the stack [the latest whose tables are possible]' },
+    version: { type: 'string', help: 'only this version of the stack [the latest that passes the physical limits]' },
     device: { type: 'string', help: 'CSV: the device that was measured, as in models --devices' },
-    commit: { type: 'string', help: "the checkout's commit, where its folder does not tell" },
+    commit: { type: 'string', help: "the checkout's commit, where its folder does not record it" },
     ...OUTPUT,
   },
   examples: [
@@ -41,7 +41,7 @@ async function run(args: Args): Promise<ExitCode> {
   const source = args.positional as Source | null;
   if (source === null || !SOURCES.includes(source))
     throw new UserError(
-      source === null ? 'it is not said whose tables' : `import knows no source ${show(source)}`,
+      source === null ? 'the source of the tables is not given' : `import knows no source ${show(source)}`,
       `write lla-sim import with one of ${SOURCES.join(', ')} and a folder`,
     );
   const path = args.secondPositional;

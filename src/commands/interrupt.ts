@@ -4,7 +4,7 @@ import { END_SIGNALS } from '../write.js';
 
 /**
  * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.
- * @returns what takes this back
+ * @returns the function that removes the handler
  */
 export function onInterrupt(stop: () => void): () => void {
   const release = (): void => {

@@ -1,4 +1,4 @@
-/** `lla-sim models`: what can be named instead of described. */
+/** `lla-sim models`: the models and devices that have names. */
 import { fullScalars } from '../codecs/registry.js';
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, type ExitCode } from '../errors.js';

@@ -96,7 +96,7 @@ async function askScenario(args: Args): Promise<PlanReport> {
   return inFileWords(args, () => ask(scenario));
 }
 
-/** Runs `work`. What is wrong with a field that came from the scenario file is said in the file's words. */
+/** Runs `work`. Errors of a field that came from the scenario file name the file's field. */
 export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -153,7 +153,7 @@ export const noSolutionError = (report: PlanReport): UserError =>
     EXIT.noSolution,
   );
 
-/** What takes the memory when not one sequence fits. */
+/** The largest part of memory when not one sequence fits. */
 function nothingFits(report: PlanReport): string {
   const smallest = report.plans.reduce((a, b) => (need(b) < need(a) ? b : a));
   const { memory } = smallest;

@@ -1,4 +1,4 @@
-/** What progress lines on a terminal have in common. */
+/** Parts that progress lines on a terminal share. */
 
 /** `3 min 20 s`, `45 s`: time left, whole seconds. */
 export function formatDuration(seconds: number): string {

@@ -1,4 +1,6 @@
-/** Generating for `lla-sim run`: a decoder is opened, takes the prompt in and decodes, until it is done or interrupted. */
+/**
+ * Generating for `lla-sim run`: a decoder is opened, prefills the prompt and decodes, until it is done or interrupted.
+ */
 import type { SafetensorsFile } from '../decoder/index.js';
 import { openDecoder, type GpuDecoder, type StepResult } from '../decoder/gpu/decoder.js';
 import { EXIT, UserError } from '../errors.js';
@@ -12,7 +14,7 @@ import { describe, type RunReport } from './run-report.js';
 
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
-/** Opens a decoder, takes the prompt in and generates. Nothing is returned unless all of it was done. */
+/** Opens a decoder, prefills the prompt and generates. Nothing is returned unless all of it was done. */
 export async function generate(
   device: Device,
   { geometry, checkpoint, tokenizer }: Loaded,
@@ -39,7 +41,7 @@ export async function generate(
   if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options, q.prompt);
   let decoder: GpuDecoder | undefined;
   let interrupted = false;
-  // Closing frees the buffers; what is in flight then fails, and is told apart by the flag.
+  // Closing frees the buffers. Calls in flight then fail; the flag says that this was an interruption.
   const stop = (): void => {
     interrupted = true;
     decoder?.close();
@@ -99,7 +101,7 @@ export async function generate(
 }
 
 /**
- * Brings driver and program to the size that they keep with half of the sequences first, so that the limit is on
+ * First runs with half of the sequences, so that driver and program reach their lasting size and the limit applies to
  * buffers alone.
  */
 async function limitMemory(
@@ -110,7 +112,7 @@ async function limitMemory(
   prompt: readonly number[],
 ): Promise<void> {
   if (!device.description.software)
-    throw new UserError('--vram limits software adapters only: a GPU has the memory that it has', 'leave --vram out');
+    throw new UserError('--vram limits memory on software adapters only, not on a GPU', 'leave --vram out');
   const batch = Math.ceil(options.batch / 2);
   const warm = await openDecoder(device, c, { ...options, batch });
   try {

@@ -1,4 +1,4 @@
-/** What `lla-sim run` is asked: model, prompt, codec and path, read from its options. */
+/** The question of `lla-sim run`: model, prompt, codec and path, read from its options. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -25,7 +25,7 @@ import { choiceFlag, textFlag, type Args } from './command.js';
 
 export const WEIGHTS = ['f16', 'f32'] as const;
 
-/** What is decoded with what. */
+/** The model, its weights and its tokenizer. */
 export interface Loaded {
   readonly geometry: Geometry;
   readonly checkpoint: Checkpoint | null;

@@ -25,11 +25,11 @@ export const runCommand: Command = {
     },
     prefill: {
       type: 'string',
-      help: 'how the prompt is taken in [accumulated; by-token after --fill]',
+      help: 'method of prefill [accumulated; by-token after --fill]',
       choices: PREFILL_METHODS,
       group: 'Prompt',
     },
-    'prefill-chunk': { type: 'string', help: 'prompt tokens that are worked on at once [2k]', group: 'Prompt' },
+    'prefill-chunk': { type: 'string', help: 'prompt tokens in a chunk [2k]', group: 'Prompt' },
     model: {
       type: 'string',
       help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [ouro-1.4b]',

@@ -1,4 +1,4 @@
-/** `lla-sim validate`: holds the predictions against the bundled decoder. */
+/** `lla-sim validate`: compares the predictions with the bundled decoder. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';

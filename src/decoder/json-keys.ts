@@ -1,4 +1,4 @@
-/** `JSON.parse` keeps the last of two equal keys without a word; files from outside are refused for it. */
+/** `JSON.parse` silently keeps the last of two equal keys; files from outside with equal keys are refused. */
 
 /**
  * The first key that an object of a JSON text has twice, at any depth.

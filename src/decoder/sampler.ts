@@ -13,7 +13,7 @@ export interface Sampling {
 
 export const GREEDY: Sampling = { temperature: 0, topP: 1, seed: 0 };
 
-/** What the operation that chooses is called. */
+/** Name of the operation that chooses. */
 export const choiceOf = ({ temperature }: Sampling): Choice => (temperature === 0 ? 'greedy' : 'top-p');
 
 /** The number in [0, 1) of a draw: 23 bits, so that f32 holds it, the same on every machine. */

@@ -7,7 +7,7 @@ import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
 import { layerExtras, type Geometry } from '../geometry/geometry.js';
 
-/** What a tensor is, which decides how a fabricated one is scaled. */
+/** Kind of a tensor; it decides how a fabricated one is scaled. */
 export type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
 
 export interface TensorSpec {

@@ -1,4 +1,4 @@
-/** Calls that end in time: what a file from outside asks for may take for ever, as a pattern that backtracks does. */
+/** Calls with a time limit: work that a file from outside asks for may never end, such as a backtracking pattern. */
 import { createContext, Script } from 'node:vm';
 
 const context = createContext({ call: null as (() => unknown) | null });

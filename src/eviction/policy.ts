@@ -27,8 +27,8 @@ export const keptTokens = (eviction: Eviction | null, context: number): number =
 /** Slots of a row before its ring, whether they are filled or not. @param capacity slots of the row, whole pages */
 export function pinnedSlots(eviction: Eviction | null, capacity: number): number {
   if (eviction?.policy === 'streaming') return Math.min(eviction.sinkTokens, capacity - 1);
-  // Slots beyond heavy and recent tokens, which whole tiles leave, lie among the pinned ones: the ring is as long as it
-  // says.
+  // Whole tiles may leave slots beyond heavy and recent tokens. These are pinned slots, so that the ring has exactly
+  // `recentTokens`.
   return eviction?.policy === 'h2o' ? Math.max(0, capacity - eviction.recentTokens) : 0;
 }
 
@@ -37,7 +37,7 @@ export const allocatedTokens = (eviction: Eviction | null, context: number): num
   eviction?.policy === 'h2o' ? Math.min(context, eviction.budgetTokens + 1) : keptTokens(eviction, context);
 
 /**
- * The two segments of a row: `pinned` tokens stay until they are replaced, the others lie in a ring in order of
+ * The two segments of a row: `pinned` tokens stay until they are replaced, the others are in a ring in order of
  * position.
  */
 export interface Segments {

@@ -1,4 +1,4 @@
-/** The shape of a looped transformer, and what follows from it alone. All counts are in scalars (not bytes). */
+/** The shape of a looped transformer, and counts that follow from it alone. All counts are in scalars (not bytes). */
 
 /** One run of layers. The core runs `loops` times with the same weights; prelude and coda are ordinary layers. */
 export interface LayerBlock {
@@ -53,7 +53,7 @@ export function blocksOf(g: Geometry): LayerBlock[] {
   return blocks.filter((b) => b.layers > 0);
 }
 
-/** What a layer has beside projections and norms: biases of q, k, v, o and the MLP, norms of query and key heads. */
+/** Extras of a layer beside projections and norms: biases of q, k, v, o and the MLP, norms of query and key heads. */
 export interface LayerExtras {
   readonly biases: readonly string[];
   readonly headNorms: boolean;
@@ -63,7 +63,8 @@ const ATTENTION_BIASES = [[], ['q', 'k'], ['q', 'k', 'v'], ['q', 'k', 'v', 'o']]
 const extrasKnown = new WeakMap<Geometry, LayerExtras | null>();
 
 /**
- * Which extras a layer has. A geometry counts their parameters only; those of the known classes are told by the count.
+ * Which extras a layer has. A geometry counts their parameters only; the count identifies the extras of the known
+ * classes.
  * @returns null where no known class has as many
  */
 export function layerExtras(g: Geometry): LayerExtras | null {

@@ -6,7 +6,7 @@ import { create, globals } from 'webgpu';
 import { EXIT, printable, UserError } from '../errors.js';
 
 /**
- * Dawn toggles, joined as its command line wants them (unknown names are ignored without a word):
+ * Dawn toggles, joined as its command line wants them (unknown names are ignored silently):
  * - timestamp_quantization off: timestamps would be rounded to 65,536 ns
  * - vulkan_enable_f16_on_nvidia: shader-f16 on NVIDIA drivers before 615
  * - allow_unsafe_apis: subgroup matrices where the driver has them

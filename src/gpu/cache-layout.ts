@@ -1,6 +1,6 @@
 /**
- * Where every bit of a cached scalar lies. A cache is an array of 32-bit words; tokens come in tiles of 32, so that any
- * bit count and any width fill whole words. The same addresses in WGSL: cache_layout.wgsl (reading) and
+ * The address of every bit of a cached scalar. A cache is an array of 32-bit words; tokens come in tiles of 32, so that
+ * any bit count and any width fill whole words. The same addresses in WGSL: cache_layout.wgsl (reading) and
  * cache_store.wgsl (writing).
  *
  * A *unit* is the smallest run of components of one token that fills whole words; its words are its *planes*. What is
@@ -34,7 +34,7 @@ const UNITS: Record<Storage, { readonly components: number; readonly planes: num
   q2: { components: 16, planes: 1 },
 };
 
-/** The shape of one kind of cached row: what its addresses follow from. Counts are of one tile and row. */
+/** The shape of one kind of cached row, which determines its addresses. Counts are of one tile and row. */
 export interface RowLayout {
   readonly storage: Storage;
   readonly bits: number;

@@ -25,9 +25,9 @@ const WANTED_LIMITS = [
 /**
  * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to
  * twice as slow. Between turns the thread therefore sleeps for a share of the time waited so far, which bounds the
- * error of a wall clock; not at first, as a sleep is too coarse there, and never long, as signals wait as well. Where a
- * software adapter keeps the time itself the share is larger: at 3 % a hundred turns took a fifth of a product of 10
- * ms.
+ * error of a wall clock. It does not sleep at first, because a sleep is too coarse there, and never long, because
+ * signals wait too. Where a software adapter measures the time itself the share is larger: at 3 % a hundred turns took
+ * a fifth of a product of 10 ms.
  */
 const SLEPT = { share: 0.03, shareOfTimed: 0.25, afterSeconds: 0.0007, mostSeconds: 0.01 };
 /** Feature of Dawn that the standard's types do not name. */
@@ -390,7 +390,7 @@ export class Device {
 
   /**
    * Runs parts of a program in order, a pass each with timestamps of its own, in one submission as far as those reach.
-   * What a part takes there is its share of the whole; alone in a submission it would find caches and cores that wait.
+   * The time of a part there is its share of the whole; alone in a submission it would find idle cores and cold caches.
    * @returns seconds of each part
    * @throws GpuError `unsupported` without timestamps
    */

@@ -1,6 +1,6 @@
 /**
- * What it takes to run one kernel call, as plain data: which buffers, which pipelines, how many workgroups. A plan is
- * made without a device (so it can be tested without one) and executed by device.ts.
+ * The launch of one kernel call, as plain data: which buffers, which pipelines, how many workgroups. A plan is made
+ * without a device (so it can be tested without one) and executed by device.ts.
  *
  * Convention of every kernel: @group(0) @binding(0) is its uniform block, its storage buffers follow from 1 in the
  * order of `Step.buffers`.
@@ -8,14 +8,14 @@
 import type { Element } from '../kernels/source.js';
 
 /**
- * What a buffer is to the operation. `stream`: read once a call and larger than a cache in real use (cache rows,
+ * Role of a buffer in the operation. `stream`: read once a call and larger than a cache in real use (cache rows,
  * weights), so a benchmark rotates copies of it. `input`: small operands. `table`: precomputed contents that come with
  * the plan. `scratch`: written by one step and read by the next. `state`: read and written in place. `output`: written
  * only.
  */
 export type Role = 'stream' | 'input' | 'table' | 'scratch' | 'state' | 'output';
 
-/** How a buffer's bytes are to be understood: f16 are pairs in a u32. */
+/** Type of a buffer's contents: f16 are pairs in a u32. */
 export type Content = 'f16' | 'f32' | 'u32';
 
 export interface BufferPlan {

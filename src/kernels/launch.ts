@@ -1,4 +1,4 @@
-/** What every launch is given and returns, and the values that a benchmark takes where a shape says nothing. */
+/** Inputs and outputs of every launch, and a benchmark's values for what a shape does not state. */
 import type { OperationPlan } from '../gpu/plan.js';
 import type { AppendOptions } from './append/launch.js';
 import type { AttendRebuildOptions } from './attend_rebuild/launch.js';
@@ -24,14 +24,14 @@ export type Tuning = Readonly<Record<string, number>>;
 
 export interface Tunable {
   readonly name: string;
-  /** Values worth trying; whether the device and a shape allow one, planning and verification find out. */
+  /** Values worth trying; planning and verification find out whether the device and a shape allow one. */
   readonly values: readonly number[];
 }
 
 /** The tuned value of that name, or the planner's own. */
 export const tuned = (tuning: Tuning | undefined, name: string, own: number): number => tuning?.[name] ?? own;
 
-/** What a call's shape does not say, with the values that a benchmark takes. */
+/** Options that a call's shape does not state, with a benchmark's values. */
 export interface OperationOptions extends AttendRebuildOptions {
   ropeBase?: number;
   /** Positions that the rotary tables must reach; the context unless given. */
@@ -44,7 +44,7 @@ export interface OperationOptions extends AttendRebuildOptions {
   placement?: PlacementOptions;
   rope?: RopeOptions;
   ropeKept?: RopeKeptOptions;
-  /** The embedding table lies [width][vocabulary], as a tied output projection's weights do. */
+  /** The embedding table is stored [width][vocabulary], like a tied output projection's weights. */
   embeddingColumns?: boolean;
   blockVectors?: BlockVectorsOptions;
   append?: AppendOptions;
@@ -59,8 +59,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   load?: LoadOptions;
   sample?: SampleOptions;
   /**
-   * Products of many rows go to matrix units, with the accuracy of f16 operands (matrix.ts): `deviceOptions` says
-   * whether there are any; false unless given.
+   * Products of many rows go to matrix units, with the accuracy of f16 operands (shared/matrix.launch.ts):
+   * `deviceOptions` says whether there are any; false unless given.
    */
   matrixUnits?: boolean;
   /** The device is a software adapter: launch constants that suit one, where these differ from a GPU's. */
@@ -71,7 +71,7 @@ export interface OperationOptions extends AttendRebuildOptions {
   run?: RunOptions;
 }
 
-/** Values for what neither shape nor options say: a benchmark's. A decoder gives its own. */
+/** A benchmark's values for what neither shape nor options state. A decoder gives its own. */
 export const DEFAULTS = {
   ropeBase: 1e6,
   positions: 4096,

@@ -1,4 +1,4 @@
-/** From a call of the registry to what has to be run for it. */
+/** From a call of the registry to its launches. */
 import type { Device } from '../gpu/device.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import { launch as append } from './append/launch.js';
@@ -64,10 +64,7 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = Object.
   Object.entries(LAUNCHES).flatMap(([kernel, { tunables }]) => (tunables ? [[kernel, tunables]] : [])),
 );
 
-/**
- * What a device decides of every call: launch constants of software adapters, and matrix units where there are any that
- * fit.
- */
+/** Options that the device decides: launch constants of software adapters, and matrix units of a fitting shape. */
 export const deviceOptions = (device: Device): Pick<OperationOptions, 'software' | 'matrixUnits'> => ({
   software: device.description.software,
   matrixUnits: matrixUnitsObstacle(device) === null,

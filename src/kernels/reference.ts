@@ -1,4 +1,4 @@
-/** What it takes to compare a kernel's outputs with its float64 reference. */
+/** Types for comparing a kernel's outputs with its float64 reference. */
 import type { Words } from '../gpu/cache-layout.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import type { OperationOptions } from './launch.js';

@@ -71,7 +71,7 @@ export interface KernelCall {
   shape: Shape;
 }
 
-/** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted anew. */
+/** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted again. */
 export const TERMS_VERSION = 5;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];

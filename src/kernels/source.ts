@@ -7,7 +7,7 @@
  *   #storage               how cached rows are read: storage_f16.wgsl, storage_q4.wgsl, ...
  *   #pairs                 how two components of such a row are read alone: pairs_f16.wgsl, pairs_q4.wgsl, ...
  *
- * Everything else is WGSL as it stands; numbers are `override` constants or uniforms. What stays unresolved is refused.
+ * Everything else is plain WGSL; numbers are `override` constants or uniforms. Unresolved directives are refused.
  */
 import { createHash } from 'node:crypto';
 import { fileURLToPath } from 'node:url';

@@ -1,9 +1,9 @@
 /**
- * What a kernel of the registry states of itself, and the bytes of stored rows. All sizes in elements, work in bytes
- * and operations.
+ * The specification of a kernel in the registry, and the bytes of stored rows. All sizes in elements, work in bytes and
+ * operations.
  */
 
-/** What one call moves and computes. `matrixFlops` is the part of `flops` that matrix units can do. */
+/** Bytes and operations of one call. `matrixFlops` is the part of `flops` that matrix units can do. */
 export interface Work {
   readBytes: number;
   writeBytes: number;
@@ -15,13 +15,13 @@ export type Shape = Readonly<Record<string, number>>;
 
 export interface KernelSpec {
   /**
-   * WGSL files with an entry point (without .wgsl) that calls of the kernel can come to use, whatever shape and
-   * variant; the one of the kernel's name unless given.
+   * WGSL files with an entry point (without .wgsl) that calls of the kernel can use, over all shapes and variants; the
+   * one of the kernel's name unless given.
    */
   readonly sources?: readonly string[];
   /**
-   * Raised where the launch's own constants have changed (workgroup size, tokens a thread, ...): times of the old ones
-   * are another kernel's. test/bench/launches.test.ts tells when.
+   * Raised where the launch's own constants have changed (workgroup size, tokens a thread, ...): times with the old
+   * constants belong to another kernel. test/bench/launches.test.ts fails when it must be raised.
    */
   readonly launchVersion?: number;
   /** Names of the shape fields, in order. They are also the axes on which the predictor interpolates (in log2). */
@@ -45,7 +45,7 @@ export const GROUP_SIZE = 64;
 /** True for storages whose rows carry group scales. */
 export const isQuantised = (storage: Storage): boolean => storage.startsWith('q');
 
-/** The `groupSize` of a shape: 0 for storages without scales, so that it is no axis where it means nothing. */
+/** The `groupSize` of a shape: 0 for storages without scales, so that it is not an axis there. */
 export const groupOf = (storage: Storage, groupSize: number): number => (isQuantised(storage) ? groupSize : 0);
 
 /**

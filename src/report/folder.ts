@@ -19,7 +19,7 @@ import type { View } from './view.js';
 export type Draw = ((picture: Picture) => Buffer) | null;
 
 /**
- * The paper held against the model, which does not depend on the question, as parts of the page and of the Markdown.
+ * The paper compared with the model, which does not depend on the question, as parts of the page and of the Markdown.
  */
 export interface PaperPart {
   readonly html: Html;
@@ -36,7 +36,7 @@ const shownScenario = (s: Scenario): Scenario => ({
 
 /**
  * The files of a report by name: the same bytes for the same scenario, sources and version, whenever and wherever they
- * are made. The scenario's own words and the numbers are all they hold.
+ * are made. They hold only the scenario's own words and the numbers.
  */
 export function reportFiles(input: {
   view: View;

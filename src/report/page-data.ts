@@ -1,4 +1,4 @@
-/** What a report's page carries to plan by itself: the scenario and its sources, as plain data. */
+/** Data with which a report's page plans by itself: the scenario and its sources, as plain data. */
 import { measuredPoints } from '../cost/predictor.js';
 import type { ImportedTimes, PricedCalibration, Sources } from '../plan/answer.js';
 import type { KernelName } from '../kernels/registry.js';
@@ -69,7 +69,7 @@ function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {
 }
 
 /**
- * JSON that can stand inside a script element: nothing in it can end the element, start a comment or turn the direction
+ * JSON that is safe inside a script element: nothing in it can end the element, start a comment or turn the direction
  * of text.
  */
 export const scriptJson = (value: unknown): string =>

@@ -1,4 +1,4 @@
-/** What a reader must know before believing a plan: the words that every printer shares. */
+/** Notes that a reader needs before believing a plan; all printers share these words. */
 import type { Plan, PlanReport } from '../plan/types.js';
 import { ROOFLINE_NOTE } from '../cost/pricers.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
@@ -12,7 +12,7 @@ export const noRecommendation = (r: PlanReport): string =>
       ? 'Nothing fits: not one sequence of this length beside the weights.'
       : 'No recommendation: for no plan that fits is the published quality known to be kept. Set a target with --min, or choose from the table.';
 
-/** What the reader must know before believing the table. */
+/** Notes that the reader needs before believing the table. */
 export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const notes = [...r.notes];
   const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
@@ -42,7 +42,7 @@ export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   return notes;
 }
 
-/** What the recommended row's time (or the first's) rests on; a row's word is its weakest part. */
+/** Evidence of the recommended row's time (or the first's); a row's word is its weakest part. */
 function sharesNote(r: PlanReport, shown: readonly Plan[]): string {
   const plan =
     shown.find((p) => p.id === r.recommendation?.planId && shownDecode(p).evidenceShare) ??

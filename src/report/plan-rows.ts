@@ -1,4 +1,4 @@
-/** What every printer of a plan shows of a row, as text. */
+/** Fields of a row as text, for every printer of a plan. */
 import type { Interval } from '../cost/evidence.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
@@ -42,7 +42,7 @@ export function shownMetric(report: PlanReport): string {
 export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] =>
   report.contradictions.filter((c) => c.id.startsWith(metric));
 
-/** `62 % measured, 38 % roofline`: what a step's estimate rests on. */
+/** `62 % measured, 38 % roofline`: evidence of a step's estimate. */
 export function shareLabel(d: DecodeFigures): string {
   const parts = Object.entries(d.evidenceShare ?? {}).filter(([, share]) => share >= 0.005);
   return parts.map(([evidence, share]) => `${Math.round(share * 100)} % ${evidence}`).join(', ');

@@ -20,7 +20,7 @@ export interface View {
   readonly report: PlanReport;
   readonly request: PlanRequest;
   readonly sources: Sources;
-  /** Predictions held against a real decoder, where a file of them was given. */
+  /** Predictions compared with a real decoder, where a file of them was given. */
   readonly validation: Validation | null;
   /** Every combination that can exist, also those that miss a target. */
   readonly all: readonly Evaluated[];

@@ -36,14 +36,14 @@ export const BLOCK_SIZES = [32, 64, 128, 256, 512] as const;
 const TOLERANCE = 1e-5;
 
 /**
- * The cost falls and then rises with the number of exact pairs, but for steps of a function: so many dearer ones end
- * the search.
+ * The cost falls and then rises with the number of exact pairs, with small steps. The search ends after this many plans
+ * that cost more than the best.
  */
 const PAST_BEST = 3;
 
 /**
- * What a plan's figures follow from: the block's size, its exact pairs, and the functions (even and odd) that the
- * others have.
+ * The numbers that determine a plan: the block's size, its exact pairs, and the functions (even and odd) of the other
+ * pairs.
  */
 type Sizes = readonly [blockTokens: number, exactPairs: number, more: number];
 
@@ -54,8 +54,8 @@ const sizesOf = ({ blockTokens, exactPairs, even, odd }: BlockBasis): Sizes => [
 ];
 
 /**
- * Per offset ±δ: every function once, then P ± Q and two products with latents. The basis is made when it is asked for:
- * figures do without.
+ * Per offset ±δ: every function once, then P ± Q and two products with latents. The basis is computed when it is asked
+ * for; prices do not need it.
  */
 function planOf([blockTokens, exactPairs, more]: Sizes, headDim: number, makeBasis: () => BlockBasis): BlockPlan {
   const functions = 2 * exactPairs + more;

@@ -44,7 +44,7 @@ export function besselJ(x: number): Float64Array {
   return values.map((v) => v / total);
 }
 
-/** Functions of one parity: their Chebyshev coefficients, and what each pair takes of them. */
+/** Functions of one parity: their Chebyshev coefficients, and each pair's coefficients over them. */
 export interface Functions {
   readonly directions: readonly Float64Array[];
   /** [function][pair − exact pairs] */
@@ -85,7 +85,7 @@ function spanning(rows: readonly Float64Array[], tolerance: number, most: number
     if (worst <= tolerance) return { directions, shares, error: Math.max(0, worst) };
     if (directions.length === most) return null;
     const direction = Float64Array.from(rest[pivot] as Float64Array);
-    // Once more against the directions before it: what is left of a row has lost digits.
+    // Orthogonalise again against the directions before it: the remainder of a row has lost digits.
     for (const q of directions) subtract(direction, dot(direction, q), q);
     const length = Math.sqrt(dot(direction, direction));
     for (let i = 0; i < direction.length; i++) direction[i] = (direction[i] as number) / length;
@@ -109,8 +109,8 @@ export interface BlockBasis {
 }
 
 /**
- * What a kernel holds at most: functions of both parities for the pairs that are not exact, and of one parity with
- * them.
+ * Limits of the kernel: functions of both parities for the pairs that are not exact, and of one parity including the
+ * exact ones.
  */
 export const LIMITS = { more: 32, parity: 32 } as const;
 

@@ -18,8 +18,7 @@ import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type Captur
 const WORD = 4;
 
 /**
- * What memory is for: latents that loops still add to, mass and positions of H2O, activations, or all of that for whole
- * prompts.
+ * Kind of memory: latents that loops still add to, mass and positions of H2O, activations, or all of these for prompts.
  */
 export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
 
@@ -78,7 +77,7 @@ export const packedRow = (c: Configuration): number =>
 export const queryWidth = (c: Configuration): number =>
   isAbsorbed(c) ? (c.codec.rankK ?? 0) + c.branch.width : c.geometry.headDim;
 
-/** True where attention reads latents and its rows are brought to full width after the merge. */
+/** True where attention reads latents and its output is projected to full width after the merge. */
 const mergesLatents = (c: Configuration): boolean =>
   isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
 
@@ -180,7 +179,7 @@ export interface PromptExtent {
   /** Tokens that are worked on at once. */
   readonly chunk: number;
   readonly captures: CapturingKind | undefined;
-  /** Runs stand behind others, to which they attend as well. */
+  /** Runs follow others, to which they also attend. */
   readonly carries: boolean;
 }
 
@@ -194,10 +193,10 @@ function slotsAlive(c: Configuration, captures: CapturingKind | undefined): numb
   return captures === 'by-layer' && spansLoops(c) ? (loops - 1) * layers + 1 : 1;
 }
 
-/** Rows that lie in tiles of the cache's layout, until the run has joined the cache. */
+/** Rows in tiles of the cache's layout, kept until the run has joined the cache. */
 export const ASIDE = 'set aside';
 
-/** Buffers of a prefill, which live for one call. Prompts are taken in one after the other. */
+/** Buffers of a prefill, which exist for one call. Prompts are prefilled one after the other. */
 export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, carries }: PromptExtent): BufferRow[] {
   const g = c.geometry;
   const [heads, kvHeads, d] = [headsOf(c), kvHeadsOf(c), g.headDim];
@@ -230,7 +229,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   if (latent && isAbsorbed(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
   if (h2o) {
-    // Statistics of a chunk's queries, and masses that the choice is made by.
+    // Statistics of a chunk's queries, and the masses by which tokens are chosen.
     add('statistics', 2 * heads * chunk);
     for (const [i, evicting] of massRows(c).entries()) add(`run mass ${i}`, rows * evicting);
     if (storesRun(c)) {
@@ -238,7 +237,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
       for (const role of ['key', 'value']) addBytes(`stored ${role}`, kvHeads * row * pagedTokens(rows, TILE_TOKENS));
     }
   } else if (carries && keepsRows(c)) {
-    // Attention in several calls: statistics of its queries, and of a piece of earlier tokens latents and branch keys.
+    // Attention in several calls: statistics of its queries, and latents and branch keys of a piece of earlier tokens.
     add('statistics', 2 * heads * room);
     if (latent && c.path !== 'fast') {
       add('earlier latents', room * latents);

@@ -1,7 +1,7 @@
 /**
- * How the caches of a batch are divided where one call cannot bind all of it, or not count its rows: by groups of
- * sequences, all rows of a block alike, and with them what grows with the cache: rebuilt rows, block vectors and basis,
- * scores, mass and positions.
+ * How the caches of a batch are divided where one call cannot bind them, or where they have too many rows for its
+ * workgroups: by groups of sequences, the same for all rows of a block. Buffers that grow with the cache are divided
+ * with them: rebuilt rows, block vectors and basis, scores, mass and positions.
  */
 import { layoutOf } from '../codecs/registry.js';
 import { rowBytes } from '../codecs/layout.js';
@@ -27,8 +27,8 @@ const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
 const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
 
 /**
- * The most that a part binds for each of its sequences: rows of one layer and loop, or what is made of them. @param
- * slots tokens of a row
+ * The largest binding of a part for each of its sequences: rows of one layer and loop, or rows computed from them.
+ * @param slots tokens of a row
  */
 export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number): number {
   const { headDim, kvHeads, rope } = c.geometry;
@@ -51,7 +51,10 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
   return Math.max(slots * Math.max(rebuilt, scores, ...cached), WORD_BYTES * headsOf(c) * basis);
 }
 
-/** Sequences after which those of the next begin, in all buffers that parts share, where a binding may. */
+/**
+ * Number of sequences after which a part may begin: in every buffer that parts share, that offset must be one at which
+ * a binding may begin.
+ */
 function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
   const absorbed = readsLatents(c, block) && c.path === 'absorbed';
   const queries = headsOf(c) * (absorbed ? (c.codec.rankK as number) + branchWidth(c, block) : c.geometry.headDim);

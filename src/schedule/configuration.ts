@@ -23,7 +23,7 @@ export interface Configuration {
   /** Workgroups that split-KV attention aims for; it splits the context until there are as many. */
   readonly targetWorkgroups: number;
   /**
-   * Largest buffer that one call can bind, in bytes: weights and caches beyond it are taken in parts. Infinity: no
+   * Largest buffer that one call can bind, in bytes: weights and caches beyond it are divided into parts. Infinity: no
    * limit.
    */
   readonly bindingBytes: number;
@@ -32,7 +32,7 @@ export interface Configuration {
 /** Which iterations of its stage an operation runs in. */
 export type When =
   | 'always'
-  /** Only in the first loop: what the loops share of a token is made from its state there. */
+  /** Only in the first loop: what the loops share of a token is computed from its state there. */
   | 'first-loop'
   /** In every loop but the first, whose state is zero. */
   | 'later-loops'
@@ -90,7 +90,7 @@ export function inParts(count: number, bytesEach: number, bindingBytes: number):
   return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
 }
 
-/** A projection; weights that no binding holds are taken by columns, in pairs as they are stored. */
+/** A projection. Weights beyond a binding are divided by columns, in pairs as they are stored. */
 export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
   const product = (columns: number, repeat: number): Op =>
     op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);

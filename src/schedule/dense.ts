@@ -6,7 +6,7 @@ import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, op, project, type Configuration, type Op, type When } from './configuration.js';
 import { branchKeyTime, branchWidth } from './eviction-ops.js';
 
-/** RMSNorm, or what joins a branch to the residual stream. */
+/** RMSNorm, or the addition of a branch to the residual stream. */
 const norm = (c: Configuration, label: string, variant: 'norm' | 'norm-add' | 'add', rows: number): Op =>
   op(label, 'rmsnorm', variant, { rows, width: c.geometry.hidden });
 
@@ -79,7 +79,7 @@ export function attentionOut(c: Configuration, rows: number): Op[] {
 const residual = (c: Configuration, label: string, rows: number): Op =>
   norm(c, label, c.geometry.normsPerLayer === 4 ? 'norm-add' : 'add', rows);
 
-/** What joins attention to the stream, and the norm before the MLP. */
+/** The addition of attention's output to the stream, and the norm before the MLP. */
 export const afterAttention = (c: Configuration, rows: number): Op[] => [
   residual(c, 'attention-residual', rows),
   norm(c, 'mlp-norm', 'norm', rows),

@@ -26,7 +26,7 @@ export const branchWidth = (c: Configuration, block: LayerBlock): number =>
 
 /**
  * Rows of one layer, loop and sequence (on one GPU) that evict on their own: one a KV head, or 1 where all heads share
- * a latent or a rotary key, since what they share can only go for all of them.
+ * a latent or a rotary key, because a shared row can only be evicted for all of them.
  */
 export function evictingRows(c: Configuration, block: LayerBlock): number {
   if (readsLatents(c, block) && (c.codec.kind !== 'lla' || (branchWidth(c, block) > 0 && !c.branch.perHead))) return 1;

@@ -22,8 +22,7 @@ export interface Visit {
   /** The last layer for what follows a loop; undefined outside the stacks. */
   readonly place: Place | undefined;
   /**
-   * Number of this part where bindings make several of one operation, and what the parts before it took: columns,
-   * sequences or rows.
+   * Number of this part where bindings divide an operation, and the columns, sequences or rows of the parts before it.
    */
   readonly part: number;
   readonly before: number;
@@ -90,7 +89,7 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
   }
 }
 
-/** What the parts of an operation share out. */
+/** The quantity that the parts of an operation divide. */
 function sizeOf({ kernel, shape }: Op): number {
   return (kernel === 'matmul' ? shape.n : (shape.sequences ?? shape.rows)) ?? 0;
 }

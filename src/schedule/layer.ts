@@ -112,10 +112,9 @@ function encodeOps({ c, block, batch, kvHeads }: Layer): Op[] {
 }
 
 /**
- * Rotation of the query and the new key, in place; of the rotary branch alone on the absorbed path, whose content has
- * no position. Where keys are cached rotated, StreamingLLM's sinks are scored by a second query, rotated to the
- * position that makes distances those inside the cache; where keys are rotated as they are read, they take that
- * position instead.
+ * Rotation of the query and the new key, in place. On the absorbed path only the rotary branch is rotated: its content
+ * has no position. StreamingLLM's distances are those inside the cache. Where keys are cached rotated, sinks are scored
+ * by a second query, rotated accordingly; where keys are rotated as they are read, the sinks' keys take that position.
  */
 function rotateOps(l: Layer): Op[] {
   const { c, block, batch, heads, kvHeads } = l;
@@ -260,7 +259,7 @@ interface Segment {
   readonly shape: Shape;
 }
 
-/** What block-absorbed attention wants before each part. */
+/** Operations of block-absorbed attention before each part. */
 type SetUp = (sequences: number, repeat: number) => readonly Op[];
 
 /** Attention over rows of full width, with the current token folded in by the merge. */

@@ -21,14 +21,14 @@ import { weighs } from './prefill-h2o.js';
 import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
 
 /**
- * Attention of a chunk. Where rows before the run lie elsewhere than its own, it is several calls; where tokens are
- * weighed, it says what it divided by. @param pieces of latents before the run
+ * Attention of a chunk. Where rows before the run are in other buffers than its own, it is several calls. Where masses
+ * are counted, it also writes the softmax statistics. @param pieces of latents before the run
  */
 export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piecesOf(p)): Op[] {
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
-  // Under H2O rows before the run lie before its own.
+  // Under H2O rows before the run are stored before its own.
   if (c.eviction?.policy === 'h2o')
     return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, heldBefore(c, run) + chunk.from)];
   if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
@@ -52,9 +52,9 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
 }
 
 /**
- * StreamingLLM, once tokens were evicted: sinks are nearer than their positions say. Where their keys are cached
- * rotated, queries are rotated to their places in the cache first, meet the sinks, and are turned on to their positions
- * for everything else.
+ * StreamingLLM, once tokens were evicted: positions count inside the cache, so sinks are nearer. Where their keys are
+ * cached rotated, queries are first rotated to their place in the cache and attend to the sinks, then they are rotated
+ * to their positions for everything else.
  */
 export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean =>
   shiftOf(c, run.from) > 0 &&
@@ -105,7 +105,7 @@ export function earlierOf(p: Pick<Pass, 'c' | 'block' | 'run' | 'slots'>): Chunk
 
 const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(held, p.chunkTokens));
 
-/** One piece of latents. Pieces of one stretch that are as long as each other take the same calls. */
+/** One piece of latents. Pieces of one stretch with equal length have the same calls. */
 export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[] {
   const { c, block, batch } = p;
   const { headDim, rope } = c.geometry;

@@ -1,8 +1,8 @@
 /**
- * The calls of a prompt's prefill, each distinct one with its number: what prices and measures them need not list every
- * chunk. Chunks of a run, and runs of a prompt, take the same calls but for those that depend on where they stand
- * (`placedOps`). So one of each kind is listed, and of the others only these; pieces of latents that a run rebuilds are
- * listed once for all that are alike.
+ * The calls of a prompt's prefill, each distinct one with its number, so that pricing and measuring need not list every
+ * chunk. Chunks of a run, and runs of a prompt, have the same calls, except those that depend on position
+ * (`placedOps`). So one of each kind is listed whole, and of the others only the dependent calls. Equal pieces of
+ * rebuilt latents are listed once.
  */
 import { isLatent } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
@@ -30,13 +30,12 @@ export const OPERATIONS_OF_A_SUBMISSION = 256;
 const FEW_CHUNKS = 2;
 
 /**
- * Places of chunks that are told apart. In longer prompts as many neighbours as it takes count as the middle one:
- * attention takes time in proportion to what is before a chunk, so that half a chunk's worth in a thousand is what this
- * misses.
+ * Number of distinct chunk positions. In longer prompts neighbouring chunks count as the middle one. Attention's time
+ * is proportional to the tokens before a chunk, so the error is about half a chunk in a thousand.
  */
 const MOST_PLACES = 512;
 
-/** How one prompt is taken in. */
+/** How one prompt is prefilled. */
 export interface PromptPlan {
   readonly method: WholePrompt;
   /** At least 1. */
@@ -45,7 +44,7 @@ export interface PromptPlan {
   readonly chunkTokens?: number;
 }
 
-/** What a prefill takes beside its calls. */
+/** What a prefill costs beside its calls. */
 export interface PrefillFrame {
   /** Exchanges between GPUs: none on one GPU. */
   readonly collectives: readonly Collective[];
@@ -82,13 +81,15 @@ function visitAll(
   return s.collectives;
 }
 
-/** Neighbouring runs that stand alike, each behind the one before it. */
+/** Neighbouring runs with the same list of operations, each after the one before it. */
 interface EqualRuns {
   /** The first of them. */
   readonly run: Chunk;
   readonly count: number;
   readonly ends: boolean;
-  /** What of a run's place changes its list of operations, beside how far it is from the prompt's beginning. */
+  /**
+   * The facts of a run's position that change its list of operations, beside its distance from the prompt's beginning.
+   */
   readonly standing: string;
 }
 
@@ -110,7 +111,7 @@ function equalRuns(c: Configuration, method: WholePrompt, promptTokens: number, 
   });
 }
 
-/** The least whole number below `count` where something is that then stays; `count` where it is nowhere. */
+/** The least whole number below `count` from which a condition holds on; `count` where it never holds. */
 function firstWhere(count: number, is: (i: number) => boolean): number {
   let [low, high] = [0, count];
   while (low < high) {
@@ -135,7 +136,7 @@ function visitKinds(
   const chunkCount = runs.reduce((sum, { run, count }) => sum + count * Math.ceil(run.tokens / chunkTokens), 0);
   const each = Math.ceil(chunkCount / MOST_PLACES);
   for (const { run, count, ends, standing } of runs) {
-    // The first that stands so has least before it, which makes it the shortest to list.
+    // The first of these runs has the fewest tokens before it, so its list is the shortest.
     const from = firsts.get(standing) ?? run.from;
     firsts.set(standing, from);
     const key = `${standing} ${run.tokens} ${ends}`;
@@ -164,7 +165,7 @@ function visitKinds(
 
 const middleOf = (first: number, count: number): number => first + ((count - 1) >> 1);
 
-/** Adds everything in a run but what depends on where it and its chunks stand. */
+/** Adds everything in a run except what depends on its position and that of its chunks. */
 function addCommon(
   tally: Tally,
   placed: Placed,
@@ -174,7 +175,7 @@ function addCommon(
   times: number,
 ): readonly Collective[] {
   const chunks = equalChunks({ from: 0, tokens: run.tokens }, of.chunkTokens);
-  // What is done outside chunks is listed with each kind of chunk, and is done once.
+  // Operations outside chunks are listed with each kind of chunk, and run once.
   const surplus = chunks.reduce((sum, { count }) => sum + count, -1);
   if (surplus > 0)
     forEachOp(c, runSchedule(c, run, { ...of, chunks: [] }), (op, calls) => tally.add(op, -surplus * times * calls));
@@ -188,7 +189,7 @@ function addCommon(
   return collectives;
 }
 
-/** A stretch of tokens in chunks: the first of those that are as long as each other, and how many they are. */
+/** A stretch of tokens in chunks: the first of each group of equal length, and the size of the group. */
 function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; count: number }[] {
   const count = Math.floor(tokens / each);
   const rest = tokens - count * each;
@@ -198,9 +199,9 @@ function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; cou
   ];
 }
 
-/** What chunks do because of where they stand. */
+/** Operations of chunks that depend on their position. */
 class Placed {
-  /** Lists that are alike, each with how often it runs. */
+  /** Equal lists, each with how often it runs. */
   private readonly lists = new Map<
     string,
     { readonly block: LayerBlock; readonly ops: readonly Op[]; times: number }
@@ -229,7 +230,7 @@ class Placed {
           captures,
         };
         const kind = `${again} ${block.name} ${chunk.tokens}`;
-        // What a chunk does itself depends on the run before it where it reads rows there, or evicts.
+        // A chunk's own operations depend on the run before it where it reads rows there, or evicts.
         const standing =
           c.eviction?.policy === 'h2o'
             ? `${heldBefore(c, run)} ${run.from % c.eviction.recentTokens}`
@@ -276,7 +277,7 @@ class Tally {
     else this.known.set(key, { call: { kernel, variant, shape }, times });
   }
 
-  /** Those that are left when others have been taken away. */
+  /** The calls that remain after others are subtracted. */
   visit(visit: (call: KernelCall, times: number) => void): void {
     for (const { call, times } of this.known.values()) if (times !== 0) visit(call, times);
   }

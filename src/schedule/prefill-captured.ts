@@ -1,7 +1,7 @@
 /**
  * The operations of the kinds of prefill that capture, for codecs with latents: pass 1 keeps the rows that its
- * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. What is captured
- * of keys is what attention reads, rotated; before encoding they are turned back, so that none is kept twice.
+ * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. Keys are captured
+ * rotated, as attention reads them. Before encoding they are rotated back, so that none is kept twice.
  *
  * - `one-shot`: captures in 32 bits until the pass is over; then every latent is encoded and written, and read back as
  * rows of full width

@@ -1,7 +1,7 @@
 /**
- * H2O where prompts are taken in whole: a run's tokens attend to all of it, and the weights that each gets from later
- * ones are its mass, of the pass whose attention decoding continues. Rows that evict together share masses, and choose
- * once the last of them has attended.
+ * H2O for whole prompts: a run's tokens attend to all of it. A token's mass is the sum of the attention weights that
+ * later tokens give it, in the pass that decoding continues. Rows that evict together share masses, and tokens are
+ * chosen once the last of these rows has attended.
  */
 import { isLatent } from '../codecs/registry.js';
 import { keptTokens } from '../eviction/policy.js';
@@ -12,7 +12,7 @@ import { groupOf } from '../kernels/spec.js';
 import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './prefill-pass.js';
 import { kvHeadsOf } from './prefill-rows.js';
 
-/** True where attention of a pass is what tokens are chosen by. */
+/** True where tokens are chosen by the attention of this pass. */
 export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
   c.eviction?.policy === 'h2o' && again === isLatent(c.codec);
 
@@ -20,7 +20,9 @@ export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
 const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
   block.loops > 1 && c.path !== 'fast' && closingTime(c, block) === 'last-loop';
 
-/** Which of the run's masses those of a layer are; where loops share them, they have to last for each layer. */
+/**
+ * The number of a layer's masses among the run's. Where loops share them, each layer has its own until its last loop.
+ */
 export const massNumber = (c: Configuration, block: LayerBlock, layer: number): number =>
   poolsLoops(c, block) ? layer : 0;
 
@@ -35,7 +37,7 @@ export function massRows(c: Configuration): number[] {
   return rows;
 }
 
-/** True at the first place of those whose masses are pooled. */
+/** True at the first of the places whose masses are pooled. */
 export function beginsMass(
   c: Configuration,
   { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
@@ -50,7 +52,7 @@ export function massTime(c: Configuration, block: LayerBlock): When {
   return poolsLoops(c, block) ? 'first-loop' : 'always';
 }
 
-/** What a chunk's queries give to the tokens before them. */
+/** The mass that a chunk's queries give to the tokens before them. */
 export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   if (!weighs(p)) return [];
   const { c, block, batch } = p;
@@ -67,7 +69,7 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape)];
 }
 
-/** The choice of what stays of a run that has attended, and of what the cache held before it. */
+/** The choice of the tokens that stay, of a run that has attended and of the cache before it. */
 export function promptEvictOps(p: Pass): Op[] {
   if (!weighs(p)) return [];
   const { c, block, run, batch } = p;

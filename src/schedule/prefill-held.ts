@@ -1,8 +1,8 @@
 /**
- * H2O in chunks: the tokens that the cache holds come before a chunk's own among the rows of its run, so that both are
- * attended to, weighed and chosen from alike. Their rows are read from the cache as attention reads them, in every
- * pass, and once as they are stored where the run's are stored beside the cache; their masses once. Pieces are at most
- * a chunk long.
+ * H2O in chunks: the rows of the tokens that the cache holds are loaded before a chunk's own rows. So attention, mass
+ * and choice treat both the same. These rows are loaded in every pass in the form that attention reads, and once in
+ * stored form where the run's rows are stored beside the cache. Their masses are loaded once. Pieces are at most a
+ * chunk long.
  */
 import { op, storageOf, type Configuration, type Op } from './configuration.js';
 import { owningTime } from './dense.js';
@@ -32,7 +32,7 @@ import {
   reconstructOps,
 } from './prefill-rows.js';
 
-/** What a chunk's attention and mass want of the tokens before it, by their number among the rows of the run. */
+/** Loads what a chunk's attention and mass need of the tokens before it, by their number among the rows of the run. */
 export function heldOps(p: Pass): Op[] {
   const { c, block, run, batch } = p;
   const held = heldBefore(c, run);

@@ -13,9 +13,9 @@ export const PREFILL_CHUNK_TOKENS = 2048;
 export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c) === 'f32' ? 'f32' : 'f16');
 
 /**
- * True where attention of a prompt reads exact rows of its own, kept for one (layer, loop): latents, quantised rows and
- * rows of the last loop alone are not what a prompt attends to, and a cache that is evicted from has not all of them.
- * Elsewhere it reads the cache.
+ * True where attention of a prompt reads exact rows that are kept for one (layer, loop). Elsewhere it reads the cache.
+ * It cannot read latents, quantised rows or rows of the last loop alone there, nor a cache from which tokens are
+ * evicted.
  */
 export const keepsRows = (c: Configuration): boolean =>
   c.eviction !== null || isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
@@ -40,7 +40,7 @@ export const CAPTURING_KINDS = ['one-shot', 'by-layer'] as const;
 export type CapturingKind = (typeof CAPTURING_KINDS)[number];
 
 /**
- * How whole prompts are taken in: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or
+ * How prompts are prefilled: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or
  * encoded from captures.
  */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
@@ -50,7 +50,8 @@ export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind
   isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
 /**
- * The runs of a prompt: positions of tokens that make both passes together. `before`: tokens that were there already.
+ * The runs of a prompt: positions of tokens that go through both passes together. `before`: tokens that were there
+ * already.
  */
 export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
   chunksOf({ from: before, tokens: promptTokens }, method === 'chunked' ? chunkTokens : promptTokens);
@@ -109,23 +110,25 @@ export function heldRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>): 
   };
 }
 
-/** H2O: tokens of the cache whose rows come before those of a run among what it attends to and chooses from. */
+/**
+ * H2O: number of cached tokens whose rows are loaded before those of a run; it attends to them and chooses from them.
+ */
 export const heldBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number =>
   c.eviction?.policy === 'h2o' ? keptTokens(c.eviction, run.from) : 0;
 
-/** The most rows that one of the runs attends to, but those that it reads elsewhere. */
+/** The most rows that one of the runs attends to, without those that it reads from other buffers. */
 export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number =>
   runs.reduce((most, run) => Math.max(most, heldBefore(c, run) + run.tokens), 0);
 
 /**
- * True where rows of a run lie in a cache of their own until it has made both passes: pass 2 attends to what storage
- * makes of every token, and to the tokens before the run, of which the cache then loses some.
+ * True where rows of a run are kept in a cache of their own until both passes are over. Pass 2 attends to the stored
+ * form of every token of the run, and to the tokens before the run, some of which the cache then loses.
  */
 export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null && isLatent(c.codec);
 
 /**
- * True where a run's rows have to be stored before anything says which stay, and lie nowhere as they will be stored:
- * those of one layer and loop are then written beside the cache.
+ * True where a run's rows must be stored before it is known which stay, and no buffer holds their stored form: those of
+ * one layer and loop are then written beside the cache.
  */
 export const storesRun = (c: Configuration): boolean =>
   c.eviction?.policy === 'h2o' && !isLatent(c.codec) && isQuantised(storageOf(c));
@@ -134,7 +137,7 @@ export const storesRun = (c: Configuration): boolean =>
 export const joiningTime = (c: Configuration, block: LayerBlock): When =>
   setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block);
 
-/** StreamingLLM: by how much places in the cache of `tokens` are less than positions, behind the sinks. */
+/** StreamingLLM: for tokens after the sinks, their position minus their place in a cache of `tokens`. */
 export const shiftOf = (c: Configuration, tokens: number): number =>
   c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0;
 

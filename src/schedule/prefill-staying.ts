@@ -1,6 +1,6 @@
 /**
- * Where tokens are evicted by their position: what of a run joins the cache, layer by layer, once nothing reads there
- * any more what it replaces.
+ * Eviction by position: which rows of a run join the cache, layer by layer, once nothing reads the rows that they
+ * replace.
  */
 import { isLatent } from '../codecs/registry.js';
 import { op, storageOf, type Op } from './configuration.js';
@@ -17,8 +17,8 @@ interface Cached {
 }
 
 /**
- * Rows that were set aside, and kept ones that layers share, are read back and written; others are written from their
- * projection. A run without latents has one pass, in which they stay there until attention is over.
+ * Rows that were set aside, and kept rows that layers share, are loaded and written. Others are written from their
+ * projection, which still holds them: a run without latents has one pass.
  */
 export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, again, batch } = p;

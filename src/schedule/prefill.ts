@@ -1,11 +1,11 @@
 /**
  * The operations of a prompt's prefill (cost/memory.ts, prefillPeaks): layer by layer over a run of its tokens,
  * products and attention in chunks, with the K and V of one (layer, loop) in 16 bits (32 where the cache has 32). Pass
- * 1 is the exact forward; it writes the cache, latents after their loops have accumulated. Pass 2 takes the run again
- * on what the cache holds, which is what decoding continues: latents are read back and reconstructed. Codecs without
- * latents need no pass 2. `accumulated` takes the whole prompt as one run. `chunked` has a run for each chunk, which
- * attends to those before it in the cache. The kinds that capture are one run as well, which encodes its latents
- * otherwise (prefill-captured.ts).
+ * 1 is the exact forward; it writes the cache, latents after their loops have accumulated. Pass 2 runs again with the
+ * cache's contents, and decoding continues from it: latents are loaded and reconstructed. Codecs without latents need
+ * no pass 2. `accumulated` treats the whole prompt as one run. `chunked` has a run for each chunk, which attends to
+ * those before it in the cache. The capturing kinds are one run too; they encode latents from captures
+ * (prefill-captured.ts).
  */
 import { isLatent } from '../codecs/registry.js';
 import { blocksOf } from '../geometry/geometry.js';
@@ -98,9 +98,9 @@ export interface RunOptions {
   readonly batch: number;
   readonly chunkTokens: number;
   readonly method: WholePrompt;
-  /** The prompts end with it: logits of their last tokens are wanted. */
+  /** The prompts end with this run: logits of their last tokens are computed. */
   readonly ends: boolean;
-  /** Of what is done in chunks, only that of these; of all unless given. */
+  /** Lists only the operations of these chunks; of all unless given. */
   readonly chunks?: readonly Chunk[];
   /** Tokens that each cached row has room for; no more than are kept unless given. */
   readonly slots?: number;
@@ -112,8 +112,8 @@ export interface RunOptions {
 export const keptSlots = (c: Configuration): number => allocatedTokens(c.eviction, Infinity);
 
 /**
- * Lists the operations of one run of tokens, whose positions begin behind those that the caches hold. A run behind
- * others is a chunk.
+ * Lists the operations of one run of tokens, whose positions follow those that the caches hold. A run after others is a
+ * chunk.
  */
 export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
   const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
@@ -122,7 +122,7 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
   const second = isLatent(c.codec)
     ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)]
     : [];
-  // Only the last token's logits are wanted, of the last pass.
+  // Only the last token's logits are computed, in the last pass.
   const head: Stage = { kind: 'once', ops: headOps(c, batch, choice) };
   const rows = batch * run.tokens;
   const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: isLatent(c.codec) ? 2 : 1 });
@@ -133,8 +133,8 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
 }
 
 /**
- * Attention of a chunk, the mass that it gives, and what of it joins the cache: the operations that depend on where in
- * its prompt a chunk stands.
+ * Attention of a chunk, the mass that it gives, and its rows that join the cache: the operations that depend on a
+ * chunk's position in its prompt.
  */
 export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [
   ...heldOps(p),
@@ -145,8 +145,8 @@ export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[]
 ];
 
 /**
- * True where what stays is chosen among cached tokens, too, so that it depends on where the run stands: such a run is a
- * chunk.
+ * True where the tokens that stay are also chosen among cached ones, so that the operations depend on the run's
+ * position. Such a run is a chunk.
  */
 const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
 
@@ -236,7 +236,7 @@ function appendOps(p: Pass, rows: number): Op[] {
   return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));
 }
 
-/** What ends a chunk's attention: the latents that are complete, and their branch keys. */
+/** The end of a chunk's attention: writing the latents that are complete, and their branch keys. */
 const closingOps = (p: Pass, rows: number): Op[] =>
   isCoreLatent(p)
     ? [...(p.captures ? [] : AXES.flatMap((axis) => writeLatentOps(p, axis, rows))), ...writeBranchOps(p, rows)]

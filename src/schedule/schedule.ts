@@ -26,7 +26,7 @@ export type Stage =
       readonly loopEnd: readonly Op[];
     };
 
-/** How GPUs exchange: every one gets the sum of all, or the parts of all side by side. */
+/** How GPUs exchange: each gets the sum of all, or the concatenated parts of all. */
 export type CollectiveKind = 'all-reduce' | 'all-gather';
 
 export interface Collective {
@@ -43,7 +43,7 @@ export interface Schedule {
   readonly collectives: readonly Collective[];
 }
 
-/** What of a step is not its configuration's. */
+/** Options of a step that are not part of its configuration. */
 export interface StepOptions {
   /** Tokens that each cached row has room for: as many as it keeps unless given. */
   readonly slots?: number;

@@ -109,7 +109,7 @@ export const kernelCalibrationSchema = z
     if (problem !== null) context.addIssue({ code: 'custom', message: problem });
   });
 
-/** What does not fit together in a kernel's entry: shapes without their fields, predictors of other sizes. */
+/** Inconsistencies of a kernel's entry: shapes without their fields, predictors of other sizes. */
 function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Record<string, Predictor> }): string | null {
   // Fitted to other terms and dimensions: such an entry counts as stale and is never priced from.
   if (Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION)) return null;

@@ -1,11 +1,14 @@
-/** How a machine's drift is taken off measured times. Pure: the planner and a browser read samples with it, too. */
+/**
+ * Correction of measured times for a machine's drift. Pure functions: the planner and a browser read samples with them
+ * too.
+ */
 
 /** Drift up to this fraction is the probe's own noise: it is recorded and not corrected. */
 export const DRIFT_CORRECTED = 0.05;
 
 /**
- * A kernel's time follows a power of the probe's time. This power is used while the kernel has too few repetitions for a
- * fit of its own. Measured over nine kernels on a shared machine (docs/experiments.md): 0.4 for one that computes, 0.9
+ * A kernel's time follows a power of the probe's time. This power is used while the kernel has too few repetitions for
+ * a fit of its own. Measured over nine kernels on a shared machine (docs/experiments.md): 0.4 for one that computes, 0.9
  * for one that streams weights.
  */
 const DRIFT_EXPONENT = 0.7;
@@ -18,7 +21,7 @@ const FARTHEST_LOG = 0.5;
 /** Time of a kernel over its time on a machine at its reference, where the probe's is `drift`. */
 export const slowdownOf = (drift: number, exponent = DRIFT_EXPONENT): number => drift ** exponent;
 
-/** The power of the probe's time by which the times of these samples follow it, each against its sample's own mean. */
+/** The exponent with which the times of these samples follow the probe's time, each relative to its sample's mean. */
 export function driftExponentOf(samples: readonly Drifted[]): number {
   let [products, squares] = [DRIFT_EXPONENT * EXPONENT_PRIOR, EXPONENT_PRIOR];
   for (const { seconds, drift } of samples) {
@@ -41,7 +44,7 @@ function centred(values: readonly number[]): number[] {
 
 /**
  * Repetitions that drifted by less than this are taken alone where there are a few of them. Beyond, kernels slow down
- * differently: one workgroup hardly minds that the machine lost a core, which doubles the probe's time.
+ * differently: a lost core doubles the probe's time and hardly slows a kernel of one workgroup.
  */
 const DRIFT_TRUSTED = 0.5;
 const FEW = 3;
@@ -58,8 +61,8 @@ export interface Drifted {
 }
 
 /**
- * Times of a sample with the machine's drift taken off, seconds a call; without those that drifted far where there are
- * others. Without drift they are taken as they are.
+ * Times of a sample, corrected for the machine's drift, seconds a call; without those that drifted far where there are
+ * others. Samples without drift are not corrected.
  * @param exponent of the kernel (driftExponentOf)
  */
 export function correctedSeconds(sample: Drifted, exponent = DRIFT_EXPONENT): number[] {

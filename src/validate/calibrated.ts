@@ -13,7 +13,7 @@ export interface Calibrated extends LoadedCalibration {
   readonly pricer: Pricer;
   /** Kernels that have changed since; roofline prices them. */
   readonly stale: readonly string[];
-  /** The power of the probe's drift by which a call slows down (schema/drift.ts). */
+  /** The exponent of the probe's drift for a call (schema/drift.ts). */
   readonly driftExponent: (call: Pick<KernelCall, 'kernel' | 'variant'>) => number;
   /** Whether a shape was measured. */
   isMeasured(call: KernelCall): boolean;
@@ -77,7 +77,7 @@ async function findFor(device: Pick<Device, 'description'>): Promise<LoadedCalib
       const loaded = await loadCalibration(path);
       if (loaded.calibration.device.description === device.description.description) return loaded;
     } catch (error) {
-      // A damaged file that nobody named is not this command's business.
+      // A damaged file that nobody named is skipped.
       if (!(error instanceof UserError)) throw error;
     }
   }

@@ -36,8 +36,8 @@ export interface CapacityReport {
   readonly memoryBytes: number;
   readonly rows: readonly CapacityRow[];
   /**
-   * What the decoder refuses at a batch that memory would hold: neither the prediction nor the end of memory was found
-   * wrong.
+   * The decoder's refusal at a batch that memory would hold: then neither the prediction nor the end of memory was
+   * tested.
    */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
@@ -218,7 +218,7 @@ function child(
 /** Folders of model files, one a validation; the number of its process follows. */
 const FOLDER = 'lla-sim-capacity-';
 
-/** Removes what validations that were killed left behind. */
+/** Removes the folders of validations that were killed. */
 function removeDeadFolders(): void {
   for (const name of readdirSync(tmpdir())) {
     const pid = name.startsWith(FOLDER) ? Number(name.slice(FOLDER.length).split('-')[0]) : NaN;
@@ -227,7 +227,7 @@ function removeDeadFolders(): void {
 }
 
 /**
- * The end of memory of a process that may map so many bytes beyond what driver and program take by themselves.
+ * The end of memory of a process that may map this many bytes beyond those of driver and program.
  * @param cli the program, as node runs it
  * @returns the attempt, the model that it decodes, and what removes the model's file
  */
@@ -272,7 +272,7 @@ export function inProcesses(
       ];
       const { code, text } = await child(cli, args, rules.signal);
       if (code === 0) return true;
-      // A signal: the driver used what it could not map.
+      // A signal: the driver used memory that it could not map.
       if (code === null || code === EXIT.noSolution || code > 128) return false;
       if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
       throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);

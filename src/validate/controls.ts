@@ -1,7 +1,7 @@
 /**
- * Control points: points of the calibration, measured anew beside what is validated. A machine that is no longer as it
- * was drifts by kernel (what waits for memory and what computes are disturbed apart), which the probe, one small mix of
- * both, cannot tell. Where a kernel's own points take longer than they did, so would a new calibration say.
+ * Control points: points of the calibration that are measured again beside the validation. A machine drifts differently
+ * for each kernel: memory and arithmetic are disturbed separately. The probe mixes both and cannot separate them. The
+ * control points of a kernel show how its times in a new calibration would differ.
  */
 import { best } from '../best.js';
 import { openBytes, openPoint, tuningOptions } from '../bench/measure.js';
@@ -24,12 +24,12 @@ export interface ControlPoint {
   readonly tuning: KernelCalibration['tuning'];
 }
 
-/** One of them, measured anew. */
+/** One of them, measured again. */
 export interface ControlRow {
   readonly kernel: KernelName;
   readonly variant: string;
   readonly shape: Shape;
-  /** A call, corrected for the probe's drift, as all that follows: in the calibration, and now. */
+  /** Seconds a call, in the calibration and now, both corrected for the probe's drift. */
   readonly calibratedSeconds: number;
   readonly measuredSeconds: number;
   readonly repetitions: number;
@@ -84,19 +84,17 @@ export function chooseControls(
 
 const typicalOf = (of: Drifted, exponent: number): number => typicalSeconds(correctedSeconds(of, exponent));
 
-/** A time as the clock said, and the probe's time beside it over its reference. */
+/** A raw time, and the probe's time beside it over its reference. */
 export interface Timed {
   readonly seconds: number;
   readonly drift: number;
 }
 
-/** The typical time of several, corrected for the probe's drift by this power of it (schema/drift.ts). */
+/** The typical time of several, corrected for the probe's drift with this exponent (schema/drift.ts). */
 export const typical = (times: readonly Timed[], exponent: number): number =>
   typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }, exponent);
 
-/**
- * The power of the probe's drift by which `calls` together slow down, each weighing as much as it is predicted to take.
- */
+/** The exponent of the probe's drift for `calls` together, weighted by their predicted time. */
 export function exponentOf(calls: readonly Weighed[], of: Calibrated['driftExponent']): number {
   const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
   return calls.reduce((sum, { call, seconds }) => sum + (seconds / total) * of(call), 0);
@@ -112,16 +110,16 @@ interface Control {
   looked: number;
 }
 
-/** Drift of kernels, as told at one time. */
+/** Drift of kernels at one time. */
 export interface KernelDrift {
   /** Time of this call over its time in the calibration's machine, beyond the probe's drift; 1 without controls. */
   of(call: KernelCall): number;
 }
 
 /**
- * Drift told by ratios of controls: the geometric mean over those of the call's kernel, one nearer by an octave
- * weighing twice as much, and over those of all others, which weigh little each: what slows a machine slows all kernels
- * by about as much.
+ * Drift of a call from the ratios of controls: their weighted geometric mean. A control of the call's kernel weighs
+ * twice as much an octave nearer. Controls of other kernels weigh little each: whatever slows a machine slows all
+ * kernels by about as much.
  */
 export function kernelDrift(controls: readonly (ControlPoint & { readonly ratio: number })[]): KernelDrift {
   return {
@@ -141,7 +139,7 @@ export function kernelDrift(controls: readonly (ControlPoint & { readonly ratio:
   };
 }
 
-/** Drift of everything in `calls`, each weighing as much as it is predicted to take; 1 for none. */
+/** Drift of `calls` together, weighted by their predicted time; 1 for none. */
 export function driftOf(calls: readonly Weighed[], drift: KernelDrift): number {
   const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
   return total > 0 ? calls.reduce((sum, { call, seconds }) => sum + seconds * drift.of(call), 0) / total : 1;
@@ -155,9 +153,8 @@ async function firstRuns(probe: Probe): Promise<number> {
 }
 
 /**
- * What tells how far the machine has gone from the calibration's: the probe beside every measurement, and control
- * points in turn. Where the operating system puts a buffer makes some percent of a kernel's time, so that points are
- * put on the device anew every now and then.
+ * Measures the machine's drift since the calibration: the probe beside every measurement, and control points in turn. A
+ * buffer's address changes a kernel's time by some percent, so points are put on the device again from time to time.
  */
 export class DriftWatch {
   private readonly controls: Control[];
@@ -169,10 +166,7 @@ export class DriftWatch {
     private readonly rules: Parameters<typeof openPoint>[2],
     points: readonly ControlPoint[],
     exponent: Calibrated['driftExponent'],
-    /**
-     * The probe's time to which drift refers: a calibration's times are those of a machine at its own; without one,
-     * this process's first runs.
-     */
+    /** The probe's time to which drift refers: the calibration's reference; without one, this process's first runs. */
     private readonly referenceSeconds: number,
   ) {
     this.controls = points.map((of) => ({
@@ -213,7 +207,7 @@ export class DriftWatch {
   }
 
   /**
-   * Puts the points on the device, elsewhere than before; those for which there is no memory are left out.
+   * Puts the points on the device, at other addresses than before; points for which there is no memory are left out.
    * @throws GpuError for any other failure
    */
   async renew(): Promise<void> {
@@ -274,9 +268,9 @@ export class DriftWatch {
     }
   }
 
-  /** Drift by kernel since the last look; a control with too few times since then tells by all of its times. */
+  /** Drift by kernel since the last look; a control with too few times since then uses all of its times. */
   look(): KernelDrift {
-    const told = this.controls.flatMap((control) => {
+    const ratios = this.controls.flatMap((control) => {
       const { of, exponent, times, looked } = control;
       const since = times.slice(looked);
       control.looked = times.length;
@@ -290,7 +284,7 @@ export class DriftWatch {
             },
           ];
     });
-    return kernelDrift(told);
+    return kernelDrift(ratios);
   }
 
   rows(): ControlRow[] {

@@ -14,10 +14,10 @@ import { GpuError, type Device } from '../gpu/index.js';
 import type { MemoryCase } from './memory.js';
 
 /**
- * Largest difference of a logit over the root mean square of the step's logits. Caches are in f32, so that arithmetic
- * is all that differs. What is rounded once more (codes, materialised rows in f16) may lie between two neighbours, of
- * which either is right; a random model amplifies that, and it stays in the cache. A model that amplifies rounding by
- * thousands has more: see amplification().
+ * Largest difference of a logit over the root mean square of the step's logits. Caches are in f32, so that only
+ * arithmetic differs. A value that is rounded once more (codes, materialised rows in f16) may be between two
+ * neighbours, and either is right; a random model amplifies that difference, and it stays in the cache. A model that
+ * amplifies rounding by thousands has more: see amplification().
  */
 export const LOGIT_TOLERANCE = { f32: 1e-3, rounded: 2e-2 };
 const STEPS = 6;
@@ -87,7 +87,7 @@ async function worstError(device: Device, c: Configuration, contextTokens: numbe
 }
 
 /**
- * What the reference's logits change by when its cached rows are rounded to f32: how much this random model amplifies
+ * Change of the reference's logits when its cached rows are rounded to f32: how much this random model amplifies
  * rounding.
  */
 function amplification(c: Configuration, seed: number): number {
@@ -125,7 +125,7 @@ export async function checkCorrectness(device: Device, rules: CorrectnessRules):
     try {
       const error = await worstError(device, c, one.contextTokens, rules.seed);
       let tolerance = coarse ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
-      // Asked only of what would fail: it takes two more references.
+      // Computed only for a case that would fail: it needs two more references.
       if (!coarse && c.choice.storage === 'f32' && error > tolerance)
         tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
       rows.push({ id: one.id, model, error, tolerance });

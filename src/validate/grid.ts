@@ -45,7 +45,7 @@ const CHOICES: readonly Choice[] = [
   { kind: 'mla-head', ratio: 4, path: 'reconstruct' },
   { kind: 'lla-2d', ratio: 32 / 3, path: 'absorbed' },
 ];
-/** What `quick` measures of them. */
+/** The part that `quick` measures. */
 const QUICK_CHOICES = 3;
 /**
  * A vocabulary whose embedding a software adapter can bind (128 MiB); the head then has the shape of half the model's,

@@ -1,8 +1,8 @@
 /**
  * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with
  * the probe beside each step and control points between them, and times are corrected for drift. In some rounds each
- * operation of the step is timed in a pass of its own, which tells which kernel an error comes from, and what a step
- * costs beyond them.
+ * operation of the step is timed in a pass of its own, which shows the kernel of an error, and the cost of a step
+ * beyond its operations.
  */
 import { interleave } from '../bench/interleave.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
@@ -44,7 +44,7 @@ export interface MeasuredRow {
   readonly id: string;
   /** Typical time of the rounds, corrected for drift: the probe's (schema/drift.ts) and that of its kernels. */
   readonly measuredSeconds: number;
-  /** As the clock said. */
+  /** Raw time. */
   readonly rawSeconds: readonly number[];
   /** Time of the probe over its reference, beside each of them. */
   readonly drift: readonly number[];
@@ -52,7 +52,7 @@ export interface MeasuredRow {
   readonly kernelDrift: number;
   readonly predicted: Interval;
   readonly evidence: Evidence;
-  /** Share of the estimate that no measured kernel stands behind. */
+  /** Share of the estimate that is not priced by measured kernels. */
   readonly rooflineShare: number;
   readonly octavesOutside: number;
 }

@@ -1,6 +1,6 @@
 /**
- * Long context: what a million tokens would take, extrapolated from the calibration, and how far such an extrapolation
- * is off at the longest context whose cache this device can hold and bind.
+ * Long context: the predicted step at a million tokens, and the error of the prediction at the longest context whose
+ * cache this device can hold and bind.
  */
 import { priceStep } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
@@ -18,7 +18,7 @@ export interface LongContextReport {
   /** The step that was measured; null where the decoder does not execute it. */
   readonly measured: StepRow | null;
   readonly reason: string | null;
-  /** What bounded the context that was measured: what the device holds and binds, or the time budget. */
+  /** The limit of the measured context: memory and bindings of the device, or the time budget. */
   readonly boundedBy: 'memory' | 'time';
   readonly atMillion: {
     readonly contextTokens: number;

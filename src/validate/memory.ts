@@ -27,10 +27,7 @@ export const COUNTED_KINDS = [
 ] as const satisfies readonly AllocationKind[];
 export type CountedKind = (typeof COUNTED_KINDS)[number];
 
-/**
- * What taking in prompts whole needs for as long as it runs: accumulated, or, where a codec has latents, by captures of
- * each kind.
- */
+/** Memory of a prefill while it runs: accumulated, or, where a codec has latents, by captures of each kind. */
 export type PrefillBytes = 'prefill' | 'prefill one-shot' | 'prefill by-layer';
 
 /** A kind's bytes in one configuration. */
@@ -145,7 +142,7 @@ export function memoryCandidates(g: Geometry): Candidate[] {
   ];
 }
 
-/** What `quick` leaves out is the second and third model; every codec, path and eviction stays. */
+/** `quick` leaves out the second and third model, and keeps every codec, path and eviction. */
 export function memoryCases(quick: boolean): MemoryCase[] {
   const models = quick ? [SMALL_OURO] : [SMALL_OURO, SMALL_HUGINN, SMALL_ORDINARY];
   return models.flatMap((geometry) =>
@@ -184,11 +181,11 @@ export interface MemoryRules {
 }
 
 /**
- * What prompts take beside the decoder while they are taken in whole, by each kind; nothing where another path has the
- * same prompts under eviction.
+ * Memory of prompts beside the decoder while they are prefilled, by each kind; nothing where another path has the same
+ * prompts under eviction.
  */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
-  // They are taken in as by the path that rebuilds inside attention.
+  // Their prefill is that of the path that rebuilds inside attention.
   if (c.eviction !== null && (c.materialised || c.path === 'block-absorbed')) return [];
   const prompt = (tokens: number): number[] =>
     Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
@@ -217,7 +214,7 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
 }
 
 /**
- * Opens a decoder for every case, takes in prompts, and compares.
+ * Opens a decoder for every case, prefills prompts, and compares.
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkMemory(device: Device, rules: MemoryRules): Promise<MemoryReport> {

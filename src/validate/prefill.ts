@@ -1,4 +1,4 @@
-/** Prefill: whole prompts that the decoder takes in, measured beside what is predicted for them. */
+/** Prefill: whole prompts, measured beside their prediction. */
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
@@ -15,7 +15,7 @@ export interface PromptCase {
   readonly prompt: PromptPlan & { readonly chunkTokens: number };
 }
 
-/** Its prediction holds the choice of a token, too, which the decoder makes apart: a small part of a prompt. */
+/** The prediction includes the choice of a token, which the decoder runs separately: a small part of a prompt. */
 export interface PromptRow extends MeasuredRow {
   readonly method: PromptPlan['method'];
   readonly promptTokens: number;
@@ -35,7 +35,7 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /**
  * Measures and predicts every prompt that time allows.
- * @throws GpuError for any failure but a prompt that the decoder does not take in
+ * @throws GpuError for any failure but a prompt that the decoder refuses
  */
 export async function checkPrompts(
   device: Device,

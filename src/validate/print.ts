@@ -1,4 +1,4 @@
-/** A validation as a page for a terminal or as Markdown: the verdict first, then what it rests on. */
+/** A validation as a page for a terminal or as Markdown: the verdict first, then its evidence. */
 import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
@@ -172,7 +172,7 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
 function controlsBlock({ latency }: ValidationReport): Block[] {
   if (!latency || latency.controls.length === 0) return [];
   const about =
-    'Points of the calibration that were measured anew beside steps and prompts, each a call corrected for the probe. Where a ratio is not 1, kernels drifted beyond the machine as a whole, and measured times above are corrected for it.';
+    'Points of the calibration that were measured again beside steps and prompts: seconds a call, corrected for the probe. Where a ratio is not 1, a kernel drifted more or less than the machine as a whole, and measured times above are corrected for it.';
   return [{ title: 'Control points', paragraphs: [about], table: table(CONTROLS, latency.controls) }];
 }
 

@@ -278,7 +278,7 @@ export function verdict(r: ValidationReport): string[] {
   return lines;
 }
 
-/** What the calibration's own points, measured anew, took away from the error. */
+/** How the calibration's own points, measured again, changed the error. */
 function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['latency']>): string[] {
   const uncorrected = summarise(
     steps.map(({ measuredSeconds, kernelDrift, predicted }) => ({
@@ -292,7 +292,7 @@ function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['late
     0.5,
   );
   return [
-    `${controls.length} points of the calibration were measured anew beside them: beyond the machine's speed the steps' kernels drifted to ${drift.toFixed(2)} times their calibrated time, which is taken off, too. Without that the median error would be ${percent(uncorrected.medianError)}, the 90th percentile ${percent(uncorrected.p90Error)} and the coverage ${percent(uncorrected.coverage)}: so far may a plan be off on a machine that is not as it was calibrated.`,
+    `${controls.length} points of the calibration were measured again beside them. Beyond the machine's speed, the steps' kernels drifted to ${drift.toFixed(2)} times their calibrated time; times are corrected for that too. Without this correction the median error would be ${percent(uncorrected.medianError)}, the 90th percentile ${percent(uncorrected.p90Error)} and the coverage ${percent(uncorrected.coverage)}. A plan may be off by as much on a machine that has changed since its calibration.`,
   ];
 }
 

@@ -38,24 +38,24 @@ export interface ValidateOptions {
 }
 
 const MIB = 2 ** 20;
-/** Memory for capacity on a software adapter: large beside what the process takes for itself by the way. */
+/** Memory for capacity on a software adapter: large compared with the process's own memory. */
 const SOFTWARE_CAPACITY_BYTES = 2048 * MIB;
 const SOFTWARE_CAPACITY_CONTEXT = 1024;
 const CAPACITY_CONTEXT = 4096;
-/** What a driver keeps of a GPU's memory (plan --reserve). */
+/** Memory of a GPU that the driver keeps (plan --reserve). */
 const RESERVE_BYTES = 512 * MIB;
 /** Decoders open together, and the longest cache, on a software adapter; on a GPU a share of its memory. */
 const SOFTWARE_OPEN_BYTES = 3072 * MIB;
 const OPEN_SHARE = 0.6;
 /**
- * What is held against a calibration shares the time that the other sections leave of the budget, and at least this
- * part of it.
+ * Sections that compare with a calibration share the budget that the other sections leave, and at least this part of
+ * it.
  */
 const LEAST_TIMED_SHARE = 0.3;
 const STEPS_SHARE = 0.75;
 const PREFILL_SHARE = 0.1;
 const LONG_CONTEXT_SHARE = 0.15;
-/** Points of the calibration that are measured anew. */
+/** Points of the calibration that are measured again. */
 const CONTROLS = { quick: 4, whole: 16 } as const;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
@@ -158,7 +158,7 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
 
 type Timed = Pick<ValidationReport, 'latency' | 'longContext'>;
 
-/** What is held against a calibration, all of it beside the same control points. */
+/** The sections that compare with a calibration, all beside the same control points. */
 async function timeSections(s: Session, calibrated: Calibrated, wants: (section: Section) => boolean): Promise<Timed> {
   const { software } = s.device.description;
   const { quick, seed } = s.o;
@@ -174,7 +174,7 @@ async function timeSections(s: Session, calibrated: Calibrated, wants: (section:
     ...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)),
     ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
   ].flatMap(shares);
-  s.progress('controls', 'points of the calibration, to be measured anew');
+  s.progress('controls', 'points of the calibration, to be measured again');
   const watch = await DriftWatch.open(
     s.device,
     calibrated,

@@ -23,7 +23,7 @@ const REFUSED: Readonly<Record<string, readonly [args: readonly string[], messag
   validate: [['--only', 'luck'], /--only must be one of memory.*"luck"/],
   run: [['--tokens', '1,x'], /--tokens .*"x"/],
   doctor: [['--format', 'csv'], /--format must be .*json.*"csv"/],
-  import: [[], /it is not said whose tables/],
+  import: [[], /the source of the tables is not given/],
   models: [['--format', 'csv'], /--format must be .*json.*"csv"/],
 };
 

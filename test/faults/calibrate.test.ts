@@ -92,7 +92,7 @@ describeGpu('calibrate', () => {
     writeFileSync(file, JSON.stringify(stale));
     const { code, err } = await calibrate('--resume', '--kernel', kernel.kernel, '--budget', '1s');
     expect(code, err).toBe(0);
-    expect(err).toContain(`changed since they were measured: ${kernel.kernel}; they are measured anew`);
+    expect(err).toContain(`changed since they were measured: ${kernel.kernel}; they are measured again`);
     expect(JSON.parse(readFileSync(`${file}.old`, 'utf8'))).toEqual(stale);
     calibrationSchema.parse(read());
   }, 180_000);

@@ -79,7 +79,7 @@ export function requireSameDevice(device: Device, calibration: Calibration, file
 /** Rounds of a call and its ceilings; the interval of fewer says little. */
 const LEAST_ROUNDS = 12;
 const MOST_ROUNDS = 60;
-/** A ceiling beside one call is only the yardstick of a moment: a fraction of the work of a ceiling by itself. */
+/** A ceiling beside one call runs for a moment only: a fraction of the work of a ceiling measured alone. */
 const YARDSTICK_SCALE = 0.05;
 
 const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;

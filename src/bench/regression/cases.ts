@@ -1,6 +1,4 @@
-/**
- * The calls that `bench` measures unless told otherwise: for every kernel, what a decode step of Ouro-1.4B asks of it.
- */
+/** The calls that `bench` measures by default: for every kernel, what a decode step of Ouro-1.4B asks of it. */
 import { blockPlan } from '../../schedule/block-absorbed.js';
 import { RANKS, blockDims } from '../candidates.js';
 import type { KernelCall } from '../../kernels/registry.js';
@@ -279,7 +277,7 @@ const SHORT: Readonly<Record<string, string>> = {
   rank: 'r',
 };
 
-/** A shape in few characters: `seq1 kv4 ctx1024 k128 v128 split4`; what is 0 or usual is left out. */
+/** A shape in few characters: `seq1 kv4 ctx1024 k128 v128 split4`; zeros and usual values are left out. */
 export function shapeText({ shape }: Pick<KernelCall, 'shape'>): string {
   const usual = (name: string, value: number): boolean =>
     value === 0 ||

@@ -25,7 +25,7 @@ export interface CompareOptions {
   readonly ceilings: Calibration['ceilings'];
   /** Fraction, such as 0.05. */
   readonly threshold: number;
-  /** Time for all calls; what a call leaves goes to the others. */
+  /** Time for all calls; time that a call leaves goes to the others. */
   readonly seconds: number;
   readonly seed: number;
   /** Measure calls whose sources are the same, too. */

@@ -79,7 +79,7 @@ export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules)
         : run.wallSeconds - rules.submitSeconds;
     return Math.max(SHORTEST_SECONDS, seconds / calls);
   };
-  /** The faster of two: the slower one is mostly what else the machine did. */
+  /** The faster of two: the slower one mostly includes other work of the machine. */
   const trial = async (calls: number): Promise<number> => {
     const seconds = [
       await time(pair.before, calls),

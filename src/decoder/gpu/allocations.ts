@@ -48,7 +48,7 @@ export class Allocations {
     }
     this.buffers.set(label, buffer);
     this.rows.push(...rows.map((row) => ({ label, kind: row.kind, bytes: row.bytes })));
-    // Buffers are whole words and at least 16 bytes; what that adds is nobody's.
+    // Buffers are whole words and at least 16 bytes; the padding belongs to no share.
     if (buffer.bytes > size)
       this.rows.push({ label: `${label} (rounding)`, kind: 'control', bytes: buffer.bytes - size });
     return buffer;

@@ -11,7 +11,7 @@ import type { Place, Visit } from '../../schedule/expand.js';
 /** Rotary options that all calls share. */
 export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, positions: m.positions });
 
-/** Where an operation's tokens are. `second`: pinned tokens meet a second set of queries. */
+/** Where an operation's tokens are. `second`: pinned tokens are scored by a second set of queries. */
 export function runOf(m: Machine, { op }: Visit, second: boolean, sequences: number): RunOptions {
   const { capacity, pinned } = m.caches.slots;
   return {

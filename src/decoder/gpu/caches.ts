@@ -30,7 +30,7 @@ export interface Slots {
   readonly sinks: number;
 }
 
-/** @throws UserError for a policy that keeps no recent tokens: the token before the current one has to lie somewhere */
+/** @throws UserError for a policy that keeps no recent tokens: the token before the current one needs a slot */
 export function slotsOf(eviction: Eviction | null, contextTokens: number, pageTokens: number): Slots {
   const capacity = pagedTokens(allocatedTokens(eviction, contextTokens), pageTokens);
   const pinned = pinnedSlots(eviction, capacity);

@@ -57,13 +57,13 @@ export interface GpuDecoder {
    */
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
-   * Takes in a prompt of each sequence.
+   * Prefills a prompt of each sequence.
    * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on
    * behind other tokens as
    *   well. `by-token`: shorter prompts begin later
    * @returns the first token after each prompt
-   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be taken in whole beside the decoder,
-   * which stays usable
+   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be prefilled beside the decoder, which
+   * stays usable
    */
   prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
   /** Logits of the last step, [sequence][vocabulary]. */
@@ -72,7 +72,7 @@ export interface GpuDecoder {
   readonly lengths: readonly number[];
   /** Every buffer, with its bytes and what it is for. */
   readonly allocations: readonly Allocation[];
-  /** Those that the last prefill of whole prompts had beside; they are freed. */
+  /** Buffers of the last prefill, which are freed. */
   readonly prefillAllocations: readonly Allocation[];
   /** Bytes of uniform blocks: one a distinct bound step. */
   readonly uniformBytes: number;
@@ -89,8 +89,8 @@ export interface GpuDecoder {
 const MIN_PLANNED_TOKENS = 256;
 
 /**
- * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom; what is beyond a
- * sequence's own tokens costs a workgroup that finds nothing to do.
+ * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom. Tokens beyond a
+ * sequence's own cost an empty workgroup.
  */
 export function plannedContext(longest: number, contextTokens: number): number {
   const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
@@ -190,7 +190,7 @@ class Decoder implements GpuDecoder {
     return this.program?.operations ?? [];
   }
 
-  /** Binds the operations of a step over `longest` tokens, unless those of the last step serve. */
+  /** Binds the operations of a step over `longest` tokens, unless those of the last step can be used again. */
   async prepare(longest: number): Promise<readonly BoundStep[]> {
     const context = plannedContext(longest, this.options.contextTokens);
     if (this.program?.context === context) return this.program.steps;
@@ -297,7 +297,7 @@ class Decoder implements GpuDecoder {
     let result: StepResult | undefined;
     let seconds = 0;
     for (let i = 0; i < steps; i++) {
-      // A sequence that waits runs along on an empty cache; what it writes, its first token overwrites.
+      // A waiting sequence runs on an empty cache; its first token overwrites what it writes.
       const at = (prompt: readonly number[]): number => i - (steps - prompt.length);
       result = await this.run(
         prompts.map((prompt) => prompt[Math.max(0, at(prompt))] as number),
@@ -353,7 +353,7 @@ class Decoder implements GpuDecoder {
       this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
       return { tokens: next, seconds: time.gpuSeconds ?? time.wallSeconds };
     } catch (error) {
-      // A step that failed has left caches half written: there is nothing to go on from.
+      // A failed step leaves half-written caches: decoding cannot continue.
       this.close();
       throw error;
     }

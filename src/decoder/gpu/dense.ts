@@ -17,8 +17,8 @@ import type { Place, Visit } from '../../schedule/expand.js';
 import type { Piece } from './weights.js';
 
 /**
- * Binds an operation to its buffers: one call of the operation's kernel, at the operation's shape. `plan` takes both from
- * the visit, so that nothing runs that the schedule does not list.
+ * Binds an operation to its buffers: one call of the operation's kernel, at the operation's shape. `plan` takes both
+ * from the visit, so that nothing runs that the schedule does not list.
  */
 export type Executor = (m: Machine, visit: Visit) => Promise<Dispatch>;
 
@@ -237,7 +237,7 @@ export function adapterProduct(
   });
 }
 
-/** The streams change places: what the adapter makes becomes the residual. */
+/** The streams are exchanged: the adapter's output becomes the residual. */
 const adapter: Executor = async (m, visit) => {
   const { hidden } = m.c.geometry;
   const first = placed(visit).loop === 0;

@@ -1,11 +1,11 @@
-/** What a step is given: its tokens, their positions, and where those before them are. */
+/** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
 import type { Span } from '../../kernels/shared/fold.launch.js';
 import { spanOf, type Slots } from './caches.js';
 import { spansFrom, type Machine } from './machine.js';
 
 /**
- * StreamingLLM on latents: keys are rotated as they are read, so sinks take the positions that make distances those
- * inside the cache. [sequence][slot], of which the pinned ones are read.
+ * StreamingLLM on latents: keys are rotated as they are read, so sinks take positions that give the distances inside
+ * the cache. [sequence][slot], of which the pinned ones are read.
  */
 function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { pinned, capacity }: Slots): number[] {
   return lengths.flatMap((length, i) => {

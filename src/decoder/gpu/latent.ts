@@ -1,7 +1,4 @@
-/**
- * Execution of what the learned codecs add: encoding, absorbed queries, rebuilt rows, and the way back from latents to
- * values.
- */
+/** Execution of the learned codecs' operations: encoding, absorbed queries, rebuilt rows, and values from latents. */
 import { isLatent } from '../../codecs/registry.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
@@ -61,7 +58,7 @@ function perQueryHead(
   return plan(m, visit, { matmul: { x: rows(x), y: rows(y), weightGroup: byHead ? 1 : m.group } });
 }
 
-/** Σ p c_v becomes Σ p v, the mean left out. */
+/** Σ p c_v becomes Σ p v, without the mean. */
 const valueUp: Executor = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
@@ -215,8 +212,8 @@ function pinnedPositions(
 }
 
 /**
- * Attention over latents with keys rebuilt inside. `only` the pinned tokens, where the others are attended to by
- * another kernel.
+ * Attention over latents with keys rebuilt inside. `only`: the pinned tokens, where another kernel attends to the
+ * others.
  */
 const attendRebuild =
   (only?: 'pinned'): Executor =>
@@ -343,7 +340,8 @@ const restoredAt = (m: Machine, visit: Visit): number =>
   (visit.op.loop ?? 0) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 
 /**
- * What reconstructed rows lack: mu, and what centring the latent would have taken off. [KV head][component] of a loop.
+ * The terms to add to reconstructed rows: mu, and the term that centring the latent would have subtracted. [KV
+ * head][component] of a loop.
  */
 function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Float64Array {
   const { kvHeads, headDim } = m.c.geometry;
@@ -392,7 +390,7 @@ export async function rotateRestored(
   };
 }
 
-/** Where the restored rows of an operation's loop lie, and what is still to be added. */
+/** Where the restored rows of an operation's loop are, and the terms still to be added. */
 export async function restoredRows(
   m: Machine,
   visit: Visit,

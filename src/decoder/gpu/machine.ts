@@ -1,6 +1,6 @@
 /**
- * What the operations of a step work on: weights, caches, activations and the few numbers that change from step to
- * step.
+ * The state that the operations of a step read and write: weights, caches, activations and the few numbers that change
+ * from step to step.
  */
 import { blocksOf } from '../../geometry/geometry.js';
 import {
@@ -35,7 +35,7 @@ export interface Vectors {
 }
 
 export class Machine {
-  /** The stream that layers add to, and what norms write; a norm between loops makes them change places. */
+  /** The stream that layers add to, and what norms write; a norm between loops exchanges them. */
   residual: Buffer;
   normed: Buffer;
   /** The stream as the prelude left it, where an adapter mixes it in. */
@@ -52,7 +52,7 @@ export class Machine {
     readonly allocations: Allocations,
     readonly weights: Weights,
     readonly caches: Caches,
-    /** What a sequence's cache holds at most in the steps that are planned. */
+    /** The largest cache of a sequence in the planned steps. */
     public longest: Span,
   ) {
     this.residual = allocations.get('residual 0');
@@ -195,7 +195,7 @@ export async function allocateWorkspace(
   await allocateControl(c, batch, contextTokens, caches, allocations, device);
 }
 
-/** What the memory model leaves to its reserve: what changes from step to step, and tables of angles. */
+/** Buffers that the memory model counts in its reserve: inputs that change from step to step, and tables of angles. */
 async function allocateControl(
   c: Configuration,
   batch: number,

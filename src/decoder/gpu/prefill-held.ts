@@ -1,5 +1,5 @@
 /**
- * H2O in chunks: rows and masses of the tokens that the cache holds, brought before those of a chunk
+ * H2O in chunks: rows and masses of the tokens that the cache holds are loaded before those of a chunk
  * (schedule/prefill-held.ts).
  */
 import { evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
@@ -43,8 +43,8 @@ interface Held {
 }
 
 /**
- * Where rows go that are read from the cache: of full width and branch keys where the run has its own, latents where
- * attention's output will be.
+ * Destination of rows that are read from the cache: rows of full width and branch keys go where the run has its own,
+ * latents where attention's output will be.
  */
 function heldRows(p: Prompt, what: CodecAxis | 'rotary-key', visit: Visit): Held {
   const place = placed(visit);
@@ -61,7 +61,7 @@ const read =
     return Promise.resolve(load(p, visit, from, slotHeld(p, fromOf(visit)), { rows, at }));
   };
 
-/** Behind the rows of the pieces before, where the run's are stored beside the cache. */
+/** After the rows of earlier pieces, where the run's are stored beside the cache. */
 const stash =
   (what: CodecAxis | 'rotary-key'): Executor =>
   (p, visit) => {
@@ -69,7 +69,7 @@ const stash =
     return Promise.resolve(append(p, visit, { ...ownRows(p, role, placed(visit)), first: 0 }, { rows, at }));
   };
 
-/** The same, as attention reads them. */
+/** The same, in the form that attention reads. */
 const keepHeld =
   (side: CodecAxis): Executor =>
   (p, visit) =>

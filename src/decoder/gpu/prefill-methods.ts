@@ -1,11 +1,11 @@
-/** How prompts can be taken in, and which of it serves where. */
+/** The methods of prefill, and where each may be used. */
 import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
 /**
- * Whole, or token by token, each attending to the cache as in decoding. Whole prompts take two passes where a codec has
- * latents, which are encoded as their parts come (`accumulated`), layer by layer from 16-bit captures of all loops
- * (`by-layer`), or at once from 32-bit captures of everything (`one-shot`): the same latents in more and more memory
+ * Whole, or token by token, each attending to the cache as in decoding. Whole prompts need two passes where a codec has
+ * latents. These are accumulated loop by loop (`accumulated`), encoded layer by layer from 16-bit captures of all loops
+ * (`by-layer`), or at once from 32-bit captures of everything (`one-shot`). The latents are the same, the memory grows
  * (cost/memory.ts, prefillPeaks). Without latents all three are one ordinary pass. `chunked` is accumulated prefill
  * chunk by chunk, each attending to what the cache holds of those before it.
  */
@@ -21,7 +21,7 @@ export const PREFILL_METHODS = [
 /** @param begun sequences hold tokens already */
 export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token' : 'accumulated');
 
-/** @throws UserError where prompts cannot be taken in whole by the method */
+/** @throws UserError where the method cannot prefill whole prompts */
 export function requireWhole(method: WholePrompt, begun: boolean): void {
   if (method === 'chunked') return;
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;

@@ -1,5 +1,5 @@
 /**
- * Rows of a prompt: encoding, rotation, what is kept for attention, what joins the cache and is read back from it, and
+ * Rows of a prompt: encoding, rotation, keeping rows for attention, writing to and reading from the cache, and
  * attention itself. Positions are those of the run's tokens; buffers have rows of the run alone.
  */
 import { isLatent } from '../../codecs/registry.js';
@@ -37,8 +37,8 @@ export const latentRow = (p: Prompt, axis: CodecAxis): Vectors => ({
   stride: latentRows(p.m) * rankOf(p.m, axis),
 });
 /**
- * The latents of a chunk: in an accumulator of the whole run, or made of all loops at once where attention's output
- * will be.
+ * The latents of a chunk: in an accumulator of the whole run, or encoded from all loops at once, where attention's
+ * output will be.
  */
 const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at: Vectors } => {
   const { stride } = latentRow(p, axis);
@@ -48,7 +48,7 @@ const latentsOf = (p: Prompt, visit: Visit, axis: CodecAxis): { rows: Buffer; at
     at: { offset: fromOf(visit) * stride, stride },
   };
 };
-/** Branch keys of a chunk, or of a piece before its run, behind those before them. */
+/** Branch keys of a chunk, or of a piece before its run, after those before them. */
 export function branchRows(p: Prompt, visit: Visit, before = p.held): Vectors {
   const stride = branchHeads(p.m) * p.m.c.branch.width;
   return { offset: (before + fromOf(visit)) * stride, stride };
@@ -104,7 +104,7 @@ const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
 const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
 const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean =>
   c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
-/** Rebuilt keys: those of sinks at their places behind what was evicted. */
+/** Rebuilt keys: sinks are rotated to their place inside the cache. */
 const rotateEarlier: Executor = (p, visit) =>
   Promise.resolve(
     rotation(p, visit, fromOf(visit) + (isSink(p, visit) ? shift(p) : 0), headTurns(p), p.m.packed.keys, p.projections),
@@ -200,7 +200,7 @@ export const keep =
   (p, visit) =>
     Promise.resolve(append(p, visit, kept(p, side, visit), { rows: p.projections, at: p.m.packed[`${side}s`] }));
 
-/** Rebuilt rows of tokens before the run take the place of its own, which have been attended to. */
+/** Rebuilt rows of tokens before the run overwrite its own, to which attention has been computed. */
 const keepEarlier =
   (side: CodecAxis): Executor =>
   (p, visit) =>
@@ -258,9 +258,7 @@ export function load(
 
 const branchRow = (p: Prompt): Vectors => ({ offset: 0, stride: branchHeads(p.m) * p.m.c.branch.width });
 
-/**
- * Rows of the chunk. Latents go where attention's output will be; rows of full width take the place of the chunk's own.
- */
+/** Rows of the chunk. Latents go where attention's output will be; rows of full width overwrite the chunk's own. */
 const loadRows =
   (axis: CodecAxis): Executor =>
   (p, visit) => {
@@ -284,7 +282,7 @@ const loadBranch: Executor = (p, visit) => {
   );
 };
 
-/** Slot of a token before the run. A piece of them lies in neighbouring slots. */
+/** Slot of a token before the run. A piece of them has neighbouring slots. */
 const slotBefore = (p: Prompt, visit: Visit): number => slotOf(p.m.caches.slots, fromOf(visit));
 
 /** Rows of a piece before the run. */
@@ -393,7 +391,7 @@ async function attention(
   };
 }
 
-/** Of the run: rows that were kept, or of the cache, where those before it lie as well. */
+/** The run's rows: kept ones, or those of the cache, which also holds the rows before it. */
 const attend: Executor = async (p, visit) => {
   const rows = (side: CodecAxis): Rowset => (keepsRows(p.m.c) ? kept(p, side, visit) : inCache(p, side, placed(visit)));
   const turned = turnsQueries({ c: p.m.c, block: placed(visit).block, run: { from: p.before, tokens: p.tokens } });
@@ -407,13 +405,16 @@ const attendEarlier: Executor = (p, visit) =>
     {},
     p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined,
   );
-/** Rows of the cache that lie in neighbouring slots. @param carried of calls before */
+/** Rows of the cache in neighbouring slots. @param carried state of the calls before */
 const attendCached =
   (carried: boolean): Executor =>
   (p, visit) =>
     attention(p, visit, (side) => inCache(p, side, placed(visit)), { first: slotBefore(p, visit), carried });
 
-/** What of the run stays, by way of the results, which the projection of attention's output has read. */
+/**
+ * The run's rows that stay pass through the buffer of results, which the projection of attention's output has read by
+ * then.
+ */
 function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] {
   const name = what === 'key' ? 'k' : what === 'value' ? 'v' : 'branch';
   const roleOf = (p: Prompt, { block }: Place): CacheRole =>

@@ -51,7 +51,7 @@ const norm =
       target: p.normed,
     });
 
-/** What is added has taken the place of what it was made from. */
+/** The addend has overwritten its own input. */
 const residual =
   (label: 'attention-residual' | 'mlp-residual'): Executor =>
   (p, visit) =>
@@ -94,7 +94,7 @@ const bias =
   (p, visit) =>
     packedBias(p.m, visit, label, p.projections);
 
-/** A projection of the chunk's rows back into the stream, in place of what they were made from. */
+/** A projection of the chunk's rows back into the stream; it overwrites their input. */
 const back =
   (label: 'attention-out' | 'down'): Executor =>
   (p, visit) => {
@@ -210,7 +210,7 @@ async function compile(
 export interface PrefillRun {
   /** Seconds of the operations: by timestamps where the device has them, else from submissions to completions. */
   readonly seconds: number;
-  /** The buffers that it took beside the decoder's own; they are freed. */
+  /** The buffers that it had beside the decoder's own; they are freed. */
   readonly allocations: readonly Allocation[];
 }
 
@@ -229,7 +229,7 @@ const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => M
 
 /**
  * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt.
- * @param onStart called before the first submission of each run: what fails until then has changed nothing
+ * @param onStart called before the first submission of each run: a failure before then has changed nothing
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
 export async function prefillPrompts(

@@ -1,5 +1,5 @@
 /**
- * The buffers of a prefill, which live for one call (cost/memory.ts, prefillPeaks, counts them), and where the streams
+ * The buffers of a prefill, which exist for one call (cost/memory.ts, prefillPeaks, counts them), and where the streams
  * of a prompt are.
  */
 import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
@@ -44,7 +44,7 @@ export class Prompt {
     readonly chunkTokens: number,
     /** How latents are encoded, unless accumulated. */
     readonly captures: CapturingKind | undefined,
-    /** Rows of a run, where they cannot lie in a cache that is evicted from. */
+    /** Rows of a run, where a cache under eviction cannot hold them. */
     readonly aside: Caches | undefined,
   ) {
     this.residual = this.buffer('stream 0');
@@ -107,7 +107,7 @@ export const storedLabel = (role: string): string => `stored ${role}`;
 /** Masses of the run's tokens, by their number. */
 export const massLabel = (number: number): string => `run mass ${number}`;
 
-/** What the memory model leaves to its reserve: tokens and positions of a run, and tables. */
+/** Buffers that the memory model counts in its reserve: tokens and positions of a run, and tables. */
 async function allocateControl(
   { c, device, positions }: Machine,
   allocations: Allocations,

@@ -1,6 +1,6 @@
 /**
- * Which buffers take the rows that attention of each pass, layer and loop reads, where those of many are alive at once:
- * a buffer is used again after the last operation that works on its rows.
+ * Assigns buffers to the rows that attention of each pass, layer and loop reads, where several are needed at once. A
+ * buffer is used again after the last operation on its rows.
  */
 import type { Visit } from '../../schedule/expand.js';
 

@@ -18,7 +18,8 @@ import type { Projection, Site } from './network.js';
 import { stored, type CacheType } from './storage.js';
 
 /**
- * What one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and values.
+ * The rows that one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and
+ * values.
  */
 export interface Visible {
   readonly cached: readonly number[];
@@ -31,7 +32,7 @@ export interface AttendContext {
   readonly cache: SequenceCache;
   readonly site: Site;
   readonly kvHead: number;
-  /** Keys stand at their rank among the visible tokens instead of at their position. */
+  /** Keys are rotated by their rank among the visible tokens instead of by their position. */
   readonly reindexed: boolean;
   /** Of the site's layer; undefined where rows are of full width. */
   readonly codec: LayerCodec | undefined;
@@ -52,7 +53,7 @@ export function attendHead(
   visible: Visible,
 ): { output: Vector; weights: number[] } {
   const positions = [...visible.cached, ...visible.exact.map((t) => t.position)];
-  /** Where a token's key stands: the query is the last of all. */
+  /** The position by which a token's key is rotated: the query is the last of all. */
   const place = (i: number): number => (c.reindexed ? i : (positions[i] as number));
   const queryPlace = c.reindexed ? positions.length - 1 : position;
   return c.codec && c.path === 'absorbed'
@@ -60,7 +61,7 @@ export function attendHead(
     : withRotaryKeys(c, query, queryPlace, place, visible);
 }
 
-/** A row that was decoded from its latent, as attention finds it. */
+/** A row decoded from its latent, in the form that attention reads. */
 const rebuilt = (c: AttendContext, row: Vector): Vector =>
   c.rebuiltAs === undefined ? row : stored(row, c.rebuiltAs, row.length);
 

@@ -1,11 +1,11 @@
 /**
- * The cache of one sequence: rows where the codec's layout (codecs/layout.ts) says that they lie, and which tokens are
+ * The cache of one sequence: rows at the places that the codec's layout (codecs/layout.ts) states, and which tokens are
  * in it.
  *
  * Full-width keys and the rotary branch's keys are cached rotated by their own position; latents are of keys before
- * rotation. A *unit* is what loses tokens together: as many slots as share a row in any of the block's tensors. So H2O
- * keeps one mass where loops share a latent (lla), loops and heads (lla-2d), heads (mla-head) or layers (cla), and
- * pools over all heads where they share a rotary branch.
+ * rotation. A *unit* evicts tokens together: all slots that share a row in any of the block's tensors. So H2O keeps one
+ * mass where loops share a latent (lla), loops and heads (lla-2d), heads (mla-head) or layers (cla), and pools over all
+ * heads where they share a rotary branch.
  */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import type { Eviction } from '../../eviction/policy.js';
@@ -148,7 +148,7 @@ export class SequenceCache {
     this.write(role, site, kvHead, position, rotate(key, position, this.rope));
   }
 
-  /** The row of a cached token, as storage left it. */
+  /** The row of a cached token after rounding by its storage. */
   read(role: Role, site: Site, kvHead: number, position: number): Vector {
     const row = this.block(site).slot(role, site, kvHead).get(position);
     if (!row)

@@ -20,10 +20,10 @@
  * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all
  * that lose tokens together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one
  * chunk as in the published implementation: nothing is evicted within it, every token attends to all before it, and at
- * its end the last `recent` stay and the `heavy` heaviest of the others. Where it is longer than the budget that is not
- * what token by token comes to: there tokens that were evicted are neither attended to nor weighed any more. The mass
- * of a prompt is that of the last pass, whose attention decoding goes on from: of latents pass 2, which attends to what
- * storage makes of all tokens, kept or not.
+ * its end the last `recent` stay and the `heavy` heaviest of the others. For prompts longer than the budget, decoding
+ * token by token gives another result: there evicted tokens get no attention and no mass any more. The mass of a prompt
+ * is that of the last pass, from which decoding continues. With latents that is pass 2, which attends to the stored
+ * form of all tokens, kept or not.
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';
@@ -117,7 +117,7 @@ export class ReferenceDecoder {
   }
 
   /**
-   * Takes in a prompt of at least one token.
+   * Prefills a prompt of at least one token.
    * @param chunkTokens size of a chunk, for `chunked` only
    * @returns logits of every token, of the last pass
    */

@@ -10,9 +10,9 @@ export interface Mask {
    * Positions before `position` that a token attends to at a site and KV head, ascending; it always attends to itself.
    */
   visible(position: number, site: Site, kvHead: number): readonly number[];
-  /** Keys stand at their rank among what is visible instead of at their position (StreamingLLM). */
+  /** Keys are rotated by their rank among the visible tokens instead of by their position (StreamingLLM). */
   readonly reindexed: boolean;
-  /** Told the attention weights of a query head over the visible positions and, last, itself. */
+  /** Receives the attention weights of a query head over the visible positions and, last, itself. */
   observe?(weights: readonly number[], position: number, site: Site, head: number): void;
 }
 

@@ -23,7 +23,7 @@ export interface Site {
   readonly loop: number;
 }
 
-/** What one token brings to attention at a site; nothing is rotated yet. */
+/** Inputs of attention from one token at a site; nothing is rotated yet. */
 export interface Projection {
   readonly position: number;
   /** n1(x), hidden wide: the input of every projection. */

@@ -1,10 +1,10 @@
-/** What rounding in the cache leaves of a row. */
+/** Rounding of a row by the cache's storage. */
 import { quantisationScale, quantise } from '../../codecs/quantise.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
 import { STORAGE_BITS, type Storage } from '../../kernels/spec.js';
 import type { Vector } from './arithmetic.js';
 
-/** Element type of cached rows; `f64` keeps them exact, for the equivalences that rounding would blur. */
+/** Element type of cached rows; `f64` keeps them exact, for equivalence tests that rounding would disturb. */
 export type CacheType = Storage | 'f64';
 
 const roundToHalf = (value: number): number => halfValue(halfBits(value));

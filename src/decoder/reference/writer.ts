@@ -7,9 +7,8 @@ import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type La
 import type { Projection, Site } from './network.js';
 
 /**
- * When a stack of loops is encoded: as its parts come (an accumulator a latent), when its last loop has passed
- * (captures of a layer alive until then), or when the whole pass is over (all captures alive). The latents are the
- * same.
+ * When a stack of loops is encoded: loop by loop (an accumulator a latent), after its last loop (a layer's captures are
+ * kept until then), or after the whole pass (all captures are kept). The latents are the same.
  */
 export type Encoding = 'accumulated' | 'by-layer' | 'one-shot';
 
@@ -18,7 +17,7 @@ const AXES = [
   { axis: 'value', latent: 'value-latent', vectors: 'values' },
 ] as const satisfies readonly { axis: CodecAxis; latent: string; vectors: 'keys' | 'values' }[];
 
-/** A latent that is being made: of one token, layer, axis and group. */
+/** A latent under construction: of one token, layer, axis and group. */
 interface Pending {
   readonly codec: AxisCodec;
   readonly site: Site;
@@ -46,7 +45,7 @@ export class CacheWriter {
     else this.writeFullWidth(site, token);
   }
 
-  /** The pass is over: encodes what is left. */
+  /** The pass is over: encodes the remaining stacks. */
   finish(): void {
     for (const latent of this.pending.values()) this.complete(latent);
     this.pending.clear();

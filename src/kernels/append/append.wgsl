@@ -1,6 +1,6 @@
 // Writes new rows of every sequence to the cache, f32 -> stored words: one token in decoding, a chunk of them in
-// prefill. Token i of a sequence has position start + i. Positions below `sinks` lie in the slot of their number, all
-// others in the ring: slot = pinned + position mod ring. Of tokens that meet in a slot the last stays.
+// prefill. Token i of a sequence has position start + i. Positions below `sinks` are stored in the slot of their
+// number, all others in the ring: slot = pinned + position mod ring. Of tokens with the same slot the last stays.
 //
 //   quantised, per token and group:
 //   s = f16(2 max|x| / (2^n - 1)),
@@ -42,7 +42,7 @@ var<workgroup> peaks: array<atomic<u32>, TILE>;   // bits of the largest magnitu
 // As stored. Codes are made from what is read back behind a barrier: compilers take unpack(pack(s)) for s, unrounded.
 var<workgroup> scale_halves: array<u32, TILE>;
 
-// Uniform over a workgroup: barriers stand in loops that depend on it.
+// Uniform over a workgroup: loops with barriers depend on it.
 struct Place {
   start: u32,        // position of the sequence's first new token
   first_row: u32,    // float of token 0 of this sequence and head

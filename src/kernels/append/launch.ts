@@ -20,7 +20,10 @@ export interface AppendOptions {
   pinned?: number;
   /** Slots of the ring: the rest of the capacity unless given. */
   ring?: number;
-  /** Positions below this lie in the slot of their number (StreamingLLM's sinks); at most `pinned`. 0 unless given. */
+  /**
+   * Positions below this are stored in the slot of their number (StreamingLLM's sinks); at most `pinned`. 0 unless
+   * given.
+   */
   sinks?: number;
   /** A constant row [head][width] is added to every token: buffer `bias`. */
   bias?: boolean;

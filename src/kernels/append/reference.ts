@@ -1,4 +1,4 @@
-/** The float64 reference of append, and how its outputs are held against it. */
+/** The float64 reference of append, and the comparison of its outputs with it. */
 import { TILE_TOKENS, cacheRow, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';

@@ -1,5 +1,5 @@
-// Split-KV decode attention of one new token over cached rows that are used as they lie: full K and V, or latents with
-// an absorbed query.
+// Split-KV decode attention of one new token over cached rows that are used as they are stored: full K and V, or
+// latents with an absorbed query.
 //
 //   s_t = scale (q . k_t + q_b . b_t)
 //   q: the first key components of a query, q_b: the rest; b: the rotary branch

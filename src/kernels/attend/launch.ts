@@ -1,4 +1,4 @@
-/** Split-KV decode attention over rows as they lie: attend.wgsl. */
+/** Split-KV decode attention over rows as they are stored: attend.wgsl. */
 import { cacheBytes } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../../gpu/plan.js';
@@ -30,8 +30,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
     'splits',
   );
   requirePositive(call, s, 'branchWidth', 'branchHeads', 'groupSize');
-  // A branch with a key for each head beside a latent that all of them share: the heads are told apart by their branch
-  // rows.
+  // A branch with a key for each head, beside a latent that all heads share: only the branch rows differ by head.
   const shape =
     s.branchHeads > s.kvHeads ? { ...s, kvHeads: s.branchHeads, group: s.group / s.branchHeads, latentHeads: 1 } : s;
   requireShape(
@@ -78,7 +77,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
           BRANCH_EACH: branchEach,
         }),
         uniforms: fold.uniforms(scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
-        // Without a branch the binding still wants a buffer; the kernel does not touch it.
+        // Without a branch the binding still needs a buffer; the kernel does not read it.
         buffers: [
           ...read('queries', 'keys', 'values'),
           ...write('partials'),

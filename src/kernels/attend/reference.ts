@@ -1,4 +1,4 @@
-/** The float64 reference of attend, and how its outputs are held against it. */
+/** The float64 reference of attend, and the comparison of its outputs with it. */
 import { dim, type Checker, type Scalars } from '../reference.js';
 import {
   cachedRows,

@@ -10,8 +10,8 @@ import {
 import { field, storedIn, type KernelSpec } from '../spec.js';
 
 /**
- * Split-KV decode attention of one new token over cached rows that are used as they lie: full K/V, or latents with
- * an absorbed query. `branchWidth`: rotary key scalars beside the content key (0 without), shared by all KV heads
+ * Split-KV decode attention of one new token over cached rows that are used as they are stored: full K/V, or latents
+ * with an absorbed query. `branchWidth`: rotary key scalars beside the content key (0 without), shared by all KV heads
  * when `branchHeads` is 1. `group`: query heads that read the same cached row. `+scores` also writes every score.
  */
 export const spec: KernelSpec = {

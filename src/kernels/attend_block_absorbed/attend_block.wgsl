@@ -1,13 +1,12 @@
-// What both kernels of block-absorbed attention share: the blocks of a split, and the sum over their value rows.
+// Shared by both kernels of block-absorbed attention: the blocks of a split, and the sum over their value rows.
 //
-// Every thread has the tokens at OFFSETS offsets of either sign in all blocks that it meets; eight threads are a stream
-// of neighbouring offsets, the streams of a way cover a block, and WAYS blocks are taken at a time. There is no barrier
-// before finish_rows. Blocks are counted from the run's first token, and no split starts inside a block. A kernel has
-// score_block, which leaves the scores of this thread's tokens in `sides`.
-// Bindings: 0 params, 1 basis [query head][block][quad of components, then the mean of the keys][function], 2 keys
-// (latents), 3 values (latents), 4 partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then
-// of odd ones].
-// Run: lla-sim bench --kernel attend_block_absorbed
+// Every thread has the tokens at OFFSETS offsets of either sign in all its blocks. Eight threads are a stream of
+// neighbouring offsets, the streams of a way cover a block, and WAYS blocks are processed at a time. There is no
+// barrier before finish_rows. Blocks are counted from the run's first token, and no split starts inside a block. A
+// kernel has score_block, which leaves the scores of this thread's tokens in `sides`. Bindings: 0 params, 1 basis
+// [query head][block][quad of components, then the mean of the keys][function], 2 keys (latents), 3 values (latents), 4
+// partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones]. Run: lla-sim bench
+// --kernel attend_block_absorbed
 #include "attend_rows.wgsl"
 
 override HALF: u32;          // half a block, 8 * OFFSETS * streams
@@ -51,7 +50,7 @@ fn find_tokens(place: Place, block: u32, own: u32) {
   }
 }
 
-// Turns the scores into weights under the largest that the stream has met, and what was summed before with them.
+// Turns the scores into weights under the largest score of the stream so far, and rescales the earlier sums.
 fn weigh_block(place: Place, block: u32, own: u32) {
   var peak = top.x;
   for (var j = 0u; j < 2u * OFFSETS; j++) {

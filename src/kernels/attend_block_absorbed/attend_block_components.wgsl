@@ -1,9 +1,8 @@
 enable subgroups;
 // Block-absorbed attention (attend_block_absorbed.wgsl) for software adapters, where every word that a thread loads
-// costs a dozen instructions, whatever its address. Eight threads load one basis vector each and hand it round, so that
-// a thread can have many offsets; of these only one component's sums fit the registers, so that components are taken
-// one at a time, two of them a word of the keys.
-// Run: lla-sim bench --kernel attend_block_absorbed
+// costs a dozen instructions, whatever its address. Eight threads load one basis vector each and share it by shuffles,
+// so that a thread can have many offsets. The registers hold only one component's sums of these, so components are
+// processed one at a time, two of them for each word of the keys. Run: lla-sim bench --kernel attend_block_absorbed
 #include "attend_block.wgsl"
 #pairs
 

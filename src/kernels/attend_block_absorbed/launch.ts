@@ -13,9 +13,9 @@ import { foldOf, readUnit, type RunOptions } from '../shared/fold.launch.js';
 const MOST_OFFSETS = 8;
 
 /**
- * Launch constants unless tuned. A software adapter pays for every load of every thread, so a thread takes many offsets
- * and has most basis vectors from its neighbours; it compiles that for ten seconds, so not for heads of toy models. A
- * GPU has fewer registers, and loads of one address by all threads are cheap.
+ * Launch constants unless tuned. On a software adapter every load of every thread costs, so a thread takes many offsets
+ * and gets most basis vectors from its neighbours. That takes ten seconds to compile, so heads of small test models do
+ * without. A GPU has fewer registers, and loads of one address by all threads are cheap.
  */
 const OWN_LAUNCH = {
   software: { offsets: 8, handed: 1 },
@@ -84,7 +84,7 @@ function planAttendBlockAbsorbed(
   const { buffers } = fold;
   // What attend_block.wgsl has in a spare member of attend_rows.wgsl: blocks of a sequence.
   const uniforms = { ...fold.uniforms(scale ?? s.headDim ** -0.5), spare0: blocks };
-  // Keys are read whole by every thread: EDGES has to know of their width alone what it knows of the values'.
+  // Every thread reads whole keys, so EDGES depends on the width of the keys as it does on that of the values.
   const edges = s.rankK % readUnit(fold.keys) === 0 ? {} : { EDGES: 1 };
   return {
     buffers: [

@@ -1,7 +1,7 @@
 /**
  * Block-absorbed attention in float64, step by step: the vectors of every rotary pair, the basis of a block, scores
- * from a basis. The specification of block_vectors, block_basis and attend_block_absorbed; the three after each other
- * are held against attention over rebuilt keys with exact angles (attendLatentRow).
+ * from a basis. The specification of block_vectors, block_basis and attend_block_absorbed; a test compares the three in
+ * sequence with attention over rebuilt keys with exact angles (attendLatentRow).
  *
  * Error of the score of all three, relative to ‖q‖·‖k‖ of the head (k: the rebuilt key, before rotation):
  *

@@ -8,7 +8,8 @@ import { planChunk, type PrefillOptions } from '../shared/prefill.launch.js';
 export const attendsToItself = ({ variant }: KernelCall): boolean => variant.endsWith('+own');
 
 /**
- * Buffers: those of attend_prefill, of which `output` is read as well where attention is carried on, and statistics.
+ * Buffers: those of attend_prefill, of which `output` is also read where attention continues an earlier call, and
+ * statistics.
  */
 function planAttendCarried(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
   const own = attendsToItself(call);

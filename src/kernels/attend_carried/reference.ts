@@ -1,4 +1,4 @@
-/** The float64 reference of attend_carried, and how its outputs are held against it. */
+/** The float64 reference of attend_carried, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
 import { weightedSum } from '../shared/attention.reference.js';
 import type { ChunkSpan } from '../shared/prefill.launch.js';
@@ -7,8 +7,8 @@ import type { Shape } from '../spec.js';
 import { attendsToItself } from './launch.js';
 
 /**
- * Output, then the largest score, as a weight against what it should be, and the mass over what it should be: neither
- * outweighs the output.
+ * Output, then the largest score as a weight relative to the expected one, and the mass over the expected one: so
+ * neither outweighs the output.
  */
 export const reference: Checker = {
   outputs: ['output', 'statistics'],
@@ -40,7 +40,7 @@ export const reference: Checker = {
 };
 
 /**
- * What a query has attended to before: its output, the largest score (natural logarithm) and the sum of e^(score -
+ * State of a query after earlier calls: its output, the largest score (natural logarithm) and the sum of e^(score -
  * largest).
  */
 interface Carried {
@@ -50,7 +50,7 @@ interface Carried {
 }
 
 /**
- * The same with what is carried to the next call.
+ * The same with the state for the next call.
  * @param own rows of the chunk itself are among those attended to
  * @param carried of the calls before
  */

@@ -1,15 +1,15 @@
 // Latent paths, after the value up-projection: adds the mean of the values and folds in the current token's exact key
-// and value, from the row's maximum and sum (m, l), which are written anew. With s = scale q . k, M = max(m, s):
+// and value, from the row's maximum and sum (m, l), which are written again. With s = scale q . k, M = max(m, s):
 //
 //   y = (2^(m - M) l (o + mu_v) + 2^(s - M) v) / (2^(m - M) l + 2^(s - M))
 //
-// ABSORBED takes the mean of the keys off the current key first, s = scale q . (k - mu_k): absorbed scores of cached
-// tokens leave out q . mu_k, which is the same for all of them. A rotary branch adds q_b . k_b to the dot product, from
-// places of its own: its key lies in another buffer than the content's, one for all heads or one a KV head. One
-// workgroup a row (sequence * query heads + head).
-// Bindings: 0 params, 1 output [row][value width], o in place, 2 stats [row] (m, l), 3 value means [KV head][value
-// width], 4 queries, 5 new keys, 6 new values, 7 key means [KV head][key width] (any buffer without ABSORBED), 8 branch
-// queries, 9 branch keys (any buffers without a branch). Run: lla-sim bench --kernel attend_current
+// ABSORBED first subtracts the mean of the keys from the current key, s = scale q . (k - mu_k): absorbed scores of
+// cached tokens leave out q . mu_k, which is the same for all of them. A rotary branch adds q_b . k_b to the dot
+// product, from places of its own: its key lies in another buffer than the content's, one for all heads or one a KV
+// head. One workgroup a row (sequence * query heads + head). Bindings: 0 params, 1 output [row][value width], o in
+// place, 2 stats [row] (m, l), 3 value means [KV head][value width], 4 queries, 5 new keys, 6 new values, 7 key means
+// [KV head][key width] (any buffer without ABSORBED), 8 branch queries, 9 branch keys (any buffers without a branch).
+// Run: lla-sim bench --kernel attend_current
 #include "attend_new.wgsl"
 
 override WG: u32;
@@ -75,7 +75,7 @@ fn main(
   for (var j = l; j < width; j += WG) {
     let at = row * width + j;
     var y = share * new_values[place.value + j];
-    // Of an empty cache nothing is taken, whatever the products made of it.
+    // An empty cache contributes nothing, whatever its products contain.
     if (cached.y > 0.0) { y += rest * (output[at] + value_means[place.kv_head * width + j]); }
     output[at] = y / (rest + share);
   }

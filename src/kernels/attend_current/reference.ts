@@ -1,4 +1,4 @@
-/** The float64 reference of attend_current, and how its outputs are held against it. */
+/** The float64 reference of attend_current, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
 import type { CurrentOptions } from '../shared/current.launch.js';
 import { attended, currentToken, withToken } from '../shared/merge.reference.js';

@@ -3,9 +3,9 @@ import { field, type KernelSpec } from '../spec.js';
 
 /**
  * Latent paths, after the value up-projection: adds the mean of the values and folds in the exact key and value of the
- * current token, from its query, the merged row and the row's maximum and sum, which it writes anew. `absorbed` takes
- * the mean of the keys off the current key first: absorbed scores of cached tokens leave out q · μ_k, equal for all of
- * them. `rows`: sequences × query heads; `keyWidth`: content and rotary branch together where the path has one.
+ * current token, from its query, the merged row and the row's maximum and sum, which it writes again. `absorbed` first
+ * subtracts the mean of the keys from the current key: absorbed scores of cached tokens leave out q · μ_k, equal for
+ * all of them. `rows`: sequences × query heads; `keyWidth`: content and rotary branch together where the path has one.
  */
 export const spec: KernelSpec = {
   dims: ['rows', 'keyWidth', 'valueWidth'],

@@ -1,4 +1,4 @@
-/** The float64 reference of attend_merge, and how its outputs are held against it. */
+/** The float64 reference of attend_merge, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
 import { attended, currentToken, mergeSplits, withToken } from '../shared/merge.reference.js';
 

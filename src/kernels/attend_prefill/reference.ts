@@ -1,11 +1,11 @@
-/** The float64 reference of attend_prefill, and how its outputs are held against it. */
+/** The float64 reference of attend_prefill, and the comparison of its outputs with it. */
 import type { Checker } from '../reference.js';
 import { weightedSum } from '../shared/attention.reference.js';
 import type { ChunkSpan } from '../shared/prefill.launch.js';
 import { chunkRow, queryRows, scoresOf, type ChunkOperands, type QueryPlace } from '../shared/prefill.reference.js';
 import type { Shape } from '../spec.js';
 
-/** None of what lies beyond the tokens of a shorter sequence, which nothing writes. */
+/** Without rows beyond the tokens of a shorter sequence, which nothing writes. */
 export const reference: Checker = {
   outputs: ['output'],
   rows: queryRows,
@@ -18,7 +18,7 @@ export const reference: Checker = {
   },
 };
 
-/** Output of one query head and token of a chunk: the tokens before it, and itself, are all that it sees. */
+/** Output of one query head and token of a chunk: it attends to the tokens before it and to itself. */
 function attendChunkRow(shape: Shape, operands: ChunkOperands, span: ChunkSpan, at: QueryPlace): number[] {
   const { scores, value } = scoresOf(shape, operands, span.before + at.token + 1, at);
   return weightedSum(scores, shape.valueWidth as number, value);

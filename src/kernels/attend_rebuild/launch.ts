@@ -9,7 +9,10 @@ import type { KernelCall } from '../registry.js';
 import { foldOf, pinnedPositions, readUnit, unitsEach, type RunOptions } from '../shared/fold.launch.js';
 import { evenRow } from '../spec.js';
 
-/** What a call over latents needs beside its run: the scale, and how pairs and the positions of pinned tokens lie. */
+/**
+ * Options of a call over latents beside its run: the scale, and the layout of pairs and of the positions of pinned
+ * tokens.
+ */
 export interface AttendRebuildOptions {
   /** Factor of q · k; headDim^-½ unless given. */
   readonly scale?: number;
@@ -30,12 +33,13 @@ const MOST_TOKENS = 32;
 const MOST_WEIGHT_VECS = 32;
 
 /**
- * Reading the weights of a round costs as much as so many tokens of a thread (1, 2, 4 and 8 tokens in turn, ranks 18/30
- * and 96/160). More tokens at a time make fewer weights to read, until compilers no longer unroll their loop.
+ * Reading the weights of a round costs as much as this many tokens of a thread (measured with 1, 2, 4 and 8 tokens,
+ * ranks 18/30 and 96/160). More tokens at a time make fewer weights to read, until compilers no longer unroll their
+ * loop.
  */
 const WEIGHTS_COST = 6;
 
-/** So many are taken whatever registers their other units want. */
+/** At least this many tokens, however many registers their other units need. */
 const FEWEST_TOKENS = 4;
 
 /**
@@ -83,10 +87,7 @@ function planAttendRebuild(
   const rows = launch.workgroup / launch.wide;
   const fits = (tokens: number): boolean =>
     tokens === 1 || (tokens * vecs <= LATENT_VECS && (tokens <= FEWEST_TOKENS || tokens * each * vecs <= LATENT_VECS));
-  /**
-   * What a split takes, in whole rounds of a workgroup: each of a round's tokens, and its weights as often as there are
-   * rounds.
-   */
+  /** Cost of a split, in whole rounds of a workgroup: the tokens of all rounds, and the weights once a round. */
   const cost = (tokens: number): number => Math.ceil(longest / (tokens * rows)) * rows * (tokens + WEIGHTS_COST);
   const own = best([8, 4, 2, 1].filter(fits), (each) => -cost(each)) as number;
   const tokens = tuned(tuning, 'tokens', own);
@@ -96,7 +97,7 @@ function planAttendRebuild(
     `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,
   );
   const whole = s.rankK % readUnit(fold.keys) === 0 && each % keyEach === 0;
-  // What attend_rebuild.wgsl has in the spare members of attend_rows.wgsl.
+  // Values of attend_rebuild.wgsl for the spare members of attend_rows.wgsl.
   const uniforms = {
     ...fold.uniforms(options.scale ?? s.headDim ** -0.5),
     spare0: s.headDim / 2,

@@ -1,4 +1,4 @@
-/** The float64 reference of attend_rebuild, and how its outputs are held against it. */
+/** The float64 reference of attend_rebuild, and the comparison of its outputs with it. */
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import { dim, type Checker, type Scalars } from '../reference.js';
 import {

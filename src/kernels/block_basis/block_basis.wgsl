@@ -5,13 +5,13 @@ enable subgroups;
 // and per quad of latent components the basis is, in this order, A_m of the EXACT fastest pairs and sum_m psi_j,m A_m
 // of the MORE_EVEN functions (even in the offset), then B_m and sum_m psi_j,m B_m of the MORE_ODD functions (odd).
 //
-// A thread takes a quad of EACH blocks in a row, from one to the next by a product; what it reads serves all of them.
-// psi is the same for all threads: eight of them load a quad of it each and hand it round.
+// A thread computes a quad of EACH successive blocks, from one to the next by a product, and reads its vectors once for
+// all of them. psi is the same for all threads: eight of them load a quad of it each and share it by shuffles.
 // Bindings: 0 params, 1 vectors [query head][pair][component pair] (a, b, a, b), 2 spans, 3 angles (cos, sin):
 // [position % FINE][pair], turned on by BLOCK / 2 - 1/2, then (from row COARSE on) those of BLOCK and [position /
 // FINE], 4 functions: psi [pair that is not exact][quad], 5 basis [query head][block] [quad of components, then the
-// mean of the keys, alone in x][function]. Workgroups: threads, query heads of a sequence, sequences.
-// Run: lla-sim bench --kernel block_basis
+// mean of the keys, alone in x][function]. Workgroups: threads, query heads of a sequence, sequences. Run: lla-sim
+// bench --kernel block_basis
 override WG: u32;
 override EACH: u32;          // blocks of a thread, at most MOST_EACH
 override HEAD_PAIRS: u32;
@@ -68,7 +68,7 @@ fn main(
   let used = min(params.blocks, (span.z + BLOCK - 1u) / BLOCK);
   let tasks = (used + EACH - 1u) / EACH * (quads + 1u);
   let head = id.z * groups.y + id.y;
-  // Threads beyond the last one repeat it: all of them take part in handing round.
+  // Threads beyond the last one repeat it: all of them take part in the shuffles.
   let task = min(id.x, max(tasks, 1u) - 1u);
   let block = task / (quads + 1u) * EACH;
   let quad = task % (quads + 1u);

@@ -1,4 +1,4 @@
-/** The float64 reference of block_basis, and how its outputs are held against it. */
+/** The float64 reference of block_basis, and the comparison of its outputs with it. */
 import { bufferOf } from '../../gpu/plan.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import { psiTable, type BlockBasis } from '../../schedule/block-basis.js';
@@ -51,8 +51,8 @@ export const reference: Checker = {
 
 /**
  * Basis vectors of one block and quad of components of a query head, [function][component of the quad], or past the
- * last quad its mean, [function], from its vectors: every pair's vectors turned to the block's centre, and what the
- * functions take of them (psi, as the kernel reads it).
+ * last quad its mean, [function], from its vectors: every pair's vectors rotated to the block's centre, and combined
+ * into the functions (psi, as the kernel reads it).
  * @param centre position of the middle of the block
  */
 function blockBasisRow(

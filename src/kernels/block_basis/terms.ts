@@ -25,9 +25,9 @@ export const basisBytes = (s: Shape): number =>
   });
 
 /**
- * The basis of every block of a query, from its vectors: phases moved to the block's centre, and combined into the
- * block's functions (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a
- * block and latent component.
+ * The basis of every block of a query, from its vectors: rotated to the block's centre, and combined into the block's
+ * functions (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and
+ * latent component.
  */
 export const spec: KernelSpec = {
   dims: ['sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank'],

@@ -1,4 +1,4 @@
-/** The float64 reference of embed, and how its outputs are held against it. */
+/** The float64 reference of embed, and the comparison of its outputs with it. */
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
 import { rowsIn, type Input } from '../shared/rows.reference.js';

@@ -1,7 +1,6 @@
-// H2O: copies the stored row of a token to another slot of the same cached row, bit by bit as it lies, where evict.wgsl
-// chose one. One workgroup a cached row: the words that tokens share belong to it alone.
-// Bindings: 0 params, 1 moves [evicting row] (from slot, to slot), 2 cache [evicting row][rows] tiles. Run: lla-sim
-// bench --kernel evict
+// H2O: copies the stored row of a token to another slot of the same cached row, bit by bit as it is stored, where
+// evict.wgsl chose one. One workgroup a cached row: the words that tokens share belong to it alone. Bindings: 0 params,
+// 1 moves [evicting row] (from slot, to slot), 2 cache [evicting row][rows] tiles. Run: lla-sim bench --kernel evict
 #include "cache_store.wgsl"
 
 const WG = 64u;

@@ -1,4 +1,4 @@
-/** The float64 reference of evict, and how its outputs are held against it. */
+/** The float64 reference of evict, and the comparison of its outputs with it. */
 import { cacheRow, capacityOf } from '../../gpu/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { storageOfVariant } from '../spec.js';
@@ -44,7 +44,7 @@ export const reference: Checker = {
   },
 };
 
-/** What a row holds: `spans` of the kernels. */
+/** Tokens of a row: `spans` of the kernels. */
 export interface Span {
   /** Pinned tokens, in slots from 0. */
   readonly pinned: number;
@@ -53,7 +53,7 @@ export interface Span {
   readonly ring: number;
 }
 
-/** A token's way from one slot to another. */
+/** A token's move from one slot to another. */
 interface Move {
   readonly from: number;
   readonly to: number;
@@ -64,8 +64,8 @@ export const nextSlot = (span: Span, pinnedSlots: number, ringSlots: number): nu
   pinnedSlots + ((span.first + span.ring) % ringSlots);
 
 /**
- * Where the oldest ring token goes before the next one is appended: to the next pinned slot, or in the place of the
- * lightest pinned token (the lowest slot of equals) if it is heavier than that; null where it is dropped, or where the
+ * Destination of the oldest ring token before the next one is appended: the next pinned slot, or the slot of the
+ * lightest pinned token (the lowest slot of equals) if that is lighter; null where the token is dropped, or where the
  * ring has room.
  * @param heavy pinned slots that are filled at most
  */

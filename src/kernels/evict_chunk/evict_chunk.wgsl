@@ -1,11 +1,11 @@
-// H2O, after a chunk of a prompt that stands behind cached tokens: which of both stay. Tokens of the run are those that
-// the cache holds, the pinned ones in order of their slots, then the ring's in order of position, then the chunk's. The
+// H2O, after a chunk of a prompt that follows cached tokens: which of both stay. Tokens of the run are those that the
+// cache holds, the pinned ones in order of their slots, then the ring's in order of position, then the chunk's. The
 // last ones lie in the ring, in the slot of their position; of those before them the `heavy` heaviest are pinned, the
 // earlier of equals first: in their slot where they were pinned before, the others in the slots that are free, in
 // order. Masses and positions are written, and for each slot the token whose rows it gets, which evict_gather.wgsl
-// copies. One workgroup a row that evicts on its own.
-// Bindings: 0 params, 1 run [row][token] masses, 2 mass [row][slot], 3 positions [row][slot], 4 sources [row][slot]
-// (NONE where the rows stay). Run: lla-sim bench --kernel evict_chunk
+// copies. One workgroup a row that evicts on its own. Bindings: 0 params, 1 run [row][token] masses, 2 mass
+// [row][slot], 3 positions [row][slot], 4 sources [row][slot] (NONE where the rows stay). Run: lla-sim bench --kernel
+// evict_chunk
 #include "evict_threshold.wgsl"
 
 const NONE = 0xffffffffu;

@@ -1,11 +1,11 @@
-/** The float64 reference of evict_chunk, and how its outputs are held against it. */
+/** The float64 reference of evict_chunk, and the comparison of its outputs with it. */
 import { cacheRow, capacityOf, type Words } from '../../gpu/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { runOf } from '../shared/evict.launch.js';
 import { staysBehind } from '../shared/evict.reference.js';
 import { GROUP_SIZE, storageOfVariant } from '../spec.js';
 
-/** The same; rows and positions of pinned tokens that stay so are those that were there. */
+/** The same; pinned tokens that stay keep their rows and positions. */
 export const reference: Checker = {
   outputs: ['mass', 'positions', 'keys', 'values'],
   rows: (shape) => dim(shape, 'rows'),

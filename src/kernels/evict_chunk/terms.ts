@@ -2,8 +2,8 @@ import { CHOOSING_PASSES } from '../evict_prefill/terms.js';
 import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 
 /**
- * The same after a chunk behind `held` cached tokens, which are among the `context` that are chosen from: those that
- * stay where they are are not copied, at most the chunk's and as many that leave the ring are.
+ * The same after a chunk that follows `held` cached tokens; tokens are chosen from both (`context`). Tokens that keep
+ * their slot are not copied; at most those of the chunk, and as many that leave the ring, are.
  */
 export const spec: KernelSpec = {
   sources: ['evict_chunk', 'evict_gather'],

@@ -1,9 +1,7 @@
-// H2O: copies the stored rows of the tokens that evict_prefill.wgsl chose from where the run's rows lie, in the slots
-// of their positions, to their slots of the cache, bit by bit as they lie. One workgroup a tile of the cache: the words
-// that tokens share belong to it alone.
-// Bindings: 0 params, 1 positions [evicting row][slot], 2 run [evicting row][rows] tiles, 3 cache [evicting row][rows]
-// tiles.
-// Run: lla-sim bench --kernel evict_prefill
+// H2O: copies the stored rows of the tokens that evict_prefill.wgsl chose from the run's rows, in the slots of their
+// positions, to their slots of the cache, bit by bit. One workgroup a tile of the cache: the words that tokens share
+// belong to it alone. Bindings: 0 params, 1 positions [evicting row][slot], 2 run [evicting row][rows] tiles, 3 cache
+// [evicting row][rows] tiles. Run: lla-sim bench --kernel evict_prefill
 #include "cache_store.wgsl"
 
 const WG = 64u;

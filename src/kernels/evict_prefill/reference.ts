@@ -1,4 +1,4 @@
-/** The float64 reference of evict_prefill, and how its outputs are held against it. */
+/** The float64 reference of evict_prefill, and the comparison of its outputs with it. */
 import { cacheRow, capacityOf } from '../../gpu/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { runOf } from '../shared/evict.launch.js';

@@ -4,7 +4,7 @@ import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 export const CHOOSING_PASSES = 6;
 
 /**
- * H2O after a prompt was taken in whole: of its `context` tokens `kept` stay, the last ones and the heaviest of the
+ * H2O after the prefill of a whole prompt: of its `context` tokens `kept` stay, the last ones and the heaviest of the
  * others, and are copied with their masses and positions. `rows` and `width` are those of `evict`.
  */
 export const spec: KernelSpec = {
@@ -21,7 +21,7 @@ export const spec: KernelSpec = {
       matrixFlops: 0,
     };
   },
-  // One workgroup a row: the last term is its serial walk.
+  // One workgroup a row: the last term is its serial loop.
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes, field(s, 'context')];

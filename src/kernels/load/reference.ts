@@ -1,4 +1,4 @@
-/** The float64 reference of load, and how its outputs are held against it. */
+/** The float64 reference of load, and the comparison of its outputs with it. */
 import { cacheRow, capacityOf } from '../../gpu/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { GROUP_SIZE, storageOfVariant } from '../spec.js';

@@ -1,7 +1,7 @@
 import { spec as append } from '../append/terms.js';
 import { STORAGES, type KernelSpec } from '../spec.js';
 
-/** The way back: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
+/** The inverse of append: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
 export const spec: KernelSpec = {
   dims: ['rows', 'heads', 'width', 'groupSize'],
   variants: STORAGES,

@@ -1,4 +1,4 @@
-/** The float64 reference of mass, and how its outputs are held against it. */
+/** The float64 reference of mass, and the comparison of its outputs with it. */
 import { capacityOf } from '../../gpu/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 

@@ -1,4 +1,4 @@
-/** H2O: the mass that tokens of a prompt gather: mass_prefill.wgsl. */
+/** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
 import { read, write, type OperationPlan } from '../../gpu/plan.js';
@@ -26,7 +26,7 @@ const HELD = 16;
 export interface MassPrefillOptions extends Pick<PrefillOptions, 'capacity' | 'firstSequence' | 'queries' | 'branch'> {
   /** Floats of a row of masses: the call's tokens unless given. */
   readonly room?: number;
-  /** Tokens of the chunk have no mass yet; so it is unless given. */
+  /** Tokens of the chunk have no mass yet; true unless given. */
   readonly begins?: boolean;
 }
 

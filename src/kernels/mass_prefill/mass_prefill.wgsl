@@ -1,17 +1,16 @@
-// H2O, while a prompt is taken in whole: adds the attention weights that the queries of a chunk give to the tokens
+// H2O, during the prefill of a whole prompt: adds the attention weights that the queries of a chunk give to the tokens
 // before them to the mass of these, pooled over the query heads of all KV heads of a row that evicts on its own:
 //
 //   mass[row][t] += sum over its heads and the queries i with n + i > t of 2^(s_it - a_i) / m_i
 //   n: tokens before the chunk
 //
-// a and m are the statistics of attention over all that a query sees (attend_carried.wgsl). What a token gives itself
-// does not count, as in decoding. It is attend_prefill.wgsl with the roles exchanged: WIDE threads share LANES keys,
-// hold their parts in registers and walk the queries, so that a mass is written by one thread, without barriers or
-// atomics.
-// Bindings: 0 params, 1 queries f32, 2 keys in the layout of caches, 3 statistics [token, through all sequences][query
-// head] (a in base 2, m), 4 mass [sequence][row][token], 5 queries of the rotary branch f32 and 6 its keys
-// [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch), 7 queries again. Run:
-// lla-sim bench --kernel mass_prefill
+// a and m are the statistics of attention over all that a query sees (attend_carried.wgsl). A token's attention to
+// itself does not count, as in decoding. It is attend_prefill.wgsl with the roles exchanged: WIDE threads share LANES
+// keys, hold their parts in registers and loop over the queries, so that a mass is written by one thread, without
+// barriers or atomics. Bindings: 0 params, 1 queries f32, 2 keys in the layout of caches, 3 statistics [token, through
+// all sequences][query head] (a in base 2, m), 4 mass [sequence][row][token], 5 queries of the rotary branch f32 and 6
+// its keys [sequence][token][head, or one for all][component] f32 (any buffers where there is no branch), 7 queries
+// again. Run: lla-sim bench --kernel mass_prefill
 enable subgroups;
 #storage
 
@@ -60,7 +59,7 @@ struct Params {
 var<private> held: array<vec4f, MOST_VECS>;       // [lane][unit][vec]
 var<private> branch: array<vec4f, MOST_BRANCH>;   // [component], a lane each
 
-// Threads without a unit of their own repeat the last one, and meet it with nothing of a query.
+// Threads without a unit of their own repeat the last one, with a query part of zero.
 fn unit_of(unit: u32) -> u32 { return min(unit, params.keys.units - 1u); }
 
 fn load_keys(sequence: u32, kv_head: u32, tokens: vec4u, c: u32) {

@@ -1,4 +1,4 @@
-/** The float64 reference of mass_prefill, and how its outputs are held against it. */
+/** The float64 reference of mass_prefill, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
 import { operandsOf, scoreOf, type QueryPlace, type ScoreOperands } from '../shared/prefill.reference.js';
 import type { Shape } from '../spec.js';
@@ -31,8 +31,8 @@ export const reference: Checker = {
 };
 
 /**
- * What the queries of a chunk give a token, pooled over the query heads of a row that evicts on its own: the weight of
- * each that comes after the token. The specification of mass_prefill.
+ * The mass that the queries of a chunk give a token, pooled over the query heads of a row that evicts on its own: the
+ * weights of all queries after the token. The specification of mass_prefill.
  * @param statistics largest score (natural logarithm) and mass of a query
  */
 function givenMass(

@@ -1,9 +1,9 @@
 import { field, type KernelSpec } from '../spec.js';
 
 /**
- * H2O while a prompt is taken in whole: what a chunk's queries give to the tokens before them and each other is added
- * to the mass of these, once more from scores, and from the statistics of attention. `rows`: rows of a sequence that
- * evict on their own; the variant is the type of the keys.
+ * H2O during the prefill of a whole prompt: adds the attention weights of a chunk's queries to the mass of the tokens
+ * before them. The scores are computed again, and divided by the statistics of attention. `rows`: rows of a sequence
+ * that evict on their own; the variant is the type of the keys.
  */
 export const spec: KernelSpec = {
   dims: ['sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth'],

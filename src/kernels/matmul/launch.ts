@@ -12,8 +12,8 @@ const MOST_VECTOR_ROWS = 8;
 /**
  * Launch of the vector kernels unless tuned: threads, those of them that lie side by side along a row of weights (a
  * thread takes a pair, or a quad of pairs), and the most rows of x at a time. On a GPU the other threads share k, and a
- * row's threads read whole 32-byte sectors. A software adapter's subgroup is eight threads: alone they wait for nobody,
- * and more than the sums of four rows and a weight each do not fit its registers.
+ * row's threads read whole 32-byte sectors. A software adapter's subgroup is eight threads: alone they need no barrier,
+ * and its registers hold no more than the sums of four rows and a weight each.
  */
 const VECTOR = {
   software: { workgroup: 8, pairs: 8, quads: 8, rows: 4 },
@@ -30,9 +30,7 @@ const TILE_DEPTH = 16;
 /** Pairs that a row of weights is stored in; an odd n is padded. */
 export const pairsOf = (n: number): number => Math.ceil(n / 2);
 
-/**
- * Where the rows of an activation lie, in floats: the first one, from a row to the next, and from a group to the next.
- */
+/** Offsets of an activation's rows, in floats: the first one, from a row to the next, and from a group to the next. */
 export interface Rows {
   readonly offset?: number;
   readonly row?: number;
@@ -48,7 +46,7 @@ export interface MatmulOptions {
   readonly weightGroup?: number;
   /** y += x W instead of y = x W. */
   readonly accumulate?: boolean;
-  /** Weights lie [group][n][k, in pairs] (matmul_transposed.wgsl). */
+  /** Weights are stored [group][n][k, in pairs] (matmul_transposed.wgsl). */
   readonly transposed?: boolean;
 }
 
@@ -64,8 +62,8 @@ export function placed(
 }
 
 /**
- * What a device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix units,
- * with their accuracy (matrix.ts).
+ * Options that the device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix
+ * units, with their accuracy (shared/matrix.launch.ts).
  */
 interface MatmulDevice {
   readonly software?: boolean | undefined;
@@ -98,7 +96,7 @@ function planMatmul(
   const launch = (): Launch => {
     if (transposed) return transposedStep(s);
     if (device.matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes)) return matrixStep(s, tuning);
-    // A software adapter has no workgroup memory to gain from: tiles take two and a half times as long there.
+    // A software adapter gains nothing from workgroup memory: tiles take two and a half times as long there.
     if (s.m <= MOST_VECTOR_ROWS || device.software)
       return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
     return tiledStep(s);

@@ -1,4 +1,4 @@
-/** The float64 reference of matmul, and how its outputs are held against it. */
+/** The float64 reference of matmul, and the comparison of its outputs with it. */
 import { mix } from '../../hash.js';
 import { dim, type Checker } from '../reference.js';
 import type { Input } from '../shared/rows.reference.js';

@@ -33,7 +33,7 @@ export const spec: KernelSpec = {
     const vector = m <= t.mostVectorRows ? 1 : 0;
     const vectorFlops = 2 * g * m * k * padded(n, t.vectorColumns);
     const tiledFlops = 2 * g * padded(m, tileRows(m)) * padded(k, t.depth) * padded(n, t.columns);
-    // A software adapter takes any number of rows by the vector kernel, a few at a time, all passes alike.
+    // A software adapter uses the vector kernel for any number of rows, a few at a time, in equal passes.
     const passes = Math.ceil(m / t.passRows);
     const passFlops = 2 * g * passes * Math.ceil(m / passes) * k * padded(n, t.columns);
     return [

@@ -15,7 +15,7 @@ interface RebuildOptions {
   readonly pairing?: Pairing;
   /** Each KV head has positions of its own for the pinned tokens (H2O). */
   readonly positionsByHead?: boolean;
-  /** On matrix units, with the accuracy of f16 latents (matrix.ts). */
+  /** On matrix units, with the accuracy of f16 latents (shared/matrix.launch.ts). */
   readonly matrixUnits?: boolean;
 }
 
@@ -49,7 +49,7 @@ function planRebuild(
   const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize');
   requirePositive(call, s, 'groupSize');
   const rotate = call.variant.endsWith('+rope');
-  // Without rotation neighbours may be taken as pairs, which any even width has.
+  // Without rotation neighbouring components can be the pairs, which works for any even width.
   const adjacent = pairing === 'adjacent' || !rotate;
   requireEven(call, s, 'headDim');
   requireShape(

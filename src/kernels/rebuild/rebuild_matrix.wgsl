@@ -2,12 +2,11 @@
 // into f16 rows. Latents are rounded to f16, products summed in f32; means and rotation are f32. Beyond f16's own range
 // latents overflow. A workgroup of 128 threads takes TOKENS slots of one (KV head, sequence), PAIRS rotary pairs at a
 // time. Its four subgroups lie 2 along the tokens and 2 along the pairs; a subgroup has both components of its pairs,
-// in tile columns c and PAIRS + c, so that it makes them side by side. Rows in workgroup memory lie 8 halves further
-// apart than they are long, so that 8 of them fall into different banks.
-// Bindings: 0 params, 1 keys (latents), 2 weights [KV head][head width][rank, padded to even] f16 pairs, 3 means [KV
-// head][head width] f32, 4 spans (attend_rows.wgsl), 5 positions of pinned tokens u32 [sequence, or sequence and KV
-// head][slot], 6 turns (rotary.wgsl), 7 rows (output). Run: lla-sim bench --kernel rebuild, on an adapter with matrix
-// units. NOT YET RUN ON HARDWARE: see matrix_units.wgsl.
+// in tile columns c and PAIRS + c, so that it computes them together. Rows in workgroup memory are padded by 8 halves,
+// so that 8 of them are in different banks. Bindings: 0 params, 1 keys (latents), 2 weights [KV head][head width][rank,
+// padded to even] f16 pairs, 3 means [KV head][head width] f32, 4 spans (attend_rows.wgsl), 5 positions of pinned
+// tokens u32 [sequence, or sequence and KV head][slot], 6 turns (rotary.wgsl), 7 rows (output). Run: lla-sim bench
+// --kernel rebuild, on an adapter with matrix units. NOT YET RUN ON HARDWARE: see matrix_units.wgsl.
 #include "matrix_units.wgsl"
 #storage
 #include "rotary.wgsl"

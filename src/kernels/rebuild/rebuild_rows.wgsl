@@ -1,4 +1,4 @@
-// What the kernels that materialise K or V share: their bindings, which slots hold a token, and how a slot's f16 row is
+// Shared by the kernels that materialise K or V: their bindings, which slots hold a token, and how a slot's f16 row is
 // written. The including file has the storage of the latents and rotary.wgsl.
 struct Params {
   pinned: u32,             // slots of a row before its ring

@@ -1,4 +1,4 @@
-/** The float64 reference of rebuild, and how its outputs are held against it. */
+/** The float64 reference of rebuild, and the comparison of its outputs with it. */
 import { cacheRow } from '../../gpu/cache-layout.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import { dim, type Checker } from '../reference.js';

@@ -1,11 +1,14 @@
-/** The float64 reference of rope, and how its outputs are held against it. */
+/** The float64 reference of rope, and the comparison of its outputs with it. */
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Scalars } from '../reference.js';
 import { packed, type Input } from '../shared/rows.reference.js';
 import type { Shape } from '../spec.js';
 
-/** All heads of a row, those that go elsewhere read from there; and a row's other floats, which must stay. */
+/**
+ * All heads of a row, read from the target where they are written there; and a row's other floats, which must not
+ * change.
+ */
 export const reference: Checker = {
   outputs: ['data', 'target'],
   rows: (shape) => dim(shape, 'rows'),
@@ -31,7 +34,7 @@ export const reference: Checker = {
           (i % headDim),
       );
     return {
-      // What goes elsewhere must still lie untouched where it was read.
+      // Heads that are written to the target must be unchanged in the source.
       expected: [
         ...ropeRow(shape, variant, s.options.ropeBase ?? DEFAULTS.ropeBase, input, row),
         ...Array.from({ length: moved }, (_, i) => before(row * width + i)),

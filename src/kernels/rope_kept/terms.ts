@@ -2,8 +2,8 @@ import { elementwise } from '../shared/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
 
 /**
- * The same of keys that were rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has
- * other positions.
+ * The same for keys rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has positions of
+ * its own.
  */
 export const spec: KernelSpec = {
   dims: ['rows', 'heads', 'headDim'],

@@ -23,6 +23,6 @@ export const spec: KernelSpec = {
       matrixFlops: 0,
     };
   },
-  // One workgroup a row: the last term is its serial walk.
+  // One workgroup a row: the last term is its serial loop.
   terms: (s) => [1, 4 * field(s, 'rows') * field(s, 'vocab'), field(s, 'vocab')],
 };

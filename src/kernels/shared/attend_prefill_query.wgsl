@@ -2,7 +2,7 @@ var<private> query: array<vec4f, MOST_VECS>;      // [lane][unit][vec]
 var<private> sums: array<vec4f, MOST_VECS>;       // [lane][unit][vec]
 var<private> branch: array<vec4f, MOST_BRANCH>;   // [component], a lane each
 
-// Threads without a unit of their own repeat the last one; what they make of it is not used.
+// Threads without a unit of their own repeat the last one; their results are not used.
 fn unit_of(shape: CachedRow, unit: u32) -> u32 { return min(unit, shape.units - 1u); }
 
 fn load_query(lane: u32, token: u32, head: u32, c: u32) {

@@ -6,9 +6,9 @@
 // A workgroup is one (split, LANES query heads of a KV head, sequence). A sequence's cache is a run of pinned slots and
 // a ring (`spans`: tokens pinned, position of the ring's first token, tokens in the ring); the first splits take the
 // pinned ones. WIDE threads of a subgroup share a cached row; each such row group has a running m, l and o of its own,
-// and the groups meet once, in finish_rows: there is no barrier before it. (Software drivers run a loop with a barrier
-// at half speed.) The groups of STREAM threads walk neighbouring rows, so that a subgroup reads one run of memory. A
-// kernel calls place_of, start_rows, for every token fold_row, and finish_rows. Partials, [sequence][query
+// and the groups are merged once, in finish_rows: there is no barrier before it. (Software drivers run a loop with a
+// barrier at half speed.) The groups of STREAM threads read neighbouring rows, so that a subgroup reads one run of
+// memory. A kernel calls place_of, start_rows, for every token fold_row, and finish_rows. Partials, [sequence][query
 // head][split][value width + 2] f32: o (not yet divided by l), m (base 2), l.
 #storage
 
@@ -96,7 +96,7 @@ fn place_of(id: vec3u, groups: vec3u) -> Place {
         span.y);
 }
 
-// Threads without a unit of their own repeat the last one; what they make of it is not used.
+// Threads without a unit of their own repeat the last one; their results are not used.
 fn unit_of(shape: CachedRow, unit: u32) -> u32 { return select(unit, min(unit, shape.units - 1u), EDGES == 1u); }
 
 fn tiles_of_row() -> u32 { return (params.pinned + params.ring) / TILE_TOKENS; }
@@ -149,7 +149,7 @@ fn fold_row(l: u32, place: Place, i: u32, s: vec4f) {
   }
 }
 
-// Brings the row groups together and writes the partials.
+// Merges the row groups and writes the partials.
 fn finish_rows(l: u32, place: Place) {
   let stride = params.value_width + 2u;
   for (var lane = 0u; lane < LANES; lane++) {

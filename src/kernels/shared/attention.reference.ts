@@ -1,4 +1,4 @@
-/** Attention over cached rows in float64, as the definition has it: which tokens a call reads, and the softmax. */
+/** Attention over cached rows in float64, by its definition: which tokens a call reads, and the softmax. */
 import { cacheRow, capacityOf } from '../../gpu/cache-layout.js';
 import { bufferOf } from '../../gpu/plan.js';
 import { dim, type Row, type Subject, type Scalars } from '../reference.js';

@@ -1,7 +1,7 @@
-/** What the terms of the kernels around attention over a cache have in common. */
+/** Terms that the kernels of attention over a cache share. */
 import { field, isQuantised, storageOfVariant, STORAGES, UNPACK_FLOPS, type Shape, type Work } from '../spec.js';
 
-/** Cached tokens × KV heads × sequences: how many rows an attention call walks over. */
+/** Cached tokens × KV heads × sequences: how many rows an attention call reads. */
 export const rows = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'context');
 /**
  * Latent rows of a cache: `latentHeads` is the number of KV heads (LLA), or 1 where one latent serves all of them
@@ -13,16 +13,17 @@ export const queries = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads')
 /** Bytes of the split partials that an attention call writes: an output row, its maximum and its sum, f32. */
 export const partialBytes = (s: Shape, width: number) => queries(s) * field(s, 'splits') * (width + 2) * 4;
 /**
- * Bytes of the scores that H2O's mass is made of: one f32 a query head and cached token, where the variant writes them.
+ * Bytes of the scores from which H2O's mass is computed: one f32 a query head and cached token, where the variant
+ * writes them.
  */
 export const scoreBytes = (s: Shape, v: string) => (v.endsWith('+scores') ? queries(s) * field(s, 'context') * 4 : 0);
-/** The longest serial walk of one workgroup, in tokens: what is left when every split runs at once. */
+/** The longest serial loop of one workgroup, in tokens: the time that remains when every split runs at once. */
 const serialTokens = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'splits'));
 /** Each quantised scalar of `count` rows is extracted, converted and scaled once for all query heads that read it. */
 export const unpacking = (count: number, v: string, width: number) =>
   isQuantised(storageOfVariant(v)) ? count * UNPACK_FLOPS * width : 0;
 
-/** Attention: launch, bytes read, operations, partials written, workgroups started, and the longest serial walk. */
+/** Attention: launch, bytes read, operations, partials written, workgroups started, and the longest serial loop. */
 export const attendTerms = (s: Shape, w: Work) => [
   1,
   w.readBytes,
@@ -32,8 +33,8 @@ export const attendTerms = (s: Shape, w: Work) => [
   serialTokens(s),
 ];
 /**
- * Attention over latents: the K side's multiply-adds, and what every cached token costs whatever its rank (rotation,
- * softmax).
+ * Attention over latents: the K side's multiply-adds, and the cost of a cached token that does not depend on its rank
+ * (rotation, softmax).
  */
 export const latentTerms = (s: Shape, w: Work, keyFlops: number) => [
   1,

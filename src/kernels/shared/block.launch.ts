@@ -1,4 +1,4 @@
-/** What the kernels of block-absorbed attention share: blocks, their basis, and its tables. */
+/** Launch parts that the kernels of block-absorbed attention share: blocks, their basis, and its tables. */
 import { capacityOf } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
 import type { BufferPlan } from '../../gpu/plan.js';
@@ -17,7 +17,7 @@ export const table = (name: string, words: number, data: () => Float32Array<Arra
   data,
 });
 
-/** Blocks that a sequence's ring may have, and the last position that a call meets. */
+/** Blocks that a sequence's ring may have, and the last position of a call. */
 export function reachOf(
   run: RunOptions,
   sequences: number,

@@ -1,5 +1,5 @@
 /**
- * What a cache holds after an append, in float64: the specification of append.wgsl, on top of the addresses of
+ * Contents of a cache after an append, in float64: the specification of append.wgsl, with the addresses of
  * gpu/cache-layout.ts.
  */
 import { codePosition, quantisationScale, quantise } from '../../codecs/quantise.js';
@@ -18,7 +18,7 @@ import { isQuantised } from '../spec.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));
 
-/** Slots of a row: `pinned` ones, then a ring. Positions below `sinks` lie in the slot of their number. */
+/** Slots of a row: `pinned` ones, then a ring. Positions below `sinks` are stored in the slot of their number. */
 interface Segments {
   readonly pinned: number;
   readonly ring: number;
@@ -34,7 +34,7 @@ const CLOSE = 1e-4;
 
 const CLOSE_SCALE = 1e-6;
 
-/** What else a stored scale or code may be, because f32 arithmetic rounds near a boundary. */
+/** The other value that a stored scale or code may have, because f32 arithmetic rounds near a boundary. */
 interface Stored {
   readonly scales: readonly number[];
   /** Per component: the nearest code under the scale, and the other one if the value lies on a boundary. */
@@ -83,7 +83,8 @@ export function putRow(
 }
 
 /**
- * What a token's row reads as once it is stored. Where f32 arithmetic may round either way, what `words` hold is right.
+ * A token's row as read back from the cache. Where f32 arithmetic may round either way, the value in `words` counts as
+ * right.
  * @param words the cache after the append
  */
 export function storedRow(

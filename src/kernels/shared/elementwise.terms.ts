@@ -1,4 +1,4 @@
-/** What element-wise kernels have in common. */
+/** Terms that element-wise kernels share. */
 import type { Shape, Work } from '../spec.js';
 
 /** Work and terms of a kernel whose time is that of the f32 scalars that it reads and writes. */

@@ -1,4 +1,4 @@
-/** What kernels that evict share: the caches that a row decides for, and its slots. */
+/** Launch parts that evicting kernels share: the caches that a row decides for, and its slots. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
 import { read, write, type BufferPlan, type Step } from '../../gpu/plan.js';
@@ -7,7 +7,7 @@ import type { KernelCall } from '../registry.js';
 import { isQuantised, storageOfVariant } from '../spec.js';
 import { storeConstants, storeUniforms } from './store.launch.js';
 
-/** A cache that loses and gains what a row evicts. */
+/** A cache whose tokens a row chooses. */
 export interface EvictedCache {
   /** Name of its buffer. */
   readonly name: string;
@@ -67,7 +67,7 @@ export function capacityOfRow(
 }
 
 /**
- * Slots of a cache whose tokens are chosen anew, its buffers with those of the run, and the copies of the rows that a
+ * Slots of a cache whose tokens are chosen again, its buffers with those of the run, and the copies of the rows that a
  * table of tokens [row][slot] names.
  */
 export function choiceOf(

@@ -1,4 +1,4 @@
-/** What the split-KV attention kernels share on the host side: see attend_rows.wgsl. */
+/** Host side of the split-KV attention kernels: see attend_rows.wgsl. */
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../gpu/cache-layout.js';
 import { requireShape } from '../../gpu/errors.js';
 import type { BufferPlan, Uniforms } from '../../gpu/plan.js';
@@ -27,7 +27,7 @@ export interface Span {
 }
 
 /**
- * Where an attention call's tokens are, and what of a query's splits it writes. Everything has the value of a plain
+ * Where an attention call's tokens are, and which of a query's splits it writes. The defaults are those of a plain
  * cache.
  */
 export interface RunOptions {
@@ -39,7 +39,7 @@ export interface RunOptions {
   readonly spans?: readonly Span[];
   /** Position of the first cached token of every sequence where no spans are given. */
   readonly firstPosition?: number;
-  /** Pinned tokens meet a second set of queries, rotated for their place in the cache. */
+  /** Pinned tokens are scored by a second set of queries, rotated for their place in the cache. */
   readonly pinnedQuery?: boolean;
   /** Queries from one to its second: those of the call unless given. */
   readonly queriesApart?: number;
@@ -110,7 +110,7 @@ interface Fold {
   readonly workgroups: readonly [number, number, number];
 }
 
-/** What each sequence has in its cache: a run's own spans, or `context` tokens as a ring. */
+/** The cached tokens of each sequence: a run's own spans, or `context` tokens as a ring. */
 export const spansOf = (
   { spans, firstPosition = 0 }: RunOptions,
   sequences: number,
@@ -138,7 +138,7 @@ const DEFAULT_WORKGROUP = 64;
 /** Threads that share a row: no more than the smallest subgroup, across which they add up. */
 const MOST_WIDE = 8;
 
-/** Threads that walk neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
+/** Threads that read neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
 const DEFAULT_STREAM = 8;
 
 /** Vec4 registers that a thread may spend on its sums, and the size of the kernels' arrays of them. */

@@ -1,16 +1,16 @@
 /**
- * Products on matrix units: whether a device has those that matrix_units.wgsl wants, which products they take, and
- * how. The kernels are checked with the units emulated and compiled with them; on hardware they have not run yet.
+ * Products on matrix units: whether a device has those that matrix_units.wgsl needs, which products use them, and how.
+ * The kernels are checked with the units emulated and compiled with them; on hardware they have not run yet.
  */
 import type { Device } from '../../gpu/device.js';
 import { requireShape } from '../../gpu/errors.js';
 import type { OperationPlan, Step } from '../../gpu/plan.js';
 import { tuned, type Tuning } from '../launch.js';
 
-/** As device.ts has it, which loads Dawn: plans are made without. */
+/** The same type as in device.ts, which loads Dawn; plans are made without Dawn. */
 const FEATURE = 'chromium-experimental-subgroup-matrix';
 
-/** What matrix_units.wgsl multiplies: f16 tiles of this side into f32, by subgroups of so many threads. */
+/** Products of matrix_units.wgsl: f16 tiles of this side into f32, by subgroups of this many threads. */
 const SIDE = 16;
 
 const SUBGROUP = 32;
@@ -38,7 +38,7 @@ const LEAST_MATRIX_ROWS = 16;
  */
 const TILE_COLUMNS = [128, 64, 32];
 
-/** Workgroups that should be there before tiles get wider: one for each multiprocessor of a large GPU. */
+/** Workgroups needed before tiles get wider: one for each multiprocessor of a large GPU. */
 const WANTED_WORKGROUPS = 128;
 
 const SOURCES: readonly string[] = ['matmul_matrix', 'rebuild_matrix'];
@@ -76,10 +76,13 @@ export function matrixUnitsObstacle(
     : null;
 }
 
-/** What a planner of products says of one step, beside its buffers. */
+/** One step of a product, without its buffers. */
 export type Launch = Pick<Step, 'source' | 'workgroups' | 'constants'> & Pick<OperationPlan, 'tuning'>;
 
-/** Whether matrix units take a product: enough rows, and weights that are whole vec4s, as the kernel reads them. */
+/**
+ * Whether a product runs on matrix units: it needs enough rows, and weights that are whole vec4s, as the kernel reads
+ * them.
+ */
 export const matrixFits = (m: number, weightBytes: number): boolean => m >= LEAST_MATRIX_ROWS && weightBytes % 16 === 0;
 
 /** The step of matmul_matrix.wgsl, without its element, uniforms and buffers. */
@@ -117,7 +120,7 @@ export function matrixStep(
   };
 }
 
-/** What a rebuild's planner says of its step; `slots` are those of a workgroup. */
+/** One step of a rebuild; `slots` are those of a workgroup. */
 export type RebuildLaunch = Omit<Launch, 'workgroups'> & { readonly slots: number };
 
 /**

@@ -1,6 +1,6 @@
 // Products of 16 × 16 tiles on matrix units, f16 into f32, by subgroups of 32 threads. Tiles are read from workgroup
-// memory and sums written to it; a barrier stands between other threads' accesses and these. A kernel includes this
-// before anything else, and declares left_tile and right_tile (array<f16>) and sum_tile (array<f32>).
+// memory and sums written to it; a barrier separates other threads' accesses from these. A kernel includes this before
+// anything else, and declares left_tile and right_tile (array<f16>) and sum_tile (array<f32>).
 // test/gpu/matrix_emulated.wgsl has the same functions in plain WGSL, for tests of all the rest where there are no
 // matrix units. NOT YET RUN ON HARDWARE: this file is compiled by Dawn, but no adapter with matrix units was there to
 // run it.
@@ -22,13 +22,13 @@ fn unit_of(l: u32, subgroup: u32) -> u32 { return subgroup; }
 // A loop's bound, as it is. (The emulation hides it from a compiler for which unrolling is costly.)
 fn times(n: u32) -> u32 { return n; }
 
-// The tile whose element (row, column) lies at left_tile[at + row * stride + column].
+// The tile whose element (row, column) is left_tile[at + row * stride + column].
 fn load_left(at: u32, stride: u32) -> Left { return subgroupMatrixLoad<Left, row_major>(&left_tile, at, stride); }
 
-// The tile whose element (row, column) lies at right_tile[at + row * stride + column].
+// The tile whose element (row, column) is right_tile[at + row * stride + column].
 fn load_right(at: u32, stride: u32) -> Right { return subgroupMatrixLoad<Right, row_major>(&right_tile, at, stride); }
 
-// The tile whose element (row, column) lies at right_tile[at + column * stride + row].
+// The tile whose element (row, column) is right_tile[at + column * stride + row].
 fn load_right_columns(at: u32, stride: u32) -> Right {
   return subgroupMatrixLoad<Right, col_major>(&right_tile, at, stride);
 }

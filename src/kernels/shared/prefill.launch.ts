@@ -34,7 +34,9 @@ export interface PrefillOptions {
   readonly spans?: readonly ChunkSpan[];
   /** Slot of the first row; 0 unless given. For attention that is carried on. */
   readonly first?: number;
-  /** What calls before have attended to is carried on; unless given it is, but where a chunk attends to itself. */
+  /**
+   * The call continues the state of earlier calls. Unless given this is true, except where a chunk attends to itself.
+   */
   readonly carried?: boolean;
   /** Slots of a row, rounded up to whole tiles; those of the call unless given. */
   readonly capacity?: number;

@@ -1,4 +1,4 @@
-/** Attention of a chunk of prompt tokens in float64, as the definition has it. */
+/** Attention of a chunk of prompt tokens in float64, by its definition. */
 import { cacheRow, capacityOf } from '../../gpu/cache-layout.js';
 import { dim, type Subject } from '../reference.js';
 import { GROUP_SIZE, storageOfVariant, type Shape } from '../spec.js';
@@ -8,7 +8,7 @@ import type { PrefillOptions } from './prefill.launch.js';
 export const queryRows = (shape: Shape): number =>
   dim(shape, 'sequences') * dim(shape, 'queries') * dim(shape, 'kvHeads') * dim(shape, 'group');
 
-/** What the scores of a call are made of, and its rows of a width. @param reach tokens of a row */
+/** Operands of a call's scores, and its rows of a width. @param reach tokens of a row */
 export function operandsOf(
   { call, input, inputWords }: Subject,
   { branch, firstSequence = 0, first = 0, capacity, queries }: PrefillOptions,
@@ -73,7 +73,7 @@ export function chunkRow(subject: Subject, row: number, own: boolean) {
 /** Vectors of a chunk's token: component `i` of a query head. */
 type TokenVectors = (token: number, head: number, i: number) => number;
 
-/** What scores are made of. Rows are of sequences, then KV heads; tokens of queries run through all sequences. */
+/** Operands of the scores. Rows are of sequences, then KV heads; tokens of queries run through all sequences. */
 export interface ScoreOperands {
   readonly queries: TokenVectors;
   readonly keys: CachedRows;
@@ -85,7 +85,7 @@ export interface ScoreOperands {
   };
 }
 
-/** What one call attends with. */
+/** Operands of one call. */
 export interface ChunkOperands extends ScoreOperands {
   readonly values: CachedRows;
 }

@@ -1,9 +1,9 @@
-/** What element-wise kernels share: where rows of f32 lie, and grids over them. */
+/** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
 import { requireShape } from '../../gpu/errors.js';
 import type { BufferPlan, Role, Step, Uniforms } from '../../gpu/plan.js';
 import type { KernelCall } from '../registry.js';
 
-/** Where rows lie in a buffer, in floats: the first one, and from one to the next. */
+/** Offsets of rows in a buffer, in floats: the first one, and from one to the next. */
 export interface Placement {
   readonly offset: number;
   readonly stride: number;

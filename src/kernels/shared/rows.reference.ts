@@ -1,9 +1,9 @@
-/** Rows of element-wise kernels, which may lie anywhere in their buffers. */
+/** Rows of element-wise kernels, which may be anywhere in their buffers. */
 import { dim, type Checker, type Subject, type Scalars } from '../reference.js';
 import type { Shape } from '../spec.js';
 import type { Placement } from './rows.launch.js';
 
-/** Rows of `width` scalars as if they lay side by side. */
+/** Rows of `width` scalars as if they were contiguous. */
 export const packed = (data: Scalars, width: number, at: Placement | undefined): Scalars =>
   at ? (i) => data(at.offset + Math.floor(i / width) * at.stride + (i % width)) : data;
 

@@ -1,5 +1,5 @@
-// What quantised storages share: value = scale (code - (2^BITS - 1) / 2), one f16 scale a group of components. What a
-// short last unit lacks reads as code 0: it is for a kernel not to use components beyond the width.
+// Shared by quantised storages: value = scale (code - (2^BITS - 1) / 2), one f16 scale a group of components. Missing
+// components of a short last unit read as code 0: a kernel must not use components beyond the width.
 #include "cache_layout.wgsl"
 const PER_WORD = 32u / BITS;
 const CODES = (1u << BITS) - 1u;

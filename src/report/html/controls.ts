@@ -44,7 +44,7 @@ export function initialValues({ scenario, sources }: PageData): ControlValues {
   };
 }
 
-/** @param presets names of the models that are known; a model from a file stands before them */
+/** @param presets names of the models that are known; a model from a file comes before them */
 export function controlsOf(data: PageData, presets: readonly string[]): Control[] {
   const values = initialValues(data);
   const models = presets.includes(values.model) ? presets : [values.model, ...presets];

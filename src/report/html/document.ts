@@ -1,7 +1,6 @@
 /**
- * The report as one HTML file. It asks nothing of any network: style, data and program stand inside, and a content
- * policy allows exactly this style and this program, by their hashes, so that nothing else could run in the page even
- * if it got in.
+ * The report as one HTML file. It uses no network: style, data and program are inside. A content policy allows exactly
+ * this style and this program, by their hashes, so injected code could not run.
  */
 import { createHash } from 'node:crypto';
 import { PRESETS } from '../../geometry/presets.js';
@@ -27,7 +26,7 @@ const field = (c: Control): Html =>
   }</label>`;
 
 /**
- * @param paper the paper held against the model
+ * @param paper the paper compared with the model
  * @param script the page's program, bundled for browsers
  * @returns a whole document, the same for the same input
  */

@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 /**
  * The program inside a report's page, bundled for browsers (scripts/page-bundle.mjs): it draws the pictures, sorts and
- * filters the table, and plans anew when a control changes, by the planner that the command line runs.
+ * filters the table, and plans again when a control changes, with the planner that the command line runs.
  */
 import {
   BarController,
@@ -98,7 +98,7 @@ function status(message: string, wrong: boolean): void {
   line.classList.toggle('wrong', wrong);
 }
 
-/** Plans what the controls ask. `first`: the sections stand in the file already; only pictures are drawn. */
+/** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
 function plan(first: boolean): void {
   let shown: View;
   try {

@@ -206,7 +206,7 @@ export function tableSection(view: View): Html {
 <tbody>${rows}</tbody></table>`;
 }
 
-/** What must be known before believing: notes, contradictions, what cannot be. */
+/** Notes before believing: notes, contradictions, combinations that cannot be. */
 export function notesSection({ report }: View): Html {
   return html`<ul>${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}</ul>
 ${report.contradictions.length === 0 ? '' : html`<details><summary>Where the published figures contradict each other (${report.contradictions.length})</summary><ul>${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}</ul></details>`}

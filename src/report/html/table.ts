@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 /** Sorting and filtering of the table's rows, in the page. */
 
-/** Column and direction that stay when the page plans anew. */
+/** Column and direction that stay when the page plans again. */
 let sorted: { title: string; descending: boolean } | null = null;
 
 const bodyRows = (): HTMLTableRowElement[] => [...document.querySelectorAll<HTMLTableRowElement>('#plans tbody tr')];

@@ -1,5 +1,5 @@
 /**
- * Roofline of the measured kernels: what each reaches against the device's measured ceilings. Only with a calibration.
+ * Roofline of the measured kernels: the rates of each beside the device's measured ceilings. Only with a calibration.
  */
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../kernels/registry.js';

@@ -103,7 +103,7 @@ export function endLabels(
         .sort((a, b) => a.end - b.end);
       const rows: number[] = [];
       for (const l of at) rows.push(Math.max(l.end, (rows.at(-1) ?? -Infinity) + gap));
-      // What was pushed below the plot pushes back up.
+      // Words that were pushed below the plot are pushed back up.
       for (let i = rows.length - 1, limit = chartArea.bottom + gap / 2; i >= 0; i--) {
         rows[i] = Math.min(rows[i] as number, limit);
         limit = (rows[i] as number) - gap;

@@ -1,6 +1,6 @@
 /**
- * Colours, marks and fonts of pictures. Colours are those of Okabe and Ito, told apart with any colour vision; marks
- * differ, too.
+ * Colours, marks and fonts of pictures. Colours are those of Okabe and Ito, which differ for any colour vision; marks
+ * differ too.
  */
 import type { ChartOptions, PointStyle } from 'chart.js';
 import type { Evidence } from '../../cost/evidence.js';

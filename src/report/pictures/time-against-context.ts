@@ -168,10 +168,10 @@ function datasets(
   return [
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.low })), fill: false },
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.high })), fill: '-1', backgroundColor: band },
-    // The full cache lies beneath and is wider: a path as fast as it lies on it.
+    // The full cache is drawn first and wider, so that an equally fast path is visible on it.
     {
       ...style,
-      // Lines that end early, where memory does, lie on those that go on.
+      // Lines that end early, where memory ends, are drawn above those that go on.
       ...(index === 0 ? { order: 1, borderWidth: style.borderWidth + 1.5 } : { order: -index }),
       label: line.label,
       data: line.points.map((p) => ({ x: p.x, y: p.y })),
