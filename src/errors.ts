@@ -27,9 +27,9 @@ export class UserError extends Error {
 }
 
 /**
- * Characters that a terminal interprets, that reorder text or that nobody sees, as the inside of a character class (flag
- * u): controls, format characters, line separators, lone surrogates, and what Unicode calls Default_Ignorable_Code_Point
- * (soft hyphen, variation selectors, fillers, tags).
+ * Characters that a terminal interprets, that reorder text or that are invisible, as the inside of a character class
+ * (flag u): controls, format characters, line separators, lone surrogates, and what Unicode calls
+ * Default_Ignorable_Code_Point (soft hyphen, variation selectors, fillers, tags).
  */
 export const UNPRINTABLE = '\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}';
 const unprintable = new RegExp(`[${UNPRINTABLE}]`, 'gu');

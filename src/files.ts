@@ -32,7 +32,7 @@ export function readTextFile(path: string, subject: string, maxBytes: number): s
 function readBytes(path: string, subject: string, maxBytes: number): Buffer {
   // A device is not even opened.
   requireFile(statSync(path), subject);
-  // Without O_NONBLOCK, opening a pipe that took the file's place would wait for ever.
+  // Without O_NONBLOCK, opening a pipe that replaced the file would wait without end.
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stats = fstatSync(fd);

@@ -11,7 +11,7 @@ import { cannotWrite, placeOf } from './write.js';
 /** Contents of a lock file. */
 const own = (): string => `${process.pid} ${beginningOf(process.pid) ?? '-'} ${hostname()}\n`;
 
-/** Who holds the lock, for people, or null where nobody does any more. */
+/** The holder of the lock, in words, or null where no living process holds it. */
 function holderOf(text: string): string | null {
   const [pid = '', beginning = '', host = ''] = text.trim().split(' ');
   // A process of another machine cannot be asked.

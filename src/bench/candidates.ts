@@ -1,4 +1,4 @@
-/** Shapes worth measuring when nobody says which: the published models, codecs and ranks over contexts and batches. */
+/** Default shapes to measure: the published models, codecs and ranks over contexts and batches. */
 import type { KernelCall } from '../kernels/registry.js';
 import type { Shape } from '../kernels/spec.js';
 import { blockPlan } from '../schedule/block-absorbed.js';

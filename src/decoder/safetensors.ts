@@ -187,7 +187,7 @@ export class SafetensorsFile implements TensorSource {
     try {
       if (!statSync(path).isFile())
         throw new UserError(`weights file ${file} is not a regular file`, 'give a .safetensors file');
-      // Without O_NONBLOCK, opening a pipe that took the file's place would wait for ever.
+      // Without O_NONBLOCK, opening a pipe that replaced the file would wait without end.
       this.fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     } catch (error) {
       throw fileError(file, error);

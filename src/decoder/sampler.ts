@@ -39,8 +39,8 @@ function greedy(logits: ArrayLike<number>): number {
 }
 
 /**
- * The next token: greedy, or drawn from the nucleus, whose tokens are gone through in the order of their numbers.
- * Tokens as likely as the least likely one of the nucleus belong to it.
+ * The next token: greedy, or drawn from the nucleus, in the order of token numbers. Tokens as likely as the least
+ * likely one of the nucleus belong to it.
  * @param logits one a token of the vocabulary; −Infinity rules a token out
  * @param draw   number of tokens sampled before from this stream
  * @param stream tells sequences of a batch apart

@@ -45,7 +45,10 @@ export function readTokenizer(path: string, vocab: number): Tokenizer {
   });
   if (typeof json !== 'object' || json === null || Array.isArray(json))
     throw new UserError(`tokenizer file ${file} must be a JSON object`, 'give the tokenizer.json of the model');
-  /** The library reports what it cannot use by errors of any type, and stays in a pattern that backtracks for ever. */
+  /**
+   * The library reports unusable files by errors of any type, and never returns from a pattern that backtracks without
+   * end.
+   */
   const guarded = <T>(seconds: number, what: string, hint: string, call: () => T): T => {
     try {
       return within(1000 * seconds, call);

@@ -1,7 +1,6 @@
 /**
- * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission stands
- * in an error scope, and an error that Dawn reports outside of one makes the next call fail: nothing goes wrong
- * silently.
+ * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission is
+ * inside an error scope, and an error that Dawn reports outside of one makes the next call fail: no error is silent.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';

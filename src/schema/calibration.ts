@@ -22,7 +22,9 @@ const seconds = within(1e-12, 1e3);
 /** Bytes or operations per second of anything that computes. */
 const rate = within(1e3, 1e21);
 const memory = z.int().refine((x) => x >= 2 ** 20 && x <= 2 ** 50, 'must be from 1 MiB to 1024 TiB');
-/** Text that is shown to people: short, and without anything that a terminal would interpret or nobody would see. */
+/**
+ * Text that is shown to people: short, and without characters that a terminal would interpret or that are invisible.
+ */
 const label = z
   .string()
   .max(400)

@@ -416,4 +416,12 @@ describe('what the pages list', () => {
       .map((e) => e.name);
     expect(rooms.sort()).toEqual(folders.sort());
   });
+
+  it('DESIGN.md is read in ten minutes, and its files of src/ exist', () => {
+    const text = read(join(ROOT, 'DESIGN.md'));
+    expect(text.split(/\s+/).filter((word) => word !== '').length).toBeLessThanOrEqual(2500);
+    const named = [...text.matchAll(/`([\w-]+\/[\w./-]+\.(?:ts|wgsl))`/g)].map((m) => m[1] as string);
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter((path) => !existsSync(join(ROOT, path)) && !existsSync(join(ROOT, 'src', path)))).toEqual([]);
+  });
 });

@@ -22,7 +22,7 @@ export const mass: Executor = (m, visit) => {
   });
 };
 
-/** Roles of the rows that go together. */
+/** Roles of the rows that are evicted together. */
 export function rolesOf(m: Machine, place: Place): readonly CacheRole[] {
   if (!readsLatents(m.c, place.block)) return ['key', 'value'];
   return ['key-latent', 'value-latent', ...(branchWidth(m.c, place.block) > 0 ? ['rotary-key' as const] : [])];

@@ -299,7 +299,7 @@ const branchOfPiece = (p: Prompt): { rows: Buffer; at: Vectors } => ({
   at: branchRow(p),
 });
 
-/** W_up,t c of latents that were read back, in place of the chunk's own keys or values. */
+/** W_up,t c of latents that were read back; it overwrites the chunk's own keys or values. */
 export const reconstruct =
   (axis: CodecAxis, latentsOf: (p: Prompt) => Buffer): Executor =>
   async (p, visit) => {

@@ -7,9 +7,9 @@
 //   q = clamp(round(x / s + (2^n - 1) / 2), 0, 2^n - 1)
 //
 // A workgroup owns the words of one block of components (a group, where quantised) in the tiles whose last new token is
-// among 32 tokens of its own, so that words which tokens share (tails, scales) are written by nobody else.
-// Bindings: 0 params, 1 starts [sequence] u32, 2 rows f32 (see row_offset), 3 bias [head][width] f32 (any buffer
-// without BIAS), 4 cache. Run: lla-sim bench --kernel append
+// among 32 tokens of its own, so that no other workgroup writes the words which tokens share (tails, scales). Bindings:
+// 0 params, 1 starts [sequence] u32, 2 rows f32 (see row_offset), 3 bias [head][width] f32 (any buffer without BIAS), 4
+// cache. Run: lla-sim bench --kernel append
 #include "cache_store.wgsl"
 
 override BIAS: u32;    // 1: `bias` is added to every row

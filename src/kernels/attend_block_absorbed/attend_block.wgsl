@@ -66,7 +66,7 @@ fn weigh_block(place: Place, block: u32, own: u32) {
   top.x = peak;
   mass.x *= fade;
   for (var k = 0u; k < VALUE_EACH * UNIT_VECS; k++) { sums[k] *= fade; }
-  // No bound on s - peak: it would turn a NaN into a weight of nothing.
+  // No bound on s - peak: it would turn a NaN into a weight of 0.
   for (var j = 0u; j < 2u * OFFSETS; j++) { sides[j] = select(exp2(sides[j] - peak), 0.0, sides[j] <= LOWEST); }
 }
 

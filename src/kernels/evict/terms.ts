@@ -3,7 +3,8 @@ import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 /**
  * H2O: the token that leaves the ring of recent ones replaces the lightest pinned one where it is heavier: its row,
  * mass and position are copied. `rows`: sequences × rows that evict on their own; `context`: pinned tokens of a row;
- * `width`: scalars of all rows of a token that go together (key, value and, where there is one, rotary branch).
+ * `width`: scalars of all rows of a token that are evicted together (key, value and, where there is one, rotary
+ * branch).
  */
 export const spec: KernelSpec = {
   sources: ['evict', 'evict_copy'],

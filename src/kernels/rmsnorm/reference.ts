@@ -8,7 +8,7 @@ export const reference: Checker = rowsIn('target', { input: widthOf }, (s, input
   rmsnormRow(s.call.shape, s.call.variant, s.options.eps ?? DEFAULTS.eps, input, row),
 );
 
-/** `norm`, `norm-add` or `add`; the target's own contents come in as `before`. */
+/** `norm`, `norm-add` or `add`; `before` holds the target's contents before the run. */
 export function rmsnormRow(shape: Shape, variant: string, eps: number, input: Input, row: number): number[] {
   const width = dim(shape, 'width');
   const x = (i: number): number => input('input')(row * width + i);

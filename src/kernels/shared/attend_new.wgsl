@@ -32,7 +32,7 @@ fn place_of(current: Current, row: u32) -> NewPlace {
   );
 }
 
-// Weight of the current token: 2^(score - peak). Without fade's bound, which would make a weight of nothing of a NaN.
+// Weight of the current token: 2^(score - peak). Without fade's bound, which would turn a NaN into a weight of 0.
 fn own_weight(score: f32, peak: f32) -> f32 { return exp2(score - peak); }
 
 // 2^(m - peak), for m of no scores as well.

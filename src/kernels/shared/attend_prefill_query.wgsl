@@ -50,7 +50,7 @@ fn fold_token(c: u32, key_token: Token, value_token: Token, branch_at: u32, seen
   s *= params.scale;
   let peak = select(top, max(top, s), seen);
   let fade = exp2(max(top - peak, vec4f(-200.0)));
-  // No bound on s - peak: it would turn a NaN into a weight of nothing.
+  // No bound on s - peak: it would turn a NaN into a weight of 0.
   let p = select(vec4f(0.0), exp2(s - peak), seen);
   top = peak;
   mass = fma(mass, fade, p);

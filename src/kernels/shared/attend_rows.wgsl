@@ -126,7 +126,7 @@ fn start_rows() {
 fn fold_row(l: u32, place: Place, i: u32, s: vec4f) {
   let peak = max(top, s);
   let fade = exp2(max(top - peak, vec4f(-200.0)));
-  // No bound on s - peak: it would turn a NaN into a weight of nothing.
+  // No bound on s - peak: it would turn a NaN into a weight of 0.
   let p = select(exp2(s - peak), vec4f(0.0), s <= vec4f(LOWEST));
   top = peak;
   mass = fma(mass, fade, p);
