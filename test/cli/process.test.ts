@@ -100,7 +100,7 @@ describe('streams and exit codes', () => {
     expect([o.code, o.err]).toEqual([0, '']);
     expect(o.out).toContain('ouro-1.4b');
   });
-  it('0: JSON, as in design.md', () => {
+  it('0: JSON, with the fields that a reader of it relies on', () => {
     const o = run('plan', '--vram', '141GB', '--format', 'json');
     const report = expectSoundJson(o.out) as Record<string, unknown> & {
       plans: Record<string, Record<string, unknown>>[];

@@ -1,4 +1,4 @@
-/** One suite over every codec, its paths and storage types: what domain.md promises of any of them. */
+/** One suite over every codec, its paths and storage types: what holds of any of them. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -50,7 +50,7 @@ import {
   smallGeometry,
 } from './geometries.js';
 
-/** Scalars of the looped core, by the table of domain.md. */
+/** Scalars that the looped core caches a token, written out codec by codec. */
 function coreScalars(g: Geometry, c: Codec): number {
   const [T, H, d, D, r] = [g.loops, g.kvHeads, g.headDim, g.layers, (c.rankK ?? 0) + (c.rankV ?? 0)];
   const full = 2 * T * H * d * D;

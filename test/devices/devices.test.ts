@@ -30,7 +30,7 @@ describe('device catalogue', () => {
     }
   });
 
-  it('has the figures that domain.md works with', () => {
+  it('has the figures of the H200 datasheet (SXM), and the memory that its driver reports', () => {
     const h200 = findDevice('h200');
     expect(h200).toMatchObject({
       vramBytes: 141e9,

@@ -57,7 +57,7 @@ describe('the largest batch at 4096 tokens and 141 GB', () => {
     ['2.6B full', OURO_26, { kind: 'full' }, 'full', 22],
     ['2.6B 4×', OURO_26, lla(96, 160), 'reconstruct', 90],
   ] as [string, typeof OURO, Codec, Path, number][])(
-    'weights, codec and cache alone allow what domain.md says at 143,771 MiB: %s',
+    'weights, codec and cache alone allow, of the 143,771 MiB that an H200 reports: %s',
     (_name, geometry, codec, path, batch) => {
       const m = memoryModel(configuration({ geometry, codec, path }), 4096, 32);
       expect(Math.floor((DRIVER_H200 - m.weightsBytes - m.codecBytes) / m.kvBytesPerSequence)).toBe(batch);

@@ -1,4 +1,4 @@
-/** What a decode step reads and computes, held to the sums of domain.md. */
+/** What a decode step reads and computes, held to sums worked out by hand from the shapes of the models. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CODECS } from '../../src/codecs/registry.js';
@@ -118,7 +118,7 @@ describe('cache reads a step and cached token, relative to full', () => {
   });
 });
 
-describe('floors per cached token on Ouro-1.4B (domain.md)', () => {
+describe('floors per cached token on Ouro-1.4B', () => {
   it.each([
     ['full', {}, 786_432, 0.786],
     ['absorbed 96/160', { codec: lla(96, 160), path: 'absorbed', branch: NO_BRANCH }, 786_432, 0.786],
