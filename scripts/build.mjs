@@ -2,7 +2,7 @@
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
  * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs).
  * dist/LICENCES.txt holds the licences of the packages in both. dist/bin/ lies as deep as the modules that find kernels/
- * and calibrations/ relative to themselves.
+ * and calibrations/ relative to themselves. `--checked`: the types have been checked just now.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,8 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
 
 rmSync(`${root}dist`, { recursive: true, force: true });
-execFileSync(process.execPath, [tsc, '-p', `${root}tsconfig.build.json`], { stdio: 'inherit' });
+const checked = process.argv.includes('--checked') ? ['--noCheck'] : [];
+execFileSync(process.execPath, [tsc, '-p', `${root}tsconfig.build.json`, ...checked], { stdio: 'inherit' });
 const bundled = await commandBundles(`${root}dist/bin`);
 mkdirSync(`${root}dist/page`);
 const page = await pageBundle();

@@ -10,13 +10,11 @@ step 'GPU adapter'
 bash scripts/setup-software-gpu.sh
 step 'browser'
 bash scripts/setup-browser.sh
-step 'types'
-npx tsc --noEmit -p .
-step 'lint'
-npx eslint .
+step 'types and lint'
+node scripts/types-and-lint.mjs
 step 'format'
 npx prettier --check --log-level warn .
 step 'build'
-npm run --silent build
+node scripts/build.mjs --checked
 step 'tests'
 LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@"

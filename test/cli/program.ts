@@ -198,6 +198,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
           HOME: home,
           NO_COLOR: '1',
           MESA_SHADER_CACHE_DIR: SHADER_CACHE,
+          GALLIVM_PERF: process.env['GALLIVM_PERF'] ?? '',
           ...options.env,
         },
       });

@@ -224,7 +224,7 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
     );
     const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
     try {
-      await expectEqual(one, parts, whole, prompts, 'by-token');
+      await expectEqual(one, parts, whole, prompts, 'accumulated');
       const splits = (decoder: GpuDecoder) =>
         new Set(
           decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits),

@@ -3,7 +3,6 @@
  * rebuilding of rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of
  * the main factors instead.
  */
-import './unoptimised.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';

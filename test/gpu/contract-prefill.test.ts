@@ -2,7 +2,6 @@
  * Kernels of prefill against float64: causal attention of a chunk of ragged prompts, the mass that it gives, and cached
  * rows read back; append where a prompt puts it.
  */
-import './unoptimised.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';

@@ -8,6 +8,7 @@ import {
   BarElement,
   CategoryScale,
   Chart,
+  type ChartType,
   Filler,
   Legend,
   LinearScale,
@@ -74,7 +75,8 @@ function draw(isDark = dark.matches): void {
   for (const chart of charts) chart.destroy();
   charts = pictures.flatMap((p) => {
     const canvas = document.querySelector<HTMLCanvasElement>(`#figure-${p.id} canvas`);
-    return canvas ? [new Chart(canvas, p.chart(theme(isDark)))] : [];
+    // Named, as working the type out of these arguments takes the compiler seconds.
+    return canvas ? [new Chart<ChartType>(canvas, p.chart(theme(isDark)))] : [];
   });
 }
 
