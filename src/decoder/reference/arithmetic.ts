@@ -53,13 +53,37 @@ export const swiglu = (gate: Vector, up: Vector): Vector =>
 export function rotate(x: Vector, position: number, rope: Geometry['rope']): Vector {
   const y = new Float64Array(x.length);
   const half = x.length / 2;
+  const turns = turnsOf(position, x.length, rope);
   for (let m = 0; m < half; m++) {
-    const angle = position * rope.theta ** ((-2 * m) / x.length);
-    const [a, b] = rope.pairing === 'adjacent' ? [2 * m, 2 * m + 1] : [m, m + half];
-    y[a] = (x[a] as number) * Math.cos(angle) - (x[b] as number) * Math.sin(angle);
-    y[b] = (x[a] as number) * Math.sin(angle) + (x[b] as number) * Math.cos(angle);
+    const a = rope.pairing === 'adjacent' ? 2 * m : m;
+    const b = rope.pairing === 'adjacent' ? 2 * m + 1 : m + half;
+    const cos = turns[2 * m] as number;
+    const sin = turns[2 * m + 1] as number;
+    y[a] = (x[a] as number) * cos - (x[b] as number) * sin;
+    y[b] = (x[a] as number) * sin + (x[b] as number) * cos;
   }
   return y;
+}
+
+/** Cosines and sines by width and position: every query meets the same positions again. */
+const knownTurns = new WeakMap<Geometry['rope'], Map<string, Vector>>();
+
+/** [cos, sin] of every pair of a vector of this width. */
+function turnsOf(position: number, width: number, rope: Geometry['rope']): Vector {
+  const known = knownTurns.get(rope) ?? new Map<string, Vector>();
+  knownTurns.set(rope, known);
+  const key = `${width} ${position}`;
+  let turns = known.get(key);
+  if (!turns) {
+    turns = new Float64Array(width);
+    for (let m = 0; m < width / 2; m++) {
+      const angle = position * rope.theta ** ((-2 * m) / width);
+      turns[2 * m] = Math.cos(angle);
+      turns[2 * m + 1] = Math.sin(angle);
+    }
+    known.set(key, turns);
+  }
+  return turns;
 }
 
 /** softmax: positive, summing to 1. */

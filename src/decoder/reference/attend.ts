@@ -13,7 +13,7 @@ import type { Path } from '../../codecs/codec.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { accumulate, dot, rotate, softmax, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
-import { absorb, decode, expand, meanOf, type LayerCodec } from './codec.js';
+import { absorb, decode, expand, meanOf, type AxisCodec, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
 import { stored, type CacheType } from './storage.js';
 
@@ -61,6 +61,19 @@ export function attendHead(
     : withRotaryKeys(c, query, queryPlace, place, visible);
 }
 
+/** Rows by the latent that they come from, which does not change once it is cached: every later query reads them again. */
+const known = new WeakMap<Vector, Map<number, Vector>>();
+
+/** `decode`, once for each latent, loop and head. */
+function decoded(axis: AxisCodec, loop: number, kvHead: number, latent: Vector): Vector {
+  const rows = known.get(latent) ?? new Map<number, Vector>();
+  known.set(latent, rows);
+  const slot = loop * axis.kvHeads + kvHead;
+  const row = rows.get(slot) ?? decode(axis, loop, kvHead, latent);
+  rows.set(slot, row);
+  return row;
+}
+
 /** A row decoded from its latent, in the form that attention reads. */
 const rebuilt = (c: AttendContext, row: Vector): Vector =>
   c.rebuiltAs === undefined ? row : stored(row, c.rebuiltAs, row.length);
@@ -80,7 +93,7 @@ function withRotaryKeys(
       ? rebuilt(
           c,
           rotate(
-            decode(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)),
+            decoded(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)),
             place(i),
             rope,
           ),
@@ -88,7 +101,7 @@ function withRotaryKeys(
       : rotate(cache.read('key', site, kvHead, position), place(i) - position, rope);
   const valueOf = (position: number): Vector =>
     latent
-      ? rebuilt(c, decode(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)))
+      ? rebuilt(c, decoded(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)))
       : cache.read('value', site, kvHead, position);
   const keys = [
     ...visible.cached.map(keyOf),
