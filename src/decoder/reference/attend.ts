@@ -61,7 +61,7 @@ export function attendHead(
     : withRotaryKeys(c, query, queryPlace, place, visible);
 }
 
-/** Rows by the latent that they come from, which does not change once it is cached: every later query reads them again. */
+/** Rows by the latent that they come from. A cached latent does not change, and every later query reads its rows. */
 const known = new WeakMap<Vector, Map<number, Vector>>();
 
 /** `decode`, once for each latent, loop and head. */
