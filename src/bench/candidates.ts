@@ -59,7 +59,7 @@ function attention(target: number): KernelCall[] {
             variant: 'f16',
             shape: { ...common, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0, groupSize: 0 },
           });
-          // Quantised caches, of the first model alone: their cost a scalar is what differs.
+          // Quantised caches, of the first model alone: only their cost a scalar differs.
           if (kvHeads === HEADS[0].kvHeads)
             for (const bits of QUANTISED)
               calls.push({

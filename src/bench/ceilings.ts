@@ -17,16 +17,15 @@ const REPEATS = 5;
 const WORKGROUP = 256;
 const GROUPS = 4096;
 /**
- * How the threads of the streaming read share the buffer (ceiling_read.wgsl): what each kind of adapter reads
- * fastest.
+ * How the threads of the streaming read share the buffer (ceiling_read.wgsl): the fastest way for each kind of adapter.
  */
 export const READ = { software: { groups: 64, stream: 8 }, hardware: { groups: GROUPS, stream: 0 } };
 /** 8 chains of vec4 multiply-adds. */
 const FLOPS_PER_ROUND = 64;
 const DISPATCHES = 256;
-/** Transfers: small enough to cost only what every transfer costs, and large enough for the rate. */
+/** Transfers: one small enough to show the fixed cost alone, and one large enough for the rate. */
 const TRANSFER_BYTES = { small: 16, large: 32 * MIB };
-/** What ceiling_matrix.wgsl multiplies, four of them a round and subgroup, and its workgroup. */
+/** Tile of ceiling_matrix.wgsl, of which it multiplies four a round and subgroup, and its workgroup. */
 const MATRIX = { side: 16, chains: 4, workgroup: 128 };
 /** Rounds of the arithmetic ceilings' loops. */
 const ROUNDS = {

@@ -51,7 +51,7 @@ export interface Track {
   resumed: { sample: Sample; share: number }[];
   /** The same of all its shapes together. */
   share: number;
-  /** What each visit so far takes: preparing it and its repetitions. */
+  /** Seconds of each visit so far: preparing it and its repetitions. */
   visitSeconds: number[];
 }
 

@@ -67,7 +67,7 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
   if (argv.length === 0) throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
 }
 
-/** Prints what yargs has to say about these words. @returns it */
+/** Prints yargs's output for these words. @returns it */
 async function output(parser: Argv, words: readonly string[]): Promise<string> {
   let printed = '';
   await parser.parseAsync([...words], {}, (_error, _values, text) => void (printed = text));
@@ -122,7 +122,7 @@ function declare(y: Argv, name: string, help: string, command: Command): Argv {
 
 const splitAtCommas = (values: readonly string[]): string[] => values.flatMap((v) => v.split(',')).map((v) => v.trim());
 
-/** Reads what yargs made of the words. */
+/** Reads the words as yargs parsed them. */
 function argsOf(name: string, command: Command, values: Readonly<Record<string, unknown>>): Args {
   const flags: Record<string, string | boolean | readonly string[]> = {};
   // yargs takes --help=1 for a help that is not wanted.
@@ -165,7 +165,7 @@ function unknownCommand(message: string, argv: readonly string[]): UserError {
   );
 }
 
-/** What yargs refuses, with the likeliest cure. */
+/** The error for words that yargs refuses, with the likeliest remedy. */
 function wrongOption(
   message: string,
   {

@@ -1,4 +1,4 @@
-/** What `lla-sim run` reports: tokens, times and bytes of one decoding, as an object and as text. */
+/** The report of `lla-sim run`: tokens, times and bytes of one decoding, as an object and as text. */
 import { codecTensors } from '../decoder/tensors.js';
 import type { SafetensorsFile, Tokenizer } from '../decoder/index.js';
 import type { GpuDecoder } from '../decoder/gpu/decoder.js';

@@ -130,7 +130,7 @@ export function checkTensors(g: Geometry, shapes: TensorSource['shapes'], where:
   refuseOthers(specs, new Map([...shapes].filter(([name]) => !isIgnored(g, name))), where);
 }
 
-/** What decoding needs of a config.json beyond the geometry. */
+/** Fields of a config.json that decoding needs beyond the geometry. */
 function decodingFacts(path: string): { normEpsilon: number } {
   const config = readObject(path, 'model file', MAX_CONFIG_BYTES);
   const where = displayPath(path);

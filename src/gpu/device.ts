@@ -9,7 +9,7 @@ import type { OperationPlan, Step } from './plan.js';
 import { packUniforms } from './uniforms.js';
 import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
 
-/** Dawn stages what writeBuffer takes in host memory; pieces of this size keep that small. */
+/** Dawn stages the data of writeBuffer in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
 /** The default of the standard is far below what the adapter allows, and limits are granted on request only. */
 const WANTED_LIMITS = [
@@ -114,7 +114,7 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
     number
   >;
   const info = adapter.info as GPUAdapterInfo & { readonly subgroupMatrixConfigs?: readonly MatrixConfig[] };
-  // Copied out: what Dawn hands over is not plain data.
+  // Copied out: Dawn's object is not plain data.
   const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map(({ componentType, resultComponentType, M, N, K }) => ({
     componentType,
     resultComponentType,
@@ -168,7 +168,7 @@ export class Device {
     return this.raw.features.has(feature as GPUFeatureName);
   }
 
-  /** Throws what Dawn reported since the last call, if anything. */
+  /** Throws the error that Dawn reported since the last call, if any. */
   check(): void {
     if (this.fault) throw this.fault;
   }

@@ -34,7 +34,7 @@ const LIMITS = [
   'subgroupMaxSize',
 ] as const;
 
-/** Features that matter, and what goes without them. */
+/** Features that matter, and the consequence of their absence. */
 const WANTED: readonly (readonly [feature: string, consequence: string])[] = [
   ['timestamp-query', 'kernels are timed by the wall clock'],
   ['subgroups', 'reductions go through workgroup memory'],

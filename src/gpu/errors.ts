@@ -1,6 +1,4 @@
-/**
- * What went wrong on the GPU side of a call; the benchmark records it as a gap, everything else lets it pass upwards.
- */
+/** An error on the GPU side of a call. The benchmark records it as a gap, everything else rethrows it. */
 export type GpuFault = 'validation' | 'out-of-memory' | 'internal' | 'lost' | 'unsupported';
 
 /** A call that the device refused or could not finish. `fault` says why, so that callers need not read the message. */

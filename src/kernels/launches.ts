@@ -59,7 +59,7 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
 /** Kernels that have an implementation. */
 export const IMPLEMENTED = Object.keys(LAUNCHES) as KernelName[];
 
-/** What can be tuned, by kernel. */
+/** Tunable constants by kernel. */
 export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = Object.fromEntries(
   Object.entries(LAUNCHES).flatMap(([kernel, { tunables }]) => (tunables ? [[kernel, tunables]] : [])),
 );

@@ -116,7 +116,7 @@ function resolve(file: string, element: Element, read: ReadSource, included: Set
  * operators. Texts of the same code compile to the same program.
  */
 export function codeOf(source: string): string {
-  // A line comment may hold what opens a block comment and the other way round: whichever begins first counts.
+  // A line comment may contain the start of a block comment and the other way round: whichever begins first counts.
   let code = '';
   for (let at = 0, depth = 0; at < source.length;) {
     const two = source.slice(at, at + 2);

@@ -16,8 +16,9 @@ export interface PageData {
 }
 
 /**
- * Sources without what pricing does not read: of each measured shape the median stays, which is all that predictors use
- * (cost/predictor.ts), so that the page prices exactly as the program does. Nothing of the host goes into a report.
+ * Sources reduced to the data that pricing reads. Of each measured shape the typical time is kept, which is all that
+ * predictors use (cost/predictor.ts), so the page prices exactly as the program does. Nothing of the host goes into a
+ * report.
  */
 export function pageSources(sources: Sources): Sources {
   const { calibration, imported } = sources;

@@ -1,6 +1,6 @@
 /**
- * Every buffer of a decoder beside weights, cache and what changes from step to step: the memory model sums this list,
- * the decoder allocates from it. All sizes are of one GPU.
+ * Every buffer of a decoder beside weights, cache and the inputs that change from step to step: the memory model sums
+ * this list, the decoder allocates from it. All sizes are of one GPU.
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { isLatent, layoutOf } from '../codecs/registry.js';

@@ -50,8 +50,9 @@ export interface Op {
   readonly shape: Shape;
   readonly when: When;
   /**
-   * Times that it runs, on further parts of what one call cannot bind. Neighbours of equal `repeat` run part by part,
-   * so that split partials are those of one part: attention of the first sequences, their merge, then the next.
+   * Times that it runs, on further parts of operands that one call cannot bind. Neighbours of equal `repeat` run part
+   * by part, so that split partials are those of one part: attention of the first sequences, their merge, then the
+   * next.
    */
   readonly repeat: number;
   /**

@@ -1,6 +1,6 @@
 /**
- * What every layer has whatever its cache: norms, projections with their biases, MLP, adapter and output head, of
- * `rows` tokens. A decode step has a row a sequence, a prompt's prefill one a token of a chunk.
+ * Operations that every layer has, whatever its cache: norms, projections with their biases, MLP, adapter and output
+ * head, of `rows` tokens. A decode step has a row a sequence, a prompt's prefill one a token of a chunk.
  */
 import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, op, project, type Configuration, type Op, type When } from './configuration.js';

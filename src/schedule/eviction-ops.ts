@@ -1,6 +1,6 @@
 /**
- * What eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring: nothing to
- * do.
+ * Operations that eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring and
+ * adds none.
  */
 import { isLatent, CODECS } from '../codecs/registry.js';
 import { keptTokens, pinnedSlots } from '../eviction/policy.js';

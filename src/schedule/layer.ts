@@ -277,9 +277,8 @@ function fullWidth(l: Layer, type: Storage): Op[] {
 
 /**
  * Attention and its merge, part by part.
- * @param of `rowsEach` rows of a sequence are shared out to workgroups; `width` of the value rows; `setUp` before each
- * part; `currentKey`
- *   where the merge folds in the current token's exact key and value
+ * @param of `rowsEach`: rows of a sequence that are divided among workgroups; `width`: of the value rows; `setUp`:
+ *   operations before each part; `currentKey`: given where the merge folds in the current token's exact key and value
  */
 function attendAndMerge(
   l: Layer,

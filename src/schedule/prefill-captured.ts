@@ -3,12 +3,10 @@
  * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. Keys are captured
  * rotated, as attention reads them. Before encoding they are rotated back, so that none is kept twice.
  *
- * - `one-shot`: captures in 32 bits until the pass is over; then every latent is encoded and written, and read back as
- * rows of full width
- *   of every layer and loop, in 32 bits as well, which are what pass 2 attends to.
- * - `by-layer`: captures as the `accumulated` kind keeps rows. A layer's latents are encoded after its last loop, which
- * frees its captures;
- *   pass 2 is that of `accumulated`.
+ * - `one-shot`: captures in 32 bits until the pass is over. Then every latent is encoded and written, and read back as
+ *   rows of full width of every layer and loop, also in 32 bits; pass 2 attends to these.
+ * - `by-layer`: captures rows in the type in which `accumulated` keeps them. A layer's latents are encoded after its
+ *   last loop, which frees its captures. Pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../geometry/geometry.js';
 import { everyRestoredLoop, op, type Op } from './configuration.js';
@@ -27,7 +25,7 @@ import {
 } from './prefill-rows.js';
 import type { Stage } from './schedule.js';
 
-/** by-layer: what a layer encodes between its attention and what follows it. */
+/** by-layer: the encoding of a layer, between its attention and its MLP. */
 export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
   p.captures === 'by-layer' && !p.again && p.block.name === 'core'
     ? over(chunks, (chunk) => encodeCaptures(p, chunk))

@@ -64,7 +64,7 @@ export interface Pass {
   readonly batch: number;
   /** Tokens that each cached row has room for. */
   readonly slots: number;
-  /** Pass 2: what attention reads comes from the cache. */
+  /** Pass 2: attention reads rows that come from the cache. */
   readonly again: boolean;
   readonly chunkTokens: number;
   /** Latents are encoded from captures, not as each loop's share comes. */

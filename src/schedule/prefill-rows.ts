@@ -1,6 +1,6 @@
 /**
- * The operations on rows that the kinds of prefill are made of: encoding, reconstructing, keeping, and what joins the
- * cache or is read back.
+ * The operations on rows that all kinds of prefill use: encoding, reconstructing, keeping, writing to the cache and
+ * reading back.
  */
 import {
   everyRestoredLoop,

@@ -86,8 +86,8 @@ export function schedule(
 }
 
 /**
- * Rows of what GPUs exchange: `rows` of activations, `encoded` latents, `logits`, f32 `mass` of H2O; and how often all
- * of it is.
+ * Rows that GPUs exchange: `rows` of activations, `encoded` latents, `logits`, f32 `mass` of H2O; and how often all of
+ * it is.
  */
 export interface Exchanged {
   readonly rows: number;

@@ -1,4 +1,4 @@
-/** The calibration that predicts on this device, and what of it may be used. */
+/** The calibration that predicts on this device, and the kernels of it that may be used. */
 import { calibrationPricer } from '../cost/pricers.js';
 import type { Pricer } from '../cost/latency.js';
 import { calibrationFiles, loadCalibration, type LoadedCalibration } from '../plan/calibrations.js';

@@ -1,5 +1,5 @@
 /**
- * A limit on this process's address space: what ends memory on a software adapter, whose buffers are the host's memory.
+ * A limit on this process's address space. It ends memory on a software adapter, whose buffers are the host's memory.
  * The adapter backs buffers by shared anonymous files, which limits on the data segment do not count; address space
  * counts every mapping at once, touched or not, so nothing is overcommitted.
  */

@@ -126,8 +126,7 @@ interface Judged {
 }
 
 /**
- * Holds what was found against the tolerances. Times of `quick` are reported and never strict: it runs on noisy
- * machines.
+ * Compares the findings with the tolerances. Times of `quick` are reported and never strict: it runs on noisy machines.
  */
 export function judge({ software, quick, correctness, memory, steps, capacity }: Judged): Check[] {
   const strict = !quick;

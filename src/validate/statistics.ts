@@ -1,6 +1,6 @@
 /** Errors of predictions, and what they amount to. */
 
-/** A prediction with its interval beside what was measured, seconds. */
+/** A prediction with its interval, and the measured time, seconds. */
 export interface Compared {
   readonly measuredSeconds: number;
   readonly predicted: { readonly estimate: number; readonly low: number; readonly high: number };

@@ -35,7 +35,9 @@ export interface EarlierCall extends KernelCall {
   readonly sameSource: boolean;
 }
 
-/** What of a calibration is measured again: for each kernel and variant a middling and a long call. */
+/**
+ * The calls of a calibration that are measured again: for each kernel and variant one of middle length and a long one.
+ */
 export function earlierCalls(
   device: Device,
   calibration: Calibration,

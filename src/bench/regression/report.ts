@@ -123,7 +123,7 @@ export interface BenchReport {
   readonly regressed: boolean;
 }
 
-/** What makes `bench` end with exit code 4. */
+/** True where `bench` ends with exit code 4. */
 export const isRegression = (r: BenchResult): boolean =>
   r.state === 'wrong' || ((r.state === 'paired' || r.state === 'shares') && r.verdict === 'slower');
 

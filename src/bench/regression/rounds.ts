@@ -45,9 +45,8 @@ export interface PairedTimes {
 }
 
 /**
- * An interval of fewer rounds is not to be trusted. In simulated heavy noise 24 or 32 are no better: what makes
- * intervals too narrow is noise that lasts for several rounds, and that is in the interval (statistics.ts,
- * correlationFactor).
+ * An interval of fewer rounds is not to be trusted. In simulated heavy noise 24 or 32 are no better. Noise that lasts
+ * for several rounds makes intervals too narrow, and the interval accounts for that (statistics.ts, correlationFactor).
  */
 export const LEAST_ROUNDS = 16;
 const MOST_ROUNDS = 4000;

@@ -3,8 +3,8 @@ import { GpuError, type Buffer, type Device } from '../../gpu/index.js';
 import type { BufferKind, BufferRow } from '../../schedule/buffers.js';
 
 /**
- * What memory is for, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, and the kinds of
- * schedule/buffers.ts. `control` is what the model leaves to its reserve: tables of angles, positions and spans,
+ * Kind of memory, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, and the kinds of
+ * schedule/buffers.ts. `control` is memory that the model counts in its reserve: tables of angles, positions and spans,
  * placeholders of unused bindings.
  */
 export type AllocationKind = BufferKind | 'weights' | 'codec' | 'cache' | 'control';

@@ -58,9 +58,8 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
   /**
    * Prefills a prompt of each sequence.
-   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` goes on
-   * behind other tokens as
-   *   well. `by-token`: shorter prompts begin later
+   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` also
+   *   continues sequences that hold tokens. With `by-token` shorter prompts begin later
    * @returns the first token after each prompt
    * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be prefilled beside the decoder, which
    * stays usable
@@ -316,7 +315,7 @@ class Decoder implements GpuDecoder {
         throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
   }
 
-  /** What was chosen. @param position of the logits of a sequence */
+  /** The chosen tokens. @param position of the logits of a sequence */
   private async nextTokens(position: (sequence: number) => number): Promise<Uint32Array> {
     const next = new Uint32Array(await this.device.read(this.machine.buffer('next tokens'), 4 * this.options.batch));
     const broken = next.indexOf(NO_TOKEN);

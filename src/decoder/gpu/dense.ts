@@ -1,6 +1,6 @@
 /**
- * Execution of what every layer has whatever its cache: embedding, norms, projections, MLP, output head and choice of a
- * token.
+ * Execution of the operations that every layer has, whatever its cache: embedding, norms, projections, MLP, output head
+ * and choice of a token.
  */
 import { deviceOptions, GpuError, planOperation } from '../../gpu/index.js';
 import type { OperationOptions } from '../../gpu/index.js';

@@ -35,7 +35,7 @@ export interface Vectors {
 }
 
 export class Machine {
-  /** The stream that layers add to, and what norms write; a norm between loops exchanges them. */
+  /** The stream that layers add to, and the output of norms; a norm between loops exchanges them. */
   residual: Buffer;
   normed: Buffer;
   /** The stream as the prelude left it, where an adapter mixes it in. */
@@ -222,7 +222,7 @@ async function allocateControl(
   }
 }
 
-/** Activations of all sequences are bound at once: only what grows with the cache is divided. */
+/** Activations of all sequences are bound at once: only buffers that grow with the cache are divided. */
 function requireBindable(c: Configuration, batch: number, { label, sequenceBytes }: BufferRow): void {
   if (batch * sequenceBytes <= c.bindingBytes) return;
   const most = Math.floor(c.bindingBytes / sequenceBytes);

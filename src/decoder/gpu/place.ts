@@ -91,7 +91,7 @@ function stepOf(
   };
 }
 
-/** First and last element of a box, which is what has to be read to fill it. */
+/** First and last element of a box: the range to read for it. */
 const reach = ({ groups, rows, columns, source: s }: Box): number =>
   (groups - 1) * s.group + (rows - 1) * s.row + (columns - 1) * s.column + 1;
 

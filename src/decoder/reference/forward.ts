@@ -4,7 +4,7 @@ import { dot, joined, rotate, softmax, accumulate } from './arithmetic.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
 
-/** A restriction of what tokens attend to, for the equivalence of an evicted cache and a masked full one. */
+/** A restriction of attention, for the equivalence of an evicted cache and a masked full one. */
 export interface Mask {
   /**
    * Positions before `position` that a token attends to at a site and KV head, ascending; it always attends to itself.
@@ -68,7 +68,7 @@ export const exactAttention =
     );
   };
 
-/** Logits of every token of a sequence from an exact, full cache: what every codec approximates. */
+/** Logits of every token of a sequence from an exact, full cache. Every codec approximates these. */
 export const forward = (model: Model, tokens: readonly number[], mask?: Mask): Vector[] =>
   run(
     model,

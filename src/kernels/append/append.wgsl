@@ -65,7 +65,8 @@ fn token_in(start: u32, slot: u32) -> u32 {
   return last - back - start;
 }
 
-// Finds what stays in each slot of a tile. Returns its last new token, and its first and last slot that takes one.
+// Finds the token that stays in each slot of a tile. Returns its last new token, and its first and last slot that takes
+// one.
 fn find_tokens(l: u32, place: Place, tile: u32) -> vec3u {
   workgroupBarrier();
   for (var t = l; t < TILE; t += WG) { new_tokens[t] = token_in(place.start, tile * TILE + t); }

@@ -6,15 +6,13 @@
  * Error of the score of all three, relative to ‖q‖·‖k‖ of the head (k: the rebuilt key, before rotation):
  *
  * - A pair's cosine and sine may each be off by e (the basis is cut at e = 1e-5/√2), so pair m's part of the score is
- * off by at most
- *   √2 e |q_m| |k_m|, and the sum of |q_m| |k_m| is at most ‖q‖·‖k‖: 1e-5. It is reached only by a query and a key that
- *   both lie in the worst pair, at the worst offset of the block.
+ *   off by at most √2 e |q_m| |k_m|, and the sum of |q_m| |k_m| is at most ‖q‖·‖k‖: 1e-5. Only a query and a key that
+ *   are both in the worst pair reach it, at the worst offset of the block.
  * - The angle of a block's centre is the sum of two angles whose cosine and sine are rounded from float64: an error of
- * at most
- *   about 4 · 2^-24 ≈ 2.4e-7, at any position. (θ n computed in f32 would be off by up to n 2^-24: 6e-2 at a million.)
- * - Sums in f32 over pairs and functions: 2^-24 times the square root of a few hundred additions, about 1e-6, of the
- * sizes of their
- *   terms, which are those of the parts of ‖q‖·‖w‖·‖c‖.
+ *   at most about 4 · 2^-24 ≈ 2.4e-7, at any position. (θ n computed in f32 would be off by up to n 2^-24: 6e-2 at a
+ *   million.)
+ * - Sums in f32 over pairs and functions: 2^-24 times the square root of a few hundred additions, about 1e-6, relative
+ *   to their terms, which are the parts of ‖q‖·‖w‖·‖c‖.
  */
 import { bufferOf } from '../../gpu/plan.js';
 import { phiTable } from '../../schedule/block-basis.js';

@@ -78,7 +78,7 @@ fn main(
   let at = (head * params.blocks + block) * stride + quad * FUNCTIONS;
   let writes = select(0u, min(EACH, used - min(block, used)), id.x < tasks);   // blocks that this thread writes
   let width = (params.rank + 2u) / 2u;   // pairs of components with the mean, padded to even
-  // What lies beyond the rank is not to count.
+  // Components beyond the rank must not count.
   let keep = select(vec4f(0.0), vec4f(1.0),
       vec4<bool>(mean) | (vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.rank)));
   for (var j = 0u; j < EACH * MOST_MORE; j++) { more[j] = vec4f(0.0); }

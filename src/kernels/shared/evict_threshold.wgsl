@@ -53,8 +53,8 @@ fn tokens_of(l: u32, older: u32) -> vec2u {
   return vec2u(begin, min(begin + each, older));
 }
 
-// Tokens above the threshold, and at it, before this thread's. What threads wrote to workgroup memory is seen by all
-// afterwards.
+// Tokens above the threshold, and at it, before this thread's. Afterwards all threads see what the others wrote to
+// workgroup memory.
 fn count_before(l: u32, base: u32, tokens: vec2u, least: u32) -> vec2u {
   var own = vec2u(0u);
   for (var t = tokens.x; t < tokens.y; t++) { own += compare(run[base + t], least); }

@@ -1,4 +1,4 @@
-/** All pictures of a report, in the order in which they are read. What has nothing to show is absent. */
+/** All pictures of a report, in the order in which they are read. A picture without data is absent. */
 import type { View } from '../view.js';
 import { batchAgainstRatio } from './batch-against-ratio.js';
 import { cacheAgainstContext } from './cache-against-context.js';

@@ -1,7 +1,6 @@
 /// <reference lib="dom" />
 /**
- * What chart.js does not draw itself, as plugins: words beside points, vertical intervals, the source below the
- * picture.
+ * Plugins for marks that chart.js does not draw: words beside points, vertical intervals, the source below the picture.
  */
 import type { Chart, Plugin } from 'chart.js';
 import type { Theme } from './theme.js';

@@ -12,7 +12,7 @@ export interface Picture {
   readonly title: string;
   /** Units of both axes and what is held fixed. */
   readonly subtitle: string;
-  /** What can be read off, in words: for those who cannot see it, and below it for all. */
+  /** The picture's message in words: for those who cannot see it, and below it for all. */
   readonly summary: string;
   readonly evidence: PictureEvidence;
   readonly source: string;
