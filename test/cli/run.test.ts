@@ -6,12 +6,10 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
-import { memoryCases, type MemoryReport } from '../../src/validate/memory.js';
 import { safetensors, type PlainTensor } from '../decoder/files.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { expectAllBytes } from '../validate/bytes.js';
-import { compile, expectBadInput, scratch } from './program.js';
+import { compile, expectBadInput, inProcess, scratch, type Outcome } from './program.js';
 
 const CONFIG = {
   model_type: 'ouro',
@@ -46,13 +44,14 @@ interface Run {
   warnings: string[];
   text: string[] | null;
 }
-const json = (...args: string[]): Run => {
-  const o = run('--format', 'json', ...args);
+const parsed = (o: Outcome): Run => {
   expect(o.code, o.err).toBe(0);
   return JSON.parse(o.out) as Run;
 };
+const json = (...args: string[]): Run => parsed(run('--format', 'json', ...args));
+const runHere = (...args: string[]) => inProcess('run', '--model', config, ...args);
 
-it('says in one line what is wrong with the input', () => {
+it('says in one line what is wrong with the input', async () => {
   for (const args of [
     [],
     ['--tokens', '1,x'],
@@ -67,7 +66,7 @@ it('says in one line what is wrong with the input', () => {
     ['--tokens', '1', '--prefill', 'in-parts'],
     ['--tokens', '1', '--prefill-chunk', '0'],
   ]) {
-    expectBadInput(run(...args));
+    expectBadInput(await runHere(...args));
   }
 });
 
@@ -105,16 +104,18 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   it(
     'takes the prompt in as it is asked to: codecs without latents give the same tokens in every way',
     { timeout: 240_000 },
-    () => {
-      const made = [
+    async () => {
+      const made: Run[] = [];
+      for (const how of [
         [],
         ['--prefill', 'by-token'],
         ['--prefill', 'chunked', '--prefill-chunk', '3'],
         ['--prefill', 'by-layer'],
         ['--prefill', 'one-shot'],
-      ].map((how) =>
-        json('--tokens', '1,2,3,4,5,6,7,8', '--max-tokens', '5', '--cache-type', 'f32', '--seed', String(SEED), ...how),
-      );
+      ]) {
+        const more = ['--max-tokens', '5', '--cache-type', 'f32', '--seed', String(SEED), '--format', 'json', ...how];
+        made.push(parsed(await runHere('--tokens', '1,2,3,4,5,6,7,8', ...more)));
+      }
       expect(made.map((r) => r.prefillMethod)).toEqual(['accumulated', 'by-token', 'chunked', 'by-layer', 'one-shot']);
       for (const { tokens } of made) expect(tokens).toEqual(made[0]?.tokens);
     },
@@ -203,38 +204,23 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it(
-    'validate --quick: every byte of every codec, path and eviction, correctness and capacity hold, and the exit code is what the strict checks say',
-    { timeout: 400_000 },
+    'validate --quick: the capacity holds, tried in processes, and steps without a calibration have no prediction',
+    { timeout: 240_000 },
     () => {
-      const o = program.run(['validate', '--quick', '--format', 'json', '--seed', String(SEED)], { timeout: 390_000 });
+      const args = ['--quick', '--only', 'capacity,latency', '--vram', '512MiB', '--format', 'json'];
+      const o = program.run(['validate', ...args, '--seed', String(SEED)], { timeout: 230_000 });
       expect(o.code, o.err).toBe(0);
       const report = JSON.parse(o.out) as {
         schema: string;
         schemaVersion: number;
         checks: { name: string; status: string; strict: boolean }[];
-        memory: MemoryReport;
         notes: string[];
       };
       expect([report.schema, report.schemaVersion]).toEqual(['lla-sim/validate', 1]);
-      expectAllBytes(report.memory);
-      expect(report.memory.rows).toHaveLength(memoryCases(true).length);
-      for (const [kind, least] of [
-        ['prefill', 15],
-        ['prefill one-shot', 10],
-        ['prefill by-layer', 10],
-      ] as const) {
-        expect(report.memory.rows.filter((row) => row.kinds.some((k) => k.kind === kind)).length, kind).toBeGreaterThan(
-          least,
-        );
-      }
       const statusOf = (name: string): string | undefined => report.checks.find((c) => c.name === name)?.status;
-      expect([statusOf('correctness'), statusOf('memory'), statusOf('capacity')]).toEqual([
-        'holds',
-        'holds',
-        process.platform === 'linux' ? 'holds' : 'not-checked',
-      ]);
+      expect(statusOf('capacity')).toBe(process.platform === 'linux' ? 'holds' : 'not-checked');
       expect(report.checks.filter((c) => c.name.startsWith('step-')).every((c) => !c.strict)).toBe(true);
-      // The compiled copy has no calibration: steps have no prediction, and that is said.
+      // The compiled copy has no calibration.
       expect([statusOf('step-median-error'), report.notes.join().includes('no calibration')]).toEqual([
         'not-checked',
         true,

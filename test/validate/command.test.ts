@@ -1,0 +1,46 @@
+/** `validate --only memory` on the device: a sample of what it opens, as all of it takes minutes. */
+import { expect, test, vi } from 'vitest';
+import type { CorrectnessReport } from '../../src/validate/correctness.js';
+import { memoryCases, type MemoryCase, type MemoryReport } from '../../src/validate/memory.js';
+import { inProcess } from '../cli/program.js';
+import { describeGpu } from '../gpu/device.js';
+import { randomOf, SEED } from '../gpu/random.js';
+import { expectAllBytes } from './bytes.js';
+
+/**
+ * Of each codec a case in all models, paths, evictions, storages and batches, another by each seed, and one that evicts
+ * nothing; all of them with LLA_SIM_CONTRACT=full.
+ */
+function sampled(cases: readonly MemoryCase[]): readonly MemoryCase[] {
+  if (process.env['LLA_SIM_CONTRACT'] === 'full') return cases;
+  const random = randomOf(SEED);
+  const kinds = [...new Set(cases.map(({ c }) => c.codec.kind))];
+  return [
+    random.pick(cases.filter(({ c }) => c.codec.kind === 'lla' && c.eviction === null)),
+    ...kinds.map((kind) => random.pick(cases.filter(({ c }) => c.codec.kind === kind))),
+  ];
+}
+vi.mock(import('../../src/validate/memory.js'), async (original) => {
+  const own = await original();
+  return { ...own, memoryCases: (quick: boolean) => [...sampled(own.memoryCases(quick))] };
+});
+
+describeGpu(`validate (LLA_SIM_SEED=${SEED})`, () => {
+  test('bytes are those of the model and logits are right, and the report says so', { timeout: 600_000 }, async () => {
+    const cases = memoryCases(false);
+    const o = await inProcess('validate', '--only', 'memory', '--format', 'json', '--seed', String(SEED));
+    expect(o.code, o.err).toBe(0);
+    const { checks, memory, correctness } = JSON.parse(o.out) as {
+      checks: { name: string; status: string }[];
+      memory: MemoryReport;
+      correctness: CorrectnessReport;
+    };
+    expectAllBytes(memory);
+    expect(memory.rows.map((row) => row.id)).toEqual(cases.map(({ id }) => id));
+    const unevicted = new Set(cases.filter(({ c }) => c.eviction === null).map(({ id }) => id));
+    expect(correctness.notRun).toEqual([]);
+    expect(new Set(correctness.rows.map((row) => row.id))).toEqual(unevicted);
+    for (const name of ['correctness', 'memory'])
+      expect(checks.find((c) => c.name === name)?.status, name).toBe('holds');
+  });
+});
