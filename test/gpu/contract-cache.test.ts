@@ -1,4 +1,5 @@
 /** Kernels that write caches, against float64: every word is compared, also those that must not change. */
+import './narrow.js';
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';

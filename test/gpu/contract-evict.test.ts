@@ -2,6 +2,7 @@
  * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
  * compared.
  */
+import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { moveOf, nextSlot, type Span } from '../../src/kernels/evict/reference.js';

@@ -2,6 +2,7 @@
  * Products whose rows lie apart in wider buffers, share weights or add to what is there: against float64, gaps
  * untouched.
  */
+import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';

@@ -3,6 +3,7 @@
  * edges, strides and sums are checked against float64; and compiled with the real ones by Dawn's null backend, which
  * has every feature and runs nothing. Where an adapter has matrix units, the kernels themselves.
  */
+import './narrow.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';

@@ -1,4 +1,5 @@
 /** The merge of split partials and the current token against float64, empty splits and empty caches among them. */
+import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { LOWEST, mergeSplits, withToken, type Attended } from '../../src/kernels/shared/merge.reference.js';

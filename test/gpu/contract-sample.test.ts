@@ -1,4 +1,5 @@
 /** The choice of a token against float64: greedy exactly, from the nucleus but for draws that lie on a boundary. */
+import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import { drawn, drawToken, nucleus, type Sampling } from '../../src/kernels/sample/reference.js';

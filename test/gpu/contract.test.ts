@@ -1,4 +1,5 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
+import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
