@@ -28,6 +28,10 @@ const WIDE: Geometry = {
 const LLA = { kind: 'lla', rankK: 27, rankV: 45 } as const;
 const SINGLE = { storage: 'f32', groupSize: 32 } as const;
 const TOKENS = 290;
+/** So many of them are taken in at once: steps go on from there beyond 256 tokens, where another plan begins. */
+const TAKEN_IN = 244;
+/** Where H2O evicts, all of fewer tokens are decoded one by one. */
+const WEIGHED = 190;
 const PROMPT = 190;
 const STEPS = 6;
 
@@ -54,16 +58,22 @@ const CASES: Case[] = [
 
 describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of CASES) {
-    test(`${label(of)}: ${TOKENS} tokens`, { timeout: 600_000 }, async () => {
-      const tokens = promptOf(WIDE, TOKENS, SEED + 3);
+    const [total, takenIn] = of.eviction?.policy === 'h2o' ? [WEIGHED, 0] : [TOKENS, TAKEN_IN];
+    test(`${label(of)}: ${total} tokens`, { timeout: 600_000 }, async () => {
+      const tokens = promptOf(WIDE, total, SEED + 3);
       const reference = referenceOf(of);
-      const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: TOKENS });
+      const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: total });
       try {
         let worst = 0;
-        for (const [i, token] of tokens.entries()) {
-          const expected = reference.step(token);
-          await decoder.step([token]);
-          if (i % 32 === 0 || i > TOKENS - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
+        if (takenIn > 0) {
+          const expected = reference.prefill(tokens.slice(0, takenIn), 'accumulated').at(-1) as Float64Array;
+          await decoder.prefill([tokens.slice(0, takenIn)], 'accumulated');
+          worst = relative(await decoder.logits(), expected);
+        }
+        for (let i = takenIn; i < total; i++) {
+          const expected = reference.step(tokens[i] as number);
+          await decoder.step([tokens[i] as number]);
+          if (i % 32 === 0 || i > total - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
         }
         expectWithin(worst, of, [tokens]);
       } finally {
