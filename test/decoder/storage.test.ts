@@ -4,6 +4,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
+import { quantise } from '../../src/codecs/quantise.js';
 import { accumulate, dot, joined, rotate, softmax, type Vector } from '../../src/decoder/reference/arithmetic.js';
 import { decode, encodeShare, groupOf, loadCodec, type AxisCodec } from '../../src/decoder/reference/codec.js';
 import type { Model } from '../../src/decoder/reference/model.js';
@@ -57,6 +58,11 @@ describe('stored', () => {
       }),
       { seed: SEED },
     );
+  });
+
+  it('takes a value between two levels to the even code, as the kernels do', () => {
+    // Of two bits: 0 lies between the codes 1 and 2, one scale up between 2 and 3.
+    expect([-1, 0, 1].map((x) => quantise(0.25 * x, 0.25, 2))).toEqual([0, 2, 2]);
   });
 
   it('gives each group its own scale', () => {
