@@ -5,8 +5,10 @@ import { UserError } from '../../src/errors.js';
 import { largestBatch } from '../../src/plan/evaluate.js';
 import { markPareto } from '../../src/plan/pareto.js';
 import { hasSolution } from '../../src/plan/plan.js';
+import { atContext } from '../../src/plan/targets.js';
 import { KEEPS_QUALITY } from '../../src/plan/recommend.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
+import type { QualityFigure } from '../../src/quality/figure.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { planOf, row } from './requests.js';
 
@@ -26,6 +28,20 @@ const dominated = (p: Plan, all: readonly Plan[]): boolean =>
       objectives(q).every((v, i) => v >= (objectives(p)[i] as number)) &&
       objectives(q).some((v, i) => v > (objectives(p)[i] as number)),
   );
+
+describe('figures that speak for a context', () => {
+  const at = (contextTokens?: number) =>
+    ({ metric: 'passkey', value: 1, source: 'Table x', ...(contextTokens ? { contextTokens } : {}) }) as QualityFigure;
+  it('are those without one, and cells up to the first that is long enough', () => {
+    const [any, short, longer, longest] = [at(), at(4096), at(16_384), at(65_536)];
+    expect(atContext([any], 8192)).toEqual([any]);
+    expect(atContext([short, longer, longest], 8192)).toEqual([short, longer]);
+    expect(atContext([short, longer, longest], 16_384)).toEqual([short, longer]);
+  });
+  it('are none where every cell is shorter', () => {
+    expect(atContext([at(4096), at(16_384)], 65_536)).toEqual([]);
+  });
+});
 
 /** What a report promises whatever was asked. */
 function expectConsistent(s: Scenario, report: PlanReport): void {
@@ -272,6 +288,8 @@ describe('targets', () => {
     expect(report.plans.map((p) => p.id)).toEqual(['lla-4x/reconstruct']);
     expect(report.plans[0]?.decode.batch).toBe(100);
     expect(report.removed).toEqual([{ id: 'full/full', target: '--batch 100', reason: 'at most 42 sequences fit' }]);
+    const exactly = await planOf({ codec: ['full', 'lla'], ratio: [4], path: ['reconstruct'], batch: 42 });
+    expect(exactly.removed).toEqual([]);
   });
 
   it('a price by the hour becomes one by the million tokens', async () => {
