@@ -10,34 +10,42 @@ import type { KernelCall } from '../../src/kernels/registry.js';
 import { isQuantised, STORAGES } from '../../src/kernels/spec.js';
 import { check, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
-import { pairwise, type Case } from './pairwise.js';
+import { pairwise, type Case, type Factors } from './pairwise.js';
 import { randomOf, SEED, type Random } from './random.js';
 
 const FULL = process.env.LLA_SIM_CONTRACT === 'full';
-const FACTORS = {
+/** What a pipeline is compiled for, which takes most of the time: each is run at several places. */
+const COMPILED = {
   storage: ['f16', 'f32'],
   width: [4, 30, 64, 96, 128],
   group: [1, 3, 6],
+  branch: ['none', 'shared', 'per head'],
+} as const;
+const PLACES = {
   queries: [1, 7, 33, 130],
   context: [0, 1, 31, 257],
   sequences: [1, 3],
-  branch: ['none', 'shared', 'per head'],
   spans: ['whole', 'ragged'],
   placed: ['packed', 'apart'],
 } as const;
-type Setting = Case<typeof FACTORS>;
-const CARRIED_FACTORS = {
-  ...FACTORS,
+type Setting = Case<typeof COMPILED> & Case<typeof PLACES>;
+const CARRIED_COMPILED = {
+  ...COMPILED,
   storage: ['f16', 'f32', 'f16+own', 'f32+own', 'q8', 'q4', 'q3', 'q2'],
-  context: [1, 31, 257],
-  carried: ['as usual', 'yes', 'no'],
 } as const;
+const CARRIED_PLACES = { ...PLACES, context: [1, 31, 257], carried: ['as usual', 'yes', 'no'] } as const;
 const KV_HEADS = 2;
 
-function settingCall(s: Setting, random: Random): { call: KernelCall; options: OperationOptions } {
+interface Call {
+  readonly call: KernelCall;
+  readonly options: OperationOptions;
+}
+
+/** @param compiled draws what belongs to the pipeline */
+function settingCall(s: Setting, random: Random, compiled: Random): Call {
   const heads = KV_HEADS * s.group;
-  const branchWidth = s.branch === 'none' ? 0 : random.pick([6, 64]);
-  const valueWidth = random.pick([s.width, s.width + 2]);
+  const branchWidth = s.branch === 'none' ? 0 : compiled.pick([6, 64]);
+  const valueWidth = compiled.pick([s.width, s.width + 2]);
   const apart = (width: number): { offset: number; stride: number } => ({
     offset: random.whole(0, 9),
     stride: width + random.whole(0, 7),
@@ -84,9 +92,14 @@ function settingCall(s: Setting, random: Random): { call: KernelCall; options: O
 }
 
 /** Attention in several calls: rows from any slot on, where queries go on from what they have attended to. */
-function carriedCall(s: Case<typeof CARRIED_FACTORS>, random: Random): { call: KernelCall; options: OperationOptions } {
+function carriedCall(
+  s: Case<typeof CARRIED_COMPILED> & Case<typeof CARRIED_PLACES>,
+  random: Random,
+  compiled: Random,
+): Call {
   const own = s.storage.endsWith('+own');
-  const { call, options } = settingCall({ ...s, storage: 'f32', context: s.context === 1 ? 0 : s.context }, random);
+  const before = s.context === 1 ? 0 : s.context;
+  const { call, options } = settingCall({ ...s, storage: 'f32', context: before }, random, compiled);
   const context = own ? (call.shape.context as number) : s.context;
   const first = own ? 0 : random.whole(0, 40);
   const spans = options.prefill?.spans?.map((span) => ({
@@ -98,7 +111,7 @@ function carriedCall(s: Case<typeof CARRIED_FACTORS>, random: Random): { call: K
     call: {
       kernel: 'attend_carried',
       variant: s.storage,
-      shape: { ...call.shape, context, groupSize: s.storage.startsWith('q') ? random.pick([32, 64]) : 0 },
+      shape: { ...call.shape, context, groupSize: s.storage.startsWith('q') ? compiled.pick([32, 64]) : 0 },
     },
     options: {
       prefill: {
@@ -112,11 +125,11 @@ function carriedCall(s: Case<typeof CARRIED_FACTORS>, random: Random): { call: K
   };
 }
 
-const MASS_FACTORS = { ...FACTORS, pooled: [1, KV_HEADS], begins: ['yes', 'no'] } as const;
+const MASS_PLACES = { ...PLACES, pooled: [1, KV_HEADS], begins: ['yes', 'no'] } as const;
 
 /** What queries give the rows that they have attended to; sequences are as long as each other. */
-function massCall(s: Case<typeof MASS_FACTORS>, random: Random): { call: KernelCall; options: OperationOptions } {
-  const { call, options } = settingCall({ ...s, spans: 'whole' }, random);
+function massCall(s: Case<typeof COMPILED> & Case<typeof MASS_PLACES>, random: Random, compiled: Random): Call {
+  const { call, options } = settingCall({ ...s, spans: 'whole' }, random, compiled);
   const { sequences, kvHeads, group, queries, context, keyWidth } = call.shape as Readonly<
     Record<'sequences' | 'kvHeads' | 'group' | 'queries' | 'context' | 'keyWidth', number>
   >;
@@ -140,44 +153,33 @@ function massCall(s: Case<typeof MASS_FACTORS>, random: Random): { call: KernelC
 }
 
 describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (device) => {
-  const random = randomOf(mix(SEED));
-  const cases = pairwise(FACTORS, random, () => true, FULL ? 200 : 6);
-  test(`attend_prefill, ${cases.length} cases`, { timeout: FULL ? 3_600_000 : 600_000 }, async () => {
-    for (const [i, s] of cases.entries()) {
-      const { call, options } = settingCall(s, random);
-      const { error } = await check(device, call, [options], mix(SEED + i));
-      expect(
-        error <= TOLERANCE,
-        `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`,
-      ).toBe(true);
-    }
-  });
-
-  const carried = pairwise(CARRIED_FACTORS, random, () => true, FULL ? 200 : 8);
-  test(`attend_carried, ${carried.length} cases`, { timeout: FULL ? 3_600_000 : 600_000 }, async () => {
-    for (const [i, s] of carried.entries()) {
-      const { call, options } = carriedCall(s, random);
-      const { error } = await check(device, call, [options], mix(SEED + 100 + i));
-      expect(
-        error <= TOLERANCE,
-        `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`,
-      ).toBe(true);
-    }
-  });
-
-  const masses = pairwise(MASS_FACTORS, random, () => true, FULL ? 200 : 3);
-  test(`mass_prefill, ${masses.length} cases`, { timeout: FULL ? 3_600_000 : 600_000 }, async () => {
-    for (const [i, s] of masses.entries()) {
-      const { call, options } = massCall(s, random);
-      const { error } = await check(device, call, [options], mix(SEED + 200 + i));
-      expect(
-        error <= TOLERANCE,
-        `relative error ${error} at ${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`,
-      ).toBe(true);
-    }
-  });
+  /** Tests a kernel: so many pipelines, each at some places. */
+  function contract<C extends Factors, P extends Factors>(
+    kernel: string,
+    [compiled, pipelines]: readonly [factors: C, count: number],
+    [places, each]: readonly [factors: P, count: number],
+    callOf: (s: Case<C> & Case<P>, random: Random, compiled: Random) => Call,
+  ): void {
+    const timeout = FULL ? 3_600_000 : 600_000;
+    const random = randomOf(mix(SEED + kernel.length));
+    test(`${kernel}, ${pipelines} pipelines at ${each} places`, { timeout }, async () => {
+      for (const [i, c] of pairwise(compiled, random, () => true, pipelines).entries()) {
+        for (const [j, p] of pairwise(places, random, () => true, each).entries()) {
+          const seed = mix(SEED + 100 * kernel.length + 10 * i + j);
+          const { call, options } = callOf({ ...c, ...p }, random, randomOf(mix(SEED + i)));
+          const { error } = await check(device, call, [options], seed);
+          const where = `${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`;
+          expect(error <= TOLERANCE, `relative error ${error} at ${where}`).toBe(true);
+        }
+      }
+    });
+  }
+  contract('attend_prefill', [COMPILED, FULL ? 60 : 4], [PLACES, FULL ? 6 : 2], settingCall);
+  contract('attend_carried', [CARRIED_COMPILED, FULL ? 60 : 5], [CARRIED_PLACES, FULL ? 6 : 2], carriedCall);
+  contract('mass_prefill', [COMPILED, FULL ? 60 : 2], [MASS_PLACES, FULL ? 6 : 2], massCall);
 
   test('load reads what is stored, in every storage', { timeout: 600_000 }, async () => {
+    const random = randomOf(mix(SEED));
     for (const [i, storage] of STORAGES.entries()) {
       const [chunk, sequences, heads, width, first] = [
         random.whole(1, 90),
