@@ -11,7 +11,7 @@ import { parseArgs } from 'node:util';
 import { randomFrom } from '../src/random.js';
 import { stackTableSchema } from '../src/stacks/stack-schema.js';
 import { AIC_GPUS, aicTables, AIC_STACKS, type AicStack } from '../src/stacks/aic.js';
-import type { OpClass } from '../src/stacks/classes.js';
+import type { OpClass } from '../src/kernels/op-classes.js';
 import { fitTable, type MeasuredTime } from '../src/stacks/fit-table.js';
 import { ratesOf } from '../src/stacks/gpus.js';
 import { TablePredictor } from '../src/stacks/predict.js';

@@ -3,6 +3,8 @@
  * operations.
  */
 
+import type { TunedCall } from './tuned.js';
+
 /** Bytes and operations of one call. `matrixFlops` is the part of `flops` that matrix units can do. */
 export interface Work {
   readBytes: number;
@@ -33,6 +35,8 @@ export interface KernelSpec {
    * The first is always 1 (launch).
    */
   terms(shape: Shape, variant: string): number[];
+  /** What a tuned kernel would do for the same call; null where one before or after it does it on the way. */
+  tuned(shape: Shape, variant: string): TunedCall | null;
 }
 
 /** Element types of the cache, with the bits of one scalar; group scales are counted by the layout. */

@@ -6,8 +6,8 @@
 import { conformalQuantile, KAPPA_UNTESTED } from '../cost/fit-conformal.js';
 import { randomFrom } from '../random.js';
 import type { StackTable } from './stack-schema.js';
-import { classSpec, type OpClass } from './classes.js';
-import type { OpShape, Rates } from './class-spec.js';
+import { classSpec, type OpClass } from '../kernels/op-classes.js';
+import type { OpShape, Rates } from '../kernels/op-class.js';
 import { interpolateBy, knotSizes } from './grid.js';
 import { Field, fitScales } from './kriging.js';
 import { fitLaw, lawSeconds } from './law.js';

@@ -1,27 +1,32 @@
 /**
- * The law that a tuned kernel's time follows: a floor for launch and latency, then what is slower of bytes at a share
- * of the bandwidth and operations at a share of the peak. Tables are stored as deviations from it.
+ * The law that a tuned kernel's time follows: a floor for launch and latency, then what is slowest of bytes at a share
+ * of the bandwidth, operations at a share of the peak, and rows. Tables are stored as deviations from it, and what nobody has
+ * measured is priced by it.
  */
-import type { OpWork, Rates } from './class-spec.js';
+import type { OpWork, Rates } from '../kernels/op-class.js';
 
 export interface Law {
   /** Seconds that no call falls below. */
   readonly floorSeconds: number;
   /** Share of the datasheet's bandwidth that is reached. */
   readonly bandwidthShare: number;
-  /** Share of the datasheet's matrix rate that is reached. */
+  /** Share of the datasheet's matrix rate that is reached, and of the vector rate. */
   readonly peakShare: number;
+  /** Seconds of one row (a sequence's KV head), however short its context: what starting and ending it costs. */
+  readonly rowSeconds?: number;
 }
 
-/** The switch between bytes and operations is rounded: max(a, b) as (a⁴ + b⁴)^¼. */
+/** The switch between bytes, operations and rows is rounded: max(a, b) as (a⁴ + b⁴)^¼. */
 const SHARPNESS = 4;
 
 /** Seconds of `work` by the law. */
 export function lawSeconds(law: Law, work: OpWork, rates: Rates): number {
   const bandwidth = work.onLink ? rates.linkBytesPerSecond : rates.memoryBytesPerSecond;
   const moving = work.bytes / (law.bandwidthShare * bandwidth);
-  const computing = work.operations / (law.peakShare * rates.operationsPerSecond);
-  return law.floorSeconds + (moving ** SHARPNESS + computing ** SHARPNESS) ** (1 / SHARPNESS);
+  const vector = (work.vectorOperations ?? 0) / (rates.vectorOperationsPerSecond ?? rates.operationsPerSecond);
+  const computing = (work.operations / rates.operationsPerSecond + vector) / law.peakShare;
+  const starting = (law.rowSeconds ?? 0) * (work.rows ?? 0);
+  return law.floorSeconds + (moving ** SHARPNESS + computing ** SHARPNESS + starting ** SHARPNESS) ** (1 / SHARPNESS);
 }
 
 export interface TimedWork {
@@ -44,15 +49,30 @@ export function fitLaw(points: readonly TimedWork[], rates: Rates): Law {
     bandwidthShare: Math.exp(bandwidth!),
     peakShare: Math.exp(peak!),
   });
-  const cost = (x: readonly number[]): number => {
-    const law = toLaw(x);
-    return sample.reduce((sum, p) => sum + Math.abs(Math.log(p.seconds / lawSeconds(law, p.work, rates))), 0);
-  };
-  const bounds = [BOUNDS.floor, BOUNDS.share, BOUNDS.share].map((pair) => pair.map(Math.log));
-  const clamp = (value: number, i: number): number => Math.min(bounds[i]![1]!, Math.max(bounds[i]![0]!, value));
-  let best = [Math.log(sorted[Math.floor(sorted.length / 50)]!), Math.log(0.8), Math.log(0.5)].map(clamp);
+  return toLaw(
+    descend(
+      [Math.log(sorted[Math.floor(sorted.length / 50)]!), Math.log(0.8), Math.log(0.5)],
+      [BOUNDS.floor, BOUNDS.share, BOUNDS.share].map(([a, b]) => [Math.log(a), Math.log(b)] as const),
+      1e-3,
+      (x) => {
+        const law = toLaw(x);
+        return sample.reduce((sum, p) => sum + Math.abs(Math.log(p.seconds / lawSeconds(law, p.work, rates))), 0);
+      },
+    ),
+  );
+}
+
+/** Coordinate search for the least cost within bounds, in steps that halve down to `finest`. */
+export function descend(
+  start: readonly number[],
+  bounds: readonly (readonly [number, number])[],
+  finest: number,
+  cost: (x: readonly number[]) => number,
+): readonly number[] {
+  const clamp = (value: number, i: number): number => Math.min(bounds[i]![1], Math.max(bounds[i]![0], value));
+  let best: readonly number[] = start.map(clamp);
   let least = cost(best);
-  for (let step = 0.5; step > 1e-3;) {
+  for (let step = 0.5; step > finest;) {
     let moved = false;
     for (let i = 0; i < best.length; i++)
       for (const sign of [1, -1]) {
@@ -62,5 +82,5 @@ export function fitLaw(points: readonly TimedWork[], rates: Rates): Law {
       }
     if (!moved) step /= 2;
   }
-  return toLaw(best);
+  return best;
 }

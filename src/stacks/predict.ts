@@ -2,8 +2,8 @@
  * Time of one operation by the kernels of a serving stack, from a table that `lla-sim import` fitted. Needs no Node
  * module: the browser page uses it too.
  */
-import { classSpec, type OpClass } from './classes.js';
-import type { OpShape, Rates } from './class-spec.js';
+import { classSpec, type OpClass } from '../kernels/op-classes.js';
+import type { OpShape, Rates } from '../kernels/op-class.js';
 import { interpolate, placeOf, type Grid } from './grid.js';
 import { lawSeconds } from './law.js';
 import { unpack } from './pack.js';

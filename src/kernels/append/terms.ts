@@ -21,4 +21,6 @@ export const spec: KernelSpec = {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes];
   },
+  // The kernel before or after writes the rows.
+  tuned: () => null,
 };

@@ -8,6 +8,7 @@ import {
   withScores,
 } from '../shared/attention.terms.js';
 import { field, storedIn, type KernelSpec } from '../spec.js';
+import { LISTED_HEAD_DIMS, listed, unlisted } from '../tuned.js';
 
 /**
  * Split-KV decode attention of one new token over cached rows that are used as they are stored: full K/V, or latents
@@ -45,4 +46,29 @@ export const spec: KernelSpec = {
     };
   },
   terms: (s, v) => attendTerms(s, spec.work(s, v)),
+  tuned: (s, v) => {
+    const [key, value, branch, group] = [
+      field(s, 'keyWidth'),
+      field(s, 'valueWidth'),
+      field(s, 'branchWidth'),
+      field(s, 'group'),
+    ];
+    const [batch, kvHeads] = [field(s, 'sequences'), field(s, 'kvHeads')];
+    // The tables' context counts the new token, which `attend_merge` folds in here.
+    const context = field(s, 'context') + 1;
+    if (v === 'f16' && branch === 0 && key === value && LISTED_HEAD_DIMS.includes(key)) {
+      const shape = { headDim: key, batch, context };
+      return group === 1
+        ? listed('decode-attention', { ...shape, heads: kvHeads })
+        : listed('decode-attention-grouped', { ...shape, kvHeads, group });
+    }
+    const { readBytes, matrixFlops } = spec.work(s, v);
+    // Queries and results are bf16; scores that H2O wants are written.
+    const bytes = readBytes - (queries(s) * (key + branch) * 4) / 2 + queries(s) * value * 2 + scoreBytes(s, v);
+    const shared = kvHeads === 1 && group > 1;
+    return unlisted(shared ? 'latent-attention' : 'decode-attention', bytes, {
+      matrix: matrixFlops,
+      rows: batch * kvHeads,
+    });
+  },
 };

@@ -10,6 +10,7 @@ import {
   latentTerms,
 } from '../shared/attention.terms.js';
 import { field, storedIn, type KernelSpec, type Shape } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /** Operations of the scores: every function at every offset of either sign, and the products with two latents. */
 const scoreFlops = (s: Shape) =>
@@ -48,4 +49,20 @@ export const spec: KernelSpec = {
     };
   },
   terms: (s, v) => [...latentTerms(s, spec.work(s, v), scoreFlops(s)), queries(s) * basisBytes(s)],
+  // On matrix units a block's latents meet every function's vector; what follows of it is vector work.
+  tuned: (s, v) => {
+    const [rk, rv, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'group')];
+    const offsets = queries(s) * blocks(s) * field(s, 'blockTokens');
+    const values = rows(s) * group * 2 * rv;
+    const shared = field(s, 'latentHeads') < field(s, 'kvHeads') || group > 1;
+    return unlisted(
+      'latent-attention',
+      latentRows(s) * (storedIn(s, v, rk) + storedIn(s, v, rv)) + queries(s) * rv * 2 + scoreBytes(s, v),
+      {
+        matrix: offsets * 2 * field(s, 'functions') * rk + (shared ? values : 0),
+        vector: offsets * 2 * field(s, 'functions') + (shared ? 0 : values),
+        rows: field(s, 'sequences') * field(s, 'latentHeads'),
+      },
+    );
+  },
 };

@@ -1,6 +1,7 @@
 import { spec as attendPrefill } from '../attend_prefill/terms.js';
 import { unpacking } from '../shared/attention.terms.js';
 import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { tunedPrefill } from '../tuned.js';
 
 /**
  * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call
@@ -35,4 +36,5 @@ export const spec: KernelSpec = {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.flops, w.writeBytes];
   },
+  tuned: (s, v) => tunedPrefill(s, spec.work(s, v).matrixFlops, v.endsWith('+own')),
 };

@@ -21,4 +21,6 @@ export const spec: KernelSpec = {
     };
   },
   terms: (s, v) => [...elementTerms(spec.work(s, v)), field(s, 'rows')],
+  // Tuned attention takes the current token with the others.
+  tuned: () => null,
 };

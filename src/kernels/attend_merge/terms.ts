@@ -24,4 +24,6 @@ export const spec: KernelSpec = {
     const current = v === 'current' ? n * (padded(key, 64) + padded(width, 64)) : 0;
     return [1, n * splits * (width + 2) * 4, n, n * splits, n * splits * padded(width, 64), splits, current];
   },
+  // Tuned attention merges its splits itself, with the current token among them.
+  tuned: () => null,
 };

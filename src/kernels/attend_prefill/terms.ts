@@ -1,4 +1,5 @@
 import { field, type KernelSpec } from '../spec.js';
+import { tunedPrefill } from '../tuned.js';
 
 /**
  * Causal attention of a run of prompt tokens over K and V rows of the type named: `queries` new tokens a sequence, each
@@ -29,4 +30,5 @@ export const spec: KernelSpec = {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.flops, w.writeBytes];
   },
+  tuned: (s) => tunedPrefill(s, spec.work(s, 'f16').matrixFlops, true),
 };

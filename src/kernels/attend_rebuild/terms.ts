@@ -9,6 +9,7 @@ import {
   withScores,
 } from '../shared/attention.terms.js';
 import { field, padded, evenRow, storedIn, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * Split-KV decode attention over latents with K rebuilt in workgroup memory and rotated; V stays latent (its
@@ -35,5 +36,17 @@ export const spec: KernelSpec = {
     const pairs = evenRow(field(s, 'rankK')) / 2;
     const step = Math.min(256, Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, pairs)))));
     return latentTerms(s, spec.work(s, v), rows(s) * 4 * field(s, 'headDim') * padded(pairs, step));
+  },
+  // Rebuilt keys stay on chip. Values of heads that share a latent are a matrix product, those of one head are not.
+  tuned: (s, v) => {
+    const [rv, d, group] = [field(s, 'rankV'), field(s, 'headDim'), field(s, 'group')];
+    const { readBytes, matrixFlops } = spec.work(s, v);
+    const shared = field(s, 'latentHeads') < field(s, 'kvHeads') || group > 1;
+    const values = rows(s) * group * 2 * rv;
+    return unlisted('latent-attention', readBytes - queries(s) * d * 2 + queries(s) * rv * 2 + scoreBytes(s, v), {
+      matrix: matrixFlops + (shared ? values : 0),
+      vector: rows(s) * (3 * d + group * 2 * d) + (shared ? 0 : values),
+      rows: field(s, 'sequences') * field(s, 'latentHeads'),
+    });
   },
 };

@@ -1,5 +1,6 @@
 import { blockComponents } from '../block_vectors/terms.js';
 import { field, padded, type KernelSpec, type Shape } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * Blocks of positions that a row's cached tokens touch; the threads of a partial block idle, so it costs like a whole
@@ -46,4 +47,6 @@ export const spec: KernelSpec = {
     const w = spec.work(s, 'f32');
     return [1, w.readBytes, w.writeBytes, w.flops];
   },
+  // The basis of a block is made on chip, where attention uses it.
+  tuned: (s) => ({ ...unlisted('latent-attention', 0, { matrix: spec.work(s, 'f32').matrixFlops }), inside: true }),
 };

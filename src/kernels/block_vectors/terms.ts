@@ -1,4 +1,5 @@
 import { field, evenRow, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * Components of a block vector: the latent's, one for the mean of the keys, whose latent is 1, and padding to an even
@@ -27,5 +28,9 @@ export const spec: KernelSpec = {
   terms: (s) => {
     const w = spec.work(s, 'f16');
     return [1, w.readBytes, w.writeBytes];
+  },
+  tuned: (s) => {
+    const { readBytes, flops } = spec.work(s, 'f16');
+    return { ...unlisted('latent-attention', readBytes, { vector: flops }), inside: true };
   },
 };

@@ -1,4 +1,5 @@
 import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * H2O: the token that leaves the ring of recent ones replaces the lightest pinned one where it is heavier: its row,
@@ -18,5 +19,9 @@ export const spec: KernelSpec = {
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes, field(s, 'context')];
+  },
+  tuned: (s, v) => {
+    const { readBytes, writeBytes } = spec.work(s, v);
+    return unlisted('small', readBytes + writeBytes);
   },
 };

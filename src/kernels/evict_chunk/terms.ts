@@ -1,5 +1,6 @@
 import { CHOOSING_PASSES } from '../evict_prefill/terms.js';
 import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * The same after a chunk that follows `held` cached tokens; tokens are chosen from both (`context`). Tokens that keep
@@ -22,5 +23,9 @@ export const spec: KernelSpec = {
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes, field(s, 'context')];
+  },
+  tuned: (s, v) => {
+    const { readBytes, writeBytes } = spec.work(s, v);
+    return unlisted('small', readBytes + writeBytes);
   },
 };

@@ -1,4 +1,5 @@
 import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /** Passes over the masses of a prompt that find the lightest one that stays, and over those that stay. */
 export const CHOOSING_PASSES = 6;
@@ -25,5 +26,9 @@ export const spec: KernelSpec = {
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes, field(s, 'context')];
+  },
+  tuned: (s, v) => {
+    const { readBytes, writeBytes } = spec.work(s, v);
+    return unlisted('small', readBytes + writeBytes);
   },
 };

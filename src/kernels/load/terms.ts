@@ -1,5 +1,6 @@
 import { spec as append } from '../append/terms.js';
 import { STORAGES, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /** The inverse of append: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
 export const spec: KernelSpec = {
@@ -12,5 +13,9 @@ export const spec: KernelSpec = {
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes];
+  },
+  tuned: (s, v) => {
+    const { readBytes, writeBytes } = spec.work(s, v);
+    return unlisted('small', readBytes + writeBytes / 2);
   },
 };

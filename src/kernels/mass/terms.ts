@@ -1,4 +1,5 @@
 import { field, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * H2O: turns the scores of this step into softmax weights and adds them to the mass of each cached token. `rows`:
@@ -19,5 +20,9 @@ export const spec: KernelSpec = {
   terms: (s) => {
     const w = spec.work(s, 'f32');
     return [1, w.readBytes + w.writeBytes, w.flops];
+  },
+  tuned: (s) => {
+    const { readBytes, writeBytes } = spec.work(s, 'f32');
+    return unlisted('small', readBytes + writeBytes);
   },
 };

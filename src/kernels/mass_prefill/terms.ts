@@ -1,4 +1,5 @@
 import { field, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * H2O during the prefill of a whole prompt: adds the attention weights of a chunk's queries to the mass of the tokens
@@ -30,5 +31,9 @@ export const spec: KernelSpec = {
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.flops, w.writeBytes];
+  },
+  tuned: (s, v) => {
+    const { readBytes, writeBytes, matrixFlops } = spec.work(s, v);
+    return unlisted('prefill-attention', readBytes + writeBytes, { matrix: matrixFlops });
   },
 };

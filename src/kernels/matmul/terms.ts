@@ -1,10 +1,13 @@
 import { field, padded, type KernelSpec } from '../spec.js';
+import { listed, unlisted } from '../tuned.js';
 
 /**
  * Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. `passRows`:
  * of the vector kernel at a time.
  */
 const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows: 8, passRows: 4 };
+/** Columns of the narrowest tile of a tuned product. */
+const LEAST_COLUMNS = 64;
 const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
 
 /**
@@ -47,5 +50,13 @@ export const spec: KernelSpec = {
       weightBytes * passes,
       passFlops,
     ];
+  },
+  tuned: (s, v) => {
+    const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
+    // A kernel's tile has no fewer columns: an exit gate of one takes its time.
+    const columns = Math.max(n, LEAST_COLUMNS);
+    if (g === 1 && v === 'f16') return listed('product', { rows: m, columns, inner: k });
+    const bytes = g * (k * n * (v === 'f32' ? 4 : 2) + (m * k + m * n) * 2);
+    return unlisted('product', bytes, { matrix: 2 * g * m * k * n });
   },
 };

@@ -1,5 +1,6 @@
 import { rows, latentRows, unpacking } from '../shared/attention.terms.js';
 import { field, evenRow, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { unlisted } from '../tuned.js';
 
 /**
  * Rebuilds K (`+rope`: rotated) or V (`+plain`) of one layer and loop for the whole context into f16 rows, from latents
@@ -22,5 +23,9 @@ export const spec: KernelSpec = {
   terms: (s, v) => {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.writeBytes, w.flops];
+  },
+  tuned: (s, v) => {
+    const { readBytes, writeBytes, matrixFlops } = spec.work(s, v);
+    return unlisted('product', readBytes + writeBytes, { matrix: matrixFlops });
   },
 };

@@ -1,5 +1,6 @@
 import { elementwise } from '../shared/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
+import { listed } from '../tuned.js';
 
 /** `norm`: y = n(x). `norm-add`: x += n(y) (sandwich norm). `add`: x += y. RMSNorm over the width. */
 export const spec: KernelSpec = {
@@ -11,4 +12,6 @@ export const spec: KernelSpec = {
     (s) => field(s, 'rows') * field(s, 'width'),
     4,
   ),
+  // Stacks add the residual inside the norm that follows, and a bias inside the product before.
+  tuned: (s, v) => (v === 'add' ? null : listed('norm', { tokens: field(s, 'rows'), width: field(s, 'width') })),
 };

@@ -1,5 +1,6 @@
 import { elementwise } from '../shared/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
+import { listed } from '../tuned.js';
 
 /** Rotary embedding, in place, over all rows and heads (queries and the new keys together). */
 export const spec: KernelSpec = {
@@ -10,4 +11,5 @@ export const spec: KernelSpec = {
     (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
     3,
   ),
+  tuned: (s) => listed('rope', { tokens: field(s, 'rows'), width: field(s, 'heads') * field(s, 'headDim') }),
 };

@@ -1,5 +1,6 @@
 import { elementwise } from '../shared/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
+import { listed } from '../tuned.js';
 
 /**
  * The same for keys rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has positions of
@@ -13,4 +14,5 @@ export const spec: KernelSpec = {
     (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
     3,
   ),
+  tuned: (s) => listed('rope', { tokens: field(s, 'rows'), width: field(s, 'heads') * field(s, 'headDim') }),
 };

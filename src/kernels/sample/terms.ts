@@ -1,4 +1,5 @@
 import { field, type KernelSpec } from '../spec.js';
+import { moving } from '../tuned.js';
 
 /**
  * Passes over the logits of nucleus sampling: maximum, sum, sixteen digits of the threshold, the sum again and the
@@ -25,4 +26,5 @@ export const spec: KernelSpec = {
   },
   // One workgroup a row: the last term is its serial loop.
   terms: (s) => [1, 4 * field(s, 'rows') * field(s, 'vocab'), field(s, 'vocab')],
+  tuned: (s) => moving(field(s, 'rows') * field(s, 'vocab')),
 };

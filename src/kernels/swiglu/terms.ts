@@ -1,5 +1,6 @@
 import { elementwise } from '../shared/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
+import { listed } from '../tuned.js';
 
 /** silu(gate) · up; `width` is the MLP width, the input holds gate and up side by side. */
 export const spec: KernelSpec = {
@@ -10,4 +11,5 @@ export const spec: KernelSpec = {
     (s) => field(s, 'rows') * field(s, 'width'),
     5,
   ),
+  tuned: (s) => listed('activation', { tokens: field(s, 'rows'), width: field(s, 'width') }),
 };

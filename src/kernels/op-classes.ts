@@ -2,7 +2,7 @@
  * Classes of operations that serving stacks have kernels for, and what each shape of them moves and computes. Tables
  * that others measured are mapped to these. Elements are bf16. Sizes are in elements, work in bytes and operations.
  */
-import { STORAGE_BYTES, type ClassSpec, type OpShape } from './class-spec.js';
+import { STORAGE_BYTES, type ClassSpec, type OpShape } from './op-class.js';
 
 /** K and V of `heads` × `tokens` at one head's width, and queries and results. */
 const attentionBytes = (heads: number, kvHeads: number, batch: number, read: number, rows: number, width: number) =>
@@ -14,6 +14,7 @@ const decode = (kvHeads: (s: OpShape) => number, heads: (s: OpShape) => number):
     bytes: attentionBytes(heads(s), kvHeads(s), s.batch!, s.context!, 1, s.headDim!),
     operations: 4 * heads(s) * s.batch! * s.context! * s.headDim!,
     cacheBytes: 2 * STORAGE_BYTES * kvHeads(s) * s.batch! * s.context! * s.headDim!,
+    rows: s.batch! * kvHeads(s),
   }),
   // Sequences × KV heads are what a kernel divides among its units; which of the two it is hardly matters.
   coordinates: (s) => [
@@ -75,6 +76,7 @@ export const OP_CLASSES = {
         bytes: cacheBytes + STORAGE_BYTES * s.batch! * s.heads! * (row + s.latentWidth!),
         operations: 2 * s.heads! * s.batch! * s.context! * (row + s.latentWidth!),
         cacheBytes,
+        rows: s.batch!,
       };
     },
     coordinates: (s) => [s.batch!, s.context!, s.heads!, s.batch! * s.context!],

@@ -7,6 +7,10 @@ export interface OpWork {
   readonly bytes: number;
   /** Floating-point operations; a multiply-add is two. */
   readonly operations: number;
+  /** Operations that matrix units cannot do, beside these. */
+  readonly vectorOperations?: number;
+  /** Rows that a kernel can share out without splitting them: sequences × KV heads. */
+  readonly rows?: number;
   /** Bytes of the cache that is read once: below the L2's size a repeated measurement may find it there. */
   readonly cacheBytes?: number;
   /** The bytes cross the link between GPUs, not the memory. */
@@ -31,4 +35,6 @@ export interface Rates {
   readonly memoryBytesPerSecond: number;
   readonly linkBytesPerSecond: number;
   readonly operationsPerSecond: number;
+  /** f32, without matrix units; where it is absent vector operations count as matrix ones. */
+  readonly vectorOperationsPerSecond?: number;
 }

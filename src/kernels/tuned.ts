@@ -1,0 +1,108 @@
+/**
+ * What a tuned kernel does for a call of ours: the work that no implementation can leave out, and the name under which
+ * tables of serving stacks hold the same operation. Activations are bf16, products run on matrix units, and what one
+ * kernel of ours hands to the next (split partials, a block's basis, biases) stays on chip.
+ */
+import type { OpShape, OpWork } from './op-class.js';
+import { STORAGE_BYTES } from './op-class.js';
+import { OP_CLASSES, type OpClass } from './op-classes.js';
+
+/** Kernels of one class reach the same shares of a GPU's rates. */
+export const TUNED_CLASSES = [
+  'product',
+  'decode-attention',
+  'latent-attention',
+  'prefill-attention',
+  'small',
+  'all-reduce',
+] as const;
+export type TunedClass = (typeof TUNED_CLASSES)[number];
+
+export interface TunedCall {
+  readonly class: TunedClass;
+  readonly work: OpWork;
+  /** The same operation as a class of the tables; absent where no stack has such a kernel. */
+  readonly table?: {
+    readonly op: OpClass;
+    readonly shape: OpShape;
+    /** A chunk of a prompt: the time of `shape` less that of this, the tokens before the chunk. */
+    readonly before?: OpShape;
+  };
+  /** Done inside a neighbour's kernel: it pays no launch of its own. */
+  readonly inside?: boolean;
+}
+
+/** The class of an operation of the tables. */
+export function tunedClass(op: OpClass): TunedClass {
+  switch (op) {
+    case 'product':
+    case 'all-reduce':
+      return op;
+    case 'decode-attention':
+    case 'decode-attention-grouped':
+      return 'decode-attention';
+    case 'decode-attention-latent':
+      return 'latent-attention';
+    case 'prefill-attention':
+    case 'prefill-attention-grouped':
+      return 'prefill-attention';
+    default:
+      return 'small';
+  }
+}
+
+/** An operation that the tables have. */
+export const listed = (op: OpClass, shape: OpShape): TunedCall => ({
+  class: tunedClass(op),
+  work: OP_CLASSES[op].work(shape),
+  table: { op, shape },
+});
+
+/** An operation that no table has. */
+export const unlisted = (
+  of: TunedClass,
+  bytes: number,
+  operations: { matrix?: number; vector?: number; rows?: number } = {},
+): TunedCall => ({
+  class: of,
+  work: {
+    bytes,
+    operations: operations.matrix ?? 0,
+    vectorOperations: operations.vector ?? 0,
+    ...(operations.rows === undefined ? {} : { rows: operations.rows }),
+  },
+});
+
+/** Moves so many scalars of activations. */
+export const moving = (scalars: number): TunedCall => unlisted('small', STORAGE_BYTES * scalars);
+
+/** Head widths of attention kernels in the tables. */
+export const LISTED_HEAD_DIMS: readonly number[] = [64, 128];
+
+/**
+ * Attention of a prompt's `queries` to the `context` tokens before them and, if `causal`, to each other. The tables
+ * hold whole prompts: a chunk is the difference of two.
+ */
+export function tunedPrefill(s: OpShape, matrixOperations: number, causal: boolean): TunedCall {
+  const { sequences = 1, kvHeads = 1, group = 1, queries = 0, context = 0, keyWidth = 0, valueWidth = 0 } = s;
+  const read = kvHeads * (context + (causal ? queries : 0)) * (keyWidth + valueWidth);
+  const call = unlisted(
+    'prefill-attention',
+    STORAGE_BYTES * sequences * (read + kvHeads * group * queries * (keyWidth + valueWidth)),
+    {
+      matrix: matrixOperations,
+    },
+  );
+  if (!causal || keyWidth !== valueWidth || !LISTED_HEAD_DIMS.includes(keyWidth)) return call;
+  const op = group === 1 ? 'prefill-attention' : 'prefill-attention-grouped';
+  const heads = group === 1 ? { heads: kvHeads } : { kvHeads, group };
+  const shape = { headDim: keyWidth, batch: sequences, ...heads };
+  return {
+    ...call,
+    table: {
+      op,
+      shape: { ...shape, tokens: context + queries },
+      ...(context > 0 ? { before: { ...shape, tokens: context } } : {}),
+    },
+  };
+}
