@@ -1,8 +1,14 @@
 /** Where a number comes from, and how sure it is. */
 
-/** From surest to least sure. */
-export const EVIDENCE = ['measured', 'interpolated', 'extrapolated', 'roofline'] as const;
+/**
+ * From surest to least sure. `attainable`: what a tuned kernel of the same class reaches on that GPU, for operations
+ * that nobody has measured; `roofline`: rates alone.
+ */
+export const EVIDENCE = ['measured', 'interpolated', 'extrapolated', 'attainable', 'roofline'] as const;
 export type Evidence = (typeof EVIDENCE)[number];
+
+/** True where a time does not come from this kernel's own measurements. */
+export const isEstimate = (evidence: Evidence): boolean => evidence === 'attainable' || evidence === 'roofline';
 
 /** The weaker of two. */
 export const weaker = (a: Evidence, b: Evidence): Evidence => (EVIDENCE.indexOf(a) >= EVIDENCE.indexOf(b) ? a : b);
@@ -19,4 +25,14 @@ export interface Price extends Interval {
   readonly evidence: Evidence;
   /** Octaves by which the shape lies outside the measured range; 0 inside. */
   readonly octavesOutside: number;
+  /** Whose kernels these are: `vLLM 0.24.0`, `lla-sim`, `attainable`, `roofline`. */
+  readonly by: string;
+  /** What no kernel can fall below on this device, seconds: its bytes at the full bandwidth, its operations at the peak. */
+  readonly floor?: Floor;
+}
+
+/** Seconds that the datasheet's rates alone take, whatever the kernel. */
+export interface Floor {
+  readonly memory: number;
+  readonly compute: number;
 }

@@ -5,33 +5,43 @@
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
-import { weaker, type Evidence, type Interval, type Price } from './evidence.js';
+import { EVIDENCE, isEstimate, weaker, type Evidence, type Floor, type Interval, type Price } from './evidence.js';
 
 /** What prices kernel calls on one device. */
 export interface Pricer {
   price(call: KernelCall): Price;
   /** Submitting a step's commands and waiting for them, once a step; `roofline` where it is an assumption. */
-  readonly stepOverhead: Interval & { readonly evidence: Evidence };
+  readonly stepOverhead: StepOverhead;
   /**
    * Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown.
    */
-  collective(kind: CollectiveKind, bytes: number, gpus: number): Interval | null;
+  collective(kind: CollectiveKind, bytes: number, gpus: number): Price | null;
   /** A name of what prices: a calibration file, or `datasheet`. */
   readonly source: string;
 }
+
+/** What a step takes beside its kernels. */
+export type StepOverhead = Omit<Price, 'octavesOutside'>;
 
 export interface KernelShare extends Interval {
   readonly kernel: KernelName | 'collective' | 'step-overhead';
   readonly calls: number;
   readonly evidence: Evidence;
+  readonly by: string;
 }
 
 /** Price of everything that a schedule lists. */
 export interface SchedulePrice extends Interval {
-  /** The weakest evidence among the operations that matter (at least 0.1 % of the high end together). */
+  /** The surest word that at most 5 % of the estimate fall short of. */
   readonly evidence: Evidence;
   /** Share of the estimate that each kind of evidence carries. */
   readonly evidenceShare: Readonly<Record<Evidence, number>>;
+  /** Share of the estimate by whose kernels it is priced. */
+  readonly pricedBy: Readonly<Record<string, number>>;
+  /** The part of it that nobody has measured. */
+  readonly unmeasured: Interval;
+  /** What no kernels could do better, where the device's rates are known. */
+  readonly floor: Floor | null;
   readonly byKernel: readonly KernelShare[];
   /** Largest distance outside the measured range among the operations, in octaves. */
   readonly octavesOutside: number;
@@ -44,8 +54,8 @@ export interface SchedulePrice extends Interval {
 /** Price of one decode step. */
 export type StepPrice = SchedulePrice;
 
-/** Kernels carrying less than this share of the high end do not set the evidence. */
-const NEGLIGIBLE = 1e-3;
+/** Operations of weaker evidence that carry less than this share of the estimate do not set the evidence. */
+const NEGLIGIBLE = 0.05;
 
 interface Group {
   kernel: KernelShare['kernel'];
@@ -54,26 +64,36 @@ interface Group {
   below: number;
   above: number;
   evidence: Evidence;
+  by: string;
 }
 
 /** Sums calls of each kernel; a kernel's errors repeat with the same sign, so its half-widths add linearly. */
 class Groups {
   readonly list: Group[] = [];
-  private readonly measured = new Map<Group['kernel'], Group>();
-  private readonly roofline = new Map<Group['kernel'], Group>();
+  /** Seconds of the estimate by evidence. */
+  readonly shares: Record<Evidence, number> = {
+    measured: 0,
+    interpolated: 0,
+    extrapolated: 0,
+    attainable: 0,
+    roofline: 0,
+  };
+  private readonly index = new Map<string, Map<Group['kernel'], Group>>();
 
-  add(kernel: Group['kernel'], price: Interval & { evidence: Evidence }, calls: number): void {
-    const index = price.evidence === 'roofline' ? this.roofline : this.measured;
-    let group = index.get(kernel);
+  add(kernel: Group['kernel'], price: StepOverhead, calls: number): void {
+    let kernels = this.index.get(price.by);
+    if (!kernels) this.index.set(price.by, (kernels = new Map()));
+    let group = kernels.get(kernel);
     if (!group) {
-      group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence };
-      index.set(kernel, group);
+      group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence, by: price.by };
+      kernels.set(kernel, group);
       this.list.push(group);
     }
     group.calls += calls;
     group.estimate += calls * price.estimate;
     group.below += calls * (price.estimate - price.low);
     group.above += calls * (price.high - price.estimate);
+    this.shares[price.evidence] += calls * price.estimate;
     group.evidence = weaker(group.evidence, price.evidence);
   }
 }
@@ -81,8 +101,8 @@ class Groups {
 /**
  * Prices one decode step.
  *
- * Kernels measured apart err independently: their summed half-widths combine in quadrature. Everything priced by
- * roofline shares one unknown efficiency and adds linearly, as one more term.
+ * Kernels measured apart err independently: their summed half-widths combine in quadrature. What nobody has measured
+ * shares one unknown efficiency and adds linearly, as one more term.
  * @returns seconds a step
  */
 export function priceStep(c: Configuration, pricer: Pricer, batch: number, context: number): StepPrice {
@@ -106,12 +126,19 @@ export function pricePrompt(c: Configuration, pricer: Pricer, plan: PromptPlan):
 class Sum {
   private readonly groups = new Groups();
   private octavesOutside = 0;
+  private memory = 0;
+  private compute = 0;
+  private floored = true;
 
   constructor(private readonly pricer: Pricer) {}
 
   add(call: KernelCall, times: number): void {
     const price = this.pricer.price(call);
     if (price.octavesOutside > this.octavesOutside) this.octavesOutside = price.octavesOutside;
+    if (price.floor) {
+      this.memory += times * price.floor.memory;
+      this.compute += times * price.floor.compute;
+    } else this.floored = false;
     this.groups.add(call.kernel, price, times);
   }
 
@@ -121,46 +148,67 @@ class Sum {
     let communicationPriced = true;
     for (const { kind, bytesEach, calls } of collectives) {
       const price = pricer.collective(kind, bytesEach, gpus);
-      if (price) groups.add('collective', { ...price, evidence: 'roofline' }, calls);
+      if (price) groups.add('collective', price, calls);
       else communicationPriced = false;
     }
     groups.add('step-overhead', pricer.stepOverhead, submissions);
-    return { ...combine(groups.list), octavesOutside, communicationPriced };
+    const floor = this.floored ? { memory: this.memory, compute: this.compute } : null;
+    return { ...combine(groups), octavesOutside, communicationPriced, floor };
   }
 }
 
-function combine(groups: readonly Group[]): Omit<SchedulePrice, 'octavesOutside' | 'communicationPriced'> {
+function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside' | 'communicationPriced' | 'floor'> {
   let estimate = 0;
   let below2 = 0;
   let above2 = 0;
-  let rooflineBelow = 0;
-  let rooflineAbove = 0;
-  const shares: Record<Evidence, number> = { measured: 0, interpolated: 0, extrapolated: 0, roofline: 0 };
-  for (const g of groups) {
+  const unmeasured = { estimate: 0, below: 0, above: 0 };
+  const pricedBy: Record<string, number> = {};
+  for (const g of list) {
     estimate += g.estimate;
-    shares[g.evidence] += g.estimate;
-    if (g.evidence === 'roofline') {
-      rooflineBelow += g.below;
-      rooflineAbove += g.above;
+    pricedBy[g.by] = (pricedBy[g.by] ?? 0) + g.estimate;
+    if (isEstimate(g.evidence)) {
+      unmeasured.estimate += g.estimate;
+      unmeasured.below += g.below;
+      unmeasured.above += g.above;
     } else {
       below2 += g.below ** 2;
       above2 += g.above ** 2;
     }
   }
-  const low = Math.max(estimate - Math.sqrt(below2 + rooflineBelow ** 2), estimate * 1e-6);
-  const high = estimate + Math.sqrt(above2 + rooflineAbove ** 2);
-  const weight: Record<Evidence, number> = { measured: 0, interpolated: 0, extrapolated: 0, roofline: 0 };
-  for (const g of groups) weight[g.evidence] += g.estimate + g.above;
-  let evidence: Evidence = 'measured';
-  for (const e of Object.keys(weight) as Evidence[]) if (weight[e] > NEGLIGIBLE * high) evidence = weaker(evidence, e);
-  for (const e of Object.keys(shares) as Evidence[]) shares[e] /= estimate;
-  const byKernel = groups.map((g): KernelShare => ({
+  const evidenceShare = { ...shares };
+  for (const e of EVIDENCE) evidenceShare[e] /= estimate;
+  for (const by of Object.keys(pricedBy)) pricedBy[by]! /= estimate;
+  const byKernel = list.map((g): KernelShare => ({
     kernel: g.kernel,
     calls: g.calls,
     estimate: g.estimate,
     low: g.estimate - g.below,
     high: g.estimate + g.above,
     evidence: g.evidence,
+    by: g.by,
   }));
-  return { estimate, low, high, evidence, evidenceShare: shares, byKernel };
+  return {
+    estimate,
+    low: Math.max(estimate - Math.sqrt(below2 + unmeasured.below ** 2), estimate * 1e-6),
+    high: estimate + Math.sqrt(above2 + unmeasured.above ** 2),
+    evidence: wordFor(evidenceShare),
+    evidenceShare,
+    pricedBy,
+    unmeasured: {
+      estimate: unmeasured.estimate,
+      low: unmeasured.estimate - unmeasured.below,
+      high: unmeasured.estimate + unmeasured.above,
+    },
+    byKernel,
+  };
+}
+
+/** The surest word such that operations of weaker evidence are negligible together. */
+function wordFor(share: Readonly<Record<Evidence, number>>): Evidence {
+  let weakerShare = 0;
+  for (const e of [...EVIDENCE].reverse()) {
+    weakerShare += share[e];
+    if (weakerShare > NEGLIGIBLE) return e;
+  }
+  return 'measured';
 }

@@ -42,7 +42,7 @@ const COLLECTIVE_LATENCY: Interval = { estimate: 10e-6, low: 5e-6, high: 30e-6 }
  * A ring all-gather moves (n−1)/n of the result over each link, an all-reduce twice that; 70 % of the link's rate
  * assumed, 100 % and 40 % bracket it.
  */
-function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): Interval | null {
+function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): Price | null {
   const rate = linkRate(link, gpus);
   if (rate === null) return null;
   const seconds = ((kind === 'all-reduce' ? 2 : 1) * (gpus - 1) * bytes) / gpus / rate;
@@ -50,6 +50,9 @@ function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link 
     estimate: COLLECTIVE_LATENCY.estimate + seconds / 0.7,
     low: COLLECTIVE_LATENCY.low + seconds,
     high: COLLECTIVE_LATENCY.high + seconds / 0.4,
+    evidence: 'roofline',
+    octavesOutside: 0,
+    by: 'roofline',
   };
 }
 
@@ -65,7 +68,7 @@ function sameShape(dims: readonly string[], a: Shape, b: Shape): boolean {
  * Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their
  * operations.
  */
-function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
+export function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
   const { dims } = KERNELS[kernel];
   const known = new Map<number, { readonly shape: Shape; readonly price: Price }>();
   return (shape) => {
@@ -81,7 +84,7 @@ function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape
 }
 
 /** What prices a kernel's variant, found once for all calls. */
-function eachVariant(find: (kernel: KernelName, variant: string) => Pricer['price']): Pricer['price'] {
+export function eachVariant(find: (kernel: KernelName, variant: string) => Pricer['price']): Pricer['price'] {
   const kernels = new Map<KernelName, Map<string, Pricer['price']>>();
   return (call) => {
     let variants = kernels.get(call.kernel);
@@ -103,7 +106,7 @@ export function datasheetPricer(rates: Rates, link: Link | null): Pricer {
   return {
     price: (call) => rooflinePrice(call, rates),
     // A step is one submission: tens of microseconds on drivers in use.
-    stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6, evidence: 'roofline' },
+    stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6, evidence: 'roofline', by: 'roofline' },
     collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),
     source: 'datasheet',
   };
@@ -131,6 +134,7 @@ export function pricesOf(
       high: p.seconds * widen,
       evidence: p.evidence,
       octavesOutside: p.octavesOutside,
+      by: 'lla-sim',
     };
   };
 }
@@ -203,7 +207,13 @@ export function calibrationPricer(
     predictors: new Map([...predictorsOf(calibration, options.stale), ...(options.imported ?? [])]),
     rates: measuredRates(calibration),
     launchSeconds: dispatchSeconds,
-    stepOverhead: { estimate: submitSeconds, low: submitSeconds / 2, high: submitSeconds * 2, evidence: 'measured' },
+    stepOverhead: {
+      estimate: submitSeconds,
+      low: submitSeconds / 2,
+      high: submitSeconds * 2,
+      evidence: 'measured',
+      by: 'lla-sim',
+    },
     link: options.link,
     source: options.source,
   });

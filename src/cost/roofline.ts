@@ -67,5 +67,6 @@ export function rooflinePrice(call: KernelCall, rates: Rates, launchSeconds?: nu
     high: Math.max(estimate, at(ROOFLINE.high)),
     evidence: 'roofline',
     octavesOutside: 0,
+    by: 'roofline',
   };
 }

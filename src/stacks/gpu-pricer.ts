@@ -1,0 +1,95 @@
+/**
+ * Prices of a GPU that this project has no calibration of: kernels of a serving stack where others measured them, and
+ * what a tuned kernel would reach where nobody did. Needs no Node module: the browser page uses it too.
+ */
+import type { Price } from '../cost/evidence.js';
+import type { Pricer } from '../cost/latency.js';
+import { eachVariant, linkRate, remembering, type Link } from '../cost/pricers.js';
+import type { Rates as Datasheet } from '../cost/roofline.js';
+import { KERNELS } from '../kernels/registry.js';
+import { STORAGE_BYTES, type OpShape, type Rates } from '../kernels/op-class.js';
+import { listed, unlisted, type TunedCall } from '../kernels/tuned.js';
+import type { OpClass } from '../kernels/op-classes.js';
+import { attainableSeconds, type AttainableLaws } from './attainable.js';
+import { StackPredictor, type StackPrice } from './predict.js';
+import { stackName, type StackTables } from './serving.js';
+
+/** Bytes of an f32 activation in our schedules; stacks exchange bf16. */
+const F32_BYTES = 4;
+
+export interface GpuSources {
+  /** Tables of the stack that serves; null: all is priced as attainable. */
+  readonly stack: StackTables | null;
+  /** Small operations (norm, rope, activation) measured on a GPU of the same generation. */
+  readonly small: StackTables | null;
+  readonly laws: AttainableLaws;
+}
+
+/** Where our schedule and the tables differ in what they count, the seconds of one launch that a server adds. */
+export const STEP_OVERHEAD = { estimate: 300e-6, low: 50e-6, high: 1e-3 } as const;
+
+export const ATTAINABLE = 'attainable';
+
+/** Prices of a GPU from a stack's tables and from laws. */
+export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link | null): Pricer {
+  const { stack, small, laws } = sources;
+  const tables = stack && new StackPredictor(stack.file);
+  const smallTables = small && new StackPredictor(small.file);
+  const named = stack ? stackName(stack.file) : ATTAINABLE;
+  const rates = ratesOf(datasheet, linkRate(link, 2));
+  const free: Price = { estimate: 0, low: 0, high: 0, evidence: 'measured', octavesOutside: 0, by: named };
+
+  const predicted = (op: OpClass, shape: OpShape): { found: StackPrice; by: string } | null => {
+    const own = tables?.predict(op, shape);
+    if (own) return { found: own, by: named };
+    const other = smallTables?.predict(op, shape);
+    return other && small ? { found: other, by: stackName(small.file) } : null;
+  };
+  const priced = (call: TunedCall | null): Price => {
+    if (!call) return free;
+    const { table } = call;
+    const whole = table && predicted(table.op, table.shape);
+    if (whole) {
+      const before = table.before && predicted(table.op, table.before);
+      return { ...(before ? difference(whole.found, before.found) : whole.found), by: whole.by };
+    }
+    return { ...attainableSeconds(laws, call, rates), evidence: 'attainable', octavesOutside: 0, by: ATTAINABLE };
+  };
+  return {
+    price: eachVariant((kernel, variant) => {
+      const { tuned } = KERNELS[kernel];
+      const remembered = remembering(kernel, (shape) => priced(tuned(shape, variant)));
+      return (call) => remembered(call.shape);
+    }),
+    stepOverhead: { ...STEP_OVERHEAD, evidence: 'attainable', by: ATTAINABLE },
+    collective: (kind, bytes, gpus) => {
+      const rate = linkRate(link, gpus);
+      if (rate === null) return null;
+      const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
+      if (kind === 'all-reduce') return priced(listed('all-reduce', { gpus, bytes: sent }));
+      const gather = { ...unlisted('all-reduce', sent), work: { bytes: sent, operations: 0, onLink: true } };
+      const seconds = attainableSeconds(laws, gather, ratesOf(datasheet, rate));
+      return { ...seconds, evidence: 'attainable', octavesOutside: 0, by: ATTAINABLE };
+    },
+    source: named,
+  };
+}
+
+const ratesOf = (d: Datasheet, linkBytesPerSecond: number | null): Rates => ({
+  memoryBytesPerSecond: d.bytesPerSecond,
+  linkBytesPerSecond: linkBytesPerSecond ?? d.bytesPerSecond,
+  operationsPerSecond: d.matrixFlopsPerSecond ?? d.f32FlopsPerSecond,
+  vectorOperationsPerSecond: d.f32FlopsPerSecond,
+});
+
+/** A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former. */
+function difference(whole: StackPrice, before: StackPrice): StackPrice {
+  const share = Math.max(0, whole.estimate - before.estimate) / whole.estimate;
+  return {
+    ...whole,
+    estimate: whole.estimate * share,
+    low: whole.low * share,
+    high: whole.high * share,
+    evidence: whole.evidence === 'measured' ? 'interpolated' : whole.evidence,
+  };
+}

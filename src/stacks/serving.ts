@@ -1,0 +1,55 @@
+/**
+ * Serving stacks as facts: which of them serves which model, where that is written, and how the tables of one are named.
+ */
+import type { StackFile } from './stack-schema.js';
+
+/** Stacks in the order in which a plan looks for tables. */
+export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
+export type Stack = (typeof STACKS)[number];
+/** What `--stack` takes: a stack, our own kernels by the calibration of the device, or what tuned kernels reach. */
+export const STACK_CHOICES = [...STACKS, 'lla-sim', 'attainable'] as const;
+export type StackChoice = (typeof STACK_CHOICES)[number];
+
+export const STACK_LABELS: Readonly<Record<string, string>> = {
+  vllm: 'vLLM',
+  sglang: 'SGLang',
+  trtllm: 'TensorRT-LLM',
+  vidur: 'Vidur',
+};
+
+/** A stack file and where it lies. */
+export interface StackTables {
+  /** As shown to people. */
+  readonly path: string;
+  readonly file: StackFile;
+}
+
+/** `vLLM 0.24.0`. */
+export const stackName = (file: Pick<StackFile, 'stack' | 'version'>): string =>
+  `${STACK_LABELS[file.stack] ?? file.stack} ${file.version}`;
+
+export interface Served {
+  /** The stack's own list of models, or its code. */
+  readonly source: string;
+  /** When it was looked up, ISO 8601. */
+  readonly date: string;
+}
+
+/**
+ * Stacks that serve a preset with a full cache. Huginn is in none of the lists; models that are read from a file are
+ * nobody's by name.
+ */
+const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
+  'ouro-1.4b': { vllm: { source: 'vLLM, model registry: OuroForCausalLM', date: '2026-11-22' } },
+  'ouro-2.6b': { vllm: { source: 'vLLM, model registry: OuroForCausalLM', date: '2026-11-22' } },
+};
+
+export const servedBy = (model: string | null, stack: string): Served | null =>
+  (model === null ? undefined : SERVED[model]?.[stack as Stack]) ?? null;
+
+/** GPU whose small operations (norm, rope, activation) were measured, by the GPU that they are taken for. */
+export const SMALL_OPERATIONS: Readonly<Record<string, string>> = {
+  'a100-80': 'a100-80',
+  h100: 'h100',
+  h200: 'h100',
+};
