@@ -99,7 +99,7 @@ export class PaperModel {
       publishedAs: null,
       device: choice,
       pricer,
-      imported: false,
+      stack: null,
       candidates: [],
       notes: [],
     };

@@ -2,26 +2,18 @@
  * From what was read to a report: everything about planning that touches no file, so that a browser runs it, too.
  * `Sources` is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
  */
-import {
-  calibrationPricer,
-  datasheetPricer,
-  importedPricer,
-  predictorKey,
-  pricesOf,
-  type PricedParts,
-  type Predictors,
-} from '../cost/pricers.js';
+import { calibrationPricer, type PricedParts } from '../cost/pricers.js';
 import type { Pricer } from '../cost/latency.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { printable, UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
-import type { KernelName } from '../kernels/registry.js';
-import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
+import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
 import { parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
 import { makePlan } from './plan.js';
+import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
 import { readQuestion } from './request.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
@@ -29,17 +21,6 @@ import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 export type PricedCalibration = PricedParts & {
   readonly device: Pick<Calibration['device'], 'description' | 'software' | 'limits'>;
 };
-
-/** Kernel times measured elsewhere, fitted. */
-export interface ImportedTimes {
-  readonly source: string;
-  readonly kernels: readonly {
-    readonly kernel: KernelName;
-    readonly variant: string;
-    readonly samples: readonly Sample[];
-    readonly fitted: Predictor;
-  }[];
-}
 
 /** A model and the name under which figures are published for it; null when none are. */
 export interface ModelSource {
@@ -58,7 +39,10 @@ export interface Sources {
     readonly content: PricedCalibration;
     /** Kernels whose source has changed since. */ readonly stale: readonly string[];
   } | null;
-  readonly imported: ImportedTimes | null;
+  /** Tables of a serving stack and laws of what tuned kernels reach; null where the calibration prices. */
+  readonly gpu: GpuSources | null;
+  /** Whose kernels price; null where nothing is known about speed. */
+  readonly stack: string | null;
   /** How the device and its measurements were chosen. */
   readonly notes: readonly string[];
 }
@@ -97,7 +81,7 @@ export function answer(scenario: Scenario, sources: Sources): PlanReport {
 
 /** Reads a scenario's settings over its sources into a request. Pictures price more shapes with the same request. */
 export function prepare(scenario: Scenario, sources: Sources): Prepared {
-  const { spec, calibration, imported, device } = sources;
+  const { spec, calibration, device } = sources;
   const { geometry, publishedAs } = sources.model;
   const notes = [...sources.notes];
   const shared = spec?.unifiedMemory === true && scenario.utilization === undefined;
@@ -106,8 +90,6 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`,
     );
   const question = readQuestion(shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario, geometry);
-  if (imported && !spec && !calibration)
-    throw new UserError('--import needs a device whose datasheet prices the other kernels', 'name it with --device');
   const pricer = choosePricer(sources, notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
@@ -136,7 +118,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       publishedAs,
       device,
       pricer,
-      imported: imported !== null,
+      stack: sources.stack,
       candidates,
       notes,
     },
@@ -150,17 +132,8 @@ const readWords = (s: Scenario): PlanReport['scenario'] => ({
   description: s.description === undefined ? null : printable(s.description.replace(/\s+/g, ' ').trim()),
 });
 
-const predictorsOfImport = (imported: ImportedTimes): Predictors =>
-  new Map(
-    imported.kernels.map((k) => [
-      predictorKey(k.kernel, k.variant),
-      pricesOf(k.kernel, k.variant, k.samples, k.fitted),
-    ]),
-  );
-
-function choosePricer({ spec, calibration, imported }: Sources, notes: string[]): Pricer | null {
+function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pricer | null {
   const link = spec?.interconnect ?? null;
-  const times = imported && predictorsOfImport(imported);
   if (calibration) {
     const { file, content, stale } = calibration;
     if (stale.length > 0)
@@ -169,19 +142,16 @@ function choosePricer({ spec, calibration, imported }: Sources, notes: string[])
       );
     if (content.device.software)
       notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);
-    return calibrationPricer(content, {
-      stale: new Set(stale),
-      link,
-      source: file,
-      ...(times ? { imported: times } : {}),
-    });
+    return calibrationPricer(content, { stale: new Set(stale), link, source: file });
   }
-  if (!spec) return null;
-  const rates = {
-    bytesPerSecond: spec.memoryBytesPerSecond,
-    f32FlopsPerSecond: spec.f32FlopsPerSecond,
-    matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
-  };
-  if (imported && times) return importedPricer(times, rates, link, imported.source);
-  return datasheetPricer(rates, link);
+  if (!spec || !gpu) return null;
+  return gpuPricer(
+    gpu,
+    {
+      bytesPerSecond: spec.memoryBytesPerSecond,
+      f32FlopsPerSecond: spec.f32FlopsPerSecond,
+      matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
+    },
+    link,
+  );
 }

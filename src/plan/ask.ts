@@ -9,6 +9,7 @@ import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes } from '../units.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
+import { chooseStack } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
 
 /** Reads a scenario and plans it. Files are read relative to the working directory. */
@@ -24,10 +25,22 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
   const notes: string[] = [];
   const model = await readModel(scenario.model ?? 'ouro-1.4b');
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
-  const imported =
-    scenario.import === undefined ? null : (await import('./import-csv.js')).readKernelTimes(scenario.import);
-  const calibration = loaded && { file: loaded.file, content: loaded.calibration, stale: await staleKernels(loaded) };
-  return { model, device, spec, calibration, imported, notes };
+  const chosen =
+    spec && !(scenario.calibration !== undefined && scenario.stack === undefined)
+      ? await chooseStack(scenario.stack, spec, model.publishedAs, loaded?.file ?? null, notes)
+      : null;
+  if (!spec && scenario.stack !== undefined && scenario.stack !== 'lla-sim')
+    throw new UserError('--stack needs a device of the catalogue', 'name it with --device');
+  const used = chosen?.gpu ? null : loaded;
+  return {
+    model,
+    device: { ...device, calibration: describeCalibration(used) },
+    spec,
+    calibration: used && { file: used.file, content: used.calibration, stale: await staleKernels(used) },
+    gpu: chosen?.gpu ?? null,
+    stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
+    notes,
+  };
 }
 
 /** A preset by name, or a model file by path. Published quality belongs to presets only. */

@@ -17,9 +17,10 @@ import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import { pathClassOf, type QualityFigure } from '../quality/figure.js';
 import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/quality.js';
 import type { Configuration } from '../schedule/schedule.js';
+import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
 import { candidateId } from './candidates.js';
-import { evidenceLabel, UNPRICED } from './prompt-time.js';
+import { UNPRICED } from './prompt-time.js';
 import { keptQuality } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from './types.js';
 
@@ -111,6 +112,8 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
     limitedBy: limitedBy(m, usable, exact, prefill.fits),
     prefill,
     decode,
+    servedBy: servingStack(r, candidate),
+    breakEven: null,
     atTarget: targetFigures(r, c, exact),
     quality,
     reliableRetrieval: retrieval,
@@ -118,6 +121,12 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
     pareto: false,
   };
   return { ...plan, marks: marksOf(r, c, plan, m) };
+}
+
+/** Stacks keep a full cache in 16 bits and evict nothing. */
+function servingStack(r: PlanRequest, c: Candidate): string | null {
+  const plain = c.codec.kind === 'full' && c.eviction === null && r.choice.storage === 'f16';
+  return plain && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
 }
 
 function prefillFigures(
@@ -150,6 +159,9 @@ const NO_DECODE = {
   tokensPerSecond: null,
   evidence: null,
   evidenceShare: null,
+  pricedBy: null,
+  floor: null,
+  unmeasured: null,
   octavesOutside: null,
   communicationPriced: true,
   usdPerMillionTokens: null,
@@ -167,8 +179,11 @@ function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigure
     batch,
     secondsPerStep: { estimate: step.estimate, low: step.low, high: step.high },
     tokensPerSecond,
-    evidence: evidenceLabel(r, step.evidence),
+    evidence: step.evidence,
     evidenceShare: step.evidenceShare,
+    pricedBy: step.pricedBy,
+    floor: step.floor,
+    unmeasured: step.unmeasured,
     octavesOutside: step.octavesOutside,
     communicationPriced: step.communicationPriced,
     usdPerMillionTokens:

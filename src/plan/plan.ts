@@ -2,6 +2,7 @@
 import { parameterCount } from '../geometry/geometry.js';
 import { weightBytes } from '../cost/memory.js';
 import { contradictionsFor } from '../quality/contradictions.js';
+import { withBreakEven } from './break-even.js';
 import { evaluate } from './evaluate.js';
 import { markPareto } from './pareto.js';
 import { promptPricer } from './prompt-time.js';
@@ -17,7 +18,7 @@ import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
  */
 export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): PlanReport {
   const prompts = promptPricer(r);
-  const evaluated = r.candidates.map((c) => evaluate(r, c, prompts));
+  const evaluated = withBreakEven(r.candidates.map((c) => evaluate(r, c, prompts)));
   const { kept, removed } = hasTargets(r) ? applyTargets(r, evaluated) : { kept: evaluated, removed: [] as Removed[] };
   const plans = markPareto(kept);
   const g = r.geometry;
@@ -26,7 +27,7 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
     schemaVersion: 1,
     scenario: r.scenario,
     model: { ...g, parameters: parameterCount(g), weightsBytes: weightBytes(g, 1) },
-    device: { ...r.device, pricing: r.pricer?.source ?? 'none' },
+    device: { ...r.device, pricing: r.pricer?.source ?? 'none', stack: r.stack },
     contextTokens: r.contextTokens,
     settings: {
       cacheType: r.cacheType,

@@ -1,12 +1,7 @@
 /** Time of one prompt's prefill, as a plan states it. */
-import type { Evidence } from '../cost/evidence.js';
 import { pricePrompt } from '../cost/latency.js';
 import type { Configuration } from '../schedule/schedule.js';
-import type { EvidenceLabel, PlanRequest, PromptFigures } from './types.js';
-
-/** Evidence that rests on imported times says so. */
-export const evidenceLabel = (r: Pick<PlanRequest, 'imported'>, evidence: Evidence): EvidenceLabel =>
-  r.imported && evidence !== 'roofline' ? `${evidence} (imported)` : evidence;
+import type { PlanRequest, PromptFigures } from './types.js';
 
 /** @param fits the prompt can be taken in beside the weights and its cache */
 export type PromptPricer = (c: Configuration, fits: boolean) => PromptFigures;
@@ -16,6 +11,7 @@ const notPriced = (reason: string): PromptFigures => ({
   tokensPerSecond: null,
   evidence: null,
   evidenceShare: null,
+  pricedBy: null,
   octavesOutside: null,
   notPriced: reason,
 });
@@ -41,15 +37,16 @@ export function promptPricer(r: PlanRequest): PromptPricer {
 function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
   const { pricer, prefill: method, contextTokens: promptTokens } = r;
   if (!pricer) return notPriced('nothing is known about the speed of this device');
-  const { estimate, low, high, evidence, evidenceShare, octavesOutside } = pricePrompt(c, pricer, {
+  const { estimate, low, high, evidence, evidenceShare, pricedBy, octavesOutside } = pricePrompt(c, pricer, {
     method,
     promptTokens,
   });
   return {
     secondsPerPrompt: { estimate, low, high },
     tokensPerSecond: { estimate: promptTokens / estimate, low: promptTokens / high, high: promptTokens / low },
-    evidence: evidenceLabel(r, evidence),
+    evidence,
     evidenceShare,
+    pricedBy,
     octavesOutside,
     notPriced: null,
   };

@@ -52,8 +52,8 @@ export interface PlanRequest {
   readonly device: DeviceChoice;
   /** Null when nothing is known about the device's speed: then no latency is predicted. */
   readonly pricer: Pricer | null;
-  /** True when kernel times were imported: evidence is marked. */
-  readonly imported: boolean;
+  /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
+  readonly stack: string | null;
   readonly contextTokens: number;
   readonly candidates: readonly Candidate[];
   /** Element type of the cache as the user named it: f16, bf16, f32, int8, int4. */
@@ -81,8 +81,14 @@ export interface DecodeFigures {
   readonly batch: number;
   readonly secondsPerStep: Interval | null;
   readonly tokensPerSecond: Interval | null;
-  readonly evidence: EvidenceLabel | null;
+  readonly evidence: Evidence | null;
   readonly evidenceShare: StepPrice['evidenceShare'] | null;
+  /** Share of the time by whose kernels it is priced, such as `vLLM 0.24.0` and `attainable`. */
+  readonly pricedBy: StepPrice['pricedBy'] | null;
+  /** Seconds a step that no kernels could do better: memory and arithmetic at the datasheet's rates. */
+  readonly floor: StepPrice['floor'];
+  /** The part of a step that nobody has measured. */
+  readonly unmeasured: Interval | null;
   readonly octavesOutside: number | null;
   readonly communicationPriced: boolean;
   readonly usdPerMillionTokens: Interval | null;
@@ -95,13 +101,12 @@ export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
   /** Of the prompt. */
   readonly tokensPerSecond: Interval | null;
-  readonly evidence: EvidenceLabel | null;
+  readonly evidence: Evidence | null;
   readonly evidenceShare: StepPrice['evidenceShare'] | null;
+  readonly pricedBy: StepPrice['pricedBy'] | null;
   readonly octavesOutside: number | null;
   readonly notPriced: string | null;
 }
-
-export type EvidenceLabel = Evidence | `${Evidence} (imported)`;
 
 /** Something that the buyer must know about a plan. */
 export interface Mark {
@@ -160,6 +165,10 @@ export interface Plan {
     readonly peakBytesByKind: Readonly<Record<PrefillKind, number>>;
   } & PromptFigures;
   readonly decode: DecodeFigures;
+  /** The stack that runs this plan today with the model; null: nobody does, its kernels would have to be written. */
+  readonly servedBy: string | null;
+  /** What kernels that nobody has measured must reach for this plan to pay off; null where all are measured. */
+  readonly breakEven: BreakEven | null;
   /** Decoding at the largest batch that meets --tpot; null without that target or when none does. */
   readonly atTarget: DecodeFigures | null;
   readonly quality: readonly QualityFigure[];
@@ -178,6 +187,17 @@ export interface Plan {
   readonly pareto: boolean;
 }
 
+/**
+ * The share of the attainable rate at which a plan's tokens per second equal those of the measured full cache: s =
+ * T_att / (B / F − T_rest), with B its batch, T_att its unmeasured kernels at the attainable price, T_rest the others, F
+ * the full cache's tokens per second. Null ends: not even at the full rate, since it would have to exceed 1.
+ */
+export interface BreakEven {
+  readonly share: number | null;
+  readonly low: number | null;
+  readonly high: number | null;
+}
+
 export type LimitedBy = 'kv-cache' | 'workspace' | 'in-flight' | 'weights' | 'codec-parameters' | 'prefill';
 
 /** A row that a target removed, with the target. */
@@ -193,7 +213,7 @@ export interface PlanReport {
   /** The scenario's own words, where it has any. */
   readonly scenario: { readonly name: string | null; readonly description: string | null };
   readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };
-  readonly device: DeviceChoice & { readonly pricing: string };
+  readonly device: DeviceChoice & { readonly pricing: string; readonly stack: string | null };
   readonly contextTokens: number;
   readonly settings: {
     readonly cacheType: string;

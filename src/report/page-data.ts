@@ -1,6 +1,6 @@
 /** Data with which a report's page plans by itself: the scenario and its sources, as plain data. */
 import { measuredPoints } from '../cost/predictor.js';
-import type { ImportedTimes, PricedCalibration, Sources } from '../plan/answer.js';
+import type { PricedCalibration, Sources } from '../plan/answer.js';
 import type { KernelName } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { TERMS_VERSION } from '../kernels/registry.js';
@@ -21,14 +21,13 @@ export interface PageData {
  * report.
  */
 export function pageSources(sources: Sources): Sources {
-  const { calibration, imported } = sources;
+  const { calibration } = sources;
   return {
     ...sources,
     calibration: calibration && {
       ...calibration,
       content: slimCalibration(calibration.content, new Set(calibration.stale)),
     },
-    imported: imported && slimImport(imported),
   };
 }
 
@@ -53,11 +52,6 @@ function slimCalibration(c: PricedCalibration, stale: ReadonlySet<string>): Pric
     }),
   };
 }
-
-const slimImport = (imported: ImportedTimes): ImportedTimes => ({
-  ...imported,
-  kernels: imported.kernels.map((k) => ({ ...k, samples: medians(k.kernel, k.samples) })),
-});
 
 /** One sample a distinct shape and variant, holding the typical time. */
 function medians(kernel: KernelName, samples: readonly Sample[]): Sample[] {

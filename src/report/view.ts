@@ -53,9 +53,8 @@ export function shownPlan({ report }: View): Plan | null {
 export function timeSource({ report, sources }: View): string {
   if (sources.calibration)
     return `${sources.calibration.file}, measured on ${sources.calibration.content.device.description}`;
-  if (sources.imported) return sources.imported.source;
   return sources.spec
-    ? `datasheet of ${report.device.name}, no kernel measured`
+    ? `kernels of ${report.device.pricing} on ${report.device.name}`
     : 'nothing is known about the speed of this device';
 }
 

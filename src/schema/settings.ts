@@ -98,10 +98,10 @@ export const SETTINGS = {
     group: 'Measurements',
     help: 'calibration file to price with [the one that fits the device]',
   },
-  import: {
+  stack: {
     kind: 'text',
     group: 'Measurements',
-    help: 'CSV of kernel times measured elsewhere: kernel, variant, shape fields, seconds',
+    help: 'whose kernels: vllm, sglang, trtllm, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
   },
 } as const satisfies Record<string, Setting>;
 

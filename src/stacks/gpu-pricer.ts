@@ -2,7 +2,7 @@
  * Prices of a GPU that this project has no calibration of: kernels of a serving stack where others measured them, and
  * what a tuned kernel would reach where nobody did. Needs no Node module: the browser page uses it too.
  */
-import type { Price } from '../cost/evidence.js';
+import type { Floor, Price } from '../cost/evidence.js';
 import type { Pricer } from '../cost/latency.js';
 import { eachVariant, linkRate, remembering, type Link } from '../cost/pricers.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
@@ -29,6 +29,7 @@ export interface GpuSources {
 export const STEP_OVERHEAD = { estimate: 300e-6, low: 50e-6, high: 1e-3 } as const;
 
 export const ATTAINABLE = 'attainable';
+const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Prices of a GPU from a stack's tables and from laws. */
 export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link | null): Pricer {
@@ -37,7 +38,15 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const smallTables = small && new StackPredictor(small.file);
   const named = stack ? stackName(stack.file) : ATTAINABLE;
   const rates = ratesOf(datasheet, linkRate(link, 2));
-  const free: Price = { estimate: 0, low: 0, high: 0, evidence: 'measured', octavesOutside: 0, by: named };
+  const free: Price = {
+    estimate: 0,
+    low: 0,
+    high: 0,
+    evidence: 'measured',
+    octavesOutside: 0,
+    by: named,
+    floor: NO_FLOOR,
+  };
 
   const predicted = (op: OpClass, shape: OpShape): { found: StackPrice; by: string } | null => {
     const own = tables?.predict(op, shape);
@@ -45,15 +54,26 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const other = smallTables?.predict(op, shape);
     return other && small ? { found: other, by: stackName(small.file) } : null;
   };
+  const floorOf = ({ work }: TunedCall): Floor => ({
+    memory: work.onLink ? 0 : work.bytes / rates.memoryBytesPerSecond,
+    compute: work.operations / rates.operationsPerSecond + (work.vectorOperations ?? 0) / datasheet.f32FlopsPerSecond,
+  });
   const priced = (call: TunedCall | null): Price => {
     if (!call) return free;
+    const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
     if (whole) {
       const before = table.before && predicted(table.op, table.before);
-      return { ...(before ? difference(whole.found, before.found) : whole.found), by: whole.by };
+      return { ...(before ? difference(whole.found, before.found) : whole.found), by: whole.by, floor };
     }
-    return { ...attainableSeconds(laws, call, rates), evidence: 'attainable', octavesOutside: 0, by: ATTAINABLE };
+    return {
+      ...attainableSeconds(laws, call, rates),
+      evidence: 'attainable',
+      octavesOutside: 0,
+      by: ATTAINABLE,
+      floor,
+    };
   };
   return {
     price: eachVariant((kernel, variant) => {

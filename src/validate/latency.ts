@@ -100,7 +100,9 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
 export const pricerFor = (device: Device, pricer: Pricer): Pricer =>
-  device.hasTimestamps ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' } } : pricer;
+  device.hasTimestamps
+    ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' } }
+    : pricer;
 
 /** All calls of a step. */
 export function callsOfStep({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] {

@@ -244,7 +244,17 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   tpot: fc.constantFrom('1us', '20ms', '80ms', '2s', '1000s'),
   ttft: fc.constantFrom('1us', '300ms', '10s', '5m'),
   calibration: fc.constantFrom('/nonexistent.json', '/etc/passwd', '/'),
-  import: fc.constantFrom('/nonexistent.csv', '/etc/passwd', '.'),
+  stack: fc.constantFrom(
+    'vllm',
+    'sglang',
+    'trtllm',
+    'lla-sim',
+    'attainable',
+    'x',
+    '/nonexistent.json',
+    '/etc/passwd',
+    '.',
+  ),
 };
 
 const BAD = fc.oneof(

@@ -61,7 +61,7 @@ describe('evidence of a step', () => {
     expect(step.byKernel.reduce((sum, k) => sum + k.estimate, 0)).toBeCloseTo(step.estimate, 12);
   });
   it('a measured overhead counts as measured', () => {
-    const overhead = { estimate: 1e-3, low: 5e-4, high: 2e-3, evidence: 'measured' } as const;
+    const overhead = { estimate: 1e-3, low: 5e-4, high: 2e-3, evidence: 'measured', by: 'lla-sim' } as const;
     const step = priceStep(
       c,
       measuredPricer({ predictors: new Map(), rates: RATES, stepOverhead: overhead, link: null, source: 'test' }),

@@ -42,7 +42,7 @@ const predictors: Predictors = new Map(
               estimate: seconds,
               low: 0.9 * seconds,
               high: 1.1 * seconds,
-              evidence: 'interpolated',
+              evidence: 'interpolated', by: 'lla-sim',
               octavesOutside: 0,
             } as const;
           },
@@ -53,7 +53,7 @@ const predictors: Predictors = new Map(
 const measured: Pricer = measuredPricer({
   predictors,
   rates: RATES,
-  stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' },
+  stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' },
   link: null,
   source: 'made up',
 });

@@ -71,8 +71,8 @@ const ran = (device: RecordingDevice): Map<string, number> =>
   counted(device.calls.map((call): [string, number] => [call, 1]));
 
 const free: Pricer = {
-  price: () => ({ estimate: 1, low: 1, high: 1, evidence: 'measured', octavesOutside: 0 }),
-  stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured' },
+  price: () => ({ estimate: 1, low: 1, high: 1, evidence: 'measured', by: 'lla-sim', octavesOutside: 0 }),
+  stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' },
   collective: () => null,
   source: 'a second a call',
 };

@@ -218,6 +218,7 @@ const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
   measured: 'measured',
   interpolated: 'interpolated',
   extrapolated: 'extrapolated',
+  attainable: 'attainable',
   roofline: 'roofline estimate',
 };
 

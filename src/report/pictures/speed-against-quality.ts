@@ -39,7 +39,7 @@ export function qualityPoints(view: View): QualityPoint[] {
   }
   const points = [...best.values()].map((p) => {
     const rate = p.decode.tokensPerSecond as NonNullable<typeof p.decode.tokensPerSecond>;
-    const evidence = (p.decode.evidence ?? 'roofline').replace(' (imported)', '') as Evidence;
+    const evidence: Evidence = p.decode.evidence ?? 'roofline';
     const label = p.codec.kind === 'full' ? 'full cache' : `${representative(p)} ${pathLabel(p)}`;
     return {
       id: p.id,

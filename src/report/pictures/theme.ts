@@ -3,7 +3,7 @@
  * differ too.
  */
 import type { ChartOptions, PointStyle } from 'chart.js';
-import type { Evidence } from '../../cost/evidence.js';
+import { isEstimate, type Evidence } from '../../cost/evidence.js';
 
 export interface Theme {
   readonly ink: string;
@@ -84,8 +84,10 @@ export function evidenceStyle(
   pointBackgroundColor: string;
   pointBorderColor: string;
 } {
-  const hollow = evidence === 'roofline';
-  const dash = { measured: [], interpolated: [], extrapolated: [10, 4, 2, 4], roofline: [6, 4] }[evidence];
+  const hollow = isEstimate(evidence);
+  const dash = { measured: [], interpolated: [], extrapolated: [10, 4, 2, 4], attainable: [6, 4], roofline: [2, 3] }[
+    evidence
+  ];
   return {
     borderColor: colour,
     borderDash: dash,

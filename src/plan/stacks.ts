@@ -1,0 +1,154 @@
+/** Finding and reading stack files, and choosing whose kernels a plan is priced by. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { DeviceSpec } from '../devices/catalogue.js';
+import { UserError, show } from '../errors.js';
+import { displayPath, readTextFile } from '../files.js';
+import { parseJson } from '../json.js';
+import { lawsOf, type AttainableFile } from '../stacks/attainable.js';
+import {
+  servedBy,
+  SMALL_OPERATIONS,
+  STACK_CHOICES,
+  STACK_LABELS,
+  stackName,
+  STACKS,
+  type StackTables,
+} from '../stacks/serving.js';
+import type { StackFile } from '../stacks/stack-schema.js';
+import type { GpuSources } from '../stacks/gpu-pricer.js';
+
+/** Tables and laws that come with the package. */
+const BUNDLED = fileURLToPath(new URL('../../calibrations/', import.meta.url));
+/** As in stacks/stack-schema.ts, which loads zod. */
+const MAX_FILE_BYTES = 100_000;
+const MAX_VALUES = 50_000;
+
+/** Reads a stack file. @throws UserError when it is none */
+async function readStackFile(path: string): Promise<StackTables> {
+  const json = parseJson(readTextFile(path, 'stack file', MAX_FILE_BYTES), `stack file ${show(path)}`, {
+    maxValues: MAX_VALUES,
+    hint: 'write one with lla-sim import',
+  });
+  // The package's own files are checked by its tests.
+  if (path.startsWith(BUNDLED))
+    return { path: join('calibrations', 'stacks', basename(path)), file: json as StackFile };
+  const { stackFileSchema } = await import('../stacks/stack-schema.js');
+  const parsed = stackFileSchema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new UserError(
+      `${show(path)} is not a stack file of this version: ${issue?.path.join('.') || 'file'} ${issue?.message}`,
+      'write it again with lla-sim import',
+    );
+  }
+  return { path: displayPath(path), file: parsed.data };
+}
+
+const basename = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
+
+/** The user's tables of a GPU and stack (./calibrations/stacks), else the package's; null where there are none. */
+async function findStack(device: string, stack: string): Promise<StackTables | null> {
+  for (const folder of [join(process.cwd(), 'calibrations', 'stacks'), join(BUNDLED, 'stacks')]) {
+    const path = join(folder, `${device}-${stack}.json`);
+    if (existsSync(path)) return readStackFile(path);
+  }
+  return null;
+}
+
+/** Whose kernels price a plan, and the sentences that a reader needs about the choice. */
+export interface Chosen {
+  /** As asked with `--stack`, or chosen: a stack's name, `lla-sim` or `attainable`. */
+  readonly stack: string;
+  /** Null for `lla-sim`: then the calibration prices. */
+  readonly gpu: GpuSources | null;
+}
+
+/**
+ * Chooses the stack: the first that serves the model and has tables of the GPU; for a model that nobody serves, the
+ * first with tables; then the calibration of the device; then what tuned kernels reach.
+ * @param asked `--stack`: a name, or the path of a stack file
+ * @param model the name under which stacks list the model; null where it is not a preset
+ * @param calibrated a calibration of this device that was found, by file name
+ */
+export async function chooseStack(
+  asked: string | undefined,
+  spec: DeviceSpec,
+  model: string | null,
+  calibrated: string | null,
+  notes: string[],
+): Promise<Chosen> {
+  const gpu = async (stack: StackTables | null): Promise<GpuSources> => ({
+    stack,
+    small: await smallOperations(spec.id),
+    laws: lawsOf(readLaws(), spec.id),
+  });
+  if (asked !== undefined) return askedStack(asked, spec, calibrated, gpu);
+  const have = new Map<string, StackTables>();
+  for (const stack of STACKS) {
+    const tables = await findStack(spec.id, stack);
+    if (tables) have.set(stack, tables);
+    else if (servedBy(model, stack))
+      notes.push(`${label(stack)} serves ${model}, but nobody published its kernel times on ${spec.name}`);
+  }
+  const serving = STACKS.find((stack) => have.has(stack) && servedBy(model, stack));
+  const chosen = serving ?? [...have.keys()][0];
+  if (chosen === undefined) {
+    if (calibrated !== null) return { stack: 'lla-sim', gpu: null };
+    return { stack: 'attainable', gpu: await gpu(null) };
+  }
+  const tables = have.get(chosen)!;
+  if (serving === undefined)
+    notes.push(
+      `no serving stack runs ${model ?? 'this model'}: its operations are priced by kernels of ${stackName(tables.file)}`,
+    );
+  if (calibrated !== null)
+    notes.push(`${calibrated} was measured on this device and is not used: --stack lla-sim prices by it`);
+  return { stack: chosen, gpu: await gpu(tables) };
+}
+
+const label = (stack: string): string => STACK_LABELS[stack] ?? stack;
+
+async function askedStack(
+  asked: string,
+  spec: DeviceSpec,
+  calibrated: string | null,
+  gpu: (stack: StackTables | null) => Promise<GpuSources>,
+): Promise<Chosen> {
+  if (asked === 'lla-sim') {
+    if (calibrated === null)
+      throw new UserError(
+        `--stack lla-sim needs a calibration of ${spec.name}, and there is none`,
+        'measure with lla-sim calibrate on that device, or leave --stack out',
+      );
+    return { stack: asked, gpu: null };
+  }
+  if (asked === 'attainable') return { stack: asked, gpu: await gpu(null) };
+  const isPath = /[/\\]|\.json$/i.test(asked);
+  const tables = isPath ? await readStackFile(asked) : await findStack(spec.id, asked);
+  if (!tables)
+    throw new UserError(
+      (STACK_CHOICES as readonly string[]).includes(asked)
+        ? `there are no kernel times of ${label(asked)} on ${spec.name}`
+        : `--stack knows no ${show(asked)}`,
+      `write one of ${STACK_CHOICES.join(', ')}, or the path of a file that lla-sim import wrote`,
+    );
+  if (tables.file.device !== spec.id)
+    throw new UserError(
+      `${show(asked)} holds times of ${tables.file.device}, not of ${spec.id}`,
+      `leave --stack out, or plan for --device ${tables.file.device}`,
+    );
+  return { stack: tables.file.stack, gpu: await gpu(tables) };
+}
+
+async function smallOperations(device: string): Promise<StackTables | null> {
+  const measured = SMALL_OPERATIONS[device];
+  return measured === undefined ? null : findStack(measured, 'vidur');
+}
+
+const readLaws = (): AttainableFile =>
+  parseJson(readTextFile(join(BUNDLED, 'attainable.json'), 'laws of attainable times', MAX_FILE_BYTES), 'the laws', {
+    maxValues: MAX_VALUES,
+    hint: 'install lla-sim again',
+  }) as AttainableFile;
