@@ -32,7 +32,7 @@ export interface KernelShare extends Interval {
 
 /** Price of everything that a schedule lists. */
 export interface SchedulePrice extends Interval {
-  /** The surest word that at most 5 % of the estimate fall short of. */
+  /** The surest word that at most 10 % of the estimate fall short of. */
   readonly evidence: Evidence;
   /** Share of the estimate that each kind of evidence carries. */
   readonly evidenceShare: Readonly<Record<Evidence, number>>;
@@ -55,7 +55,7 @@ export interface SchedulePrice extends Interval {
 export type StepPrice = SchedulePrice;
 
 /** Operations of weaker evidence that carry less than this share of the estimate do not set the evidence. */
-const NEGLIGIBLE = 0.05;
+const NEGLIGIBLE = 0.1;
 
 interface Group {
   kernel: KernelShare['kernel'];

@@ -1,4 +1,5 @@
 /** What kernels that nobody has measured must reach for a plan to be worth writing them. */
+import { isEstimate } from '../cost/evidence.js';
 import type { BreakEven, DecodeFigures, Plan } from './types.js';
 
 /** Adds to every plan with unmeasured kernels the share of the attainable rate at which it equals the full cache. */
@@ -8,8 +9,15 @@ export function withBreakEven(plans: readonly Plan[]): Plan[] {
   return plans.map((plan) => (isUnmeasured(plan.decode) ? { ...plan, breakEven: breakEven(plan.decode, full) } : plan));
 }
 
-/** More than a twentieth of the time is of kernels that nobody measured. */
-const isUnmeasured = (d: DecodeFigures): boolean => d.evidence === 'attainable' || d.evidence === 'roofline';
+const isUnmeasured = (d: DecodeFigures): boolean => d.evidence !== null && isEstimate(d.evidence);
+
+/** What published implementations of latent attention reached of a GPU's rates. */
+export const PUBLISHED_SHARES = [
+  // From Table absorbed_latency: bytes of one layer × four loops over its time and the H200's 4.8 TB/s.
+  { what: "the paper's absorbed kernels", share: 0.41, of: 'the bandwidth' },
+  // From Table memory: the products of one step over its time and the H200's 989 TFLOP/s.
+  { what: 'its reconstructing path', share: 0.01, of: 'the matrix rate' },
+] as const;
 
 function breakEven({ batch, unmeasured, secondsPerStep }: DecodeFigures, full: DecodeFigures): BreakEven | null {
   const rate = full.tokensPerSecond;

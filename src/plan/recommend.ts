@@ -1,6 +1,8 @@
 /** One sentence for the person who signs: which plan, and why. */
+import { isEstimate } from '../cost/evidence.js';
 import { formatCount, formatNumber, formatTokens } from '../units.js';
-import type { DecodeFigures, Plan, PlanRequest, Recommendation } from './types.js';
+import { PUBLISHED_SHARES } from './break-even.js';
+import type { BreakEven, DecodeFigures, Plan, PlanRequest, Recommendation } from './types.js';
 
 /**
  * A plan keeps the model's quality when every published accuracy is at least this share of the uncompressed model's.
@@ -52,6 +54,13 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
       !p.marks.some((m) => m.code === 'unfaithful-post-hoc'),
   );
   const alternative = capacityAsked ? best(larger, (p) => p.maxBatch.onGrid * 1e9 + speed(p)) : undefined;
+  const runs =
+    choice.servedBy === null
+      ? best(
+          usable.filter((p) => p.servedBy !== null),
+          speed,
+        )
+      : undefined;
   return {
     planId: choice.id,
     text: `${describe(choice)}: ${capacity(choice, full)}${pace(choice)}; ${reason(choice, { byTargets, priced: r.pricer !== null, tasks })}.`,
@@ -61,8 +70,28 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
           text: `${describe(alternative)} holds ${alternative.maxBatch.exact} sequences${pace(alternative)}, if this loss is acceptable: ${loss(alternative)}.`,
         }
       : null,
+    deployable: runs
+      ? {
+          planId: runs.id,
+          text: `${describe(runs)} on ${runs.servedBy}: ${capacity(runs, undefined)}${pace(runs)}. Kernels for ${describe(choice)} would have to be written${worth(choice)}.`,
+        }
+      : null,
   };
 }
+
+/** What kernels must reach for a plan to beat the full cache. */
+function worth({ breakEven }: Plan): string {
+  if (!breakEven) return '';
+  if (breakEven.share === null)
+    return '; not even at the rate of tuned kernels do its tokens per second reach the full cache';
+  return `; it is faster than the full cache once they reach ${breakEvenWords(breakEven)} of what tuned kernels reach on this GPU (${PUBLISHED_SHARES.map((p) => `${p.what} reached ${Math.round(p.share * 100)} % of ${p.of}`).join(', ')})`;
+}
+
+const percent = (share: number | null): string => (share === null ? 'over 100' : String(Math.ceil(share * 100)));
+
+/** `31 % (24–45)`. */
+export const breakEvenWords = ({ share, low, high }: BreakEven): string =>
+  `${percent(share)} % (${percent(low)}–${percent(high)})`;
 
 const describe = (p: Plan): string =>
   p.codec.kind === 'full'
@@ -90,7 +119,7 @@ function pace(p: Plan): string {
 
 function reason(p: Plan, o: { byTargets: boolean; priced: boolean; tasks: number }): string {
   const most = o.priced
-    ? `the most tokens per second${figures(p).evidence === 'roofline' ? ' by the estimates, whose brackets overlap,' : ''}`
+    ? `the most tokens per second${isEstimate(figures(p).evidence ?? 'measured') ? ' by estimates of kernels that nobody has measured' : ''}`
     : 'the most sequences';
   if (o.byTargets) return `${most} among the plans that meet the targets`;
   if (p.codec.kind === 'full') return `${most} among the plans whose published quality is kept`;

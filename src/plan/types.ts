@@ -241,4 +241,6 @@ export interface Recommendation {
   readonly text: string;
   /** A plan with more capacity whose loss is named, where there is one. */
   readonly alternative: { readonly planId: string; readonly text: string } | null;
+  /** Where the recommended plan's kernels do not exist: the fastest that a serving stack runs today. */
+  readonly deployable: { readonly planId: string; readonly text: string } | null;
 }

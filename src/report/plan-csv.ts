@@ -4,6 +4,8 @@ import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
 import {
   batchLabel,
+  breakEvenLabel,
+  kernelsLabel,
   LIMIT_LABEL,
   contradictionsAbout,
   pathLabel,
@@ -52,6 +54,9 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['tokensPerSecondLow', (p) => shownDecode(p).tokensPerSecond?.low],
   ['tokensPerSecondHigh', (p) => shownDecode(p).tokensPerSecond?.high],
   ['evidence', (p) => shownDecode(p).evidence],
+  ['kernels', (p) => kernelsLabel(p)],
+  ['servedBy', (p) => p.servedBy],
+  ['breakEvenShare', (p) => p.breakEven?.share],
   ['usdPerMillionTokens', (p) => shownDecode(p).usdPerMillionTokens?.estimate],
   ['gsm8k', (p) => qualityLabel(p, 'gsm8k')],
   ['reliableRetrievalTokens', (p) => p.reliableRetrieval?.tokens],
@@ -97,7 +102,8 @@ export function planMarkdown(report: PlanReport): string {
     'first token ms (interval)',
     metric,
     'limit',
-    'evidence',
+    'kernels',
+    'pays at',
   ];
   const lines = [
     `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
@@ -126,7 +132,8 @@ export function planMarkdown(report: PlanReport): string {
       timeLabel(p.prefill.secondsPerPrompt),
       qualityLabel(p, metric, report.contextTokens),
       LIMIT_LABEL[p.limitedBy],
-      d.evidence ?? '–',
+      kernelsLabel(p),
+      breakEvenLabel(p),
     ];
     lines.push(`| ${cells.join(' | ')} |`);
   }
@@ -135,6 +142,8 @@ export function planMarkdown(report: PlanReport): string {
     lines.push('', `**Recommended:** ${markdownText(report.recommendation.text)}`);
     if (report.recommendation.alternative)
       lines.push('', `**Larger:** ${markdownText(report.recommendation.alternative.text)}`);
+    if (report.recommendation.deployable)
+      lines.push('', `**Runs today:** ${markdownText(report.recommendation.deployable.text)}`);
   }
   const notes = [
     ...report.notes,

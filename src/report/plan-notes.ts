@@ -1,6 +1,5 @@
 /** Notes that a reader needs before believing a plan; all printers share these words. */
 import type { Plan, PlanReport } from '../plan/types.js';
-import { ROOFLINE_NOTE } from '../cost/pricers.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
 import { contradictionsAbout, shareLabel, shownDecode, shownMetric, timeWords } from './plan-rows.js';
 
@@ -16,11 +15,7 @@ export const noRecommendation = (r: PlanReport): string =>
 export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const notes = [...r.notes];
   const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
-  if (r.device.pricing === 'datasheet')
-    notes.push(
-      `times are roofline only, ${ROOFLINE_NOTE}; no kernel was measured on this device: run lla-sim calibrate on it`,
-    );
-  else if (evidence.size > 0)
+  if (evidence.size > 0)
     notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
   if (evidence.has('extrapolated'))
     notes.push(

@@ -1,5 +1,5 @@
 /** Fields of a row as text, for every printer of a plan. */
-import type { Interval } from '../cost/evidence.js';
+import { isEstimate, type Interval } from '../cost/evidence.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
 
@@ -28,6 +28,27 @@ const rangeLabel = (s: Interval): string => `${formatMilliseconds(s.low)}–${fo
 
 export const rateLabel = (d: DecodeFigures): string =>
   d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–';
+
+/** Most of a time is priced by these kernels. */
+const MOST = 0.5;
+
+/**
+ * Whose kernels a row's time is: `vLLM 0.24.0` where that stack runs the plan; in parentheses where it has the kernels
+ * and does not run the plan; `attainable` where nobody has measured such kernels.
+ */
+export function kernelsLabel(p: Plan): string {
+  const d = shownDecode(p);
+  if (!d.pricedBy || d.evidence === null) return '–';
+  if (isEstimate(d.evidence)) return d.evidence;
+  const by = Object.entries(d.pricedBy).find(([, share]) => share >= MOST)?.[0] ?? 'several';
+  return p.servedBy !== null || by === 'lla-sim' ? by : `(${by})`;
+}
+
+/** Share of the attainable rate from which a row without measured kernels beats the full cache. */
+export function breakEvenLabel({ breakEven }: Plan): string {
+  if (!breakEven) return '';
+  return breakEven.share === null ? 'cannot' : `${Math.ceil(breakEven.share * 100)} %`;
+}
 
 /** The metric of the quality column: the one a target names, else GSM8K, else the first that is published. */
 export function shownMetric(report: PlanReport): string {

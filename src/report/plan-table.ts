@@ -5,7 +5,8 @@ import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { noRecommendation, trust } from './plan-notes.js';
 import {
-  batchLabel,
+  breakEvenLabel,
+  kernelsLabel,
   LIMIT_LABEL,
   pathLabel,
   qualityLabel,
@@ -39,6 +40,8 @@ export function planTable(report: PlanReport, options: { all: boolean; colour: b
     lines.push('', ...wrap(`Recommended: ${report.recommendation.text}`, WIDTH, '  ').map((l) => c.green(l)));
     if (report.recommendation.alternative)
       lines.push(...wrap(`Larger: ${report.recommendation.alternative.text}`, WIDTH, '  '));
+    if (report.recommendation.deployable)
+      lines.push(...wrap(`Runs today: ${report.recommendation.deployable.text}`, WIDTH, '  '));
   } else {
     lines.push('', ...wrap(noRecommendation(report), WIDTH, '  '));
   }
@@ -76,20 +79,16 @@ function header(r: PlanReport): string[] {
 /** How far a table is shortened to fit the width: names first, then columns that --format json carries. */
 interface Squeeze {
   readonly shortNames: boolean;
-  readonly exactBatchOnly: boolean;
   readonly without: readonly string[];
 }
 
+const DROPPED_IN_TURN = ['limit', 'KV/token', 'pays at', 'KV at 1M', 'tok/s', '$/Mtok'];
 const SQUEEZES: readonly Squeeze[] = [
-  { shortNames: false, exactBatchOnly: false, without: [] },
-  { shortNames: true, exactBatchOnly: false, without: [] },
-  ...[
-    ['limit'],
-    ['limit', 'KV at 1M'],
-    ['limit', 'KV at 1M', 'KV/token'],
-    ['limit', 'KV at 1M', 'KV/token', 'tok/s'],
-    ['limit', 'KV at 1M', 'KV/token', 'tok/s', '$/Mtok'],
-  ].map((without) => ({ shortNames: true, exactBatchOnly: without.length > 2, without })),
+  { shortNames: false, without: [] },
+  ...Array.from({ length: DROPPED_IN_TURN.length + 1 }, (_, n) => ({
+    shortNames: true,
+    without: DROPPED_IN_TURN.slice(0, n),
+  })),
 ];
 
 function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
@@ -139,15 +138,19 @@ function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
           ? `${p.atTarget.batch}/${p.maxBatch.exact}`
           : r.settings.batch !== null
             ? `${p.decode.batch}/${p.maxBatch.exact}`
-            : squeeze.exactBatchOnly
-              ? String(p.maxBatch.exact)
-              : batchLabel(p),
+            : String(p.maxBatch.exact),
     },
     { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
     { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
     ...(r.settings.usdPerHour === null
       ? []
       : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),
+    ...(r.plans.some((p) => p.decode.pricedBy)
+      ? [{ title: 'kernels', align: 'left' as const, cell: (p: Plan) => kernelsLabel(p) }]
+      : []),
+    ...(r.plans.some((p) => p.breakEven)
+      ? [{ title: 'pays at', align: 'right' as const, cell: (p: Plan) => breakEvenLabel(p) }]
+      : []),
     { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric, r.contextTokens) },
     { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
   ];
@@ -159,18 +162,32 @@ const usdLabel = (p: Plan): string => {
   return usd ? formatNumber(usd.estimate) : '–';
 };
 
+/** What the columns `kernels` and `pays at` say. */
+function kernelsLegend(r: PlanReport): string {
+  const attainable = r.plans.some((p) => p.decode.evidence === 'attainable')
+    ? ' attainable: nobody has measured such kernels; the time is what tuned kernels of their class reach on this GPU.'
+    : '';
+  const borrowed = r.plans.some((p) => kernelsLabel(p).startsWith('('))
+    ? ' In parentheses: kernels of a stack that does not run this plan.'
+    : '';
+  const pays = r.plans.some((p) => p.breakEven)
+    ? ' pays at: share of that rate from which the row beats the full cache in tokens per second.'
+    : '';
+  return `${attainable}${borrowed}${pays}`;
+}
+
 function legend(r: PlanReport, shown: readonly Plan[]): string[] {
   const batch =
     r.settings.targets.secondsPerToken !== null
       ? 'batch: largest that meets --tpot / largest that fits.'
       : r.settings.batch !== null
         ? 'batch: as asked / largest that fits.'
-        : 'batch: largest that fits (on the grid 2^k, 3·2^k that capacity tests climb).';
+        : 'batch: largest that fits.';
   const hidden = r.plans.length - shown.length;
   const rest =
     hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
   return wrap(
-    `> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its ${shown.every((p) => (shownDecode(p).evidence ?? 'roofline') === 'roofline') ? 'bracket' : '90 % interval'}.${rest}`,
+    `> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its 90 % interval.${kernelsLegend(r)}${rest}`,
     WIDTH,
   );
 }

@@ -24,9 +24,9 @@ export interface StackTables {
   readonly file: StackFile;
 }
 
-/** `vLLM 0.24.0`. */
-export const stackName = (file: Pick<StackFile, 'stack' | 'version'>): string =>
-  `${STACK_LABELS[file.stack] ?? file.stack} ${file.version}`;
+/** `vLLM 0.24.0`; `Vidur (h100)` for small operations, whose stack has no version. */
+export const stackName = ({ stack, version, device }: Pick<StackFile, 'stack' | 'version' | 'device'>): string =>
+  stack === 'vidur' ? `Vidur (${device})` : `${STACK_LABELS[stack] ?? stack} ${version}`;
 
 export interface Served {
   /** The stack's own list of models, or its code. */
