@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Interval } from '../cost/evidence.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
@@ -14,6 +15,7 @@ import {
   STACK_LABELS,
   stackName,
   STACKS,
+  type ServerFile,
   type StackTables,
 } from '../stacks/serving.js';
 import type { StackFile } from '../stacks/stack-schema.js';
@@ -82,16 +84,24 @@ export async function chooseStack(
   const gpu = async (stack: StackTables | null): Promise<GpuSources> => ({
     stack,
     small: await smallOperations(spec.id),
-    laws: lawsOf(readLaws(), spec.id),
+    laws: lawsOf(bundled<AttainableFile>('attainable.json'), spec.id),
+    server: serverOf(stack?.file.stack ?? null),
   });
   if (asked !== undefined) return askedStack(asked, spec, calibrated, gpu);
   const have = new Map<string, StackTables>();
+  const passedOver: string[] = [];
   for (const stack of STACKS) {
     const tables = await findStack(spec.id, stack);
     if (tables) have.set(stack, tables);
-    else if (servedBy(model, stack))
-      notes.push(`${label(stack)} serves ${model}, but nobody published its kernel times on ${spec.name}`);
+    else if (servedBy(model, stack)) passedOver.push(stack);
   }
+  if (have.size === 0 && calibrated === null)
+    notes.push(
+      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on other GPUs${spec.vendor === 'nvidia' ? '' : ', all of them by NVIDIA'}`,
+    );
+  else
+    for (const stack of passedOver)
+      notes.push(`${label(stack)} serves ${model}, but there are no kernel times of it on ${spec.name}`);
   const serving = STACKS.find((stack) => have.has(stack) && servedBy(model, stack));
   const chosen = serving ?? [...have.keys()][0];
   if (chosen === undefined) {
@@ -147,8 +157,19 @@ async function smallOperations(device: string): Promise<StackTables | null> {
   return measured === undefined ? null : findStack(measured, 'vidur');
 }
 
-const readLaws = (): AttainableFile =>
-  parseJson(readTextFile(join(BUNDLED, 'attainable.json'), 'laws of attainable times', MAX_FILE_BYTES), 'the laws', {
+/** Fewer published rows of a stack than this tell less than those of all stacks together. */
+const FEWEST_ROWS = 15;
+
+/** What the server of a stack adds to a step; of all servers together where little or nothing is published of it. */
+function serverOf(stack: string | null): Interval {
+  const { servers } = bundled<ServerFile>('servers.json');
+  const own = stack === null ? undefined : servers[stack];
+  return (own && own.rows >= FEWEST_ROWS ? own : servers['all']!).secondsPerStep;
+}
+
+/** A file of the package. */
+const bundled = <T>(name: string): T =>
+  parseJson(readTextFile(join(BUNDLED, name), 'file of the package', MAX_FILE_BYTES), name, {
     maxValues: MAX_VALUES,
     hint: 'install lla-sim again',
-  }) as AttainableFile;
+  }) as T;

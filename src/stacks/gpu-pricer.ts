@@ -2,7 +2,7 @@
  * Prices of a GPU that this project has no calibration of: kernels of a serving stack where others measured them, and
  * what a tuned kernel would reach where nobody did. Needs no Node module: the browser page uses it too.
  */
-import type { Floor, Price } from '../cost/evidence.js';
+import type { Floor, Interval, Price } from '../cost/evidence.js';
 import type { Pricer } from '../cost/latency.js';
 import { eachVariant, linkRate, remembering, type Link } from '../cost/pricers.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
@@ -23,10 +23,9 @@ export interface GpuSources {
   /** Small operations (norm, rope, activation) measured on a GPU of the same generation. */
   readonly small: StackTables | null;
   readonly laws: AttainableLaws;
+  /** What a server adds to its kernels, seconds a step. */
+  readonly server: Interval;
 }
-
-/** Where our schedule and the tables differ in what they count, the seconds of one launch that a server adds. */
-export const STEP_OVERHEAD = { estimate: 300e-6, low: 50e-6, high: 1e-3 } as const;
 
 export const ATTAINABLE = 'attainable';
 const NO_FLOOR = { memory: 0, compute: 0 } as const;
@@ -81,7 +80,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const remembered = remembering(kernel, (shape) => priced(tuned(shape, variant)));
       return (call) => remembered(call.shape);
     }),
-    stepOverhead: { ...STEP_OVERHEAD, evidence: 'attainable', by: ATTAINABLE },
+    stepOverhead: { ...sources.server, evidence: 'interpolated', by: named },
     collective: (kind, bytes, gpus) => {
       const rate = linkRate(link, gpus);
       if (rate === null) return null;

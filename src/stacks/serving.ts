@@ -13,7 +13,7 @@ export type StackChoice = (typeof STACK_CHOICES)[number];
 export const STACK_LABELS: Readonly<Record<string, string>> = {
   vllm: 'vLLM',
   sglang: 'SGLang',
-  trtllm: 'TensorRT-LLM',
+  trtllm: 'TRT-LLM',
   vidur: 'Vidur',
 };
 
@@ -27,6 +27,22 @@ export interface StackTables {
 /** `vLLM 0.24.0`; `Vidur (h100)` for small operations, whose stack has no version. */
 export const stackName = ({ stack, version, device }: Pick<StackFile, 'stack' | 'version' | 'device'>): string =>
   stack === 'vidur' ? `Vidur (${device})` : `${STACK_LABELS[stack] ?? stack} ${version}`;
+
+/** calibrations/servers.json: what servers add to their kernels, fitted to published end-to-end times. */
+export interface ServerFile {
+  readonly schema: 'lla-sim/servers';
+  readonly schemaVersion: 1;
+  readonly source: {
+    readonly repository: string;
+    readonly commit: string;
+    readonly path: string;
+    readonly licence: string;
+  };
+  /** By stack, and `all` together. Scheduling, sampling, gaps between kernels; seconds a decode step. */
+  readonly servers: Readonly<
+    Record<string, { readonly rows: number; readonly secondsPerStep: { estimate: number; low: number; high: number } }>
+  >;
+}
 
 export interface Served {
   /** The stack's own list of models, or its code. */
