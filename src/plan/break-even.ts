@@ -23,14 +23,15 @@ function breakEven({ batch, unmeasured, secondsPerStep }: DecodeFigures, full: D
   const rate = full.tokensPerSecond;
   if (!rate || !unmeasured || !secondsPerStep) return null;
   const rest = secondsPerStep.estimate - unmeasured.estimate;
-  const share = (attainable: number, tokensPerSecond: number): number | null => {
+  const share = (attainable: number, tokensPerSecond: number): number => {
     const left = batch / tokensPerSecond - rest;
-    const s = attainable / left;
-    return left > 0 && s <= 1 ? s : null;
+    return left > 0 ? attainable / left : Infinity;
   };
+  const estimate = share(unmeasured.estimate, rate.estimate);
   return {
-    share: share(unmeasured.estimate, rate.estimate),
-    low: share(unmeasured.low, rate.low),
-    high: share(unmeasured.high, rate.high),
+    estimate: Math.min(1, estimate),
+    low: Math.min(1, share(unmeasured.low, rate.low)),
+    high: Math.min(1, share(unmeasured.high, rate.high)),
+    cannot: estimate > 1,
   };
 }

@@ -82,16 +82,15 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
 /** What kernels must reach for a plan to beat the full cache. */
 function worth({ breakEven }: Plan): string {
   if (!breakEven) return '';
-  if (breakEven.share === null)
-    return '; not even at the rate of tuned kernels do its tokens per second reach the full cache';
+  if (breakEven.cannot) return '; not even at the rate of tuned kernels do its tokens per second reach the full cache';
   return `; it is faster than the full cache once they reach ${breakEvenWords(breakEven)} of what tuned kernels reach on this GPU (${PUBLISHED_SHARES.map((p) => `${p.what} reached ${Math.round(p.share * 100)} % of ${p.of}`).join(', ')})`;
 }
 
-const percent = (share: number | null): string => (share === null ? 'over 100' : String(Math.ceil(share * 100)));
+const percent = (share: number): string => String(Math.ceil(share * 100));
 
 /** `31 % (24–45)`. */
-export const breakEvenWords = ({ share, low, high }: BreakEven): string =>
-  `${percent(share)} % (${percent(low)}–${percent(high)})`;
+export const breakEvenWords = ({ estimate, low, high }: BreakEven): string =>
+  `${percent(estimate)} % (${percent(low)}–${percent(high)})`;
 
 const describe = (p: Plan): string =>
   p.codec.kind === 'full'

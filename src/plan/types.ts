@@ -190,12 +190,11 @@ export interface Plan {
 /**
  * The share of the attainable rate at which a plan's tokens per second equal those of the measured full cache: s =
  * T_att / (B / F − T_rest), with B its batch, T_att its unmeasured kernels at the attainable price, T_rest the others, F
- * the full cache's tokens per second. Null ends: not even at the full rate, since it would have to exceed 1.
+ * the full cache's tokens per second. At most 1, which is the rate of tuned kernels.
  */
-export interface BreakEven {
-  readonly share: number | null;
-  readonly low: number | null;
-  readonly high: number | null;
+export interface BreakEven extends Interval {
+  /** Not even tuned kernels make it as fast as the full cache: the estimate would exceed 1. */
+  readonly cannot: boolean;
 }
 
 export type LimitedBy = 'kv-cache' | 'workspace' | 'in-flight' | 'weights' | 'codec-parameters' | 'prefill';

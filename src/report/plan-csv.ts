@@ -56,7 +56,7 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['evidence', (p) => shownDecode(p).evidence],
   ['kernels', (p) => kernelsLabel(p)],
   ['servedBy', (p) => p.servedBy],
-  ['breakEvenShare', (p) => p.breakEven?.share],
+  ['breakEvenShare', (p) => p.breakEven?.estimate],
   ['usdPerMillionTokens', (p) => shownDecode(p).usdPerMillionTokens?.estimate],
   ['gsm8k', (p) => qualityLabel(p, 'gsm8k')],
   ['reliableRetrievalTokens', (p) => p.reliableRetrieval?.tokens],

@@ -47,7 +47,7 @@ export function kernelsLabel(p: Plan): string {
 /** Share of the attainable rate from which a row without measured kernels beats the full cache. */
 export function breakEvenLabel({ breakEven }: Plan): string {
   if (!breakEven) return '';
-  return breakEven.share === null ? 'cannot' : `${Math.ceil(breakEven.share * 100)} %`;
+  return breakEven.cannot ? 'cannot' : `${Math.ceil(breakEven.estimate * 100)} %`;
 }
 
 /** The metric of the quality column: the one a target names, else GSM8K, else the first that is published. */

@@ -55,9 +55,14 @@ export interface Served {
  * Stacks that serve a preset with a full cache. Huginn is in none of the lists; models that are read from a file are
  * nobody's by name.
  */
+const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
-  'ouro-1.4b': { vllm: { source: 'vLLM, model registry: OuroForCausalLM', date: '2026-11-22' } },
-  'ouro-2.6b': { vllm: { source: 'vLLM, model registry: OuroForCausalLM', date: '2026-11-22' } },
+  'ouro-1.4b': { vllm: VLLM_OURO },
+  'ouro-2.6b': { vllm: VLLM_OURO },
+  'nanbeige4.2-3b': {
+    vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
+    sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
+  },
 };
 
 export const servedBy = (model: string | null, stack: string): Served | null =>

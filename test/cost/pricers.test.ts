@@ -52,7 +52,8 @@ describe('evidence of a step', () => {
     const step = priceStep(c, datasheetPricer(RATES, null), 8, 4096);
     const { roofline, ...rest } = step.evidenceShare;
     expect(roofline).toBeCloseTo(1, 12);
-    expect(rest).toEqual({ measured: 0, interpolated: 0, extrapolated: 0 });
+    expect(rest).toEqual({ measured: 0, interpolated: 0, extrapolated: 0, attainable: 0 });
+    expect(step.pricedBy).toEqual({ roofline: expect.closeTo(1, 12) as number });
     expect(step.byKernel.find((k) => k.kernel === 'step-overhead')).toMatchObject({
       calls: 1,
       evidence: 'roofline',

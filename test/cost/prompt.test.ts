@@ -42,7 +42,8 @@ const predictors: Predictors = new Map(
               estimate: seconds,
               low: 0.9 * seconds,
               high: 1.1 * seconds,
-              evidence: 'interpolated', by: 'lla-sim',
+              evidence: 'interpolated',
+              by: 'lla-sim',
               octavesOutside: 0,
             } as const;
           },
