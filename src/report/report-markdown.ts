@@ -19,7 +19,7 @@ export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: 
   lines.push(
     '## Pictures',
     '',
-    'Solid and filled: counted or measured. Dashed and hollow: a roofline estimate, not a measurement.',
+    'Solid and filled: counted or measured. Dashed and hollow: an estimate of kernels that nobody has measured.',
     '',
   );
   for (const p of pictures) {

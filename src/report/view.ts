@@ -58,9 +58,6 @@ export function timeSource({ report, sources }: View): string {
     : 'nothing is known about the speed of this device';
 }
 
-/** True where no kernel of this device was measured, so that every time is a roofline estimate. */
-export const rooflineOnly = ({ report }: View): boolean => report.device.pricing === 'datasheet';
-
 /** A row's name without its path: codec and eviction. */
 export const representative = (p: Plan): string =>
   `${p.codec.label}${p.eviction ? ` ${evictionLabel(p.eviction)}` : ''}`;

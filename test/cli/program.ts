@@ -177,7 +177,7 @@ export interface Program {
 }
 
 /**
- * A copy of the program without calibrations, so that what it prints does not depend on this checkout's; it lies under
+ * A copy of the program without calibrations of devices, so that what it prints does not depend on this checkout's; it lies under
  * node_modules, where its packages are found.
  * @param write writes to a folder `dist`, and returns the file to run
  */
@@ -188,6 +188,8 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   const cli = await write(join(home, 'dist'));
   cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
   mkdirSync(join(home, 'calibrations'));
+  for (const name of ['stacks', 'attainable.json', 'servers.json'])
+    symlinkSync(join(ROOT, 'calibrations', name), join(home, 'calibrations', name));
   mkdirSync(join(home, 'src'));
   symlinkSync(join(ROOT, 'src/kernels'), join(home, 'src/kernels'));
   return {

@@ -189,13 +189,14 @@ describe('evidence', () => {
     expect(measured.pointBackgroundColor).toBe('#0072B2');
     expect(roofline.borderWidth).toBeLessThan(measured.borderWidth);
   });
-  it('a datasheet gives roofline pictures, and says so in words', async () => {
-    const { view } = await viewOfScenario(H200);
+  it('kernels that nobody has measured give attainable pictures, and say so in words', async () => {
+    const { view } = await viewOfScenario({ ...H200, stack: 'attainable' });
     const byId = new Map(picturesOf(view).map((p) => [p.id, p]));
-    for (const id of ['time-against-context', 'speed-against-quality']) expect(byId.get(id)?.evidence).toBe('roofline');
+    for (const id of ['time-against-context', 'speed-against-quality'])
+      expect(byId.get(id)?.evidence).toBe('attainable');
     for (const id of ['cache-against-context', 'batch-against-ratio', 'memory-breakdown'])
       expect(byId.get(id)?.evidence).toBe('exact');
-    expect(byId.get('time-against-context')?.source).toMatch(/datasheet of NVIDIA H200/);
+    expect(byId.get('time-against-context')?.source).toMatch(/attainable on NVIDIA H200/);
   });
 });
 
@@ -297,8 +298,8 @@ describe('PNG', () => {
     }
   });
 
-  it('of roofline times has hollow marks and no solid line, of measured ones filled marks', async () => {
-    const { view } = await viewOfScenario(H200);
+  it('of attainable times has hollow marks and no solid line, of measured ones filled marks', async () => {
+    const { view } = await viewOfScenario({ ...H200, stack: 'attainable' });
     const picture = picturesOf(view).find((p) => p.id === 'time-against-context') as Picture;
     const lines = picture.chart(LIGHT).data.datasets.filter((d) => d.label !== '') as {
       borderDash?: number[];

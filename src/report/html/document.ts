@@ -75,7 +75,7 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
 <h2 id="memory">The plan and its memory</h2>
 <div id="plan">${planSection(view)}</div>
 <h2 id="pictures">Pictures</h2>
-<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is a roofline estimate, not a measurement.</p>
+<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that nobody has measured.</p>
 <div id="figures">${figuresSection(pictures)}</div>
 <h2 id="table">All combinations</h2>
 <div class="tools" role="group" aria-label="Filter of the table">

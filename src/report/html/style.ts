@@ -48,10 +48,10 @@ tr.removed,tr.empty{color:var(--muted)}
 .tools{display:flex;flex-wrap:wrap;gap:.8rem;align-items:end;margin:.6rem 0}.tools label{min-width:9rem}
 .evidence{display:inline-block;font-size:.76rem;font-weight:600;padding:0 .4rem;border-radius:.8rem;border:1.5px solid var(--muted);vertical-align:middle}
 .evidence.exact,.evidence.inside,.evidence.measured,.evidence.interpolated{background:var(--good);border-color:var(--good);color:var(--paper)}
-.evidence.roofline{border-style:dashed;font-style:italic}.evidence.extrapolated{border-style:dotted}
+.evidence.attainable,.evidence.roofline{border-style:dashed;font-style:italic}.evidence.extrapolated{border-style:dotted}
 #figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:1.5rem}
 figure{margin:0;border:1px solid var(--line);border-radius:.5rem;padding:.8rem;min-width:0}
-figure.roofline{border-style:dashed}
+figure.attainable,figure.roofline{border-style:dashed}
 .units{color:var(--muted);font-size:.85rem;margin:.2rem 0}
 .chart{position:relative;height:24rem;min-width:0}
 figcaption{font-size:.88rem}.source{display:block;color:var(--muted);font-size:.8rem;margin-top:.25rem}

@@ -1,5 +1,5 @@
 /** Throughput against published quality: what is given up for speed, and which plans nothing beats. */
-import { weaker, type Evidence } from '../../cost/evidence.js';
+import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import type { Plan } from '../../plan/types.js';
 import { formatCount, formatTokens } from '../../units.js';
 import { pathLabel } from '../plan-rows.js';
@@ -116,7 +116,7 @@ export function speedAgainstQuality(view: View): Picture | null {
               showLine: true,
               borderColor: theme.ink,
               borderWidth: 1.5,
-              borderDash: evidence === 'roofline' ? [6, 4] : [],
+              borderDash: isEstimate(evidence) ? [6, 4] : [],
               pointRadius: 0,
               pointStyle: 'line' as const,
             },

@@ -1,6 +1,6 @@
 /** Time of a token against context for every path of a codec, with intervals, and where paths overtake each other. */
 import type { ChartDataset, DefaultDataPoint } from 'chart.js';
-import { weaker, type Evidence } from '../../cost/evidence.js';
+import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate.js';
@@ -98,8 +98,7 @@ export function timeAgainstContext(view: View): Picture | null {
   const { codec, batch, lines, crossings } = data;
   const evidence = lines.reduce<Evidence>((a, l) => weaker(a, l.evidence), 'measured');
   const title = `Time of a token against context: paths of ${codec}`;
-  const bracket = evidence === 'roofline' ? 'bands: brackets of the estimate' : 'bands: 90 % intervals';
-  const subtitle = `${view.report.model.name} on ${view.report.device.name}, batch ${batch}; milliseconds, lower is better; ${bracket}; lines end where memory does`;
+  const subtitle = `${view.report.model.name} on ${view.report.device.name}, batch ${batch}; milliseconds, lower is better; bands: 90 % intervals; lines end where memory does`;
   const source = timeSource(view);
   const named = crossings.map(crossingWords);
   return {
@@ -108,7 +107,7 @@ export function timeAgainstContext(view: View): Picture | null {
     subtitle,
     evidence,
     source,
-    summary: `${named.length === 0 ? 'No path overtakes another in this range.' : `By the estimates ${named.map((words, i) => `(${i + 1}) ${words}`).join('; ')}.`}${evidence === 'roofline' ? ' The brackets overlap: what a measured kernel reaches decides.' : ''}`,
+    summary: `${named.length === 0 ? 'No path overtakes another in this range.' : `By the estimates ${named.map((words, i) => `(${i + 1}) ${words}`).join('; ')}.`}${isEstimate(evidence) ? ' The intervals overlap: what real kernels reach decides.' : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
       return {
@@ -157,14 +156,14 @@ function datasets(
   const colour = index === 0 && line.label === 'full cache' ? theme.ink : colourOf(theme, index - 1);
   const style = evidenceStyle(line.evidence, colour, theme.paper);
   const edge = {
-    borderWidth: line.evidence === 'roofline' ? 0.6 : 0,
+    borderWidth: isEstimate(line.evidence) ? 0.6 : 0,
     borderColor: faded(colour, 0.5),
     borderDash: [1, 3],
     pointRadius: 0,
     label: '',
     pointStyle: 'line' as const,
   };
-  const band = faded(colour, count > 4 || line.evidence === 'roofline' ? 0.06 : 0.16);
+  const band = faded(colour, count > 4 || isEstimate(line.evidence) ? 0.06 : 0.16);
   return [
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.low })), fill: false },
     { ...edge, data: line.points.map((p) => ({ x: p.x, y: p.high })), fill: '-1', backgroundColor: band },
