@@ -76,6 +76,7 @@ function answer(report: PlanReport): string[] {
   return [
     `**Take** ${markdownText(r.text)}`,
     ...(r.alternative ? ['', `**For more capacity:** ${markdownText(r.alternative.text)}`] : []),
+    ...(r.deployable ? ['', `**Runs today:** ${markdownText(r.deployable.text)}`] : []),
   ];
 }
 

@@ -1,4 +1,5 @@
 /** Inputs that are wrong, hostile or odd, for thousands of cases: values, files, command lines. */
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { CODEC_KINDS, PATH_CHOICES } from '../../src/codecs/codec.js';
 import { fitPredictor } from '../../src/cost/fit.js';
@@ -369,9 +370,7 @@ export const wild = fc
   )
   .map((l) => l.flat());
 
-/** Kernel times for --import. */
-export const KERNEL_TIMES = `kernel,variant,groups,m,k,n,seconds
-matmul,f16,1,1,2048,6144,2e-5
-matmul,f16,1,2,2048,6144,2e-5
-matmul,f16,1,4,2048,6144,3e-5
-`;
+/** A small stack file that the program carries. */
+export const STACK_FILE = JSON.parse(
+  readFileSync(new URL('../../calibrations/stacks/h100-vidur.json', import.meta.url), 'utf8'),
+) as object;

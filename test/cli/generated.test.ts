@@ -11,17 +11,7 @@ import { UNPRINTABLE, UserError } from '../../src/errors.js';
 import * as library from '../../src/index.js';
 import { SETTINGS } from '../../src/schema/settings.js';
 import { SEED } from '../gpu/random.js';
-import {
-  calibration,
-  CONFIG,
-  garbled,
-  junk,
-  KERNEL_TIMES,
-  mutations,
-  SCENARIO,
-  sensible,
-  wild,
-} from './arbitraries.js';
+import { calibration, CONFIG, garbled, junk, STACK_FILE, mutations, SCENARIO, sensible, wild } from './arbitraries.js';
 import { expectBadInput, expectSound, expectSoundJson, inProcess, plan, scratch, type Outcome } from './program.js';
 
 const CASES = Number(process.env['LLA_SIM_CASES'] ?? 2000);
@@ -89,19 +79,10 @@ const KINDS = {
     // The prompt is refused, if not the config: no device is opened.
     run: (text: string) => inProcess('run', '--model', files.file('config.json', text), '--tokens', 'none'),
   },
-  'kernel times': {
-    input: fc.oneof(
-      garbled(KERNEL_TIMES),
-      fc.tuple(fc.nat(6), fc.nat(2), junk).map(([column, row, value]) => {
-        const rows = KERNEL_TIMES.trim()
-          .split('\n')
-          .map((line) => line.split(','));
-        (rows[row % rows.length] as string[])[column] = String(JSON.stringify(value));
-        return rows.map((cells) => cells.join(',')).join('\n');
-      }),
-    ),
+  'stack file': {
+    input: texts(STACK_FILE, JSON.stringify),
     run: (text: string, format: Format) =>
-      plan('--device', 'h200', ...FULL, '--batch', '4', '--format', format, '--import', files.file('t.csv', text)),
+      plan('--device', 'h100', ...FULL, '--batch', '4', '--format', format, '--stack', files.file('t.json', text)),
   },
   calibration: {
     input: texts(small, JSON.stringify),

@@ -54,7 +54,7 @@ describe('what plan loads', () => {
     expect(loaded.filter((l) => /node_modules\/(?!\.cache\/)(webgpu|canvas|@napi-rs)\//.test(l))).toEqual([]);
     expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
   });
-  it('not even with every format, a scenario, a model file and kernel times', () => {
+  it('not even with every format, a scenario, a model file and a stack', () => {
     const config = files.file(
       'config.json',
       JSON.stringify({
@@ -70,9 +70,8 @@ describe('what plan loads', () => {
         max_position_embeddings: 4096,
       }),
     );
-    const csv = files.file('t.csv', 'kernel,variant,groups,m,k,n,seconds\nmatmul,f16,1,1,2048,6144,2e-5\n');
     const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
-    const loaded = loadedBy('plan', scenario, '--model', config, '--import', csv, '--format', 'markdown');
+    const loaded = loadedBy('plan', scenario, '--model', config, '--stack', 'trtllm', '--format', 'markdown');
     expect(
       loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node') || /dist\/(gpu|bench)\//.test(l)),
     ).toEqual([]);
@@ -137,7 +136,7 @@ describe('streams and exit codes', () => {
         batch: (p['maxBatch'] as { exact: number }).exact,
         secondsPerStep: { estimate: NUMBER, low: NUMBER, high: NUMBER },
         tokensPerSecond: { estimate: NUMBER, low: NUMBER, high: NUMBER },
-        evidence: 'roofline',
+        evidence: 'attainable',
       },
     });
     expect(p['quality']).toContainEqual(

@@ -46,7 +46,7 @@ export function answerSection({ report }: View): Html {
   const r = report.recommendation;
   if (!r)
     return html`<p>${report.plans.length === 0 ? 'No combination meets the targets: the table below says which target removed which.' : noRecommendation(report)}</p>`;
-  return html`<p><strong>Take</strong> ${r.text}</p>${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}`;
+  return html`<p><strong>Take</strong> ${r.text}</p>${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}${r.deployable ? html`<p><strong>Runs today:</strong> ${r.deployable.text}</p>` : ''}`;
 }
 
 const badge = (evidence: string | null): Html =>
