@@ -17,6 +17,8 @@ import {
   memoryModel,
   priceStep,
 } from '../dist/index.js';
+import { chooseStack } from '../dist/plan/stacks.js';
+import { gpuPricer } from '../dist/stacks/gpu-pricer.js';
 
 const SECONDS = 2;
 const geometry = findPreset('ouro-1.4b');
@@ -63,6 +65,10 @@ const priced = (pricer) =>
 console.log(
   `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`,
 );
+
+const { gpu } = await chooseStack('vllm', h200, null, null, []);
+const stack = priced(gpuPricer(gpu, rates, h200.interconnect));
+console.log(`priced by a serving stack, with interval: ${Math.round(stack).toLocaleString('en')} plans/s`);
 
 const file = process.argv[2] ?? new URL('../calibrations/mesa-llvmpipe.json', import.meta.url);
 const calibration = JSON.parse(readFileSync(file, 'utf8'));

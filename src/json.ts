@@ -57,3 +57,7 @@ function extent(text: string, enough: number): { values: number; depth: number }
   }
   return { values, depth };
 }
+
+/** The first thing that a schema found wrong: its place, and what is wrong there. */
+export const issueWords = (issue: { path: readonly PropertyKey[]; message: string } | undefined): string =>
+  `${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`;

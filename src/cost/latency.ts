@@ -5,7 +5,7 @@
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
-import { EVIDENCE, isEstimate, weaker, type Evidence, type Floor, type Interval, type Price } from './evidence.js';
+import { EVIDENCE, isEstimate, type Evidence, type Floor, type Interval, type Price } from './evidence.js';
 
 /** What prices kernel calls on one device. */
 export interface Pricer {
@@ -63,38 +63,38 @@ interface Group {
   estimate: number;
   below: number;
   above: number;
-  evidence: Evidence;
+  /** The weakest evidence, as its place in EVIDENCE. */
+  level: number;
   by: string;
 }
 
 /** Sums calls of each kernel; a kernel's errors repeat with the same sign, so its half-widths add linearly. */
 class Groups {
   readonly list: Group[] = [];
-  /** Seconds of the estimate by evidence. */
-  readonly shares: Record<Evidence, number> = {
-    measured: 0,
-    interpolated: 0,
-    extrapolated: 0,
-    attainable: 0,
-    roofline: 0,
-  };
-  private readonly index = new Map<string, Map<Group['kernel'], Group>>();
+  /** Seconds of the estimate by evidence, in the order of EVIDENCE. */
+  readonly shares = new Float64Array(EVIDENCE.length);
+  private readonly index = new Map<Group['kernel'], Group[]>();
 
   add(kernel: Group['kernel'], price: StepOverhead, calls: number): void {
-    let kernels = this.index.get(price.by);
-    if (!kernels) this.index.set(price.by, (kernels = new Map()));
-    let group = kernels.get(kernel);
-    if (!group) {
-      group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, evidence: price.evidence, by: price.by };
-      kernels.set(kernel, group);
-      this.list.push(group);
-    }
+    const group = this.groupOf(kernel, price);
     group.calls += calls;
     group.estimate += calls * price.estimate;
     group.below += calls * (price.estimate - price.low);
     group.above += calls * (price.high - price.estimate);
-    this.shares[price.evidence] += calls * price.estimate;
-    group.evidence = weaker(group.evidence, price.evidence);
+    const level = EVIDENCE.indexOf(price.evidence);
+    this.shares[level]! += calls * price.estimate;
+    if (level > group.level) group.level = level;
+  }
+
+  /** The group of this kernel by the same hands. */
+  private groupOf(kernel: Group['kernel'], { by }: StepOverhead): Group {
+    let same = this.index.get(kernel);
+    if (!same) this.index.set(kernel, (same = []));
+    for (const group of same) if (group.by === by) return group;
+    const group: Group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, level: 0, by };
+    same.push(group);
+    this.list.push(group);
+    return group;
   }
 }
 
@@ -166,7 +166,7 @@ function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside'
   for (const g of list) {
     estimate += g.estimate;
     pricedBy[g.by] = (pricedBy[g.by] ?? 0) + g.estimate;
-    if (isEstimate(g.evidence)) {
+    if (isEstimate(EVIDENCE[g.level]!)) {
       unmeasured.estimate += g.estimate;
       unmeasured.below += g.below;
       unmeasured.above += g.above;
@@ -175,8 +175,9 @@ function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside'
       above2 += g.above ** 2;
     }
   }
-  const evidenceShare = { ...shares };
-  for (const e of EVIDENCE) evidenceShare[e] /= estimate;
+  const sum = shares.reduce((all, seconds) => all + seconds, 0);
+  const [measured, interpolated, extrapolated, attainable, roofline] = shares.map((seconds) => seconds / sum);
+  const evidenceShare = { measured, interpolated, extrapolated, attainable, roofline } as Record<Evidence, number>;
   for (const by of Object.keys(pricedBy)) pricedBy[by]! /= estimate;
   const byKernel = list.map((g): KernelShare => ({
     kernel: g.kernel,
@@ -184,7 +185,7 @@ function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside'
     estimate: g.estimate,
     low: g.estimate - g.below,
     high: g.estimate + g.above,
-    evidence: g.evidence,
+    evidence: EVIDENCE[g.level]!,
     by: g.by,
   }));
   return {

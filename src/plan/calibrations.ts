@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { issueWords, parseJson } from '../json.js';
 import type { Calibration } from '../schema/calibration.js';
 
 /** Calibrations that come with the package. */
@@ -38,7 +38,7 @@ export async function loadCalibration(path: string, mend = false): Promise<Loade
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
-      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`,
+      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(issue)}`,
       issue?.message === UNEVEN
         ? 'an older version was ended while it saved this file: go on with it, lla-sim calibrate --resume, which mends it'
         : 'measure again with lla-sim calibrate',

@@ -6,7 +6,7 @@ import type { Interval } from '../cost/evidence.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { issueWords, parseJson } from '../json.js';
 import { lawsOf, type AttainableFile } from '../stacks/attainable.js';
 import {
   servedBy,
@@ -41,7 +41,7 @@ async function readStackFile(path: string): Promise<StackTables> {
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
-      `${show(path)} is not a stack file of this version: ${issue?.path.join('.') || 'file'} ${issue?.message}`,
+      `${show(path)} is not a stack file of this version: ${issueWords(issue)}`,
       'write it again with lla-sim import',
     );
   }

@@ -19,8 +19,9 @@ export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] 
     throw new UserError(`${subject} is a Git LFS pointer, not the table`, 'fetch it: git lfs pull, in the checkout');
   let rows: CsvRow[];
   try {
-    rows = parse<CsvRow>(text, { columns: true, skip_empty_lines: true, trim: true, bom: true });
+    rows = parse<CsvRow>(text, { columns: namesOf(subject), skip_empty_lines: true, trim: true, bom: true });
   } catch (error) {
+    if (error instanceof UserError) throw error;
     throw new UserError(
       `${subject} is not CSV: ${String((error as Error).message).split('\n')[0]}`,
       'it is cut off or damaged, or no table: check the path',
@@ -39,6 +40,16 @@ export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] 
     );
   return rows;
 }
+
+/** The header's names. Of two columns with one name, nobody could say which is meant. */
+const namesOf =
+  (subject: string) =>
+  (names: string[]): string[] => {
+    const twice = names.find((name, i) => names.indexOf(name) !== i);
+    if (twice !== undefined)
+      throw new UserError(`${subject} has the column ${show(twice)} twice`, 'leave one of them out');
+    return names;
+  };
 
 /** A decimal number of a cell, or NaN. */
 export const cell = (row: CsvRow, column: string): number => {

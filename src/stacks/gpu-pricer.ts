@@ -62,17 +62,10 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
-    if (whole) {
-      const before = table.before && predicted(table.op, table.before);
-      return { ...(before ? difference(whole.found, before.found) : whole.found), by: whole.by, floor };
-    }
-    return {
-      ...attainableSeconds(laws, call, rates),
-      evidence: 'attainable',
-      octavesOutside: 0,
-      by: ATTAINABLE,
-      floor,
-    };
+    if (!whole) return asPrice(attainableSeconds(laws, call, rates), 'attainable', 0, ATTAINABLE, floor);
+    const before = table.before && predicted(table.op, table.before);
+    const found = before ? difference(whole.found, before.found) : whole.found;
+    return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor);
   };
   return {
     price: eachVariant((kernel, variant) => {
@@ -100,6 +93,15 @@ const ratesOf = (d: Datasheet, linkBytesPerSecond: number | null): Rates => ({
   operationsPerSecond: d.matrixFlopsPerSecond ?? d.f32FlopsPerSecond,
   vectorOperationsPerSecond: d.f32FlopsPerSecond,
 });
+
+/** One layout for all prices: thousands of them are added up. */
+const asPrice = (
+  { estimate, low, high }: Interval,
+  evidence: Price['evidence'],
+  octavesOutside: number,
+  by: string,
+  floor: Floor,
+): Price => ({ estimate, low, high, evidence, octavesOutside, by, floor });
 
 /** A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former. */
 function difference(whole: StackPrice, before: StackPrice): StackPrice {

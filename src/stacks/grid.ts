@@ -42,18 +42,21 @@ export function interpolateBy(
   valueOf: (index: number) => number,
   without?: { readonly axis: number; readonly line: number },
 ): number {
-  let indices = [0];
-  let weights = [1];
-  for (let axis = 0; axis < lines.length; axis++) {
-    const line = lines[axis]!;
-    const { below, above, share } = placeOf(line, sizes[axis]!, without?.axis === axis ? without.line : -1);
-    if (share === 0) indices = indices.map((index) => index * line.length + below);
-    else {
-      indices = indices.flatMap((index) => [index * line.length + below, index * line.length + above]);
-      weights = weights.flatMap((weight) => [weight * (1 - share), weight * share]);
+  const places = lines.map((line, axis) => placeOf(line, sizes[axis]!, without?.axis === axis ? without.line : -1));
+  // Corners of the cell: bit `axis` of a corner says which of the two lines it lies on.
+  let sum = 0;
+  for (let corner = 0; corner < 1 << lines.length; corner++) {
+    let weight = 1;
+    let index = 0;
+    for (let axis = 0; axis < lines.length && weight > 0; axis++) {
+      const { below, above, share } = places[axis]!;
+      const onAbove = (corner >> axis) % 2 === 1;
+      weight *= onAbove ? share : 1 - share;
+      index = index * lines[axis]!.length + (onAbove ? above : below);
     }
+    if (weight > 0) sum += weight * valueOf(index);
   }
-  return indices.reduce((sum, index, i) => sum + weights[i]! * valueOf(index), 0);
+  return sum;
 }
 
 /** The sizes of every knot, in the order of the values. */

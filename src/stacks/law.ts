@@ -17,7 +17,7 @@ export interface Law {
 }
 
 /** The switch between bytes, operations and rows is rounded: max(a, b) as (a⁴ + b⁴)^¼. */
-const SHARPNESS = 4;
+const fourthPower = (x: number): number => x * x * x * x;
 
 /** Seconds of `work` by the law. */
 export function lawSeconds(law: Law, work: OpWork, rates: Rates): number {
@@ -26,7 +26,8 @@ export function lawSeconds(law: Law, work: OpWork, rates: Rates): number {
   const vector = (work.vectorOperations ?? 0) / (rates.vectorOperationsPerSecond ?? rates.operationsPerSecond);
   const computing = (work.operations / rates.operationsPerSecond + vector) / law.peakShare;
   const starting = (law.rowSeconds ?? 0) * (work.rows ?? 0);
-  return law.floorSeconds + (moving ** SHARPNESS + computing ** SHARPNESS + starting ** SHARPNESS) ** (1 / SHARPNESS);
+  const sum = fourthPower(moving) + fourthPower(computing) + fourthPower(starting);
+  return law.floorSeconds + Math.sqrt(Math.sqrt(sum));
 }
 
 export interface TimedWork {

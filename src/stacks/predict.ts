@@ -122,26 +122,27 @@ const MOVED_AXES: readonly OpClass[] = [
   'prefill-attention-grouped',
 ];
 
+/** Unpacked tables: plans of one file share them, and a plan asks few of a file's tables. */
+const UNPACKED = new WeakMap<StackTable, TablePredictor>();
+
+function predictorOf(table: StackTable, rates: Rates): TablePredictor {
+  const known = UNPACKED.get(table) ?? new TablePredictor(table, rates);
+  UNPACKED.set(table, known);
+  return known;
+}
+
 /** All tables of one file. */
 export class StackPredictor {
-  readonly #tables = new Map<OpClass, TablePredictor[]>();
-
-  constructor(readonly file: StackFile) {
-    for (const table of file.tables) {
-      const list = this.#tables.get(table.op) ?? [];
-      this.#tables.set(table.op, list);
-      list.push(new TablePredictor(table, file.rates));
-    }
-  }
+  constructor(readonly file: StackFile) {}
 
   /**
    * Time of one call, or null where no table holds this class at these fixed sizes (another head width is another
    * kernel).
    */
   predict(op: OpClass, shape: OpShape): StackPrice | null {
-    const table = this.#tables
-      .get(op)
-      ?.find((t) => Object.entries(t.table.fixed).every(([name, size]) => shape[name] === size));
-    return table ? table.predict(shape) : null;
+    const table = this.file.tables.find(
+      (t) => t.op === op && Object.entries(t.fixed).every(([name, size]) => shape[name] === size),
+    );
+    return table ? predictorOf(table, this.file.rates).predict(shape) : null;
   }
 }
