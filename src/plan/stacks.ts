@@ -9,6 +9,7 @@ import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
 import { lawsOf, type AttainableFile } from '../stacks/attainable.js';
 import {
+  SAME_GENERATION,
   servedBy,
   SMALL_OPERATIONS,
   STACK_CHOICES,
@@ -84,7 +85,7 @@ export async function chooseStack(
   const gpu = async (stack: StackTables | null): Promise<GpuSources> => ({
     stack,
     small: await smallOperations(spec.id),
-    laws: lawsOf(bundled<AttainableFile>('attainable.json'), spec.id),
+    laws: lawsOf(bundled<AttainableFile>('attainable.json'), SAME_GENERATION[spec.id] ?? spec.id),
     server: serverOf(stack?.file.stack ?? null),
   });
   if (asked !== undefined) return askedStack(asked, spec, calibrated, gpu);
@@ -97,7 +98,7 @@ export async function chooseStack(
   }
   if (have.size === 0 && calibrated === null)
     notes.push(
-      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on other GPUs${spec.vendor === 'nvidia' ? '' : ', all of them by NVIDIA'}`,
+      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on ${measuredInstead(spec)}`,
     );
   else
     for (const stack of passedOver)
@@ -116,6 +117,13 @@ export async function chooseStack(
   if (calibrated !== null)
     notes.push(`${calibrated} was measured on this device and is not used: --stack lla-sim prices by it`);
   return { stack: chosen, gpu: await gpu(tables) };
+}
+
+/** The GPUs whose kernels tell what is attainable on one without tables. */
+function measuredInstead({ id, vendor }: DeviceSpec): string {
+  const sibling = SAME_GENERATION[id];
+  if (sibling !== undefined) return `the ${sibling}, a GPU of the same generation`;
+  return vendor === 'nvidia' ? 'other GPUs' : 'other GPUs, all of them by NVIDIA';
 }
 
 const label = (stack: string): string => STACK_LABELS[stack] ?? stack;

@@ -69,8 +69,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   };
   return {
     price: eachVariant((kernel, variant) => {
-      const { tuned } = KERNELS[kernel];
-      const remembered = remembering(kernel, (shape) => priced(tuned(shape, variant)));
+      const spec = KERNELS[kernel];
+      const remembered = remembering(kernel, (shape) => priced(spec.tuned(shape, variant)));
       return (call) => remembered(call.shape);
     }),
     stepOverhead: { ...sources.server, evidence: 'interpolated', by: named },

@@ -68,9 +68,29 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
 export const servedBy = (model: string | null, stack: string): Served | null =>
   (model === null ? undefined : SERVED[model]?.[stack as Stack]) ?? null;
 
+/**
+ * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip in
+ * another form.
+ */
+export const SAME_GENERATION: Readonly<Record<string, string>> = {
+  'a100-40': 'a100-80',
+  'a100-80-pcie': 'a100-80',
+  'h100-pcie': 'h100',
+  'h100-nvl': 'h100',
+  'h200-nvl': 'h200',
+  b300: 'b200',
+  gb200: 'b200',
+  gb300: 'b200',
+};
+
 /** GPU whose small operations (norm, rope, activation) were measured, by the GPU that they are taken for. */
 export const SMALL_OPERATIONS: Readonly<Record<string, string>> = {
+  'a100-40': 'a100-80',
   'a100-80': 'a100-80',
+  'a100-80-pcie': 'a100-80',
   h100: 'h100',
+  'h100-pcie': 'h100',
+  'h100-nvl': 'h100',
   h200: 'h100',
+  'h200-nvl': 'h100',
 };
