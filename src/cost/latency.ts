@@ -32,7 +32,7 @@ export interface KernelShare extends Interval {
 
 /** Price of everything that a schedule lists. */
 export interface SchedulePrice extends Interval {
-  /** The surest word that at most 10 % of the estimate fall short of. */
+  /** The surest word that covers at least 90 % of the estimate, with surer ones. */
   readonly evidence: Evidence;
   /** Share of the estimate that each kind of evidence carries. */
   readonly evidenceShare: Readonly<Record<Evidence, number>>;

@@ -49,6 +49,7 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
   const larger = usable.filter(
     (p) =>
       p.maxBatch.exact > choice.maxBatch.exact &&
+      p.codec.label !== choice.codec.label &&
       known(p) &&
       (p.qualityKept?.share ?? 0) >= WORTH_NAMING &&
       !p.marks.some((m) => m.code === 'unfaithful-post-hoc'),

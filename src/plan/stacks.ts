@@ -83,12 +83,17 @@ export async function chooseStack(
   notes: string[],
 ): Promise<Chosen> {
   const gpu = async (stack: StackTables | null): Promise<GpuSources> => ({
+    device: spec.id,
     stack,
     small: await smallOperations(spec.id),
     laws: lawsOf(bundled<AttainableFile>('attainable.json'), SAME_GENERATION[spec.id] ?? spec.id),
     server: serverOf(stack?.file.stack ?? null),
   });
-  if (asked !== undefined) return askedStack(asked, spec, calibrated, gpu);
+  if (asked !== undefined) {
+    if (asked in STACK_LABELS && !servedBy(model, asked))
+      notes.push(`${label(asked)} does not run ${model ?? 'this model'}`);
+    return askedStack(asked, spec, calibrated, gpu);
+  }
   const have = new Map<string, StackTables>();
   const passedOver: string[] = [];
   for (const stack of STACKS) {
@@ -112,7 +117,7 @@ export async function chooseStack(
   const tables = have.get(chosen)!;
   if (serving === undefined)
     notes.push(
-      `no serving stack runs ${model ?? 'this model'}: its operations are priced by kernels of ${stackName(tables.file)}`,
+      `no serving stack runs ${model ?? 'this model'}: kernels of ${stackName(tables.file)} price what they can do of it`,
     );
   if (calibrated !== null)
     notes.push(`${calibrated} was measured on this device and is not used: --stack lla-sim prices by it`);
@@ -142,7 +147,7 @@ async function askedStack(
       );
     return { stack: asked, gpu: null };
   }
-  if (asked === 'attainable') return { stack: asked, gpu: await gpu(null) };
+  if (asked === 'attainable') return { stack: asked, gpu: { ...(await gpu(null)), small: null } };
   const isPath = /[/\\]|\.json$/i.test(asked);
   const tables = isPath ? await readStackFile(asked) : await findStack(spec.id, asked);
   if (!tables)

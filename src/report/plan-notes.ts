@@ -15,11 +15,10 @@ export const noRecommendation = (r: PlanReport): string =>
 export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   const notes = [...r.notes];
   const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
-  if (evidence.size > 0)
-    notes.push(`times: ${[...evidence].join(', ')}, from ${r.device.pricing}${sharesNote(r, shown)}`);
+  if (evidence.size > 0) notes.push(`times: ${[...evidence].join(', ')}${sourceWords(r)}${sharesNote(r, shown)}`);
   if (evidence.has('extrapolated'))
     notes.push(
-      `extrapolated times lie up to ${formatNumber(Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} octaves outside what was measured`,
+      `extrapolated times lie up to ${formatNumber(2 ** Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} times outside the sizes that were measured`,
     );
   const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
   if (full) notes.push(prefillNote(r, shown), ...firstTokenNote(r, shown));
@@ -37,13 +36,16 @@ export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
   return notes;
 }
 
+/** Whose measurements they are. */
+const sourceWords = (r: PlanReport): string => (r.device.pricing === 'attainable' ? '' : `, from ${r.device.pricing}`);
+
 /** Evidence of the recommended row's time (or the first's); a row's word is its weakest part. */
 function sharesNote(r: PlanReport, shown: readonly Plan[]): string {
   const plan =
     shown.find((p) => p.id === r.recommendation?.planId && shownDecode(p).evidenceShare) ??
     shown.find((p) => shownDecode(p).evidenceShare);
   return plan
-    ? ` (a row is called by the weakest part that matters; ${plan.id}: ${shareLabel(shownDecode(plan))} of the time)`
+    ? ` (a row's word, and surer ones, cover at least 90 % of its time; ${plan.id}: ${shareLabel(shownDecode(plan))})`
     : '';
 }
 
@@ -57,7 +59,11 @@ function prefillNote(r: PlanReport, shown: readonly Plan[]): string {
     .reduce((a, b) =>
       b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a,
     );
-  return `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs, and the batches above leave no room for it: beside one, ${tightest.id} holds ${tightest.prefill.batchBesidePrefill} of ${tightest.maxBatch.exact}`;
+  const needs = `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs`;
+  const { batchBesidePrefill } = tightest.prefill;
+  return batchBesidePrefill >= tightest.maxBatch.exact
+    ? `${needs}; the batches above leave room for it`
+    : `${needs}, and the batches above leave no room for it: beside one, ${tightest.id} holds ${batchBesidePrefill} of ${tightest.maxBatch.exact}`;
 }
 
 /** How long a prompt takes, by the recommended row or the first that fits. */

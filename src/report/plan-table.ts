@@ -163,15 +163,15 @@ const usdLabel = (p: Plan): string => {
 };
 
 /** What the columns `kernels` and `pays at` say. */
-function kernelsLegend(r: PlanReport): string {
-  const attainable = r.plans.some((p) => p.decode.evidence === 'attainable')
-    ? ' attainable: nobody has measured such kernels; the time is what tuned kernels of their class reach on this GPU.'
+function kernelsLegend(shown: readonly Plan[]): string {
+  const attainable = shown.some((p) => kernelsLabel(p) === 'attainable')
+    ? ' attainable: no measurement of such kernels is known; the time is what tuned kernels of their class reach.'
     : '';
-  const borrowed = r.plans.some((p) => kernelsLabel(p).startsWith('('))
+  const borrowed = shown.some((p) => kernelsLabel(p).startsWith('('))
     ? ' In parentheses: kernels of a stack that does not run this plan.'
     : '';
-  const pays = r.plans.some((p) => p.breakEven)
-    ? ' pays at: share of that rate from which the row beats the full cache in tokens per second.'
+  const pays = shown.some((p) => p.breakEven)
+    ? ' pays at: the row beats the full cache in tokens per second once its kernels reach this share of the speed of tuned ones.'
     : '';
   return `${attainable}${borrowed}${pays}`;
 }
@@ -187,7 +187,7 @@ function legend(r: PlanReport, shown: readonly Plan[]): string[] {
   const rest =
     hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
   return wrap(
-    `> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its 90 % interval.${kernelsLegend(r)}${rest}`,
+    `> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its 90 % interval.${kernelsLegend(shown)}${rest}`,
     WIDTH,
   );
 }

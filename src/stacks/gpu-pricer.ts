@@ -8,7 +8,7 @@ import { eachVariant, linkRate, remembering, type Link } from '../cost/pricers.j
 import type { Rates as Datasheet } from '../cost/roofline.js';
 import { KERNELS } from '../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../kernels/op-class.js';
-import { listed, unlisted, type TunedCall } from '../kernels/tuned.js';
+import { listed, type TunedCall } from '../kernels/tuned.js';
 import type { OpClass } from '../kernels/op-classes.js';
 import { attainableSeconds, type AttainableLaws } from './attainable.js';
 import { StackPredictor, type StackPrice } from './predict.js';
@@ -18,9 +18,11 @@ import { stackName, type StackTables } from './serving.js';
 const F32_BYTES = 4;
 
 export interface GpuSources {
+  /** The GPU that is priced, by its id in the catalogue. */
+  readonly device: string;
   /** Tables of the stack that serves; null: all is priced as attainable. */
   readonly stack: StackTables | null;
-  /** Small operations (norm, rope, activation) measured on a GPU of the same generation. */
+  /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
   readonly small: StackTables | null;
   readonly laws: AttainableLaws;
   /** What a server adds to its kernels, seconds a step. */
@@ -51,18 +53,20 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const own = tables?.predict(op, shape);
     if (own) return { found: own, by: named };
     const other = smallTables?.predict(op, shape);
-    return other && small ? { found: other, by: stackName(small.file) } : null;
+    if (!other || !small) return null;
+    const borrowed = small.file.device !== sources.device;
+    return { found: borrowed ? { ...other, evidence: 'extrapolated' } : other, by: stackName(small.file) };
   };
   const floorOf = ({ work }: TunedCall): Floor => ({
     memory: work.onLink ? 0 : work.bytes / rates.memoryBytesPerSecond,
     compute: work.operations / rates.operationsPerSecond + (work.vectorOperations ?? 0) / datasheet.f32FlopsPerSecond,
   });
-  const priced = (call: TunedCall | null): Price => {
+  const priced = (call: TunedCall | null, at = rates): Price => {
     if (!call) return free;
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
-    if (!whole) return asPrice(attainableSeconds(laws, call, rates), 'attainable', 0, ATTAINABLE, floor);
+    if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor);
     const before = table.before && predicted(table.op, table.before);
     const found = before ? difference(whole.found, before.found) : whole.found;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor);
@@ -77,11 +81,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     collective: (kind, bytes, gpus) => {
       const rate = linkRate(link, gpus);
       if (rate === null) return null;
-      const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
-      if (kind === 'all-reduce') return priced(listed('all-reduce', { gpus, bytes: sent }));
-      const gather = { ...unlisted('all-reduce', sent), work: { bytes: sent, operations: 0, onLink: true } };
-      const seconds = attainableSeconds(laws, gather, ratesOf(datasheet, rate));
-      return { ...seconds, evidence: 'attainable', octavesOutside: 0, by: ATTAINABLE };
+      const sum = listed('all-reduce', { gpus, bytes: (bytes * STORAGE_BYTES) / F32_BYTES });
+      // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
+      const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
+      const call = kind === 'all-reduce' && joined ? sum : { class: sum.class, work: sum.work };
+      return priced(call, ratesOf(datasheet, rate));
     },
     source: named,
   };
