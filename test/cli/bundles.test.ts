@@ -11,7 +11,7 @@ import { COMMANDS } from '../../src/commands/commands.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
 import { viewOfScenario } from '../report/reports.js';
-import { bundle, expectBadInput, plan, read, scratch, type Program } from './program.js';
+import { bundle, expectBadInput, plan, read, ROOT, scratch, type Program } from './program.js';
 
 /** What each command's own code refuses, after its arguments are parsed, and what it says. */
 const REFUSED: Readonly<Record<string, readonly [args: readonly string[], message: RegExp]>> = {
@@ -100,10 +100,10 @@ describe('bundles', () => {
         max_position_embeddings: 4096,
       }),
     );
-    const times = files.file('times.csv', 'kernel,variant,groups,m,k,n,seconds\nmatmul,f16,1,1,2048,6144,2e-5\n');
+    const stack = files.file('stack.json', read(join(ROOT, 'calibrations/stacks/h200-trtllm.json')));
     const scenario = files.file('scenario.yaml', 'device: h200\ncodec: [full, lla]\n');
     for (const format of ['json', 'csv', 'markdown', 'table']) {
-      const args = [scenario, '--model', config, '--import', times, '--format', format];
+      const args = [scenario, '--model', config, '--stack', stack, '--format', format];
       const bundled = program.run(['plan', ...args]);
       expect([bundled.code, bundled.err]).toEqual([0, '']);
       expect(bundled.out).toBe((await plan(...args)).out);

@@ -58,7 +58,7 @@ describe('docs/extending.md', () => {
     home = mkdtempSync(join(CACHE, 'lla-sim-extended-'));
     for (const path of ['src', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
       cpSync(join(ROOT, path), join(home, path), { recursive: true });
-    symlinkSync(join(ROOT, 'node_modules'), join(home, 'node_modules'));
+    for (const name of ['node_modules', 'calibrations']) symlinkSync(join(ROOT, name), join(home, name));
     for (const fence of FENCES.filter((f) => f.info !== '')) {
       const at = join(home, fence.info);
       mkdirSync(dirname(at), { recursive: true });

@@ -177,8 +177,8 @@ export interface Program {
 }
 
 /**
- * A copy of the program without calibrations of devices, so that what it prints does not depend on this checkout's; it lies under
- * node_modules, where its packages are found.
+ * A copy of the program without calibrations of devices, so that what it prints does not depend on this checkout's; it
+ * lies under node_modules, where its packages are found.
  * @param write writes to a folder `dist`, and returns the file to run
  */
 async function programFrom(write: (dist: string) => Promise<string>): Promise<Program> {
