@@ -163,10 +163,7 @@ const SAME_COST: Readonly<Record<string, string>> = {
   'rope/half-split': 'rope/adjacent',
 };
 
-/**
- * Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings (or the
- * datasheet's, when kernel times were imported for a device without a calibration).
- */
+/** Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings. */
 export function measuredPricer(options: {
   predictors: Predictors;
   rates: Rates;
@@ -200,11 +197,11 @@ export const measuredRates = (c: Pick<PricedParts, 'ceilings'>): Rates => ({
 /** Prices of the device that a calibration was measured on. */
 export function calibrationPricer(
   calibration: PricedParts,
-  options: { stale: ReadonlySet<string>; link: Link | null; source: string; imported?: Predictors },
+  options: { stale: ReadonlySet<string>; link: Link | null; source: string },
 ): Pricer {
   const { submitSeconds, dispatchSeconds } = calibration.overheads;
   return measuredPricer({
-    predictors: new Map([...predictorsOf(calibration, options.stale), ...(options.imported ?? [])]),
+    predictors: predictorsOf(calibration, options.stale),
     rates: measuredRates(calibration),
     launchSeconds: dispatchSeconds,
     stepOverhead: {
@@ -217,12 +214,6 @@ export function calibrationPricer(
     link: options.link,
     source: options.source,
   });
-}
-
-/** Prices of a device known by its datasheet, with kernel times imported from elsewhere. */
-export function importedPricer(imported: Predictors, rates: Rates, link: Link | null, source: string): Pricer {
-  const { stepOverhead } = datasheetPricer(rates, link);
-  return measuredPricer({ predictors: imported, rates, stepOverhead, link, source });
 }
 
 /** What the roofline interval assumes, in a sentence for people. */

@@ -51,7 +51,7 @@ describe('files', () => {
     execFileSync('mkfifo', [pipe]);
     for (const path of [pipe, '/dev/zero', files.path]) {
       expectBadInput(await plan(path));
-      for (const flag of ['--model', '--calibration', '--import'])
+      for (const flag of ['--model', '--calibration', '--stack'])
         expectBadInput(await plan('--device', 'h200', flag, path));
     }
   });

@@ -263,7 +263,7 @@ describe('hostile surroundings', () => {
   it.each([
     ['plan', 'FIFO'],
     ['plan', '--vram', '80GB', '--calibration', 'FIFO'],
-    ['plan', '--device', 'h200', '--import', 'FIFO'],
+    ['plan', '--device', 'h200', '--stack', 'FIFO'],
     ['plan', '--vram', '80GB', '--model', './FIFO'],
     ['plan', '/dev/zero'],
     ['plan', '--vram', '80GB', '--calibration', '/dev/zero'],

@@ -103,7 +103,7 @@ describe('what a page carries', () => {
     }
   });
 
-  it('prices from a slimmed calibration and from imported times exactly as from the whole', async () => {
+  it('prices from a slimmed calibration exactly as from the whole', async () => {
     const base = await readSources({ calibration: `${ROOT}/calibrations/mesa-llvmpipe.json` });
     const whole = base.calibration;
     if (!whole) throw new Error('no calibration');
