@@ -4,7 +4,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
-import { GpuError, type GpuFault } from './errors.js';
+import { GpuError, requireShape, type GpuFault } from './errors.js';
 import type { OperationPlan, Step } from './plan.js';
 import { packUniforms } from './uniforms.js';
 import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
@@ -33,6 +33,10 @@ const SLEPT = { share: 0.03, shareOfTimed: 0.25, afterSeconds: 0.0007, mostSecon
 export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
 const pauseCell = new Int32Array(new SharedArrayBuffer(4));
 const pause = (seconds: number): void => void Atomics.wait(pauseCell, 0, 0, seconds * 1000);
+/** Threads across which kernels with subgroup operations add up or hand values round. */
+const LEAST_SUBGROUP = 8;
+const ACROSS_THREADS = /\bsubgroup(Add|Max|Min|Shuffle|Broadcast)/;
+
 const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
 
 /** A product that the matrix units do: left is rows × depth, right depth × columns. */
@@ -311,8 +315,14 @@ export class Device {
 
   private async compile(step: Step, layout: GPUBindGroupLayout, sources: SourceSet): Promise<GPUComputePipeline> {
     const label = `${step.source}.wgsl (${step.element})`;
+    const code = sources.load(step.source, step.element);
+    const [least] = this.units.subgroupSizes;
+    requireShape(
+      least === 0 || least >= LEAST_SUBGROUP || !ACROSS_THREADS.test(code),
+      `${label}: subgroups of this adapter have ${least} threads, and the kernel adds up across ${LEAST_SUBGROUP}`,
+    );
     return this.scoped(label, () => {
-      const module = this.raw.createShaderModule({ label, code: sources.load(step.source, step.element) });
+      const module = this.raw.createShaderModule({ label, code });
       return this.raw.createComputePipeline({
         label,
         layout: this.raw.createPipelineLayout({ bindGroupLayouts: [layout] }),

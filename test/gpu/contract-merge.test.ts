@@ -256,6 +256,15 @@ describeGpu('merges against float64', (device) => {
     const result = await runPlan(device, plan, { partials: Float32Array.of(NaN, 1, 0, 1, 1, 1, 0, 1) });
     expect([...single(result('output'))]).toEqual([NaN, 1]);
   });
+
+  test('kernels that add up across eight threads are refused where a subgroup has fewer', async () => {
+    const [least] = device.units.subgroupSizes;
+    const rows = { sequences: 1, kvHeads: 1, group: 1, context: 64, keyWidth: 16, valueWidth: 16 };
+    const shape = { ...rows, branchWidth: 0, branchHeads: 0, groupSize: 0, splits: 1 };
+    const attended = runPlan(device, planOperation({ kernel: 'attend', variant: 'f16', shape }), {});
+    if (least > 0 && least < 8) await expect(attended).rejects.toThrow(/subgroups of this adapter have \d threads/);
+    else await attended;
+  });
 });
 
 test('heads that do not divide are refused', () => {
