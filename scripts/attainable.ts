@@ -20,6 +20,7 @@ import {
   widthLacking,
   type Measured,
 } from '../src/stacks/fit-attainable.js';
+import { median } from '../src/cost/predictor.js';
 import { lawSeconds } from '../src/stacks/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../src/kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
@@ -30,7 +31,6 @@ const names = readdirSync(folder)
   .sort();
 const all = names.flatMap((name) => measuredTimes(JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile));
 const percent = (x: number): string => `${(100 * x).toFixed(0)} %`;
-const median = (list: number[]): number => list.sort((a, b) => a - b)[list.length >> 1] ?? NaN;
 
 function judge(bracket: Bracket, times: readonly Measured[]): string {
   const inside = times.filter((t) => outside(bracket, t) === 0).length / times.length;

@@ -10,7 +10,8 @@
 import { parseArgs } from 'node:util';
 import { randomFrom } from '../src/random.js';
 import { stackTableSchema } from '../src/stacks/stack-schema.js';
-import { AIC_GPUS, aicTables, AIC_STACKS, type AicStack } from '../src/stacks/aic.js';
+import { AIC_GPUS, aicTables } from '../src/stacks/aic.js';
+import { STACKS, type Stack } from '../src/stacks/serving.js';
 import type { OpClass } from '../src/kernels/op-classes.js';
 import { fitTable, type MeasuredTime } from '../src/stacks/fit-table.js';
 import { ratesOf } from '../src/stacks/gpus.js';
@@ -30,7 +31,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     gpus: { type: 'string', default: 'h200_sxm,h100_sxm,a100_sxm' },
-    stacks: { type: 'string', default: AIC_STACKS.join() },
+    stacks: { type: 'string', default: STACKS.join() },
     seeds: { type: 'string', default: '5' },
     only: { type: 'string', default: '' },
     halves: { type: 'boolean', default: false },
@@ -126,7 +127,7 @@ console.log(
   `${''.padEnd(64)} ${'points'.padStart(6)} ${['median', 'p90', 'inside'].map((h) => h.padStart(8)).join(' ')} half-width`,
 );
 for (const gpu of values.gpus.split(','))
-  for (const stack of values.stacks.split(',') as AicStack[]) {
+  for (const stack of values.stacks.split(',') as Stack[]) {
     const rates = ratesOf(AIC_GPUS[gpu]!);
     const kinds = aicTables(checkout, { gpu, stack, version: null, commit: 'unknown' });
     const { tables, notes } = await selectTables(kinds, rates);

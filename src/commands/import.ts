@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { findDevice } from '../devices/find.js';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import { MAX_STACK_BYTES, type StackFile } from '../stacks/stack-schema.js';
-import { AIC_GPUS, AIC_STACKS, aicTables, compareVersions, type AicStack } from '../stacks/aic.js';
+import { AIC_GPUS, aicTables, compareVersions } from '../stacks/aic.js';
+import { STACKS, type Stack } from '../stacks/serving.js';
 import { csvTable } from '../stacks/csv-table.js';
 import { ratesOf } from '../stacks/gpus.js';
 import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/llmservingsim.js';
@@ -22,7 +23,7 @@ export const importCommand: Command = {
   secondPositional: { name: 'path', help: 'folder of a checkout, or the CSV file' },
   options: {
     gpu: { type: 'string', help: "the checkout's name of the GPU: h200_sxm, RTX4090, a100, ..." },
-    stack: { type: 'string', help: `whose kernels: ${AIC_STACKS.join(', ')}, or any name for CSV` },
+    stack: { type: 'string', help: `whose kernels: ${STACKS.join(', ')}, or any name for CSV` },
     version: { type: 'string', help: 'only this version of the stack [the latest that passes the physical limits]' },
     device: { type: 'string', help: 'CSV: the device that was measured, as in models --devices' },
     commit: { type: 'string', help: "the checkout's commit, where its folder does not record it" },
@@ -93,10 +94,10 @@ function find(source: Source, path: string, args: Args): Found {
   const gpu = needed(args, 'gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
   const commit = textFlag(args, 'commit') ?? commitOf(path);
   if (source === 'aic') {
-    const stack = needed(args, 'stack', `write --stack with one of ${AIC_STACKS.join(', ')}`);
-    if (!AIC_STACKS.includes(stack as AicStack))
-      throw new UserError(`--stack must be one of ${AIC_STACKS.join(', ')}, not ${show(stack)}`, 'correct --stack');
-    const kinds = aicTables(path, { gpu, stack: stack as AicStack, version, commit });
+    const stack = needed(args, 'stack', `write --stack with one of ${STACKS.join(', ')}`);
+    if (!STACKS.includes(stack as Stack))
+      throw new UserError(`--stack must be one of ${STACKS.join(', ')}, not ${show(stack)}`, 'correct --stack');
+    const kinds = aicTables(path, { gpu, stack: stack as Stack, version, commit });
     return { stack, device: known[gpu]!, version, kinds };
   }
   const unused = version !== null ? 'version' : textFlag(args, 'stack') !== null ? 'stack' : null;

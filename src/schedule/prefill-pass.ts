@@ -84,7 +84,7 @@ export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly 
   chunks.flatMap((chunk) => list(chunk).map((o) => ({ from: chunk.from, ...o })));
 
 /** Positions of the tokens that a cache holds of the first `tokens`. */
-export function heldOf(c: Configuration, tokens: number): Chunk[] {
+function heldOf(c: Configuration, tokens: number): Chunk[] {
   const { pinned, ring } = segmentsOf(c.eviction, tokens);
   return [
     { from: 0, tokens: pinned },

@@ -6,14 +6,12 @@ import { displayPath } from '../files.js';
 import { millisecondsIn, readParquet, sizeIn, type Row } from './parquet.js';
 import { Builders, type RawTable } from './raw-table.js';
 import type { TableVersions } from './select.js';
+import { STACKS, type Stack } from './serving.js';
 
 /** Where the tables lie in a checkout. */
 const DATA = 'aic-core/src/aiconfigurator_core/systems/data';
 const REPOSITORY = 'ai-dynamo/aiconfigurator';
 const LICENCE = 'Apache-2.0';
-
-export const AIC_STACKS = ['vllm', 'sglang', 'trtllm'] as const;
-export type AicStack = (typeof AIC_STACKS)[number];
 
 /** Folder of a GPU's tables, and the catalogue's device. */
 export const AIC_GPUS: Readonly<Record<string, string>> = {
@@ -126,7 +124,7 @@ const READERS: readonly Reader[] = [
  */
 export function aicTables(
   checkout: string,
-  { gpu, stack, version, commit }: { gpu: string; stack: AicStack; version: string | null; commit: string },
+  { gpu, stack, version, commit }: { gpu: string; stack: Stack; version: string | null; commit: string },
 ): TableVersions[] {
   const root = join(checkout, DATA);
   if (!isFolder(root))
@@ -175,7 +173,7 @@ export function aicTables(
     throw new UserError(
       `the checkout has no tables of ${stack}${version === null ? '' : ` ${show(version)}`} on ${gpu}`,
       found.length === 0
-        ? `write another --stack: ${AIC_STACKS.join(', ')}`
+        ? `write another --stack: ${STACKS.join(', ')}`
         : `write --version with one of ${[...new Set(found)].sort(compareVersions).join(', ')}`,
     );
   return kinds;
