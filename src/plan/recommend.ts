@@ -123,7 +123,7 @@ function reason(p: Plan, o: { byTargets: boolean; priced: boolean; tasks: number
     : 'the most sequences';
   if (o.byTargets) return `${most} among the plans that meet the targets`;
   if (p.codec.kind === 'full') return `${most} among the plans whose published quality is kept`;
-  const kept = `${most} among the plans whose every published accuracy keeps at least ${KEEPS_QUALITY * 100} % of the uncompressed model's (worst here: ${loss(p)})`;
+  const kept = `${most} among the plans with a checkpoint whose every published accuracy keeps at least ${KEEPS_QUALITY * 100} % of the uncompressed model's (worst here: ${loss(p)})`;
   return o.tasks === 0 ? `${kept}; no generation or retrieval task is published for this model` : kept;
 }
 
