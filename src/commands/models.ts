@@ -1,9 +1,11 @@
-/** `lla-sim models`: the models and devices that have names. */
+/** `lla-sim models`: the models and devices that have names, and all that is known of one model. */
 import { fullScalars } from '../codecs/registry.js';
 import { DEVICES } from '../devices/catalogue.js';
-import { EXIT, type ExitCode } from '../errors.js';
+import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { parameterCount } from '../geometry/geometry.js';
-import { PRESETS } from '../geometry/presets.js';
+import { findPreset, PRESETS } from '../geometry/presets.js';
+import { modelCard, modelCardTable } from '../report/model-card.js';
+import { WIDTH } from '../report/plan-table.js';
 import { columns, type Column } from '../report/text.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
@@ -12,6 +14,7 @@ import { print } from './output.js';
 const FORMATS = ['table', 'json'] as const;
 
 export const modelsCommand: Command = {
+  positional: { name: 'name', help: 'a model: its shape, its cache, and every figure published for it' },
   options: {
     devices: { type: 'boolean', help: 'list devices instead of models' },
     ...formatOption(FORMATS),
@@ -19,6 +22,7 @@ export const modelsCommand: Command = {
   },
   examples: [
     ['models', 'models that plan --model takes'],
+    ['models ouro-1.4b', 'one of them, with every published figure by codec and task'],
     ['models --devices', 'devices that plan --device takes'],
   ],
   run,
@@ -27,11 +31,19 @@ export const modelsCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const devices = args.flags['devices'] === true;
+  const destination = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
+  if (args.positional !== null) {
+    if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
+    const card = modelCard(findPreset(args.positional));
+    await print(format === 'json' ? `${JSON.stringify(card, null, 2)}\n` : modelCardTable(card, WIDTH), destination);
+    return EXIT.ok;
+  }
   const table = devices
     ? columns(DEVICE_COLUMNS, DEVICES)
     : [
         ...columns(MODEL_COLUMNS, PRESETS),
         '',
+        'lla-sim models NAME: one of them, with every published figure.',
         'Any Hugging Face config.json works too: lla-sim plan --model ./config.json --vram 80GB',
       ];
   const json = devices
@@ -41,10 +53,7 @@ async function run(args: Args): Promise<ExitCode> {
         schemaVersion: 1,
         models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })),
       };
-  await print(format === 'json' ? `${JSON.stringify(json, null, 2)}\n` : `${table.join('\n')}\n`, {
-    file: textFlag(args, 'output'),
-    quiet: args.flags['quiet'] === true,
-  });
+  await print(format === 'json' ? `${JSON.stringify(json, null, 2)}\n` : `${table.join('\n')}\n`, destination);
   return EXIT.ok;
 }
 

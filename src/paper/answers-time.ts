@@ -57,12 +57,26 @@ const source = (m: PaperModel): string =>
 function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds' }>): Answer {
   const step = m.step(s.model, s.decoding, s.batch, s.contextTokens);
   const { operations } = m.count(s.model, s.decoding, s.batch, s.contextTokens);
-  return interval(step, timeText(step), `${source(m)}, batch ${s.batch}`, (published) => {
-    const each = (published - step.estimate) / operations;
+  const hostTime = (published: number): number => (published - step.estimate) / operations;
+  const answer = interval(step, timeText(step), `${source(m)}, batch ${s.batch}`, (published) => {
+    const each = hostTime(published);
     if (published <= step.high || each > EAGER_SECONDS_AN_OPERATION) return null;
     return `eager framework floor: ${microseconds(each)} of host time for each of ${operations} operations; compiled kernels need ${formatMilliseconds(step.low)} ms or more (batch ${s.batch} assumed)`;
   });
+  // Host time that every step pays bounds the throughput of any batch, too.
+  const most = m.plan(s.model, FULL, { contextTokens: s.contextTokens }).maxBatch.onGrid;
+  const fullOperations = m.count(s.model, FULL, most, s.contextTokens).operations;
+  return {
+    ...answer,
+    contradict: (published) => {
+      const host = hostTime(published) * fullOperations;
+      if (host <= most / s.fullPeak) return null;
+      return `${rateOf(s.fullPeak)} of the same table, at any batch up to ${most}, is a step of at most ${formatMilliseconds(most / s.fullPeak)} ms, and so much host time alone takes the teacher ${formatMilliseconds(host)} ms: the two figures cannot be of one implementation`;
+    },
+  };
 }
+
+const rateOf = (tokensPerSecond: number): string => `${formatNumber(tokensPerSecond)} tok/s`;
 
 /**
  * True when a published ratio is that of two published times, up to their rounding: reasons for the times then hold for

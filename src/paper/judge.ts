@@ -2,8 +2,8 @@
 import type { Answer, Comparison, PaperFigure, Verdict } from './types.js';
 
 /**
- * Compares. A figure that must be exact is `exact` or `wrong`; one with an interval is `inside`, `explained` or
- * `unexplained`; one whose difference is known is `explained` while its reason holds.
+ * Compares. A figure that must be exact is `exact`, `by-definition` or `wrong`; one with an interval is `inside`,
+ * `explained`, `contradicted` or `unexplained`; one whose difference is known is `explained` while its reason holds.
  */
 export function judge(figure: PaperFigure, answer: Answer | null): Comparison {
   const { id, section, source, quantity, unit } = figure;
@@ -22,15 +22,23 @@ export function judge(figure: PaperFigure, answer: Answer | null): Comparison {
 }
 
 function verdictOf(figure: PaperFigure, answer: Answer): { verdict: Verdict; reason: string } {
-  if (figure.expect === 'exact') return { verdict: equal(figure, answer) ? 'exact' : 'wrong', reason: answer.reason };
+  if (figure.expect === 'exact') {
+    const right = answer.byDefinition ? 'by-definition' : 'exact';
+    return { verdict: equal(figure, answer) ? right : 'wrong', reason: answer.reason };
+  }
   if (figure.expect === 'interval' && within(figure, answer))
     return {
       verdict: 'inside',
       reason: answer.reason + (answer.remark ? `; ${answer.remark(figure.value as number)}` : ''),
     };
   if (figure.expect === 'explained' && equal(figure, answer)) return { verdict: 'exact', reason: answer.reason };
-  const reason = answer.explain?.(figure.value ?? NaN) ?? null;
-  return reason === null ? { verdict: 'unexplained', reason: answer.reason } : { verdict: 'explained', reason };
+  const published = figure.value ?? NaN;
+  const reason = answer.explain?.(published, figure.text) ?? null;
+  if (reason === null) return { verdict: 'unexplained', reason: answer.reason };
+  const contradiction = answer.contradict?.(published) ?? null;
+  return contradiction === null
+    ? { verdict: 'explained', reason }
+    : { verdict: 'contradicted', reason: `${reason}; but ${contradiction}` };
 }
 
 /** Floating-point noise of sums and quotients; far below any digit that is printed. */

@@ -5,9 +5,16 @@ import { UserError, show } from '../errors.js';
 import type { Sources } from '../plan/answer.js';
 import { staleKernels } from '../plan/ask.js';
 import { loadCalibration } from '../plan/calibrations.js';
+import type { DeviceSpec } from '../devices/catalogue.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
 
 export const PAPER_DEVICE = 'h200';
+
+/** With the memory that its driver reports: the paper's tests ran until that was full. */
+export function paperSpec(): DeviceSpec {
+  const spec = findDevice(PAPER_DEVICE);
+  return { ...spec, vramBytes: spec.driverBytes ?? spec.vramBytes };
+}
 
 /**
  * The paper's device.
@@ -15,7 +22,7 @@ export const PAPER_DEVICE = 'h200';
  * @throws UserError when the file is no calibration, or was measured on another device
  */
 export async function paperDevice(calibrationFile: string | null): Promise<PaperDevice> {
-  if (calibrationFile === null) return datasheetDevice(findDevice(PAPER_DEVICE));
+  if (calibrationFile === null) return datasheetDevice(paperSpec());
   const loaded = await loadCalibration(calibrationFile);
   const { file, calibration } = loaded;
   if (!ofPaperDevice(calibration.device)) {
@@ -32,14 +39,14 @@ export async function paperDevice(calibrationFile: string | null): Promise<Paper
 export function paperDeviceOf({ calibration }: Sources): PaperDevice {
   return calibration && ofPaperDevice(calibration.content.device)
     ? measuredDevice(calibration)
-    : datasheetDevice(findDevice(PAPER_DEVICE));
+    : datasheetDevice(paperSpec());
 }
 
 const ofPaperDevice = (measured: { readonly description: string; readonly software: boolean }): boolean =>
   !measured.software && deviceOfAdapter(measured.description)?.id === PAPER_DEVICE;
 
 function measuredDevice({ file, content, stale }: NonNullable<Sources['calibration']>): PaperDevice {
-  const datasheet = datasheetDevice(findDevice(PAPER_DEVICE));
+  const datasheet = datasheetDevice(paperSpec());
   return {
     ...datasheet,
     choice: {

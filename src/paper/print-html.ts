@@ -69,8 +69,10 @@ const heads = (titles: readonly string[], numeric: (i: number) => boolean): Html
 /** The look of a verdict is that of the evidence which it is like: solid, dashed, or a warning. */
 const LOOKS: Readonly<Record<Verdict, string>> = {
   exact: 'exact',
+  'by-definition': '',
   inside: 'inside',
   explained: 'roofline',
+  contradicted: 'wrong',
   'not-predictable': '',
   unexplained: 'wrong',
   wrong: 'wrong',

@@ -9,14 +9,16 @@ import { VERDICTS, type Beyond, type Comparison, type PaperReport, type Verdict 
 
 export const VERDICT_WORDS: Readonly<Record<Verdict, string>> = {
   exact: 'exact',
+  'by-definition': 'by definition',
   inside: 'inside',
   explained: 'explained',
+  contradicted: 'contradicted',
   'not-predictable': 'not predictable',
   unexplained: 'UNEXPLAINED',
   wrong: 'WRONG',
 };
 
-/** `79 exact, 11 inside the interval, 19 explained, 10 not predictable` */
+/** `120 figures: 24 exact, 55 by definition, 12 inside the interval, …` */
 export const tally = (r: PaperReport): string => `${r.comparisons.length} figures: ${countsOf(r.comparisons)}`;
 
 /** How many of some figures have which verdict. */
@@ -25,6 +27,7 @@ export function countsOf(comparisons: readonly Comparison[]): string {
     ...VERDICT_WORDS,
     inside: 'inside the interval',
     explained: 'explained differences',
+    contradicted: 'contradicted by the paper itself',
   };
   return VERDICTS.map((v) => ({ v, n: comparisons.filter((c) => c.verdict === v).length }))
     .filter(({ n }) => n > 0)
@@ -34,7 +37,7 @@ export function countsOf(comparisons: readonly Comparison[]): string {
 
 /** What each verdict means, in the words of the report. */
 export const LEGEND =
-  'exact: the planner’s value has the digits that the paper prints. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. ' +
+  'exact: the planner’s value has the digits that the paper prints. by definition: so it has, but the value follows from settings printed beside it, and any label would pass. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. contradicted: that reason is refuted by another figure of the paper. ' +
   'not predictable: it needs the model’s weights.';
 
 export const BEYOND_TITLE = 'What the paper does not say, and the model does';
@@ -50,9 +53,9 @@ export function paperTable(r: PaperReport, options: { colour: boolean }): string
   const paint = (verdict: Verdict) =>
     verdict === 'wrong' || verdict === 'unexplained'
       ? c.red
-      : verdict === 'explained'
+      : verdict === 'explained' || verdict === 'contradicted'
         ? c.yellow
-        : verdict === 'not-predictable'
+        : verdict === 'not-predictable' || verdict === 'by-definition'
           ? c.dim
           : c.green;
   const lines = [

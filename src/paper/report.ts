@@ -20,7 +20,7 @@ export function paperReport(m: PaperModel): PaperReport {
   const { choice, pricer, notes } = m.device;
   return {
     schema: 'lla-sim/paper',
-    schemaVersion: 1,
+    schemaVersion: 2,
     paper: PAPER,
     device: { ...choice, pricing: pricer.source },
     verdicts,

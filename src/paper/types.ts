@@ -8,13 +8,24 @@ import type { QualityFigure, QualityModel } from '../quality/figure.js';
 
 /**
  * - `exact`: the model's value, rounded to the digits that the paper prints, is the paper's.
+ * - `by-definition`: it is, but the value follows from settings printed beside it: any label would pass.
  * - `inside`: the paper's value lies in the model's interval.
  * - `explained`: it does not, for a reason that is itself checked with numbers.
+ * - `contradicted`: it does not, and the reason that would explain it is refuted by another figure of the paper.
  * - `not-predictable`: a planner cannot know it (accuracy needs the model's weights).
  * - `unexplained`: outside the interval, and the known reasons do not account for it.
  * - `wrong`: it must be exact and is not. The command then ends with exit code 5.
  */
-export const VERDICTS = ['exact', 'inside', 'explained', 'not-predictable', 'unexplained', 'wrong'] as const;
+export const VERDICTS = [
+  'exact',
+  'by-definition',
+  'inside',
+  'explained',
+  'contradicted',
+  'not-predictable',
+  'unexplained',
+  'wrong',
+] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
 /** What a figure is expected to be. Only figures expected to be `exact` can be `wrong`. */
@@ -44,8 +55,8 @@ export type Subject =
   /** Cached scalars of one setting over those of another. */
   | { readonly of: 'scalar-ratio'; readonly model: QualityModel; readonly codec: Codec; readonly over: Codec }
   | { readonly of: 'codec-parameters'; readonly model: QualityModel; readonly codec: Codec }
-  /** Whether the codec's parameters stay below the model's. */
-  | { readonly of: 'codec-feasible'; readonly model: QualityModel; readonly codec: Codec }
+  /** Whether the codec can be trained, as far as its parameters decide. */
+  | { readonly of: 'codec-trainable'; readonly model: QualityModel; readonly codec: Codec }
   | { readonly of: 'kv-per-token'; readonly model: QualityModel; readonly codec: Codec }
   | { readonly of: 'kv-at-1m'; readonly model: QualityModel; readonly codec: Codec; readonly eviction: Eviction | null }
   | { readonly of: 'budget'; readonly eviction: Eviction }
@@ -64,7 +75,6 @@ export type Subject =
       readonly model: QualityModel;
       readonly decoding: Decoding;
       readonly contextTokens: number;
-      readonly grid: number;
     }
   | {
       readonly of: 'step-seconds';
@@ -72,6 +82,8 @@ export type Subject =
       readonly decoding: Decoding;
       readonly batch: number;
       readonly contextTokens: number;
+      /** Published peak of the full cache, tokens per second: a reason for the step must leave room for it. */
+      readonly fullPeak: number;
     }
   /** Step time of `decoding` over that of the full cache. */
   | {
@@ -143,10 +155,14 @@ export interface Answer {
   readonly text: string;
   /** One line: how the value comes about, or why it is right as it is. */
   readonly reason: string;
+  /** True where the value follows from settings printed beside it: no layout, memory, schedule or price is asked. */
+  readonly byDefinition?: true;
   /** What the published value means in the model's terms; shown where it lies in the interval. */
   readonly remark?: (published: number) => string;
   /** Why a published value may differ from this one, or null when the known reason does not account for it. */
-  readonly explain?: (published: number) => string | null;
+  readonly explain?: (published: number, text: string) => string | null;
+  /** Why the reason above cannot hold beside another figure of the paper, or null where it can. */
+  readonly contradict?: (published: number) => string | null;
 }
 
 export interface Comparison {
@@ -185,7 +201,8 @@ export interface Beyond {
 
 export interface PaperReport {
   readonly schema: 'lla-sim/paper';
-  readonly schemaVersion: 1;
+  /** 2: `exact` no longer counts figures that hold `by-definition`; `contradicted` is new. */
+  readonly schemaVersion: 2;
   readonly paper: string;
   readonly device: DeviceChoice & { readonly pricing: string };
   readonly verdicts: Readonly<Record<Verdict, number>>;

@@ -207,7 +207,25 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'batch-768',
     'whether maximum batch follows the ideal ρ',
     ['768 / 32 = 24 @ Table memory', 'ρ = 21.33 @ Table memory'],
-    'More than ideal: the batches are points of a grid 2^k and 3·2^(k−1); memory alone would allow about 979 and 45.',
+    'More than ideal: the batches are points of a grid 2^k and 3·2^(k−1). Weights, codec and cache alone would allow 979 and 45 in the 143,771 MiB that an H200’s driver reports; with the planner’s reserve and workspace it is 972 and 45 (796 where rebuilt K and V are written to memory).',
+  ),
+  contradiction(
+    'latency-throughput',
+    'how long a step of the teacher takes',
+    ['63.6 ms a token @ Table memory', '748 tok/s @ Table memory', '32 sequences at most @ Table memory'],
+    'At any batch up to 32 the peak is a step of at most 32 / 748 = 42.8 ms, below the 63.6 ms that one token takes. A step’s host time cannot explain the second and leave room for the first; the paper states the batch of neither.',
+  ),
+  contradiction(
+    'lla-2d-infeasible',
+    'when LLA-2D has too many parameters',
+    [
+      'parameter-infeasible on Huginn @ text, Section experiments',
+      '28.5 B at 16× on Huginn, 801 % of the model @ arithmetic',
+      '0.66 for LLA-2D 4× on 2.6B @ Table scale',
+      '3.22 B there, 121 % of the model @ arithmetic',
+    ],
+    'More parameters than the model is not the limit: the paper trained such a codec. It states none; in AdamW the first takes 343 GB or more, the second 39 GB.',
+    ['ouro-2.6b', 'huginn-3.5b'],
   ),
   contradiction(
     'absorbed-parity',

@@ -63,10 +63,20 @@ for (const f of FIGURES) {
   else INDEX.set(key(f.model, f), [f]);
 }
 
+function measuredModel(name: string): QualityModel | undefined {
+  const known = name.toLowerCase();
+  return Object.hasOwn(MODELS, known) ? MODELS[known] : undefined;
+}
+
+/** Every figure of a model, under any codec, in the order of the tables. @param model a preset's name or alias */
+export function publishedFor(model: string): QualityFigure[] {
+  const measured = measuredModel(model);
+  return FIGURES.filter((f) => f.model === measured);
+}
+
 /** The figures of exactly this configuration, in the order of the tables; empty when it was not measured. */
 export function qualityOf(query: QualityQuery): QualityFigure[] {
-  const name = query.model.toLowerCase();
-  const model = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
+  const model = measuredModel(query.model);
   if (model === undefined) return [];
   return (INDEX.get(key(model, query)) ?? []).filter(
     (f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio,

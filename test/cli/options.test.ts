@@ -71,7 +71,7 @@ describe('refusals name the option, the rule and the cure', () => {
     ['plan --ctx 1k --context 2k', '--ctx is given more than once; give it once'],
     ['plan a.yaml b.yaml', '"b.yaml" is one word too many; lla-sim plan takes one scenario; see lla-sim plan --help'],
     ['plan --version', 'unknown option "--version"; see lla-sim plan --help'],
-    ['models x', '"x" is one word too many; lla-sim models takes options only; see lla-sim models --help'],
+    ['models x y', '"y" is one word too many; lla-sim models takes one name; see lla-sim models --help'],
     [
       'bench --shapes small,x',
       '--shapes must be one of attention, products, small, not "x"; write for example --shapes products',

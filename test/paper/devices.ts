@@ -1,9 +1,8 @@
 /** Devices for tests of the comparison: the datasheet, and one whose times are all so many times longer. */
-import { findDevice } from '../../src/devices/find.js';
 import { datasheetDevice, type PaperDevice } from '../../src/paper/model.js';
-import { PAPER_DEVICE } from '../../src/paper/pricing.js';
+import { paperSpec } from '../../src/paper/pricing.js';
 
-export const H200: PaperDevice = datasheetDevice(findDevice(PAPER_DEVICE));
+export const H200: PaperDevice = datasheetDevice(paperSpec());
 
 export function slower(factor: number): PaperDevice {
   const { pricer } = H200;

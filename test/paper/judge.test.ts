@@ -85,6 +85,36 @@ describe('verdicts', () => {
     expect(judge(figure('explained', 4), answer(4)).verdict).toBe('exact');
   });
 
+  it('by definition in place of exact, and wrong all the same', () => {
+    const defined = { ...answer(4), byDefinition: true as const };
+    expect(judge(figure('exact', 4), defined).verdict).toBe('by-definition');
+    expect(judge(figure('exact', 5), defined).verdict).toBe('wrong');
+  });
+
+  it('a reason that another figure refutes is a contradiction; without a reason there is none', () => {
+    const refuted = (explain: Answer['explain']): Answer => ({
+      ...answer(1, 1, 2, explain),
+      contradict: () => 'it cannot',
+    });
+    const c = judge(
+      figure('interval', 9),
+      refuted(() => 'a reason'),
+    );
+    expect([c.verdict, c.reason]).toEqual(['contradicted', 'a reason; but it cannot']);
+    expect(
+      judge(
+        figure('interval', 9),
+        refuted(() => null),
+      ).verdict,
+    ).toBe('unexplained');
+    expect(
+      judge(
+        figure('interval', 1),
+        refuted(() => 'a reason'),
+      ).verdict,
+    ).toBe('inside');
+  });
+
   it('what needs the weights is not predictable', () => {
     expect(judge(figure('not-predictable', 0.5), null)).toMatchObject({ verdict: 'not-predictable', model: null });
   });

@@ -247,7 +247,7 @@ describe('CONTRADICTIONS', () => {
   });
 
   it('are given for the model that they concern', () => {
-    expect(contradictionsFor('huginn-3.5b').map((c) => c.id)).toEqual(['huginn-ratio']);
+    expect(contradictionsFor('huginn-3.5b').map((c) => c.id)).toEqual(['huginn-ratio', 'lla-2d-infeasible']);
     expect(contradictionsFor('ouro-2.6b').map((c) => c.id)).toContain('items-scale');
     expect(contradictionsFor('ouro-1.4b')[0]?.id).toBe('gsm8k-4x');
     expect(contradictionsFor('nanbeige4.2-3b')).toEqual([]);
