@@ -13,7 +13,7 @@ import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-meth
 import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
-import { findPreset } from '../geometry/presets.js';
+import { findPreset, isPreset } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
@@ -43,7 +43,8 @@ export function loadModel(args: Args): Loaded {
   const checkpoint = hasWeights ? openCheckpoint(name) : null;
   try {
     const whole =
-      checkpoint?.geometry ?? (isFolder || /[/\\]|\.json$/i.test(name) ? readModelFile(name) : findPreset(name));
+      checkpoint?.geometry ??
+      (isFolder || (/[/\\]|\.json$/i.test(name) && !isPreset(name)) ? readModelFile(name) : findPreset(name));
     const reduced = (flag: 'layers' | 'vocab'): number => {
       const value = textFlag(args, flag);
       if (value !== null && checkpoint)

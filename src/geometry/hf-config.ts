@@ -2,7 +2,7 @@
  * Reads the shape of a model from its Hugging Face `config.json`. Only families whose layout was checked against
  * their modelling code are read; everything else is refused, because a wrong number is worse than none.
  */
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { readTextFile } from '../files.js';
@@ -24,6 +24,9 @@ export const LIMITS = {
   positions: 2 ** 30,
 } as const;
 const MAX_PARAMETERS = 1e13;
+
+/** `owner/name` as Hugging Face has it. */
+const HUB_ID = /^[a-z0-9][\w.-]{0,95}\/[a-z0-9](?!.*\.json$)[\w.-]{0,95}$/i;
 
 /** Text of arbitrary origin as a display name of at most 64 plain characters. */
 export function displayName(text: string): string {
@@ -480,6 +483,11 @@ export function readModelFile(path: string): Geometry {
   if (path === '-' || path === '')
     throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
   const file = isFolder(path) ? join(path, 'config.json') : path;
+  if (HUB_ID.test(path) && !existsSync(path))
+    throw new UserError(
+      `${show(path)} is no preset and no file here`,
+      `if it is a Hugging Face model, download huggingface.co/${path}/resolve/main/config.json and give its path`,
+    );
   const json = parseJson(readTextFile(file, 'model file', MAX_CONFIG_BYTES), `model file ${show(file)}`, {
     maxValues: MAX_CONFIG_VALUES,
     hint: 'give the config.json of a Hugging Face model',

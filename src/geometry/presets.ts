@@ -139,16 +139,22 @@ const ALIASES: Readonly<Record<string, string>> = {
  */
 const OWNER = /^(bytedance|tomg-group-umd|nanbeige|smcleish|irafm-llm)\//;
 
+const targetOf = (name: string): string => {
+  const wanted = name.trim().toLowerCase().replace(OWNER, '');
+  return (Object.hasOwn(ALIASES, wanted) ? ALIASES[wanted] : undefined) ?? wanted;
+};
+
+/** True for the name, alias or Hugging Face id of a preset. Anything else with a slash is a path. */
+export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name));
+
 /**
  * The preset of this name or alias, case-insensitive, with or without its Hugging Face owner (`ByteDance/Ouro-1.4B`).
  * @throws UserError naming the known presets, and the likeliest one where there is one
  */
 export function findPreset(name: string): Geometry {
-  const wanted = name.trim().toLowerCase().replace(OWNER, '');
-  const target = Object.hasOwn(ALIASES, wanted) ? ALIASES[wanted] : wanted;
-  const found = PRESETS.find((p) => p.name === target);
+  const found = PRESETS.find((p) => p.name === targetOf(name));
   if (found) return found;
-  const guess = nearestName(wanted, [...PRESET_NAMES, ...Object.keys(ALIASES)]);
+  const guess = nearestName(name.trim().toLowerCase().replace(OWNER, ''), [...PRESET_NAMES, ...Object.keys(ALIASES)]);
   const did = guess === undefined ? '' : `did you mean ${guess}? `;
   throw new UserError(
     `unknown model ${show(name)}; known models: ${PRESET_NAMES.join(', ')}`,

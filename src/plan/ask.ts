@@ -4,6 +4,7 @@
 import { UserError, show } from '../errors.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
+import { isPreset } from '../geometry/presets.js';
 import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes } from '../units.js';
@@ -46,7 +47,7 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
 /** A preset by name, or a model file by path. Published quality belongs to presets only. */
 async function readModel(name: string): Promise<ModelSource> {
   const isPath = /[/\\]|\.json$/i.test(name);
-  if (!isPath) return presetSource(name);
+  if (!isPath || isPreset(name)) return presetSource(name);
   const { readModelFile } = await import('../geometry/hf-config.js');
   return { geometry: readModelFile(name), publishedAs: null };
 }

@@ -1,0 +1,163 @@
+/** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
+import { STACK_LABELS, STACKS, servedBy, type Stack } from './serving.js';
+
+/** What a server is asked to do. */
+export interface ServeRequest {
+  readonly stack: string;
+  /** The preset under whose name stacks list the model; null for a model read from a file. */
+  readonly model: string | null;
+  /** Sequences decoded together: the operating batch, not the largest one. */
+  readonly sequences: number;
+  readonly contextTokens: number;
+  /** GPUs that share the model by tensor parallelism. */
+  readonly gpus: number;
+  /** Element type of the cache as a plan names it; `f16` and `bf16` are a stack's `auto`. */
+  readonly cacheType: string;
+  /** Bytes on one GPU at that batch: weights, cache and workspace. */
+  readonly neededBytes: number;
+  /** Memory of one GPU that the plan counts with. */
+  readonly vramBytes: number;
+}
+
+export interface ServeFlag {
+  readonly flag: string;
+  readonly value: string | null;
+}
+
+export interface ServeCommand {
+  /** On one line, as typed into a shell. */
+  readonly line: string;
+  readonly flags: readonly ServeFlag[];
+  /** Documentation of the flags, and when it was read. */
+  readonly source: { readonly documentation: string; readonly version: string; readonly date: string };
+  /** What the reader has to know about the line. */
+  readonly notes: readonly string[];
+}
+
+type Setting = 'sequences' | 'context' | 'memory' | 'gpus' | 'cacheType' | 'remoteCode';
+
+/** How a stack is told: the program, its documented flags, and its default share of the memory. */
+interface Words {
+  readonly program: readonly string[];
+  readonly flags: Readonly<Partial<Record<Setting, string>>>;
+  /** Value of the flag for an fp8 cache; null: it is no flag of the command. */
+  readonly fp8: string | null;
+  /** Share of the GPU's memory that weights, workspace and cache may take unless it is said. */
+  readonly memoryShare: number | null;
+  readonly source: ServeCommand['source'];
+}
+
+/** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
+export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
+  vllm: {
+    program: ['vllm', 'serve'],
+    flags: {
+      sequences: '--max-num-seqs',
+      context: '--max-model-len',
+      memory: '--gpu-memory-utilization',
+      gpus: '--tensor-parallel-size',
+      cacheType: '--kv-cache-dtype',
+      remoteCode: '--trust-remote-code',
+    },
+    fp8: 'fp8',
+    memoryShare: 0.92,
+    source: {
+      documentation: 'docs.vllm.ai/en/latest/configuration/engine_args; default share in vllm/config/cache.py',
+      version: 'commit 002f10e',
+      date: '2026-11-22',
+    },
+  },
+  sglang: {
+    program: ['python', '-m', 'sglang.launch_server', '--model-path'],
+    flags: {
+      sequences: '--max-running-requests',
+      context: '--context-length',
+      memory: '--mem-fraction-static',
+      gpus: '--tp-size',
+      cacheType: '--kv-cache-dtype',
+      remoteCode: '--trust-remote-code',
+    },
+    fp8: 'fp8_e4m3',
+    memoryShare: 0.9,
+    source: {
+      documentation: 'docs.sglang.io/advanced_features/server_arguments',
+      version: 'latest',
+      date: '2026-11-22',
+    },
+  },
+  trtllm: {
+    program: ['trtllm-serve'],
+    flags: {
+      sequences: '--max_batch_size',
+      context: '--max_seq_len',
+      gpus: '--tp_size',
+      remoteCode: '--trust_remote_code',
+    },
+    // Its memory flag is a share of what is free once weights are loaded, not of the GPU: the default is kept.
+    fp8: null,
+    memoryShare: null,
+    source: {
+      documentation: 'nvidia.github.io/TensorRT-LLM/commands/trtllm-serve; tensorrt_llm/commands/serve.py',
+      version: 'commit 00209af',
+      date: '2026-11-22',
+    },
+  },
+};
+
+/** Where the weights of presets lie, by the checkpoint whose quality is published where there is a choice. */
+const HUB: Readonly<Record<string, string>> = {
+  'ouro-1.4b': 'ByteDance/Ouro-1.4B',
+  'ouro-2.6b': 'ByteDance/Ouro-2.6B-Thinking',
+  'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
+};
+
+const isStack = (name: string): name is Stack => (STACKS as readonly string[]).includes(name);
+
+/** A share of the memory, rounded up to a hundredth: rounding down would hold fewer sequences. */
+const hundredths = (share: number): number => Math.ceil(share * 100 - 1e-9) / 100;
+
+/**
+ * The command that starts a server for a plan. Only a full cache on a stack that lists the model can be served: for
+ * anything else there is no command.
+ *
+ * The memory flag is the stack's default where the batch fits in it. Otherwise it is what the batch needs, and a note
+ * says so: the stack's own graphs and activations come on top.
+ * @returns null where the stack does not exist or does not run the model, or cannot store the cache so
+ */
+export function serveCommand(request: ServeRequest): ServeCommand | null {
+  const { stack, model } = request;
+  if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
+  const hub = HUB[model];
+  const words = SERVE_WORDS[stack];
+  const fp8 = request.cacheType === 'fp8';
+  if (hub === undefined || (fp8 && words.fp8 === null)) return null;
+  if (!fp8 && request.cacheType !== 'f16' && request.cacheType !== 'bf16') return null;
+  const notes: string[] = [];
+  const values: Record<Setting, string | null | undefined> = {
+    sequences: String(request.sequences),
+    context: String(request.contextTokens),
+    memory: memoryValue(request, words, notes),
+    gpus: request.gpus > 1 ? String(request.gpus) : undefined,
+    cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
+    // The presets' configurations are classes of their own repositories.
+    remoteCode: null,
+  };
+  const flags = (Object.keys(values) as Setting[]).flatMap((setting): ServeFlag[] => {
+    const flag = words.flags[setting];
+    const value = values[setting];
+    return flag === undefined || value === undefined ? [] : [{ flag, value }];
+  });
+  const line = [...words.program, hub, ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value]))];
+  return { line: line.join(' '), flags, source: words.source, notes };
+}
+
+function memoryValue(request: ServeRequest, words: Words, notes: string[]): string | undefined {
+  if (words.memoryShare === null) return undefined;
+  const needed = hundredths(request.neededBytes / request.vramBytes);
+  if (needed <= words.memoryShare) return String(words.memoryShare);
+  const name = STACK_LABELS[request.stack] ?? request.stack;
+  notes.push(
+    `${request.sequences} sequences need ${needed} of the memory, ${name} takes ${words.memoryShare} unless told: its graphs and activations come on top, so expect fewer`,
+  );
+  return String(Math.min(needed, 1));
+}
