@@ -115,12 +115,10 @@ const codec = z
     bits: z.literal([2, 3, 4, 8]).optional(),
   })
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
-  .refine(
-    (c) => (c.rankK !== undefined) === ['lla', 'lla-2d', 'mla-head'].includes(c.kind),
-    'must have ranks where it stores latents',
-  )
-  .refine((c) => (c.shareLayers !== undefined) === (c.kind === 'cla'), 'must have shareLayers for cla only')
-  .refine((c) => (c.bits !== undefined) === (c.kind === 'kv-quant'), 'must have bits for kv-quant only');
+  .refine(({ kind, ...given }) => {
+    const has = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+    return has.sort().join() === [...registry.CODECS[kind].settings].sort().join();
+  }, 'must have the settings of its kind (ranks, shareLayers or bits), and no others');
 const path = z.enum(PATHS);
 const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });

@@ -10,7 +10,7 @@ export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed
 /** How attention reads the cache. */
 export type Path = (typeof PATHS)[number];
 
-/** Paths as a user names them: `materialised` is the reconstruct path that writes K and V out. */
+/** Paths as a user names them (paths.ts): `materialised` is the reconstruct path that writes K and V out. */
 export const PATH_CHOICES = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'] as const;
 export type PathChoice = (typeof PATH_CHOICES)[number];
 
@@ -38,9 +38,26 @@ export interface StorageChoice {
   readonly groupSize: number;
 }
 
+/** When the last attention of a step reads a layer's cache: then the new token's rows are appended. */
+export type Closing = 'always' | 'last-loop' | 'closing-layer';
+
+/** Everything that the rest of the program must know of a kind of codec. */
 export interface CodecSpec {
   readonly title: string;
   readonly paths: readonly Path[];
+  /** The settings that a codec of this kind has; no others. */
+  readonly settings: readonly Exclude<keyof Codec, 'kind'>[];
+  /** The plain cache, with which the others are compared. */
+  readonly uncompressed?: true;
+  /** Which KV heads one latent serves; without latents not given. */
+  readonly latentFor?: 'one-head' | 'all-heads';
+  readonly closes: Closing;
+  /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */
+  ratio(g: Geometry, codec: Codec): number;
+  /** Short and unique among published settings; `kind-RATIOx` unless given. */
+  label?(codec: Codec): string;
+  /** The storage type that the codec brings along, for prelude and coda too; the one chosen unless given. */
+  storage?(codec: Codec): Storage;
   /** True when one latent serves all loops and is complete only after the last one. */
   readonly loopAxis: boolean;
   /** Ratios that the paper publishes for this kind. */

@@ -4,12 +4,16 @@
  */
 import type { CodecSpec } from './codec.js';
 import { latentTensors, sharedByLoops } from './layout.js';
-import { genericRatios, isHuginnStack, isOuroStack, ranksForRatio, refuseRanks } from './ranks.js';
+import { genericRatios, isHuginnStack, isOuroStack, latentScalars, ranksForRatio, refuseRanks } from './ranks.js';
 
 export const lla: CodecSpec = {
   title: 'LLA, one latent per head across loops',
   paths: ['reconstruct', 'block-absorbed', 'absorbed', 'fast'],
+  settings: ['rankK', 'rankV'],
+  latentFor: 'one-head',
   loopAxis: true,
+  closes: 'last-loop',
+  ratio: (g, codec) => (2 * g.loops * g.headDim) / latentScalars(codec),
   publishedRatios: (g) =>
     isOuroStack(g)
       ? [4 / 3, 1.6, 2, 8 / 3, 3.2, 4, 16 / 3, 32 / 3, 128 / 9, 64 / 3]

@@ -4,12 +4,16 @@
  */
 import type { CodecSpec } from './codec.js';
 import { latentTensors } from './layout.js';
-import { genericRatios, isOuroStack, ranksForRatio, refuseRanks } from './ranks.js';
+import { genericRatios, isOuroStack, latentScalars, ranksForRatio, refuseRanks } from './ranks.js';
 
 export const mlaHead: CodecSpec = {
   title: 'MLA across heads, one latent per loop',
   paths: ['absorbed', 'reconstruct', 'block-absorbed', 'fast'],
+  settings: ['rankK', 'rankV'],
+  latentFor: 'all-heads',
   loopAxis: false,
+  closes: 'always',
+  ratio: (g, codec) => (2 * g.kvHeads * g.headDim) / latentScalars(codec),
   publishedRatios: (g) => (isOuroStack(g) ? [4, 16 / 3, 32 / 3, 64 / 3] : genericRatios(g).filter((r) => r >= g.loops)),
   fromRatio: (g, ratio) => {
     const ranks = ranksForRatio(g, 2 * g.kvHeads * g.headDim, ratio);

@@ -1,5 +1,9 @@
 /** Choosing K and V ranks from a compression ratio. */
 import type { Geometry } from '../geometry/geometry.js';
+import type { Codec } from './codec.js';
+
+/** Scalars of one pair of latents. */
+export const latentScalars = ({ rankK = 0, rankV = 0 }: Codec): number => rankK + rankV;
 
 /**
  * K's share of the rank sum. The paper gives V more (V converges more slowly over the loops): 3:5 on Ouro (Table

@@ -1,13 +1,15 @@
 /** All codecs, and the functions over them: layout, ratio, parameters, label. */
 import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
-import { evenRow } from '../kernels/spec.js';
-import type { Branch, Codec, CodecKind, CodecSpec, Path, StorageChoice } from './codec.js';
+import { evenRow, type Storage } from '../kernels/spec.js';
+import { CODEC_KINDS } from './codec.js';
+import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
+import { choiceOf, pathSpec } from './paths.js';
 import { lla } from './lla.js';
 import { lla2d } from './lla-2d.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
-import { cla, finalLoop, full, kvQuant, QUANT_STORAGE } from './uncompressed.js';
+import { cla, finalLoop, full, kvQuant } from './uncompressed.js';
 
 export const CODECS = {
   full,
@@ -19,10 +21,37 @@ export const CODECS = {
   'final-loop': finalLoop,
 } satisfies Record<CodecKind, CodecSpec>;
 
-export const codecSpec = (codec: Codec): CodecSpec => CODECS[codec.kind];
+const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];
+export const codecSpec = ({ kind }: Pick<Codec, 'kind'>): CodecSpec => specOf(kind);
 
 /** True for codecs that store latents (and have an up-projection). */
 export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
+
+/** True for the plain cache, with which others are compared. */
+export const isUncompressed = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).uncompressed === true;
+
+/** Kinds that store latents: they have ranks. */
+export const LATENT_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => specOf(kind).latentFor);
+
+/** Latent rows of a token in one layer and loop: one a KV head, or one for all. */
+export const latentHeads = (codec: Codec, kvHeads: number): number =>
+  codecSpec(codec).latentFor === 'one-head' ? kvHeads : 1;
+
+/** KV heads that each of these rows is the latent of. */
+export const headsOfLatent = (codec: Codec, kvHeads: number): number => kvHeads / latentHeads(codec, kvHeads);
+
+/** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
+export const storageOfCodec = (codec: Codec, chosen: Storage): Storage => codecSpec(codec).storage?.(codec) ?? chosen;
+
+/** The choices of a path that a codec has. */
+export const pathChoices = (codec: Codec): PathChoice[] =>
+  codecSpec(codec).paths.flatMap((path) => [
+    choiceOf(path, false),
+    ...(pathSpec(path).materialises ? [choiceOf(path, true)] : []),
+  ]);
+
+/** True where the codec stores its rows in a type of its own, whatever the cache type. */
+export const hasOwnStorage = (codec: Pick<Codec, 'kind'>): boolean => codecSpec(codec).storage !== undefined;
 
 /**
  * The cache that a codec and path keep, block by block. Prelude and coda are never loop-indexed: learned codecs leave
@@ -30,7 +59,7 @@ export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
  * @param branch rotary branch, stored by the absorbed path only
  */
 export function layoutOf(g: Geometry, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheLayout {
-  const outside = codec.kind === 'kv-quant' ? QUANT_STORAGE[codec.bits ?? 8] : choice.storage;
+  const outside = storageOfCodec(codec, choice.storage);
   return blocksOf(g).flatMap((block) =>
     block.name === 'core'
       ? coreTensors(g, block, codec, path, choice, branch)
@@ -46,9 +75,9 @@ function coreTensors(
   choice: StorageChoice,
   branch: Branch,
 ): CacheTensor[] {
-  if (path === 'fast') return fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize);
+  if (pathSpec(path).restores) return fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize);
   const tensors = codecSpec(codec).core(g, core, codec, choice);
-  if (path !== 'absorbed') return tensors;
+  if (!pathSpec(path).branch) return tensors;
   const latent = tensors[0] as CacheTensor;
   return [...tensors, { ...latent, role: 'rotary-key', heads: branch.perHead ? g.kvHeads : 1, width: branch.width }];
 }
@@ -57,26 +86,7 @@ function coreTensors(
 export const fullScalars = (g: Geometry): number => 2 * cacheSlots(g) * g.kvHeads * g.headDim;
 
 /** ρ on the core alone, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */
-export function coreRatio(g: Geometry, codec: Codec): number {
-  switch (codec.kind) {
-    case 'full':
-      return 1;
-    case 'kv-quant':
-      return 16 / (codec.bits ?? 16);
-    case 'cla':
-      return codec.shareLayers ?? 1;
-    case 'final-loop':
-      return g.loops;
-    case 'lla':
-      return (2 * g.loops * g.headDim) / latentSum(codec);
-    case 'lla-2d':
-      return (2 * g.loops * g.kvHeads * g.headDim) / latentSum(codec);
-    case 'mla-head':
-      return (2 * g.kvHeads * g.headDim) / latentSum(codec);
-  }
-}
-
-const latentSum = ({ rankK = 0, rankV = 0 }: Codec): number => rankK + rankV;
+export const coreRatio = (g: Geometry, codec: Codec): number => codecSpec(codec).ratio(g, codec);
 
 /** ρ of the whole model's cache in scalars, prelude and coda included. */
 export const modelRatio = (g: Geometry, layout: CacheLayout): number => fullScalars(g) / scalarsPerToken(layout);
@@ -87,7 +97,7 @@ export const modelRatio = (g: Geometry, layout: CacheLayout): number => fullScal
  */
 export function codecParameters(g: Geometry, codec: Codec, path: Path, branch: Branch): number {
   const own = codecSpec(codec).parameters(g, codec);
-  if (path !== 'absorbed') return own;
+  if (!pathSpec(path).branch) return own;
   return own + g.layers * g.hidden * branch.width * (g.heads + (branch.perHead ? g.kvHeads : 1));
 }
 
@@ -114,20 +124,11 @@ export function paddedCodecParameters(
     codecSpec(codec).parameters(g, { ...codec, rankK: k, rankV: v }) - means;
   const own =
     (matrices(evenRow(rankK), evenRow(rankV)) +
-      matrices(path === 'fast' ? rankK : evenRow(rankK), materialised ? evenRow(rankV) : rankV)) /
+      matrices(pathSpec(path).restores ? rankK : evenRow(rankK), materialised ? evenRow(rankV) : rankV)) /
     2;
   return own + codecParameters(g, codec, path, branch) - codecParameters(g, codec, 'reconstruct', branch);
 }
 
 /** `lla-4x`, `cla-6x`, `kv-quant-4bit`, `full`: short, unique among published settings. */
-export function codecLabel(g: Geometry, codec: Codec): string {
-  switch (codec.kind) {
-    case 'full':
-    case 'final-loop':
-      return codec.kind;
-    case 'kv-quant':
-      return `kv-quant-${codec.bits}bit`;
-    default:
-      return `${codec.kind}-${ratioLabel(coreRatio(g, codec))}x`;
-  }
-}
+export const codecLabel = (g: Geometry, codec: Codec): string =>
+  codecSpec(codec).label?.(codec) ?? `${codec.kind}-${ratioLabel(coreRatio(g, codec))}x`;

@@ -6,6 +6,11 @@ import type { Storage } from '../kernels/spec.js';
 export const full: CodecSpec = {
   title: 'full cache, one K and V per loop',
   paths: ['full'],
+  settings: [],
+  uncompressed: true,
+  closes: 'always',
+  ratio: () => 1,
+  label: ({ kind }) => kind,
   loopAxis: false,
   publishedRatios: () => [1],
   fromRatio: (_g, ratio) => (ratio === 1 ? { kind: 'full' } : 'the full cache has ratio 1'),
@@ -18,6 +23,9 @@ export const full: CodecSpec = {
 export const cla: CodecSpec = {
   title: 'cross-layer sharing',
   paths: ['full'],
+  settings: ['shareLayers'],
+  closes: 'closing-layer',
+  ratio: (_g, { shareLayers = 1 }) => shareLayers,
   loopAxis: false,
   publishedRatios: (g) => [4, 6, 12, 24].filter((s) => g.layers % s === 0),
   fromRatio: (_g, ratio) =>
@@ -35,6 +43,10 @@ export const cla: CodecSpec = {
 export const finalLoop: CodecSpec = {
   title: 'final-loop reuse',
   paths: ['full'],
+  settings: [],
+  closes: 'last-loop',
+  ratio: (g) => g.loops,
+  label: ({ kind }) => kind,
   loopAxis: false,
   publishedRatios: (g) => (g.loops > 1 ? [g.loops] : []),
   fromRatio: (g, ratio) =>
@@ -46,12 +58,17 @@ export const finalLoop: CodecSpec = {
 };
 
 const BITS = [2, 3, 4, 8] as const;
-export const QUANT_STORAGE: Record<2 | 3 | 4 | 8, Storage> = { 2: 'q2', 3: 'q3', 4: 'q4', 8: 'q8' };
+const QUANT_STORAGE: Record<2 | 3 | 4 | 8, Storage> = { 2: 'q2', 3: 'q3', 4: 'q4', 8: 'q8' };
 
 /** kv-quant: n-bit scalars with an f16 scale a group. The nominal ratio 16/n leaves the scales out. */
 export const kvQuant: CodecSpec = {
   title: 'quantised cache',
   paths: ['full'],
+  settings: ['bits'],
+  closes: 'always',
+  ratio: (_g, { bits = 16 }) => 16 / bits,
+  label: ({ kind, bits }) => `${kind}-${bits}bit`,
+  storage: ({ bits }) => QUANT_STORAGE[bits ?? 8],
   loopAxis: false,
   publishedRatios: () => [2, 4, 16 / 3, 8],
   fromRatio: (_g, ratio) => {

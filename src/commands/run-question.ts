@@ -9,6 +9,7 @@ import {
   type Sampling,
   type Tokenizer,
 } from '../decoder/index.js';
+import { pathSpec } from '../codecs/paths.js';
 import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
 import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -196,7 +197,7 @@ function readCandidate(
   const { candidates } = listCandidates(geometry, filter);
   const candidate =
     path === null
-      ? (candidates.find((c) => c.path === 'reconstruct' && !c.materialised) ?? (candidates[0] as Candidate))
+      ? (candidates.find((c) => pathSpec(c.path).materialises && !c.materialised) ?? (candidates[0] as Candidate))
       : (candidates[0] as Candidate);
   return {
     candidate,

@@ -2,7 +2,8 @@
  * Memory of a serving process, exactly: what the decoder allocates is what is counted here. All sizes in bytes, of one
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
-import { codecMeans, CODECS, isLatent, paddedCodecParameters } from '../codecs/registry.js';
+import { pathSpec } from '../codecs/paths.js';
+import { codecMeans, codecSpec, isLatent, latentHeads, paddedCodecParameters } from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
@@ -60,9 +61,7 @@ function heldBeyondCheckpoint(c: Configuration): number {
   const layers = g.preludeLayers + g.layers + g.codaLayers;
   const kept = (g.normsPerLayer * g.hidden + g.extraParametersPerLayer) * layers + g.hidden;
   const unread =
-    c.codec.kind === 'cla'
-      ? 2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1))
-      : 0;
+    2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
   return kept * (F32 - bytes) + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * bytes;
 }
 
@@ -73,17 +72,16 @@ function heldBeyondCheckpoint(c: Configuration): number {
  */
 function codecBytesPerGpu(c: Configuration): number {
   const total =
-    paddedCodecParameters(c.geometry, c.codec, c.path, c.branch, c.path === 'reconstruct' && c.materialised) *
-      CODEC_BYTES +
+    paddedCodecParameters(c.geometry, c.codec, c.path, c.branch, c.materialised) * CODEC_BYTES +
     (codecMeans(c.geometry, c.codec) + centreScalars(c)) * F32;
   return Math.ceil((total * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
 }
 
 /** −μ·W_down of every latent, added as it is appended; `fast` decodes instead. */
 function centreScalars(c: Configuration): number {
-  if (!isLatent(c.codec) || c.path === 'fast') return 0;
-  const { rankK = 0, rankV = 0, kind } = c.codec;
-  const latents = (kind === 'lla' ? c.geometry.kvHeads : 1) * (CODECS[kind].loopAxis ? 1 : c.geometry.loops);
+  if (!isLatent(c.codec) || pathSpec(c.path).restores) return 0;
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const latents = latentHeads(c.codec, c.geometry.kvHeads) * (codecSpec(c.codec).loopAxis ? 1 : c.geometry.loops);
   return (rankK + rankV) * latents * c.geometry.layers;
 }
 

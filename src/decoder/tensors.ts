@@ -2,7 +2,8 @@
  * The tensors of a model and of its codec: names and shapes. Model names are those of the published Ouro checkpoints
  * (Llama's, where the model has no loop); every matrix is [outputs, inputs], row-major, as Hugging Face stores it.
  */
-import { CODECS } from '../codecs/registry.js';
+import { pathSpec } from '../codecs/paths.js';
+import { codecSpec, headsOfLatent } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
 import { layerExtras, type Geometry } from '../geometry/geometry.js';
@@ -106,8 +107,8 @@ export interface LatentGroups {
 
 /** The groups of a latent codec on the core of a geometry. */
 export function latentGroups(g: Geometry, codec: Codec): LatentGroups {
-  const loops = CODECS[codec.kind].loopAxis ? g.loops : 1;
-  const heads = codec.kind === 'lla' ? 1 : g.kvHeads;
+  const loops = codecSpec(codec).loopAxis ? g.loops : 1;
+  const heads = headsOfLatent(codec, g.kvHeads);
   return { loops, heads, count: (g.loops / loops) * (g.kvHeads / heads), width: loops * heads * g.headDim };
 }
 
@@ -140,7 +141,7 @@ export function codecTensors(g: Geometry, codec: Codec, path: Path, branch: Bran
         { name: codecTensor(layer, axis, 'mean'), shape: [count, width], role: 'mean' },
       );
     }
-    if (path === 'absorbed') {
+    if (pathSpec(path).branch) {
       specs.push(
         { name: branchTensor(layer, 'query'), shape: [g.heads * branch.width, g.hidden], role: 'matrix' },
         {

@@ -1,24 +1,92 @@
-/** Which tokens stay in the cache. */
+/** Which tokens stay in the cache, and what each policy says of itself. */
 import { UserError, show } from '../errors.js';
 import { formatTokens, MAX_TOKENS, parseTokens } from '../units.js';
 
-export type Eviction =
-  /** StreamingLLM: the first `sinkTokens` and the last `windowTokens`, positions re-indexed inside the cache. */
-  | {
-      readonly policy: 'streaming';
-      readonly sinkTokens: number;
-      readonly windowTokens: number;
-      readonly budgetTokens: number;
-    }
-  /** H2O: the `heavyTokens` of largest attention mass among the older ones and the last `recentTokens`. */
-  | {
-      readonly policy: 'h2o';
-      readonly heavyTokens: number;
-      readonly recentTokens: number;
-      readonly budgetTokens: number;
-    }
-  /** A number of tokens kept by an unnamed policy without state of its own. */
-  | { readonly policy: 'budget'; readonly budgetTokens: number };
+/** StreamingLLM: the first `sinkTokens` and the last `windowTokens`, positions re-indexed inside the cache. */
+export interface Streaming {
+  readonly policy: 'streaming';
+  readonly sinkTokens: number;
+  readonly windowTokens: number;
+  readonly budgetTokens: number;
+}
+
+/** H2O: the `heavyTokens` of largest attention mass among the older ones and the last `recentTokens`. */
+export interface HeavyHitters {
+  readonly policy: 'h2o';
+  readonly heavyTokens: number;
+  readonly recentTokens: number;
+  readonly budgetTokens: number;
+}
+
+/** A number of tokens kept by an unnamed policy without state of its own. */
+export interface Budget {
+  readonly policy: 'budget';
+  readonly budgetTokens: number;
+}
+
+export type Eviction = Streaming | HeavyHitters | Budget;
+export type Policy = Eviction['policy'];
+
+/** Everything that the rest of the program must know of a policy. */
+interface PolicySpec<E extends Eviction> {
+  /** Tokens that stay whatever their age, and those that stay because they are the last. */
+  segments(eviction: E): Segments;
+  /**
+   * Pinned slots are the first `segments.pinned`, one a position (`sinks`); or all but the ring's, so that the ring has
+   * exactly its tokens where whole tiles have room for more.
+   */
+  readonly pins: 'sinks' | 'the-rest' | 'none';
+  /** Positions count inside the cache, not in the text. */
+  readonly reindexes: boolean;
+  /** Tokens are chosen by the attention mass that they received. */
+  readonly weighs: boolean;
+  /** What is kept of a sequence has gaps between its positions. */
+  readonly leavesGaps: boolean;
+  label(eviction: E): string;
+}
+
+const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P }>> } = {
+  streaming: {
+    segments: ({ sinkTokens, windowTokens }) => ({ pinned: sinkTokens, ring: windowTokens }),
+    pins: 'sinks',
+    reindexes: true,
+    weighs: false,
+    leavesGaps: false,
+    label: (e) => `streaming:${formatTokens(e.sinkTokens)}+${formatTokens(e.windowTokens)}`,
+  },
+  h2o: {
+    segments: ({ heavyTokens, recentTokens }) => ({ pinned: heavyTokens, ring: recentTokens }),
+    pins: 'the-rest',
+    reindexes: false,
+    weighs: true,
+    leavesGaps: true,
+    label: (e) => `h2o:${formatTokens(e.heavyTokens)}+${formatTokens(e.recentTokens)}`,
+  },
+  budget: {
+    segments: ({ budgetTokens }) => ({ pinned: 0, ring: budgetTokens }),
+    pins: 'none',
+    reindexes: false,
+    weighs: false,
+    leavesGaps: true,
+    label: (e) => `budget:${formatTokens(e.budgetTokens)}`,
+  },
+};
+
+const specOf = (eviction: Eviction): PolicySpec<Eviction> => SPECS[eviction.policy] as PolicySpec<Eviction>;
+
+/** Positions count inside the cache, not in the text: distances to pinned tokens shrink when others are evicted. */
+export const reindexes = (eviction: Eviction | null): eviction is Streaming =>
+  eviction !== null && specOf(eviction).reindexes;
+
+/** Tokens are chosen by the attention mass that they received. */
+export const weighsTokens = (eviction: Eviction | null): eviction is HeavyHitters =>
+  eviction !== null && specOf(eviction).weighs;
+
+/** What is kept of a sequence has gaps between its positions. */
+export const leavesGaps = (eviction: Eviction | null): boolean => eviction !== null && specOf(eviction).leavesGaps;
+
+/** Tokens of each segment of a full row. */
+export const fullSegments = (eviction: Eviction): Segments => specOf(eviction).segments(eviction);
 
 /** Tokens that are in the cache when a step reads it. */
 export const keptTokens = (eviction: Eviction | null, context: number): number =>
@@ -26,15 +94,16 @@ export const keptTokens = (eviction: Eviction | null, context: number): number =
 
 /** Slots of a row before its ring, whether they are filled or not. @param capacity slots of the row, whole pages */
 export function pinnedSlots(eviction: Eviction | null, capacity: number): number {
-  if (eviction?.policy === 'streaming') return Math.min(eviction.sinkTokens, capacity - 1);
-  // Whole tiles may leave slots beyond heavy and recent tokens. These are pinned slots, so that the ring has exactly
-  // `recentTokens`.
-  return eviction?.policy === 'h2o' ? Math.max(0, capacity - eviction.recentTokens) : 0;
+  if (!eviction) return 0;
+  const { pins, segments } = specOf(eviction);
+  const { pinned, ring } = segments(eviction);
+  if (pins === 'sinks') return Math.min(pinned, capacity - 1);
+  return pins === 'the-rest' ? Math.max(0, capacity - ring) : 0;
 }
 
 /** Tokens to allocate: H2O evicts after the step, so the cache transiently holds one more. */
 export const allocatedTokens = (eviction: Eviction | null, context: number): number =>
-  eviction?.policy === 'h2o' ? Math.min(context, eviction.budgetTokens + 1) : keptTokens(eviction, context);
+  weighsTokens(eviction) ? Math.min(context, eviction.budgetTokens + 1) : keptTokens(eviction, context);
 
 /**
  * The two segments of a row: `pinned` tokens stay until they are replaced, the others are in a ring in order of
@@ -51,13 +120,30 @@ export interface Segments {
  */
 export function segmentsOf(eviction: Eviction | null, context: number): Segments {
   const kept = keptTokens(eviction, context);
-  const pinned =
-    eviction?.policy === 'streaming'
-      ? Math.min(eviction.sinkTokens, kept)
-      : eviction?.policy === 'h2o'
-        ? Math.max(0, kept - eviction.recentTokens)
-        : 0;
+  if (!eviction) return { pinned: 0, ring: kept };
+  const { pins, segments } = specOf(eviction);
+  const { pinned: most, ring } = segments(eviction);
+  const pinned = pins === 'sinks' ? Math.min(most, kept) : pins === 'the-rest' ? Math.max(0, kept - ring) : 0;
   return { pinned, ring: kept - pinned };
+}
+
+/**
+ * Which of the tokens stay (ascending in, ascending out). StreamingLLM: the first `sink` and the last `window`. H2O:
+ * the last `recent`, and of the older ones the `heavy` with the largest mass, the older token on a tie. A bare budget:
+ * the last tokens.
+ */
+export function keptPositions(
+  positions: readonly number[],
+  mass: ReadonlyMap<number, number>,
+  eviction: Eviction | null,
+): number[] {
+  if (!eviction || positions.length <= eviction.budgetTokens) return [...positions];
+  const { weighs, segments } = specOf(eviction);
+  const { pinned, ring } = segments(eviction);
+  const older = positions.slice(0, positions.length - ring);
+  const candidates = weighs ? older.sort((a, b) => (mass.get(b) ?? 0) - (mass.get(a) ?? 0) || a - b) : older;
+  const stay = candidates.slice(0, pinned).sort((a, b) => a - b);
+  return [...stay, ...positions.slice(positions.length - ring)];
 }
 
 /**
@@ -81,11 +167,5 @@ export function parseEviction(text: string, subject: string): Eviction | null {
 }
 
 /** `streaming:4+256`, `h2o:128+132`, `budget:1024`, `none`. */
-export function evictionLabel(eviction: Eviction | null): string {
-  if (!eviction) return 'none';
-  if (eviction.policy === 'streaming')
-    return `streaming:${formatTokens(eviction.sinkTokens)}+${formatTokens(eviction.windowTokens)}`;
-  if (eviction.policy === 'h2o')
-    return `h2o:${formatTokens(eviction.heavyTokens)}+${formatTokens(eviction.recentTokens)}`;
-  return `budget:${formatTokens(eviction.budgetTokens)}`;
-}
+export const evictionLabel = (eviction: Eviction | null): string =>
+  eviction ? specOf(eviction).label(eviction) : 'none';

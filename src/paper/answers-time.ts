@@ -1,6 +1,6 @@
 /** The model's answers to figures of time: steps, throughput, attention of one layer. */
 import { scalarsPerToken } from '../codecs/layout.js';
-import { layoutOf } from '../codecs/registry.js';
+import { isUncompressed, layoutOf } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { formatBytes, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
 import type { PaperModel } from './model.js';
@@ -131,7 +131,7 @@ function layerSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-second
   const { seconds, counted } = m.layer(s.model, s.decoding, s.contextTokens);
   const { loops } = m.geometry(s.model);
   const bandwidth = m.device.spec.memoryBytesPerSecond;
-  const full = s.decoding.codec.kind === 'full';
+  const full = isUncompressed(s.decoding.codec);
   const scope = `one layer × ${loops} loops, one sequence: ${formatDecimalBytes(counted.bytes)} moved${full ? '' : `, ${flopText(counted.flops)}`}`;
   const answer = interval(seconds, timeText(seconds), scope, (published) => {
     const each = (published - seconds.estimate) / counted.operations;

@@ -1,6 +1,7 @@
 /** The model's answers to figures of memory: computed by the planner's own code. Times are in answers-time.ts. */
 import { scalarsPerToken } from '../codecs/layout.js';
-import { codecParameters, coreRatio, layoutOf } from '../codecs/registry.js';
+import { pathSpec } from '../codecs/paths.js';
+import { codecParameters, coreRatio, isUncompressed, layoutOf } from '../codecs/registry.js';
 import type { Codec } from '../codecs/codec.js';
 import { keptTokens } from '../eviction/policy.js';
 import { cacheSlots, parameterCount } from '../geometry/geometry.js';
@@ -119,7 +120,7 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
 
 const latentOrFull = (codec: Codec) => ({
   codec,
-  path: codec.kind === 'full' ? ('full' as const) : ('reconstruct' as const),
+  path: isUncompressed(codec) ? ('full' as const) : ('reconstruct' as const),
 });
 
 function reachedRatio(m: PaperModel, s: Extract<Subject, { of: 'reached-ratio' }>): Answer {
@@ -130,7 +131,7 @@ function reachedRatio(m: PaperModel, s: Extract<Subject, { of: 'reached-ratio' }
     return defined(
       ratio,
       ratioText(ratio),
-      s.kind === 'cla' ? 's adjacent layers share a cache' : `one loop’s K and V of ${m.geometry(s.model).loops}`,
+      codec.shareLayers ? 's adjacent layers share a cache' : `one loop’s K and V of ${m.geometry(s.model).loops}`,
     );
   }
   const split =
@@ -171,11 +172,11 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
     (reason: string) =>
     (published: number): string | null =>
       Math.abs(published - nominal) <= 0.006 * nominal ? reason : null;
-  if (s.codec.kind === 'kv-quant') {
+  if (s.codec.bits) {
     const reason = `${s.codec.bits} bits alone are ${ratioText(nominal)}; an f16 scale for each ${GROUP_SIZE} scalars is stored too (our layout: the paper states none)`;
     return point(stored, ratioText(stored), reason, explained(reason));
   }
-  if (s.path === 'absorbed') {
+  if (pathSpec(s.path).branch) {
     const perHead = m.configuration(s.model, s, { branch: { width: 64, perHead: true } });
     const own = scalarsPerToken(layoutOf(g, s.codec, s.path, perHead.choice, perHead.branch));
     const all = scalarsPerToken(layoutOf(g, { kind: 'full' }, 'full', perHead.choice, perHead.branch));

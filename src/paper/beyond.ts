@@ -1,6 +1,6 @@
 /** What the paper does not say and the model does. Every number is computed here and now by the planner's code. */
 import type { Codec, CodecKind } from '../codecs/codec.js';
-import { codecLabel, codecParameters, coreRatio } from '../codecs/registry.js';
+import { codecLabel, codecParameters, codecSpec, coreRatio } from '../codecs/registry.js';
 import { PREFILL_KINDS } from '../cost/memory.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { workOf } from '../kernels/registry.js';
@@ -57,8 +57,8 @@ function reads(m: PaperModel): Beyond {
     ['final-loop', 4],
   ];
   const full = readBytesPerToken(m, OURO, FULL);
-  const rows = settings.map(([kind, ratio]) => {
-    const codec = m.codec(OURO, kind, ratio);
+  const codecs = settings.map(([kind, ratio]) => m.codec(OURO, kind, ratio));
+  const rows = codecs.map((codec) => {
     const latent = codec.rankK !== undefined;
     const own = readBytesPerToken(m, OURO, { codec, path: latent ? 'reconstruct' : 'full' });
     const stored = 1 / m.plan(OURO, { codec, path: latent ? 'reconstruct' : 'full' }).codec.storedRatio;
@@ -68,7 +68,7 @@ function reads(m: PaperModel): Beyond {
     return [codecLabel(m.geometry(OURO), codec), stored, own, own / full, rebuilt];
   });
   const parity = rows
-    .filter((r) => r[3] === 1 && String(r[0]).startsWith('lla-') && !String(r[0]).startsWith('lla-2d'))
+    .filter((r, i) => r[3] === 1 && codecSpec(codecs[i] as Codec).latentFor === 'one-head')
     .map((r) => String(r[0]));
   const { loops } = m.geometry(OURO);
   return {

@@ -66,7 +66,8 @@ const claim = (
   expect: Expectation = 'exact',
 ): PaperFigure => figure(where, id, quantity, text, 'text', expect, subject, null);
 
-const CODEC_NAMES: Readonly<Record<CodecKind, string>> = {
+/** Codecs of the paper, in its order. */
+const CODEC_NAMES: Readonly<Partial<Record<CodecKind, string>>> = {
   full: 'teacher',
   lla: 'LLA',
   'lla-2d': 'LLA-2D',
@@ -154,7 +155,7 @@ function comparedRatios(): PaperFigure[] {
     .map(([key, list]) => {
       const { model, codec, ratioLabel, ratio } = list[0] as QualityFigure;
       const where = { section: 'Ratios under comparison', source: (list[0] as QualityFigure).source };
-      const quantity = `${CODEC_NAMES[codec]} on ${MODEL_NAMES[model]}`;
+      const quantity = `${CODEC_NAMES[codec] ?? codec} on ${MODEL_NAMES[model]}`;
       const text = `${Number(ratioLabel)}×`;
       if (codec === 'kv-quant')
         return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'explained', {

@@ -1,10 +1,11 @@
 /** What kernels that nobody has measured must reach for a plan to be worth writing them. */
+import { isUncompressed } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import type { BreakEven, DecodeFigures, Plan } from './types.js';
 
 /** Adds to every plan with unmeasured kernels the share of the attainable rate at which it equals the full cache. */
 export function withBreakEven(plans: readonly Plan[]): Plan[] {
-  const full = plans.find((p) => p.codec.kind === 'full' && p.eviction === null)?.decode;
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null)?.decode;
   if (!full?.tokensPerSecond || !full.evidenceShare || isUnmeasured(full)) return [...plans];
   return plans.map((plan) => (isUnmeasured(plan.decode) ? { ...plan, breakEven: breakEven(plan.decode, full) } : plan));
 }

@@ -1,10 +1,11 @@
 /** Which combinations are planned. */
-import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
+import type { Codec, CodecKind, CodecSpec, PathChoice } from '../codecs/codec.js';
 import { CODEC_KINDS } from '../codecs/codec.js';
-import { codecLabel, CODECS } from '../codecs/registry.js';
+import { pathOf, pathSpec } from '../codecs/paths.js';
+import { codecLabel, CODECS, hasOwnStorage, isUncompressed, LATENT_KINDS, pathChoices } from '../codecs/registry.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
-import { evictionLabel, type Eviction } from '../eviction/policy.js';
+import { evictionLabel, leavesGaps, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Candidate } from './types.js';
 
@@ -20,9 +21,6 @@ export interface Candidates {
   readonly candidates: Candidate[];
   readonly refused: { id: string; reason: string }[];
 }
-
-/** Codecs with ranks, for which --ranks means something. */
-export const LATENT_KINDS: readonly CodecKind[] = ['lla', 'lla-2d', 'mla-head'];
 
 /**
  * Lists every combination that the filter allows and that can exist.
@@ -45,19 +43,15 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     for (const choice of paths) {
       for (const eviction of evictions) {
         // Blocks are runs of consecutive positions: StreamingLLM re-indexes to such, other policies leave gaps.
-        if (choice === 'block-absorbed' && eviction !== null && eviction.policy !== 'streaming') {
+        const { path, materialised } = pathOf(choice);
+        if (pathSpec(path).blocks && leavesGaps(eviction)) {
           refused.push({
-            id: `${codecLabel(g, codec)}/block-absorbed/${evictionLabel(eviction)}`,
-            reason: 'block-absorbed needs consecutive positions, and this policy leaves gaps',
+            id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
+            reason: `${choice} needs consecutive positions, and this policy leaves gaps`,
           });
           continue;
         }
-        candidates.push({
-          codec,
-          path: choice === 'materialised' ? 'reconstruct' : choice,
-          materialised: choice === 'materialised',
-          eviction,
-        });
+        candidates.push({ codec, path, materialised, eviction });
       }
     }
   }
@@ -85,13 +79,13 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     seen.add(key);
   };
   for (const kind of kinds) {
-    const spec = CODECS[kind];
+    const spec: CodecSpec = CODECS[kind];
     if (filter.ranks && LATENT_KINDS.includes(kind)) {
       for (const ranks of filter.ranks) add({ kind, ...ranks });
       continue;
     }
     // The full cache is always worth comparing with, whatever ratios are asked.
-    const ratios = kind === 'full' ? [1] : (filter.ratios ?? spec.publishedRatios(g));
+    const ratios = spec.uncompressed ? [1] : (filter.ratios ?? spec.publishedRatios(g));
     for (const ratio of ratios) {
       const codec = spec.fromRatio(g, exactRatio(ratio));
       if (typeof codec !== 'string') add(codec);
@@ -103,13 +97,10 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
 
 const describe = (c: Codec): string => (c.rankK === undefined ? c.kind : `${c.kind} ${c.rankK}/${c.rankV}`);
 
-const pathChoices = (codec: Codec): PathChoice[] =>
-  CODECS[codec.kind].paths.flatMap((p): PathChoice[] => (p === 'reconstruct' ? ['reconstruct', 'materialised'] : [p]));
-
 function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice[] {
   const have = pathChoices(codec);
   // An uncompressed cache has one way to be read; a filter on latent paths keeps it for comparison.
-  if (!wanted || codec.kind === 'full') return have;
+  if (!wanted || isUncompressed(codec)) return have;
   return have.filter((p) => wanted.includes(p));
 }
 
@@ -118,7 +109,7 @@ export function candidateId(g: Geometry, c: Candidate, cacheType: string): strin
   const spec = CODECS[c.codec.kind];
   const published = spec.publishedRatios(g).some((r) => sameRanks(spec.fromRatio(g, r), c.codec));
   const ranks = c.codec.rankK !== undefined && !published ? `(${c.codec.rankK},${c.codec.rankV})` : '';
-  const type = cacheType === 'f16' || cacheType === 'bf16' || c.codec.kind === 'kv-quant' ? '' : `@${cacheType}`;
+  const type = cacheType === 'f16' || cacheType === 'bf16' || hasOwnStorage(c.codec) ? '' : `@${cacheType}`;
   const parts = [`${codecLabel(g, c.codec)}${ranks}${type}`, c.materialised ? `${c.path}-materialised` : c.path];
   if (c.eviction) parts.push(evictionLabel(c.eviction));
   return parts.join('/');

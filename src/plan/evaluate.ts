@@ -1,6 +1,16 @@
 /** One candidate, evaluated: memory, maximum batch, decode time, published quality. */
 import { bytesPerToken, scalarsPerToken } from '../codecs/layout.js';
-import { codecLabel, codecParameters, coreRatio, fullScalars, isLatent, layoutOf } from '../codecs/registry.js';
+import { pathSpec } from '../codecs/paths.js';
+import {
+  codecLabel,
+  codecParameters,
+  coreRatio,
+  fullScalars,
+  hasOwnStorage,
+  isLatent,
+  isUncompressed,
+  layoutOf,
+} from '../codecs/registry.js';
 import { priceStep, type StepPrice } from '../cost/latency.js';
 import {
   bytesPerSequence,
@@ -82,16 +92,16 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
       modelRatio:
         fullScalars(g) /
         scalarsPerToken(
-          layoutOf(g, codec, candidate.path === 'fast' ? 'reconstruct' : candidate.path, r.choice, {
+          layoutOf(g, codec, 'reconstruct', r.choice, {
             width: 0,
             perHead: false,
           }),
         ),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
-    cacheType: codec.kind === 'kv-quant' ? `int${codec.bits}` : r.cacheType,
+    cacheType: codec.bits === undefined ? r.cacheType : `int${codec.bits}`,
     path: candidate.path,
-    variant: candidate.path === 'reconstruct' ? (candidate.materialised ? 'materialised' : 'fused') : null,
+    variant: pathSpec(candidate.path).materialises ? (candidate.materialised ? 'materialised' : 'fused') : null,
     eviction: candidate.eviction,
     memory: {
       weightsBytes: m.weightsBytes,
@@ -125,7 +135,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
 
 /** Stacks keep a full cache in 16 bits and evict nothing. */
 function servingStack(r: PlanRequest, c: Candidate): string | null {
-  const plain = c.codec.kind === 'full' && c.eviction === null && r.choice.storage === 'f16';
+  const plain = isUncompressed(c.codec) && c.eviction === null && r.choice.storage === 'f16';
   return plain && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
 }
 
@@ -233,7 +243,7 @@ export function largestBatch(passes: (batch: number) => boolean, most: number): 
 /** What to ask the published tables for; null when nothing published can hold (another model, a quantised latent). */
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   if (r.publishedAs === null) return null;
-  if (r.choice.storage.startsWith('q') && c.codec.kind !== 'kv-quant') return null;
+  if (r.choice.storage.startsWith('q') && !hasOwnStorage(c.codec)) return null;
   return {
     model: r.publishedAs,
     codec: c.codec.kind,
@@ -253,7 +263,7 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
     });
   }
-  if (c.path === 'fast')
+  if (pathSpec(c.path).restores)
     marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
   if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
     marks.push({
@@ -267,7 +277,7 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       code: 'destroys-generation',
       message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
     });
-  if (c.path === 'absorbed' && isLatent(c.codec)) {
+  if (pathSpec(c.path).branch && isLatent(c.codec)) {
     marks.push({
       code: 'unfaithful-post-hoc',
       message:

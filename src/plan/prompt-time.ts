@@ -1,4 +1,5 @@
 /** Time of one prompt's prefill, as a plan states it. */
+import { pathSpec } from '../codecs/paths.js';
 import { pricePrompt } from '../cost/latency.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { PlanRequest, PromptFigures } from './types.js';
@@ -19,8 +20,10 @@ const notPriced = (reason: string): PromptFigures => ({
 export const UNPRICED: PromptPricer = () => notPriced('it was not asked for');
 
 /** Equal for configurations whose prompts take the same calls: paths that read the same latents are filled alike. */
-export const promptKey = (c: Pick<Configuration, 'codec' | 'eviction' | 'path'>): string =>
-  JSON.stringify([c.codec, c.eviction, c.path === 'fast' || c.path === 'absorbed' ? c.path : '']);
+export function promptKey(c: Pick<Configuration, 'codec' | 'eviction' | 'path'>): string {
+  const { restores, branch } = pathSpec(c.path);
+  return JSON.stringify([c.codec, c.eviction, restores, branch]);
+}
 
 /** Prices the prompts of one request, those that take the same calls once. */
 export function promptPricer(r: PlanRequest): PromptPricer {

@@ -1,4 +1,5 @@
 /** How much of the uncompressed model's quality the published figures say is kept. */
+import { isUncompressed } from '../codecs/registry.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { Plan } from './types.js';
@@ -42,7 +43,7 @@ export function keptQuality(
     contextTokens: null,
     generationTasks: GENERATION.length,
   };
-  if (query.codec === 'full') return query.eviction === null ? whole : null;
+  if (isUncompressed({ kind: query.codec })) return query.eviction === null ? whole : null;
   const figures = all.filter((f) => isAccuracy(f) && (f.contextTokens ?? 0) <= contextTokens);
   const variants = new Set(figures.map((f) => f.variant).filter((v) => v !== null));
   const checkpoints =

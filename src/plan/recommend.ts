@@ -1,4 +1,6 @@
 /** One sentence for the person who signs: which plan, and why. */
+import { choiceOf } from '../codecs/paths.js';
+import { isUncompressed } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { formatCount, formatNumber, formatTokens } from '../units.js';
 import { PUBLISHED_SHARES } from './break-even.js';
@@ -37,13 +39,13 @@ export function recommend(r: PlanRequest, plans: readonly Plan[]): Recommendatio
   // Models for which less is published are judged by what there is.
   const tasks = Math.min(
     TASKS_WANTED,
-    Math.max(0, ...plans.filter((p) => p.codec.kind !== 'full').map((p) => p.qualityKept?.generationTasks ?? 0)),
+    Math.max(0, ...plans.filter((p) => !isUncompressed(p.codec)).map((p) => p.qualityKept?.generationTasks ?? 0)),
   );
   const known = (p: Plan): boolean => p.qualityKept !== null && p.qualityKept.generationTasks >= tasks;
   const faithful = byTargets ? usable : usable.filter((p) => known(p) && (p.qualityKept?.share ?? 0) >= KEEPS_QUALITY);
   const choice = best(faithful, speed);
   if (!choice) return null;
-  const full = plans.find((p) => p.codec.kind === 'full' && p.eviction === null);
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
   // With a batch or a time target capacity is not the question, so no larger plan is named.
   const capacityAsked = !byTargets && r.batch === null && r.targets.secondsPerToken === null;
   const larger = usable.filter(
@@ -94,9 +96,9 @@ export const breakEvenWords = ({ estimate, low, high }: BreakEven): string =>
   `${percent(estimate)} % (${percent(low)}–${percent(high)})`;
 
 const describe = (p: Plan): string =>
-  p.codec.kind === 'full'
+  isUncompressed(p.codec)
     ? `the full cache${p.eviction ? ' with eviction' : ''}`
-    : `${p.codec.label} by ${p.path}${p.variant === 'materialised' ? ' (materialised)' : ''}${p.eviction ? ' with eviction' : ''}`;
+    : `${p.codec.label} by ${p.path}${p.variant && choiceOf(p.path, true) === p.variant ? ` (${p.variant})` : ''}${p.eviction ? ' with eviction' : ''}`;
 
 function capacity(p: Plan, full: Plan | undefined): string {
   const batch = figures(p).batch || p.maxBatch.exact;
@@ -122,7 +124,7 @@ function reason(p: Plan, o: { byTargets: boolean; priced: boolean; tasks: number
     ? `the most tokens per second${isEstimate(figures(p).evidence ?? 'measured') ? ' by estimates of kernels that nobody has measured' : ''}`
     : 'the most sequences';
   if (o.byTargets) return `${most} among the plans that meet the targets`;
-  if (p.codec.kind === 'full') return `${most} among the plans whose published quality is kept`;
+  if (isUncompressed(p.codec)) return `${most} among the plans whose published quality is kept`;
   const kept = `${most} among the plans with a checkpoint whose every published accuracy keeps at least ${KEEPS_QUALITY * 100} % of the uncompressed model's (worst here: ${loss(p)})`;
   return o.tasks === 0 ? `${kept}; no generation or retrieval task is published for this model` : kept;
 }

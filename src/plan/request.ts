@@ -2,6 +2,7 @@
  * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
  */
 import { CODEC_KINDS, PATH_CHOICES, type CodecKind, type PathChoice } from '../codecs/codec.js';
+import { hasOwnStorage, LATENT_KINDS } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -11,7 +12,7 @@ import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/set
 import { METRICS, type Metric } from '../quality/figure.js';
 import { isTable, tablesOf } from '../quality/quality.js';
 import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../units.js';
-import { LATENT_KINDS, type CandidateFilter } from './candidates.js';
+import type { CandidateFilter } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from './types.js';
 
 /** Driver, context and allocator of a serving process on a large GPU: about half a gigabyte. */
@@ -179,7 +180,7 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       return w as T;
     }) ?? null;
   const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);
-  if (storage.startsWith('q') && kinds?.includes('kv-quant'))
+  if (storage.startsWith('q') && kinds?.some((kind) => hasOwnStorage({ kind })))
     throw new UserError(
       '--cache-type int8 or int4 does not stack on the kv-quant codec, which has its own bits',
       'leave --cache-type or kv-quant out',
@@ -195,7 +196,7 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`,
     );
   return {
-    kinds: storage.startsWith('q') ? (kinds ?? CODEC_KINDS.filter((k) => k !== 'kv-quant')) : kinds,
+    kinds: storage.startsWith('q') ? (kinds ?? CODEC_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
     ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
     ranks,
     paths: oneOf<PathChoice>('path', PATH_CHOICES),

@@ -46,12 +46,11 @@ const MODELS: Readonly<Record<string, QualityModel>> = {
   'huginn-0125': 'huginn-3.5b',
 };
 
-function evictionKey(eviction: Eviction | null): string {
-  if (eviction === null) return 'none';
-  if (eviction.policy === 'streaming') return `streaming:${eviction.sinkTokens}+${eviction.windowTokens}`;
-  if (eviction.policy === 'h2o') return `h2o:${eviction.heavyTokens}+${eviction.recentTokens}`;
-  return `budget:${eviction.budgetTokens}`;
-}
+/** A policy with its numbers, in whatever order they are written. */
+const evictionKey = (eviction: Eviction | null): string =>
+  Object.entries(eviction ?? {})
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .join();
 
 const key = (model: string, q: Pick<QualityQuery, 'codec' | 'pathClass' | 'eviction'>): string =>
   `${model}|${q.codec}|${q.pathClass}|${evictionKey(q.eviction)}`;

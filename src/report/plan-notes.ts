@@ -1,4 +1,5 @@
 /** Notes that a reader needs before believing a plan; all printers share these words. */
+import { isUncompressed } from '../codecs/registry.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
 import { contradictionsAbout, shareLabel, shownDecode, shownMetric, timeWords } from './plan-rows.js';
@@ -20,7 +21,7 @@ export function trust(r: PlanReport, shown: readonly Plan[]): string[] {
     notes.push(
       `extrapolated times lie up to ${formatNumber(2 ** Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0)))} times outside the sizes that were measured`,
     );
-  const full = shown.find((p) => p.codec.kind === 'full') ?? shown[0];
+  const full = shown.find((p) => isUncompressed(p.codec)) ?? shown[0];
   if (full) notes.push(prefillNote(r, shown), ...firstTokenNote(r, shown));
   for (const [code, text] of markNotes(shown)) notes.push(`${text}${code}`);
   const metric = shownMetric(r);

@@ -1,4 +1,6 @@
 /** Fields of a row as text, for every printer of a plan. */
+import type { PathChoice } from '../codecs/codec.js';
+import { choiceOf } from '../codecs/paths.js';
 import { isEstimate, type Interval } from '../cost/evidence.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
@@ -6,7 +8,7 @@ import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
 /** Decode figures that a table shows: at the time target where one was set. */
 export const shownDecode = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
 
-export const pathLabel = (p: Plan): string => (p.variant === 'materialised' ? 'materialised' : p.path);
+export const pathLabel = (p: Plan): PathChoice => choiceOf(p.path, p.variant === 'materialised');
 
 export const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;

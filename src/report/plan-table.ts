@@ -1,5 +1,6 @@
 /** A plan report for a terminal, at most 100 columns wide. */
 import pc from 'picocolors';
+import { shortName } from '../codecs/paths.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
@@ -100,12 +101,6 @@ function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
   return lines;
 }
 
-const SHORT_PATHS: Readonly<Record<string, string>> = {
-  'block-absorbed': 'block-abs',
-  reconstruct: 'reconstr',
-  materialised: 'material',
-};
-
 function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
   const metric = shownMetric(r);
   const evicting = r.plans.some((p) => p.eviction);
@@ -116,7 +111,7 @@ function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
     {
       title: 'path',
       align: 'left',
-      cell: (p) => (squeeze.shortNames ? (SHORT_PATHS[pathLabel(p)] ?? pathLabel(p)) : pathLabel(p)),
+      cell: (p) => (squeeze.shortNames ? shortName(pathLabel(p)) : pathLabel(p)),
     },
     ...(evicting
       ? [

@@ -3,11 +3,12 @@
  * this list, the decoder allocates from it. All sizes are of one GPU.
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
-import { isLatent, layoutOf } from '../codecs/registry.js';
-import { pinnedSlots } from '../eviction/policy.js';
+import { pathSpec } from '../codecs/paths.js';
+import { codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
+import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
-import { headsPerGpu, spansLoops, storageOf, type Configuration } from './configuration.js';
+import { headsPerGpu, latentsOf, spansLoops, storageOf, type Configuration } from './configuration.js';
 import { evictingRows } from './eviction-ops.js';
 import { blockBasisScalars } from '../kernels/block_basis/terms.js';
 import { blockComponents } from '../kernels/block_vectors/terms.js';
@@ -55,9 +56,8 @@ export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: 
 /** Query and KV heads of one GPU. */
 const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
 const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
-/** Latent rows of a layer's token: one a KV head, or one for all. */
-const latentRows = (c: Configuration): number => (c.codec.kind === 'lla' ? kvHeadsOf(c) : 1);
-const isAbsorbed = (c: Configuration): boolean => c.path === 'absorbed';
+const hasBranch = (c: Configuration): boolean => pathSpec(c.path).branch === true;
+const restores = (c: Configuration): boolean => pathSpec(c.path).restores === true;
 /** Scalars of a layer's rotary key: made in the first loop, scored in each, cached in the last. */
 const branchKeyScalars = (c: Configuration): number => c.branch.width * (c.branch.perHead ? kvHeadsOf(c) : 1);
 /** Layers whose latents are in flight at once: all where a latent is complete after the last loop alone. */
@@ -71,21 +71,21 @@ export function layoutPerGpu(c: Configuration): CacheLayout {
 
 /** Floats of a token's row of queries, keys and values, with the queries of the rotary branch. */
 export const packedRow = (c: Configuration): number =>
-  (headsOf(c) + 2 * kvHeadsOf(c)) * c.geometry.headDim + (isAbsorbed(c) ? c.branch.width * headsOf(c) : 0);
+  (headsOf(c) + 2 * kvHeadsOf(c)) * c.geometry.headDim + (hasBranch(c) ? c.branch.width * headsOf(c) : 0);
 
 /** Width of a query as attention reads it in the core: of latents where it is absorbed. */
 export const queryWidth = (c: Configuration): number =>
-  isAbsorbed(c) ? (c.codec.rankK ?? 0) + c.branch.width : c.geometry.headDim;
+  hasBranch(c) ? (c.codec.rankK ?? 0) + c.branch.width : c.geometry.headDim;
 
 /** True where attention reads latents and its output is projected to full width after the merge. */
 const mergesLatents = (c: Configuration): boolean =>
-  isLatent(c.codec) && c.path !== 'fast' && !(c.path === 'reconstruct' && c.materialised);
+  isLatent(c.codec) && pathSpec(c.path).latents === true && !c.materialised;
 
 /** Sets of queries: a second one where StreamingLLM's sinks are scored by it, as their keys are cached rotated. */
 export function querySets(c: Configuration): 1 | 2 {
-  if (c.eviction?.policy !== 'streaming') return 1;
+  if (!reindexes(c.eviction)) return 1;
   const { preludeLayers, codaLayers } = c.geometry;
-  return !isLatent(c.codec) || c.path === 'fast' || isAbsorbed(c) || preludeLayers + codaLayers > 0 ? 2 : 1;
+  return !isLatent(c.codec) || restores(c) || hasBranch(c) || preludeLayers + codaLayers > 0 ? 2 : 1;
 }
 
 /**
@@ -95,7 +95,10 @@ export function querySets(c: Configuration): 1 | 2 {
 function partials(c: Configuration, capacity: number): Pick<BufferRow, 'fixedBytes' | 'sequenceBytes'> {
   const { heads, kvHeads, headDim } = c.geometry;
   const row = Math.max(headDim, mergesLatents(c) ? (c.codec.rankV ?? 0) : 0) + 2;
-  const group = isAbsorbed(c) && c.codec.kind !== 'lla' ? headsOf(c) : Math.ceil(heads / Math.min(kvHeads, heads));
+  const group =
+    hasBranch(c) && codecSpec(c.codec).latentFor === 'all-heads'
+      ? headsOf(c)
+      : Math.ceil(heads / Math.min(kvHeads, heads));
   const splits = pinnedSlots(c.eviction, capacity) > 0 ? 2 : 1;
   return { fixedBytes: c.targetWorkgroups * group * row * WORD, sequenceBytes: splits * headsOf(c) * row * WORD };
 }
@@ -134,27 +137,27 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   rows.push({ kind: 'workspace', label: 'partials', count: undefined, fixedBytes, sequenceBytes, binding: 'parts' });
   if (isLatent(c.codec)) {
     const [layers, kind] = [accumulatingLayers(c), spansLoops(c) ? 'in-flight' : 'workspace'] as const;
-    add('latent key', latentRows(c) * rankK, layers, kind);
-    add('latent value', latentRows(c) * rankV, layers, kind);
-    if (isAbsorbed(c)) add('branch key', branchKeyScalars(c), layers, kind);
-    if (c.path === 'fast') {
+    add('latent key', latentsOf(c) * rankK, layers, kind);
+    add('latent value', latentsOf(c) * rankV, layers, kind);
+    if (hasBranch(c)) add('branch key', branchKeyScalars(c), layers, kind);
+    if (restores(c)) {
       const loops = spansLoops(c) ? g.loops : 1;
       add('reconstructed keys', loops * kvHeads * d);
       add('reconstructed values', loops * kvHeads * d);
     }
-    if (c.path === 'block-absorbed') {
+    if (pathSpec(c.path).blocks) {
       const ring = capacity - pinnedSlots(c.eviction, capacity);
       add('block vectors', heads * d * blockComponents(rankK), undefined, 'workspace', 'parts');
       const basis = blockBasisScalars(ring, rankK, blockPlan(g.rope.theta, d));
       add('block basis', heads * basis, undefined, 'workspace', 'parts');
     }
-    if (c.path === 'reconstruct' && c.materialised) {
+    if (c.materialised) {
       // Rows of one layer and loop, in 16 bits.
       add('rebuilt keys', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
       add('rebuilt values', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
     }
   }
-  if (c.eviction?.policy === 'h2o') {
+  if (weighsTokens(c.eviction)) {
     add('scores', heads * capacity, undefined, 'workspace', 'parts');
     const layout = layoutPerGpu(c);
     for (const block of blocksOf(g)) {
@@ -207,14 +210,14 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   const addBytes = (label: string, bytes: number, count?: number): void =>
     void list.push({ kind: 'prefill', label, count, fixedBytes: bytes, sequenceBytes: 0, binding: 'whole' });
   const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
-  const h2o = c.eviction?.policy === 'h2o';
+  const weighs = weighsTokens(c.eviction);
   // The residual and its norm; an adapter mixes the prelude's output in, which stays.
   add('stream', room * g.hidden, g.adapter ? 3 : 2);
   // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
-  const restored = c.path === 'fast' && spansLoops(c) ? g.loops * kvHeads * d : 0;
+  const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
   add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));
   // Attention's output, the MLP's, before these a token's key or value latents.
-  const latents = latent ? latentRows(c) * Math.max(rankK, rankV) : 0;
+  const latents = latent ? latentsOf(c) * Math.max(rankK, rankV) : 0;
   add('results', chunk * Math.max(mlp, heads * d, latents));
   add('logits', Math.ceil(g.vocab / c.gpus));
   if (keepsRows(c)) {
@@ -223,12 +226,12 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     addBytes('kept values', bytes, slotsAlive(c, captures));
   }
   if (latent && !captures) {
-    add('latent key', room * latentRows(c) * rankK, accumulatingLayers(c));
-    add('latent value', room * latentRows(c) * rankV, accumulatingLayers(c));
+    add('latent key', room * latentsOf(c) * rankK, accumulatingLayers(c));
+    add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
   }
-  if (latent && isAbsorbed(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
+  if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
-  if (h2o) {
+  if (weighs) {
     // Statistics of a chunk's queries, and the masses by which tokens are chosen.
     add('statistics', 2 * heads * chunk);
     for (const [i, evicting] of massRows(c).entries()) add(`run mass ${i}`, rows * evicting);
@@ -239,9 +242,9 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   } else if (carries && keepsRows(c)) {
     // Attention in several calls: statistics of its queries, and latents and branch keys of a piece of earlier tokens.
     add('statistics', 2 * heads * room);
-    if (latent && c.path !== 'fast') {
+    if (latent && !restores(c)) {
       add('earlier latents', room * latents);
-      if (isAbsorbed(c)) add('earlier branch keys', room * branchKeyScalars(c));
+      if (hasBranch(c)) add('earlier branch keys', room * branchKeyScalars(c));
     }
   }
   return list;

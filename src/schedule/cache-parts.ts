@@ -3,9 +3,10 @@
  * workgroups: by groups of sequences, the same for all rows of a block. Buffers that grow with the cache are divided
  * with them: rebuilt rows, block vectors and basis, scores, mass and positions.
  */
+import { pathSpec } from '../codecs/paths.js';
 import { layoutOf } from '../codecs/registry.js';
 import { rowBytes } from '../codecs/layout.js';
-import { pinnedSlots } from '../eviction/policy.js';
+import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, type Configuration } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
@@ -21,9 +22,8 @@ const MOST_WORKGROUPS = 65_535;
 const WORD_BYTES = 4;
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
-const evictsByMass = (c: Configuration): boolean => c.eviction?.policy === 'h2o';
 const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
-  readsLatents(c, block) && c.path === 'block-absorbed';
+  readsLatents(c, block) && pathSpec(c.path).blocks === true;
 const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
 
 /**
@@ -35,12 +35,9 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
   const cached = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch)
     .filter((t) => t.block === block.name)
     .map((t) => headsPerGpu(t.heads, c.gpus) * rowBytes(t));
-  const rebuilt =
-    readsLatents(c, block) && c.path === 'reconstruct' && c.materialised
-      ? headsPerGpu(kvHeads, c.gpus) * headDim * 2
-      : 0;
+  const rebuilt = readsLatents(c, block) && c.materialised ? headsPerGpu(kvHeads, c.gpus) * headDim * 2 : 0;
   // There are no more rows with a mass and positions of their own than heads with scores.
-  const scores = evictsByMass(c) ? WORD_BYTES * headsOf(c) : 0;
+  const scores = weighsTokens(c.eviction) ? WORD_BYTES * headsOf(c) : 0;
   const { rankK = 0 } = c.codec;
   const basis = absorbsBlocks(c, block)
     ? Math.max(
@@ -56,14 +53,14 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
  * a binding may begin.
  */
 function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
-  const absorbed = readsLatents(c, block) && c.path === 'absorbed';
+  const absorbed = readsLatents(c, block) && pathSpec(c.path).branch;
   const queries = headsOf(c) * (absorbed ? (c.codec.rankK as number) + branchWidth(c, block) : c.geometry.headDim);
   // Under H2O also maximum and sum of each head, and its scores; StreamingLLM's positions of pinned tokens where keys
   // are rotated as they are read.
   const strides = [
     queries,
-    ...(evictsByMass(c) ? [2 * headsOf(c), headsOf(c) * slots] : []),
-    ...(c.eviction?.policy === 'streaming' && readsLatents(c, block) ? [slots] : []),
+    ...(weighsTokens(c.eviction) ? [2 * headsOf(c), headsOf(c) * slots] : []),
+    ...(reindexes(c.eviction) && readsLatents(c, block) ? [slots] : []),
   ];
   // Powers of two: the largest is a multiple of all.
   return Math.max(...strides.map((words) => ALIGNMENT / gcd(ALIGNMENT, WORD_BYTES * words)));
@@ -71,7 +68,7 @@ function sequencesApart(c: Configuration, block: LayerBlock, slots: number): num
 
 /** Rows of a sequence that a kernel has a workgroup for, along one dimension. */
 function workgroupRows(c: Configuration, block: LayerBlock): number {
-  return Math.max(1, evictsByMass(c) ? evictingRows(c, block) : 0, absorbsBlocks(c, block) ? headsOf(c) : 0);
+  return Math.max(1, weighsTokens(c.eviction) ? evictingRows(c, block) : 0, absorbsBlocks(c, block) ? headsOf(c) : 0);
 }
 
 /**

@@ -1,6 +1,5 @@
 /** What is decoded and how, what a schedule is made of, and how work is divided over workgroups, bindings and GPUs. */
-import { CODECS, isLatent } from '../codecs/registry.js';
-import { QUANT_STORAGE } from '../codecs/uncompressed.js';
+import { codecSpec, isLatent, latentHeads, storageOfCodec } from '../codecs/registry.js';
 import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -70,8 +69,7 @@ export interface Op {
 export const headsPerGpu = (heads: number, gpus: number): number => Math.max(1, Math.ceil(heads / gpus));
 
 /** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
-export const storageOf = (c: Configuration): Storage =>
-  c.codec.kind === 'kv-quant' ? QUANT_STORAGE[c.codec.bits ?? 8] : c.choice.storage;
+export const storageOf = (c: Configuration): Storage => storageOfCodec(c.codec, c.choice.storage);
 
 export const op = (
   label: string,
@@ -112,9 +110,18 @@ export function project(c: Configuration, label: string, m: number, k: number, n
 export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op =>
   op(label, 'matmul', 'f16', { groups, m, k, n }, when);
 
+/** Latent rows of a token in one layer and loop on one GPU: one a KV head, or one for all. */
+export const latentsOf = (c: Configuration): number => latentHeads(c.codec, headsPerGpu(c.geometry.kvHeads, c.gpus));
+
+/** Matrices that a latent's product has, and the width of what each multiplies. */
+export function encodersOf(c: Configuration): [groups: number, width: number] {
+  const latents = latentsOf(c);
+  return [latents, (headsPerGpu(c.geometry.kvHeads, c.gpus) / latents) * c.geometry.headDim];
+}
+
 /** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
 export const spansLoops = (c: Configuration): boolean =>
-  isLatent(c.codec) && CODECS[c.codec.kind].loopAxis && c.geometry.loops > 1;
+  isLatent(c.codec) && codecSpec(c.codec).loopAxis && c.geometry.loops > 1;
 
 /** Loops whose rows of full width the `fast` path writes together, from one latent. */
 export const restoredLoops = (c: Configuration): number => (spansLoops(c) ? c.geometry.loops : 1);
@@ -132,7 +139,7 @@ export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
 export function restoreOps(c: Configuration, label: string, rank: number, rows: number, when: When): Op[] {
   const { headDim } = c.geometry;
   const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
-  return c.codec.kind === 'lla'
+  return codecSpec(c.codec).latentFor === 'one-head'
     ? everyRestoredLoop(c, [perHead(label, kvHeads, rows, rank, headDim, when)])
     : [perHead(label, 1, rows, rank, restoredLoops(c) * kvHeads * headDim, when)];
 }

@@ -4,7 +4,7 @@
  */
 import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, op, project, type Configuration, type Op, type When } from './configuration.js';
-import { branchKeyTime, branchWidth } from './eviction-ops.js';
+import { branchKeyTime, branchWidth, closingTime } from './eviction-ops.js';
 
 /** RMSNorm, or the addition of a branch to the residual stream. */
 const norm = (c: Configuration, label: string, variant: 'norm' | 'norm-add' | 'add', rows: number): Op =>
@@ -19,7 +19,7 @@ export const attentionNorm = (c: Configuration, rows: number): Op => norm(c, 'at
 const biasOp = (label: string, rows: number, width: number, when: When = 'always'): Op[] =>
   width > 0 ? [op(label, 'rmsnorm', 'add', { rows, width }, when)] : [];
 
-const sharesLayers = (c: Configuration, block: LayerBlock): boolean => block.name === 'core' && c.codec.kind === 'cla';
+const sharesLayers = (c: Configuration, block: LayerBlock): boolean => closingTime(c, block) === 'closing-layer';
 
 /** When keys and values are projected: in the layer that owns them, where layers share a cache. */
 export const owningTime = (c: Configuration, block: LayerBlock): When =>

@@ -2,12 +2,14 @@
  * Operations that eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring and
  * adds none.
  */
-import { isLatent, CODECS } from '../codecs/registry.js';
-import { keptTokens, pinnedSlots } from '../eviction/policy.js';
+import { pathSpec } from '../codecs/paths.js';
+import { codecSpec, isLatent } from '../codecs/registry.js';
+import { keptTokens, pinnedSlots, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import {
   everyRestoredLoop,
   headsPerGpu,
+  latentsOf,
   op,
   storageOf,
   type Configuration,
@@ -18,43 +20,39 @@ import { groupOf } from '../kernels/spec.js';
 
 /** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
 export const readsLatents = (c: Configuration, block: LayerBlock): boolean =>
-  block.name === 'core' && isLatent(c.codec) && c.path !== 'fast';
+  block.name === 'core' && isLatent(c.codec) && pathSpec(c.path).latents === true;
 
 /** Width of the rotary branch that the block caches, 0 without. */
 export const branchWidth = (c: Configuration, block: LayerBlock): number =>
-  block.name === 'core' && c.path === 'absorbed' ? c.branch.width : 0;
+  block.name === 'core' && pathSpec(c.path).branch ? c.branch.width : 0;
 
 /**
  * Rows of one layer, loop and sequence (on one GPU) that evict on their own: one a KV head, or 1 where all heads share
  * a latent or a rotary key, because a shared row can only be evicted for all of them.
  */
 export function evictingRows(c: Configuration, block: LayerBlock): number {
-  if (readsLatents(c, block) && (c.codec.kind !== 'lla' || (branchWidth(c, block) > 0 && !c.branch.perHead))) return 1;
-  return headsPerGpu(c.geometry.kvHeads, c.gpus);
+  if (!readsLatents(c, block)) return headsPerGpu(c.geometry.kvHeads, c.gpus);
+  return branchWidth(c, block) > 0 && !c.branch.perHead ? 1 : latentsOf(c);
 }
 
 /**
  * When a layer's cache of the step is complete and read for the last time: then it is appended to, and evicted from.
  */
-export function closingTime(c: Configuration, block: LayerBlock): When {
-  if (block.name !== 'core') return 'always';
-  if (c.codec.kind === 'final-loop') return 'last-loop';
-  if (c.codec.kind === 'cla') return 'closing-layer';
-  return isLatent(c.codec) && CODECS[c.codec.kind].loopAxis ? 'last-loop' : 'always';
-}
+export const closingTime = (c: Configuration, block: LayerBlock): When =>
+  block.name === 'core' ? codecSpec(c.codec).closes : 'always';
 
 /**
  * When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the
  * first.
  */
-export const branchKeyTime = (c: Configuration): When => (CODECS[c.codec.kind].loopAxis ? 'first-loop' : 'always');
+export const branchKeyTime = (c: Configuration): When => (codecSpec(c.codec).loopAxis ? 'first-loop' : 'always');
 
 /** Sequences whose caches are bound together, and how often. */
 export type Parts = readonly { readonly size: number; readonly repeat: number }[];
 
 /** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
 export function massOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
-  if (c.eviction?.policy !== 'h2o') return [];
+  if (!weighsTokens(c.eviction)) return [];
   const rows = evictingRows(c, block);
   const each = { group: headsPerGpu(c.geometry.heads, c.gpus) / rows, context: keptTokens(c.eviction, context) };
   return parts.map(({ size, repeat }) => op('mass', 'mass', 'f32', { rows: size * rows, ...each }, 'always', repeat));
@@ -63,11 +61,9 @@ export function massOps(c: Configuration, block: LayerBlock, parts: Parts, conte
 /** Scalars of a token in all rows of a layer and loop that evict in a step. */
 export function evictedScalars(c: Configuration, block: LayerBlock): number {
   const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
-  const { rankK = 0, rankV = 0, kind } = c.codec;
+  const { rankK = 0, rankV = 0 } = c.codec;
   const branch = branchWidth(c, block) * (c.branch.perHead ? kvHeads : 1);
-  return readsLatents(c, block)
-    ? (rankK + rankV) * (kind === 'lla' ? kvHeads : 1) + branch
-    : 2 * kvHeads * c.geometry.headDim;
+  return readsLatents(c, block) ? (rankK + rankV) * latentsOf(c) + branch : 2 * kvHeads * c.geometry.headDim;
 }
 
 /**
@@ -76,7 +72,7 @@ export function evictedScalars(c: Configuration, block: LayerBlock): number {
  * @param slots tokens that each cached row has room for
  */
 export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, slots: number): Op[] {
-  if (c.eviction?.policy !== 'h2o') return [];
+  if (!weighsTokens(c.eviction)) return [];
   const heavy = Math.min(c.eviction.heavyTokens, pinnedSlots(c.eviction, slots));
   // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
   if (heavy === 0) return [];
@@ -92,5 +88,5 @@ export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, slot
     op('evict', 'evict', storage, { rows: size * rows, ...each }, when, repeat),
   );
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
-  return block.name === 'core' && c.path === 'fast' ? everyRestoredLoop(c, ops) : ops;
+  return block.name === 'core' && pathSpec(c.path).restores ? everyRestoredLoop(c, ops) : ops;
 }

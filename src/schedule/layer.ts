@@ -5,13 +5,16 @@
  * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
-import { segmentsOf, type Segments } from '../eviction/policy.js';
+import { pathSpec } from '../codecs/paths.js';
+import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
 import {
+  encodersOf,
   everyRestoredLoop,
   headsPerGpu,
+  latentsOf,
   op,
   perHead,
   restoredLoops,
@@ -82,7 +85,7 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     group: heads / kvHeads,
     storage: storageOf(c),
     latent,
-    absorbed: latent && c.path === 'absorbed',
+    absorbed: latent && pathSpec(c.path).branch === true,
     parts: cacheParts(c, block, batch, slots),
   };
   return [
@@ -104,10 +107,10 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
 /**
  * Encoding of the new token, from its key before rotation. It is linear: the loops of a loop-axis latent accumulate.
  */
-function encodeOps({ c, block, batch, kvHeads }: Layer): Op[] {
-  const { kind, rankK, rankV } = c.codec;
+function encodeOps({ c, block, batch }: Layer): Op[] {
+  const { rankK, rankV } = c.codec;
   if (block.name !== 'core' || rankK === undefined || rankV === undefined) return [];
-  const [groups, width] = kind === 'lla' ? [kvHeads, c.geometry.headDim] : [1, kvHeads * c.geometry.headDim];
+  const [groups, width] = encodersOf(c);
   return [perHead('encode-k', groups, batch, width, rankK), perHead('encode-v', groups, batch, width, rankV)];
 }
 
@@ -122,7 +125,7 @@ function rotateOps(l: Layer): Op[] {
   const rotate = (label: string, count: number, width: number, when: When = 'always') =>
     op(label, 'rope', rope.pairing, { rows: batch, heads: count, headDim: width }, when);
   const branch = branchWidth(c, block);
-  const sinks = c.eviction?.policy === 'streaming';
+  const sinks = reindexes(c.eviction);
   if (l.absorbed) {
     if (branch === 0) return [];
     return [
@@ -149,11 +152,11 @@ function attentionOps(l: Layer): Op[] {
   const { c, batch, heads, kvHeads, group, storage } = l;
   const d = c.geometry.headDim;
   if (!l.latent) return fullWidth(l, storage);
-  const { kind, rankK = 0, rankV = 0 } = c.codec;
-  const latentHeads = kind === 'lla' ? kvHeads : 1;
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const latentHeads = latentsOf(c);
   const kept = segmentsOf(c.eviction, l.context);
   const n = kept.pinned + kept.ring;
-  if (c.path === 'reconstruct' && c.materialised) {
+  if (c.materialised) {
     const rebuild = (label: string, flag: string, rank: number) =>
       l.parts.map(({ size, repeat }) =>
         op(
@@ -187,7 +190,7 @@ function attentionOps(l: Layer): Op[] {
   ];
   const over = (segments: readonly Segment[], rowsEach: number, setUp?: SetUp) =>
     attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(setUp ? { setUp } : {}) });
-  if (c.path === 'absorbed') {
+  if (l.absorbed) {
     const shape = {
       kvHeads: latentHeads,
       group: heads / latentHeads,
@@ -198,12 +201,12 @@ function attentionOps(l: Layer): Op[] {
     };
     return [
       perQueryHead(l, 'query-absorb', d, rankK),
-      ...(c.eviction?.policy === 'streaming' ? [perQueryHead(l, 'query-absorb-sinks', d, rankK)] : []),
+      ...(reindexes(c.eviction) ? [perQueryHead(l, 'query-absorb-sinks', d, rankK)] : []),
       ...over([{ label: 'attend', kernel: 'attend', tokens: kept, shape }], latentHeads),
       ...after,
     ];
   }
-  if (c.path === 'reconstruct')
+  if (!pathSpec(c.path).blocks)
     return [...over([{ label: 'attend', kernel: 'attend_rebuild', tokens: kept, shape: latent }], kvHeads), ...after];
   // Blocks are runs of consecutive positions: the ring is one, the pinned tokens before it are not part of it.
   const { pinned, ring } = kept;
@@ -287,7 +290,7 @@ function attendAndMerge(
   of: { rowsEach: number; width: number; currentKey?: number; setUp?: SetUp },
 ): Op[] {
   const { c, heads } = l;
-  const variant = c.eviction?.policy === 'h2o' ? `${type}+scores` : type;
+  const variant = weighsTokens(c.eviction) ? `${type}+scores` : type;
   return l.parts.flatMap(({ size, repeat }) => {
     const divisions = segments.map(({ tokens, unit }) =>
       divide(tokens, splitCount(tokens.pinned + tokens.ring, size * of.rowsEach, c.targetWorkgroups), unit),
@@ -331,7 +334,7 @@ function attendAndMerge(
 function appendOps(l: Layer): Op[] {
   const { c, block, batch, kvHeads, storage } = l;
   const { headDim: d, rope } = c.geometry;
-  const { kind, rankK = 0, rankV = 0 } = c.codec;
+  const { rankK = 0, rankV = 0 } = c.codec;
   const when = closingTime(c, block);
   const groupSize = groupOf(storage, c.choice.groupSize);
   const append = (label: string, heads: number, width: number): Op[] =>
@@ -339,7 +342,7 @@ function appendOps(l: Layer): Op[] {
       op(label, 'append', storage, { rows: size, heads, width, groupSize }, when, repeat),
     );
   if (l.latent) {
-    const rows = kind === 'lla' ? kvHeads : 1;
+    const rows = latentsOf(c);
     const branch = branchWidth(c, block);
     return [
       ...append('append-k', rows, rankK),
@@ -348,7 +351,7 @@ function appendOps(l: Layer): Op[] {
     ];
   }
   const both = [...append('append-k', kvHeads, d), ...append('append-v', kvHeads, d)];
-  if (block.name !== 'core' || c.path !== 'fast') return both;
+  if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
   return [
     ...restoreOps(c, 'reconstruct-k', rankK, batch, when),
     ...restoreOps(c, 'reconstruct-v', rankV, batch, when),

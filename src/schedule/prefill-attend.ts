@@ -3,6 +3,7 @@
  * the tokens before the run. These are read from the cache where rows of full width lie there; from latents they are
  * rebuilt, at most a chunk of tokens at a time, into the rows that attention of the run has read by then.
  */
+import { reindexes, weighsTokens } from '../eviction/policy.js';
 import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
 import { groupOf } from '../kernels/spec.js';
@@ -29,7 +30,7 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
   const own = keptRowType(c, p.captures);
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
   // Under H2O rows before the run are stored before its own.
-  if (c.eviction?.policy === 'h2o')
+  if (weighsTokens(c.eviction))
     return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, heldBefore(c, run) + chunk.from)];
   if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
@@ -57,10 +58,7 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
  * to their positions for everything else.
  */
 export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean =>
-  shiftOf(c, run.from) > 0 &&
-  c.eviction?.policy === 'streaming' &&
-  c.eviction.sinkTokens > 0 &&
-  !readsLatents(c, block);
+  shiftOf(c, run.from) > 0 && reindexes(c.eviction) && c.eviction.sinkTokens > 0 && !readsLatents(c, block);
 
 /** @param variant of attend_carried where it differs from the rows' type */
 function attend({ c, block, batch }: Pass, label: string, variant: string, { tokens }: Chunk, context: number): Op {
@@ -98,7 +96,7 @@ function cachedOps(p: Pass, chunk: Chunk, label: string): Op[] {
  * Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other.
  */
 export function earlierOf(p: Pick<Pass, 'c' | 'block' | 'run' | 'slots'>): Chunk[] {
-  if (!readsLatents(p.c, p.block) || p.c.eviction?.policy === 'h2o') return [];
+  if (!readsLatents(p.c, p.block) || weighsTokens(p.c.eviction)) return [];
   const { pinned, ring } = heldRuns(p);
   return [...pinned, ...ring];
 }
@@ -123,7 +121,7 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
 
 /** Sinks' branch keys are cached rotated by their positions. */
 function turnedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
-  const sink = c.eviction?.policy === 'streaming' && from < c.eviction.sinkTokens;
+  const sink = reindexes(c.eviction) && from < c.eviction.sinkTokens;
   if (!sink || shiftOf(c, run.from) === 0) return [];
   return [
     op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, {

@@ -5,6 +5,7 @@
  * rebuilt latents are listed once.
  */
 import { isLatent } from '../codecs/registry.js';
+import { weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
 import { readsLatents } from './eviction-ops.js';
@@ -231,12 +232,11 @@ class Placed {
         };
         const kind = `${again} ${block.name} ${chunk.tokens}`;
         // A chunk's own operations depend on the run before it where it reads rows there, or evicts.
-        const standing =
-          c.eviction?.policy === 'h2o'
-            ? `${heldBefore(c, run)} ${run.from % c.eviction.recentTokens}`
-            : c.eviction === null && readsLatents(c, block)
-              ? run.from > 0
-              : run.from;
+        const standing = weighsTokens(c.eviction)
+          ? `${heldBefore(c, run)} ${run.from % c.eviction.recentTokens}`
+          : c.eviction === null && readsLatents(c, block)
+            ? run.from > 0
+            : run.from;
         this.list(`${kind} ${standing} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
         for (const [stretch, held] of earlierOf(p).entries()) {
           for (const { chunk: piece, count } of equalChunks(held, how.chunkTokens)) {

@@ -3,8 +3,9 @@
  * later tokens give it, in the pass that decoding continues. Rows that evict together share masses, and tokens are
  * chosen once the last of these rows has attended.
  */
+import { pathSpec } from '../codecs/paths.js';
 import { isLatent } from '../codecs/registry.js';
-import { keptTokens } from '../eviction/policy.js';
+import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { branchWidth, closingTime, evictedScalars, evictingRows } from './eviction-ops.js';
@@ -14,11 +15,11 @@ import { kvHeadsOf } from './prefill-rows.js';
 
 /** True where tokens are chosen by the attention of this pass. */
 export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
-  c.eviction?.policy === 'h2o' && again === isLatent(c.codec);
+  weighsTokens(c.eviction) && again === isLatent(c.codec);
 
 /** True where all loops of a layer evict together. */
 const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
-  block.loops > 1 && c.path !== 'fast' && closingTime(c, block) === 'last-loop';
+  block.loops > 1 && !pathSpec(c.path).restores && closingTime(c, block) === 'last-loop';
 
 /**
  * The number of a layer's masses among the run's. Where loops share them, each layer has its own until its last loop.
@@ -29,7 +30,7 @@ export const massNumber = (c: Configuration, block: LayerBlock, layer: number): 
 /** Rows of each of the run's masses. */
 export function massRows(c: Configuration): number[] {
   const rows: number[] = [];
-  if (c.eviction?.policy !== 'h2o') return rows;
+  if (!weighsTokens(c.eviction)) return rows;
   for (const block of blocksOf(c.geometry)) {
     for (let i = 0; i <= massNumber(c, block, block.layers - 1); i++)
       rows[i] = Math.max(rows[i] ?? 0, evictingRows(c, block));
@@ -48,7 +49,7 @@ export function beginsMass(
 
 /** When that is. */
 export function massTime(c: Configuration, block: LayerBlock): When {
-  if (block.name === 'core' && c.codec.kind === 'cla') return 'owning-layer';
+  if (closingTime(c, block) === 'closing-layer') return 'owning-layer';
   return poolsLoops(c, block) ? 'first-loop' : 'always';
 }
 

@@ -4,7 +4,7 @@
  * stored form where the run's rows are stored beside the cache. Their masses are loaded once. Pieces are at most a
  * chunk long.
  */
-import { op, storageOf, type Configuration, type Op } from './configuration.js';
+import { latentsOf, op, storageOf, type Configuration, type Op } from './configuration.js';
 import { owningTime } from './dense.js';
 import { branchKeyTime, branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
 import { groupOf } from '../kernels/spec.js';
@@ -25,7 +25,6 @@ import {
   branchHeadsOf,
   keepOp,
   kvHeadsOf,
-  latentsOf,
   loadLatents,
   loadRows,
   rankOf,

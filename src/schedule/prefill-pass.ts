@@ -1,6 +1,6 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
-import { isLatent } from '../codecs/registry.js';
-import { keptTokens, pinnedSlots, segmentsOf } from '../eviction/policy.js';
+import { codecSpec, isLatent } from '../codecs/registry.js';
+import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { closingTime, readsLatents } from './eviction-ops.js';
@@ -18,7 +18,7 @@ export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c)
  * evicted.
  */
 export const keepsRows = (c: Configuration): boolean =>
-  c.eviction !== null || isLatent(c.codec) || c.codec.kind === 'final-loop' || isQuantised(storageOf(c));
+  c.eviction !== null || isLatent(c.codec) || codecSpec(c.codec).closes === 'last-loop' || isQuantised(storageOf(c));
 
 /** A stretch of tokens. */
 export interface Chunk {
@@ -114,7 +114,7 @@ export function heldRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>): 
  * H2O: number of cached tokens whose rows are loaded before those of a run; it attends to them and chooses from them.
  */
 export const heldBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number =>
-  c.eviction?.policy === 'h2o' ? keptTokens(c.eviction, run.from) : 0;
+  weighsTokens(c.eviction) ? keptTokens(c.eviction, run.from) : 0;
 
 /** The most rows that one of the runs attends to, without those that it reads from other buffers. */
 export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number =>
@@ -131,7 +131,7 @@ export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null 
  * one layer and loop are then written beside the cache.
  */
 export const storesRun = (c: Configuration): boolean =>
-  c.eviction?.policy === 'h2o' && !isLatent(c.codec) && isQuantised(storageOf(c));
+  weighsTokens(c.eviction) && !isLatent(c.codec) && isQuantised(storageOf(c));
 
 /** When a run's rows of a layer join a cache that is evicted from. Rows of full width have one buffer a loop. */
 export const joiningTime = (c: Configuration, block: LayerBlock): When =>
@@ -139,7 +139,7 @@ export const joiningTime = (c: Configuration, block: LayerBlock): When =>
 
 /** StreamingLLM: for tokens after the sinks, their position minus their place in a cache of `tokens`. */
 export const shiftOf = (c: Configuration, tokens: number): number =>
-  c.eviction?.policy === 'streaming' ? tokens - keptTokens(c.eviction, tokens) : 0;
+  reindexes(c.eviction) ? tokens - keptTokens(c.eviction, tokens) : 0;
 
 /** Tokens of a chunk that stay in the cache when its run has joined it, by their number in the run. */
 export function stayingOf({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {

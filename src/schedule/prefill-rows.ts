@@ -2,9 +2,12 @@
  * The operations on rows that all kinds of prefill use: encoding, reconstructing, keeping, writing to the cache and
  * reading back.
  */
+import { pathSpec } from '../codecs/paths.js';
 import {
+  encodersOf,
   everyRestoredLoop,
   headsPerGpu,
+  latentsOf,
   op,
   perHead,
   restoredLoops,
@@ -23,13 +26,7 @@ export const AXES: readonly Axis[] = ['k', 'v'];
 
 export const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
 export const rankOf = ({ codec }: Configuration, axis: Axis): number => (axis === 'k' ? codec.rankK : codec.rankV) ?? 0;
-/** Latent rows of a token. */
-export const latentsOf = (c: Configuration): number => (c.codec.kind === 'lla' ? kvHeadsOf(c) : 1);
 export const branchHeadsOf = (c: Configuration): number => (c.branch.perHead ? kvHeadsOf(c) : 1);
-
-/** Matrices that a latent's product has, and the width of each: one a KV head, or one for all. */
-const encoders = (c: Configuration): [number, number] =>
-  c.codec.kind === 'lla' ? [kvHeadsOf(c), c.geometry.headDim] : [1, kvHeadsOf(c) * c.geometry.headDim];
 
 /** Rows of full width as attention reads them, in memory of their own. */
 export const keepOp = (
@@ -48,7 +45,7 @@ export const keepOp = (
 
 /** Encoding of exact keys or values of one loop. */
 export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
-  const [groups, width] = encoders(c);
+  const [groups, width] = encodersOf(c);
   return perHead(`encode-${axis}`, groups, rows, width, rankOf(c, axis));
 }
 
@@ -97,7 +94,7 @@ export const appendOp = (c: Configuration, label: string, rows: number, heads: n
 export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op[] {
   const d = c.geometry.headDim;
   const when = closingTime(c, block);
-  if (c.path !== 'fast') return [appendOp(c, `append-${axis}`, rows, latentsOf(c), rankOf(c, axis), when)];
+  if (!pathSpec(c.path).restores) return [appendOp(c, `append-${axis}`, rows, latentsOf(c), rankOf(c, axis), when)];
   const loops = restoredLoops(c);
   return [
     ...restoreOps(c, `restore-${axis}`, rankOf(c, axis), rows, when),

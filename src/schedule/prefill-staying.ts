@@ -3,11 +3,12 @@
  * replace.
  */
 import { isLatent } from '../codecs/registry.js';
-import { op, storageOf, type Op } from './configuration.js';
-import { branchWidth, readsLatents } from './eviction-ops.js';
+import { weighsTokens } from '../eviction/policy.js';
+import { latentsOf, op, storageOf, type Op } from './configuration.js';
+import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { groupOf } from '../kernels/spec.js';
 import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
-import { appendOp, AXES, branchHeadsOf, kvHeadsOf, latentsOf, rankOf, type Axis } from './prefill-rows.js';
+import { appendOp, AXES, branchHeadsOf, kvHeadsOf, rankOf, type Axis } from './prefill-rows.js';
 
 /** One kind of row that a layer caches. */
 interface Cached {
@@ -22,11 +23,11 @@ interface Cached {
  */
 export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, again, batch } = p;
-  if (c.eviction === null || c.eviction.policy === 'h2o' || again !== isLatent(c.codec)) return [];
+  if (c.eviction === null || weighsTokens(c.eviction) || again !== isLatent(c.codec)) return [];
   const storage = storageOf(c);
   const groupSize = groupOf(storage, c.choice.groupSize);
   const when = joiningTime(c, block);
-  const shared = block.name === 'core' && c.codec.kind === 'cla';
+  const shared = closingTime(c, block) === 'closing-layer';
   return stayingOf(p, chunk).flatMap(({ from, tokens }) =>
     cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
       const shape = { rows: batch * tokens, heads, width };

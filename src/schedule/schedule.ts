@@ -2,8 +2,9 @@
  * The operations of one decode step, in order. The cost model prices this list, the benchmarks measure the shapes that
  * it contains and the decoder executes it. layer.ts lists a layer.
  */
-import { CODECS, isLatent } from '../codecs/registry.js';
-import { keptTokens } from '../eviction/policy.js';
+import { pathSpec } from '../codecs/paths.js';
+import { codecSpec, isLatent } from '../codecs/registry.js';
+import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
 import { adapterOps, embeddingOp, exitGate, headOps, loopNorm, type Choice } from './dense.js';
@@ -116,13 +117,14 @@ export function exchanges(c: Configuration, n: Exchanged): Collective[] {
   ];
   if (g.adapter) list.push({ label: 'adapter', kind: 'all-gather', calls: n.passes * g.loops, bytesEach: hidden });
   if (!isLatent(c.codec)) return list;
-  const { kind, rankK = 0, rankV = 0 } = c.codec;
-  const calls = g.layers * (CODECS[kind].loopAxis ? 1 : g.loops);
-  if (kind !== 'lla')
+  const { rankK = 0, rankV = 0 } = c.codec;
+  const { loopAxis, latentFor } = codecSpec(c.codec);
+  const calls = g.layers * (loopAxis ? 1 : g.loops);
+  if (latentFor === 'all-heads')
     list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.encoded * (rankK + rankV) * 4 });
   const core = blocksOf(g).find((b) => b.name === 'core');
-  const pooled = core !== undefined && c.path !== 'fast' && g.kvHeads > 1 && evictingRows(c, core) === 1;
-  if (n.mass > 0 && c.eviction?.policy === 'h2o' && pooled)
+  const pooled = core !== undefined && !pathSpec(c.path).restores && g.kvHeads > 1 && evictingRows(c, core) === 1;
+  if (n.mass > 0 && weighsTokens(c.eviction) && pooled)
     list.push({ label: 'mass', kind: 'all-reduce', calls, bytesEach: n.mass * 4 });
   return list;
 }

@@ -2,6 +2,7 @@
  * Correctness: logits of a few decode steps against the float64 reference, before anything that the decoder does is
  * timed.
  */
+import { hasOwnStorage } from '../codecs/registry.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
@@ -121,7 +122,7 @@ export async function checkCorrectness(device: Device, rules: CorrectnessRules):
     rules.onCase?.(done, rules.cases.length, one.id);
     const model = one.c.geometry.name;
     const c: Configuration = { ...one.c, choice: { ...one.c.choice, storage: rules.storage ?? 'f32' } };
-    const coarse = c.codec.kind === 'kv-quant' || c.materialised;
+    const coarse = hasOwnStorage(c.codec) || c.materialised;
     try {
       const error = await worstError(device, c, one.contextTokens, rules.seed);
       let tolerance = coarse ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;

@@ -2,8 +2,9 @@
  * Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or
  * wrong.
  */
-import type { StorageChoice } from '../codecs/codec.js';
-import { isLatent } from '../codecs/registry.js';
+import { CODEC_KINDS, type CodecSpec, type StorageChoice } from '../codecs/codec.js';
+import { pathSpec } from '../codecs/paths.js';
+import { CODECS, hasOwnStorage, isLatent } from '../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
 import type { AllocationKind } from '../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
@@ -133,11 +134,12 @@ export function memoryCandidates(g: Geometry): Candidate[] {
     listCandidates(g, { kinds, ratios: more.ratios ?? null, ranks: more.ranks ?? null, paths: null, evictions })
       .candidates;
   return [
-    ...list(['full'], {}),
-    ...list(['kv-quant'], { ratios: [2, 4, 16 / 3, 8] }),
-    ...list(['cla'], { ratios: [2] }),
-    ...(g.loops > 1 ? list(['final-loop'], { ratios: [g.loops] }) : []),
-    ...list(['lla', 'lla-2d', 'mla-head'], { ratios: [2] }),
+    ...CODEC_KINDS.flatMap((kind) => {
+      const { latentFor, settings, publishedRatios }: CodecSpec = CODECS[kind];
+      // Small models have a ratio of 2 where any ratio can be.
+      const ratios = latentFor || settings.includes('shareLayers') ? [2] : [...publishedRatios(g)];
+      return ratios.length > 0 ? list([kind], { ratios }) : [];
+    }),
     ...list(['lla'], { ranks: [{ rankK: 5, rankV: 7 }] }),
   ];
 }
@@ -164,10 +166,10 @@ export function memoryCases(quick: boolean): MemoryCase[] {
       });
       return [
         ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
-        ...(candidate.codec.kind === 'kv-quant' || candidate.eviction || quick
+        ...(hasOwnStorage(candidate.codec) || candidate.eviction || quick
           ? []
           : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
-        ...(candidate.path === 'absorbed' && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
+        ...(pathSpec(candidate.path).branch && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
       ];
     }),
   );
@@ -186,7 +188,7 @@ export interface MemoryRules {
  */
 async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
   // Their prefill is that of the path that rebuilds inside attention.
-  if (c.eviction !== null && (c.materialised || c.path === 'block-absorbed')) return [];
+  if (c.eviction !== null && (c.materialised || pathSpec(c.path).blocks)) return [];
   const prompt = (tokens: number): number[] =>
     Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
   const rows: KindBytes[] = [];

@@ -4,7 +4,7 @@ import type { Codec } from '../../src/codecs/codec.js';
 import { scalarsPerToken } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
-import { keptPositions } from '../../src/decoder/reference/cache.js';
+import { keptPositions } from '../../src/eviction/policy.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
 import type { Site } from '../../src/decoder/reference/network.js';

@@ -65,8 +65,8 @@ const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): Kern
 
 /** The kernels of one way of attending to the same cached tokens. */
 interface Way {
-  readonly full: KernelCall;
-  readonly absorbed: KernelCall;
+  readonly rows: KernelCall;
+  readonly latents: KernelCall;
   readonly rebuild: KernelCall;
   readonly blockVectors: KernelCall;
   readonly blockBasis: KernelCall;
@@ -94,8 +94,8 @@ function waysOf(s: Scale, rankK: number, rankV: number): Way {
     groupSize: 0,
   };
   return {
-    full: call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
-    absorbed: call('attend', 'f16', {
+    rows: call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
+    latents: call('attend', 'f16', {
       ...rows,
       keyWidth: rankK,
       valueWidth: rankV,
@@ -195,8 +195,8 @@ export function representativeCalls(software: boolean): KernelCall[] {
     keyWidth: HEAD_DIM,
   });
   return [
-    w.full,
-    w.absorbed,
+    w.rows,
+    w.latents,
     w.rebuild,
     w.blockVectors,
     w.blockBasis,
@@ -224,9 +224,9 @@ export interface PathSet {
 export function rooflineCases(software: boolean): { readonly calls: KernelCall[]; readonly paths: PathSet[] } {
   const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
   const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
-  const full = (ways[0] as { way: Way }).way.full;
+  const full = (ways[0] as { way: Way }).way.rows;
   const attention = ways.flatMap(({ way: w }) => [
-    w.absorbed,
+    w.latents,
     w.rebuild,
     w.blockVectors,
     w.blockBasis,
@@ -241,7 +241,7 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
       context: s.context,
       paths: {
         'block-absorbed': [w.blockVectors, w.blockBasis, w.block],
-        absorbed: [w.absorbed],
+        absorbed: [w.latents],
         'fused rebuild': [w.rebuild],
         'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full],
       },

@@ -2,7 +2,8 @@
 import type { AppendOptions } from '../../kernels/append/launch.js';
 import type { RunOptions } from '../../kernels/shared/fold.launch.js';
 import type { Buffer } from '../../gpu/index.js';
-import { readsLatents } from '../../schedule/eviction-ops.js';
+import { reindexes, weighsTokens } from '../../eviction/policy.js';
+import { branchWidth, readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';
 import type { CachePart, CacheRole } from './caches.js';
 import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
@@ -25,13 +26,13 @@ export function runOf(m: Machine, { op }: Visit, second: boolean, sequences: num
 
 /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
 export const scoresOf = (m: Machine, part: CachePart): Buffer =>
-  m.c.eviction?.policy === 'h2o'
+  weighsTokens(m.c.eviction)
     ? m.own('scores', part, m.c.geometry.heads * m.caches.slots.capacity)
     : m.buffer('unused output');
 
 /** StreamingLLM scores sinks by a second query where keys are cached rotated. */
 export const secondQuery = (m: Machine, place: Place): boolean =>
-  m.c.eviction?.policy === 'streaming' && (!readsLatents(m.c, place.block) || m.c.path === 'absorbed');
+  reindexes(m.c.eviction) && (!readsLatents(m.c, place.block) || branchWidth(m.c, place.block) > 0);
 
 /** Attention over rows of full width: the cache's, or rebuilt ones. */
 export const attendFullWidth: Executor = (m, visit) => {

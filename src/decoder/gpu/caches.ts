@@ -6,7 +6,14 @@ import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
 import { pagedTokens } from '../../codecs/layout.js';
 import { UserError } from '../../errors.js';
-import { allocatedTokens, evictionLabel, pinnedSlots, type Eviction } from '../../eviction/policy.js';
+import {
+  allocatedTokens,
+  evictionLabel,
+  fullSegments,
+  pinnedSlots,
+  reindexes,
+  type Eviction,
+} from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
 import type { Span } from '../../kernels/shared/fold.launch.js';
@@ -33,36 +40,25 @@ export interface Slots {
 /** @throws UserError for a policy that keeps no recent tokens: the token before the current one needs a slot */
 export function slotsOf(eviction: Eviction | null, contextTokens: number, pageTokens: number): Slots {
   const capacity = pagedTokens(allocatedTokens(eviction, contextTokens), pageTokens);
+  if (!eviction) return { capacity, pinned: 0, ring: capacity, heavy: 0, sinks: 0 };
+  const full = fullSegments(eviction);
+  if (full.ring < 1)
+    throw new UserError(
+      `${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`,
+      'keep at least 1 recent token',
+    );
   const pinned = pinnedSlots(eviction, capacity);
-  if (eviction?.policy === 'streaming') {
-    if (eviction.windowTokens < 1)
-      throw new UserError(
-        `${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`,
-        'give a window of at least 1',
-      );
-    return { capacity, pinned, ring: capacity - pinned, heavy: pinned, sinks: pinned };
-  }
-  if (eviction?.policy === 'h2o') {
-    if (eviction.recentTokens < 1)
-      throw new UserError(
-        `${evictionLabel(eviction)} keeps no recent tokens, which the GPU decoder does not do`,
-        'keep at least 1 recent token',
-      );
-    return { capacity, pinned, ring: capacity - pinned, heavy: Math.min(pinned, eviction.heavyTokens), sinks: 0 };
-  }
-  return { capacity, pinned: 0, ring: capacity, heavy: 0, sinks: 0 };
+  const heavy = Math.min(pinned, full.pinned);
+  return { capacity, pinned, ring: capacity - pinned, heavy, sinks: reindexes(eviction) ? pinned : 0 };
 }
 
-/** The tokens in the cache of a sequence of `length` tokens. */
+/** The tokens in the cache of a sequence of `length` tokens. Sinks come first; heavy tokens come out of a full ring. */
 export function spanOf(eviction: Eviction | null, slots: Slots, length: number): Span {
-  if (eviction?.policy === 'streaming') {
-    const pinned = Math.min(slots.pinned, length);
-    const ring = Math.min(eviction.windowTokens, length - pinned);
-    return { pinned, firstPosition: length - ring, ring };
-  }
-  const ring = Math.min(eviction?.policy === 'budget' ? eviction.budgetTokens : slots.ring, length);
+  const most = Math.min(slots.ring, eviction ? fullSegments(eviction).ring : slots.ring);
+  const sinks = Math.min(slots.sinks, length);
+  const ring = Math.min(most, length - sinks);
   return {
-    pinned: eviction?.policy === 'h2o' ? Math.min(slots.heavy, length - ring) : 0,
+    pinned: sinks + Math.min(slots.heavy - slots.sinks, length - sinks - ring),
     firstPosition: length - ring,
     ring,
   };

@@ -1,5 +1,7 @@
 /** Execution of the learned codecs' operations: encoding, absorbed queries, rebuilt rows, and values from latents. */
-import { isLatent } from '../../codecs/registry.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { codecSpec, isLatent } from '../../codecs/registry.js';
+import { reindexes } from '../../eviction/policy.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { CachePart, CacheRole } from './caches.js';
@@ -8,12 +10,12 @@ import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { attendBlocks, BLOCK_EXECUTORS } from './blocks.js';
 import { appendTo, rotary, runOf, scoresOf, secondQuery } from './attention.js';
 import { placed, plan, project, type Executor } from './dense.js';
-import { restoredLoops, spansLoops } from '../../schedule/configuration.js';
+import { latentsOf, restoredLoops, spansLoops } from '../../schedule/configuration.js';
 import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 
 /** Latent rows of a token in one layer and loop. */
-export const latentRows = (m: Machine): number => (m.c.codec.kind === 'lla' ? m.c.geometry.kvHeads : 1);
+export const latentRows = (m: Machine): number => latentsOf(m.c);
 export const rankOf = (m: Machine, axis: CodecAxis): number =>
   (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
 /** The accumulator of a layer, or the one that all layers use in turn. */
@@ -84,7 +86,7 @@ const attendCurrent: Executor = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const { keys, values } = m.packed;
-  const absorbed = visit.op.variant === 'absorbed';
+  const absorbed = pathSpec(m.c.path).branch;
   const packed = m.buffer('query key value');
   const current = { heads, group: m.group, keys, values };
   const shared = {
@@ -202,8 +204,7 @@ function pinnedPositions(
   const { pairing } = m.c.geometry.rope;
   const { capacity, pinned } = m.caches.slots;
   if (pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
-  if (m.c.eviction?.policy === 'streaming')
-    return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
+  if (reindexes(m.c.eviction)) return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
   const byHead = evictingRows(m.c, place.block) > 1;
   return {
     options: { pairing, ...(byHead ? { positionsByHead: true } : {}) },
@@ -313,7 +314,7 @@ export async function restore(
   const { kvHeads, headDim } = m.c.geometry;
   const rank = rankOf(m, axis);
   const buffers = { x: latents, y: rows };
-  if (m.c.codec.kind !== 'lla') {
+  if (codecSpec(m.c.codec).latentFor === 'all-heads') {
     const at = { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } };
     return {
       plan: plan(m, visit, { matmul: at }),
@@ -439,5 +440,8 @@ export const appendByPath =
   (axis: CodecAxis, fullWidth: Executor): Executor =>
   (m, visit: Visit) => {
     const core = placed(visit).block.name === 'core' && isLatent(m.c.codec);
-    return (core ? (m.c.path === 'fast' ? appendReconstructed(axis) : appendLatent(axis)) : fullWidth)(m, visit);
+    return (core ? (pathSpec(m.c.path).restores ? appendReconstructed(axis) : appendLatent(axis)) : fullWidth)(
+      m,
+      visit,
+    );
   };

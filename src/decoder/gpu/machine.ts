@@ -2,6 +2,7 @@
  * The state that the operations of a step read and write: weights, caches, activations and the few numbers that change
  * from step to step.
  */
+import { reindexes, weighsTokens } from '../../eviction/policy.js';
 import { blocksOf } from '../../geometry/geometry.js';
 import {
   bufferOf,
@@ -211,9 +212,9 @@ async function allocateControl(
   for (const label of ['tokens', 'next tokens', 'positions', 'places']) await make(label, batch);
   for (const block of blocks)
     for (const { first } of caches.parts(block.name)) await make(spansFrom(first), 4 * (batch - first));
-  if (c.eviction?.policy === 'streaming' && blocks.some((block) => readsLatents(c, block)))
+  if (reindexes(c.eviction) && blocks.some((block) => readsLatents(c, block)))
     await make('pinned positions', batch * caches.slots.capacity);
-  if (c.eviction?.policy === 'h2o')
+  if (weighsTokens(c.eviction))
     await make('moves', 2 * batch * Math.max(1, ...blocks.map((block) => evictingRows(c, block))));
   await make('draws', 2 * batch);
   for (const width of new Set([g.headDim, ...blocks.map((block) => branchWidth(c, block)).filter((n) => n > 0)])) {

@@ -2,13 +2,15 @@
  * Rows of a prompt: encoding, rotation, keeping rows for attention, writing to and reading from the cache, and
  * attention itself. Positions are those of the run's tokens; buffers have rows of the run alone.
  */
+import { pathSpec } from '../../codecs/paths.js';
 import { isLatent } from '../../codecs/registry.js';
+import { reindexes } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { AppendOptions } from '../../kernels/append/launch.js';
 import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { spansLoops } from '../../schedule/configuration.js';
-import { readsLatents } from '../../schedule/eviction-ops.js';
+import { branchWidth, closingTime, readsLatents } from '../../schedule/eviction-ops.js';
 import { keepsRows, shiftOf, storesRun, turnsQueries } from '../../schedule/prefill.js';
 import type { CodecAxis } from '../tensors.js';
 import { rotary } from './attention.js';
@@ -103,7 +105,7 @@ export const headTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.geometry.headDim
 const branchTurns = (p: Prompt): Buffer => p.m.turns(p.m.c.branch.width);
 const shift = (p: Prompt): number => shiftOf(p.m.c, p.before);
 const isSink = ({ m: { c } }: Prompt, visit: Visit): boolean =>
-  c.eviction?.policy === 'streaming' && fromOf(visit) < c.eviction.sinkTokens;
+  reindexes(c.eviction) && fromOf(visit) < c.eviction.sinkTokens;
 /** Rebuilt keys: sinks are rotated to their place inside the cache. */
 const rotateEarlier: Executor = (p, visit) =>
   Promise.resolve(
@@ -219,7 +221,7 @@ const appendRows =
     const { m } = p;
     if (!isCoreLatent(p, place))
       return append(p, visit, ownRows(p, axis, place), { rows: p.projections, at: m.packed[`${axis}s`] });
-    if (m.c.path === 'fast') {
+    if (pathSpec(m.c.path).restores) {
       const { loop, ...from } = await restoredRows(m, visit, axis);
       return append(p, visit, ownRows(p, axis, place, loop), { rows: p.projections, ...from });
     }
@@ -335,7 +337,7 @@ export const addMean =
 
 /** Where attention's queries lie, with those of the rotary branch. */
 export function queriesOf({ m }: Prompt, { block }: Place): Pick<PrefillOptions, 'queries' | 'branch'> {
-  const branched = m.c.path === 'absorbed' && block.name === 'core';
+  const branched = branchWidth(m.c, block) > 0;
   return {
     queries: m.packed.queries,
     ...(branched
@@ -403,7 +405,7 @@ const attendEarlier: Executor = (p, visit) =>
     visit,
     (side) => kept(p, side, visit),
     {},
-    p.m.c.path === 'absorbed' ? p.buffer('earlier branch keys') : undefined,
+    pathSpec(p.m.c.path).branch ? p.buffer('earlier branch keys') : undefined,
   );
 /** Rows of the cache in neighbouring slots. @param carried state of the calls before */
 const attendCached =
@@ -428,7 +430,7 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] 
     return Promise.resolve(load(p, visit, from, fromOf(visit), { rows: p.results, at: rowOf(visit) }));
   };
   const write: Executor = (p, visit) => {
-    const wasRead = p.aside !== undefined || (p.m.c.codec.kind === 'cla' && placed(visit).block.name === 'core');
+    const wasRead = p.aside !== undefined || closingTime(p.m.c, placed(visit).block) === 'closing-layer';
     const { offset, stride } = wasRead ? rowOf(visit) : p.m.packed[what === 'key' ? 'keys' : 'values'];
     // A chunk's rows begin with its first token.
     const at = { offset: offset + (wasRead ? 0 : (fromOf(visit) % p.chunkTokens) * stride), stride };

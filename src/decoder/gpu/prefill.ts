@@ -3,6 +3,7 @@
  * keys and values and writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache
  * then holds. What it computes is `prefill(…)` of reference/decoder.ts, of each kind.
  */
+import { weighsTokens } from '../../eviction/policy.js';
 import { GpuError, type BoundStep, type Buffer } from '../../gpu/index.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
 import {
@@ -251,7 +252,7 @@ export async function prefillPrompts(
     rows,
     chunkTokens,
     captures: capturesOf(m.c, method),
-    carries: m.c.eviction?.policy !== 'h2o' && runs.flat().some(({ from }) => from > 0),
+    carries: !weighsTokens(m.c.eviction) && runs.flat().some(({ from }) => from > 0),
   });
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;

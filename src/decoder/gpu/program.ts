@@ -7,7 +7,9 @@ import { evict, mass } from './eviction.js';
 import { appendByPath, attendLatent, LATENT_EXECUTORS, ropeSinksAbsorbed } from './latent.js';
 import { denseExecutors, type Executor } from './dense.js';
 import type { Dispatch, Machine } from './machine.js';
-import { expand } from '../../schedule/expand.js';
+import { readsLatents } from '../../schedule/eviction-ops.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { expand, type Visit } from '../../schedule/expand.js';
 
 /** One operation of a step, ready to run. */
 export interface Operation {
@@ -15,17 +17,18 @@ export interface Operation {
   readonly steps: readonly BoundStep[];
 }
 
+/** True where attention scores latents, and a rotary branch beside them. */
+const scoresLatents = (m: Machine, { place }: Visit): boolean =>
+  place !== undefined && readsLatents(m.c, place.block) && pathSpec(m.c.path).branch === true;
+
 /** Executors by label. */
 export function executorsOf(sampling: Sampling): Readonly<Record<string, Executor>> {
   const attend: Executor = (m, visit) => {
     if (visit.op.kernel === 'attend_rebuild') return attendLatent.rebuild(m, visit);
     if (visit.op.kernel === 'attend_block_absorbed') return attendLatent.blocks(m, visit);
-    return m.c.path === 'absorbed' && visit.place?.block.name === 'core'
-      ? attendLatent.absorbed(m, visit)
-      : attendFullWidth(m, visit);
+    return scoresLatents(m, visit) ? attendLatent.absorbed(m, visit) : attendFullWidth(m, visit);
   };
-  const sinks: Executor = (m, visit) =>
-    m.c.path === 'absorbed' && visit.place?.block.name === 'core' ? ropeSinksAbsorbed(m, visit) : ropeSinks(m, visit);
+  const sinks: Executor = (m, visit) => (scoresLatents(m, visit) ? ropeSinksAbsorbed(m, visit) : ropeSinks(m, visit));
   return {
     ...denseExecutors(sampling),
     ...ATTENTION_EXECUTORS,

@@ -2,7 +2,9 @@
  * The buffers of a prefill, which exist for one call (cost/memory.ts, prefillPeaks, counts them), and where the streams
  * of a prompt are.
  */
+import { pathSpec } from '../../codecs/paths.js';
 import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
+import { reindexes } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
 import { ASIDE, prefillBuffers, type PromptExtent } from '../../schedule/buffers.js';
@@ -114,7 +116,7 @@ async function allocateControl(
   { room, chunk, captures }: PromptExtent,
 ): Promise<void> {
   const make = (label: string, words: number): Promise<Buffer> => allocations.make(label, 'control', 4 * words);
-  if (captures && c.path !== 'absorbed') {
+  if (captures && !pathSpec(c.path).branch) {
     const table = rotaryTable(c.geometry.headDim, { ropeBase: c.geometry.rope.theta, positions, back: true });
     await device.write(await make('turns back', table.bytes / 4), table.data?.() as Float32Array<ArrayBuffer>);
   }
@@ -126,5 +128,5 @@ async function allocateControl(
     Uint32Array.from({ length: chunk }, (_, i) => i),
   );
   // It holds zeros.
-  if (c.eviction?.policy === 'streaming') await make('one position', chunk);
+  if (reindexes(c.eviction)) await make('one position', chunk);
 }

@@ -10,6 +10,7 @@
  * The exact token is scored as the path scores cached ones, with its own key and value in place of the decoded ones.
  */
 import type { Path } from '../../codecs/codec.js';
+import { pathSpec } from '../../codecs/paths.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { accumulate, dot, rotate, softmax, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
@@ -56,7 +57,7 @@ export function attendHead(
   /** The position by which a token's key is rotated: the query is the last of all. */
   const place = (i: number): number => (c.reindexed ? i : (positions[i] as number));
   const queryPlace = c.reindexed ? positions.length - 1 : position;
-  return c.codec && c.path === 'absorbed'
+  return c.codec && pathSpec(c.path).branch
     ? absorbed(c, c.codec, query, queryPlace, place, visible)
     : withRotaryKeys(c, query, queryPlace, place, visible);
 }

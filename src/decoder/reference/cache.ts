@@ -8,7 +8,7 @@
  * heads where they share a rotary branch.
  */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
-import type { Eviction } from '../../eviction/policy.js';
+import { keptPositions, type Eviction } from '../../eviction/policy.js';
 import { blocksOf, type Geometry, type LayerBlock } from '../../geometry/geometry.js';
 import { rotate, type Vector } from './arithmetic.js';
 import type { Site } from './network.js';
@@ -176,25 +176,4 @@ export class SequenceCache {
   get scalars(): number {
     return [...this.blocks.values()].reduce((sum, block) => sum + block.scalars, 0);
   }
-}
-
-/**
- * Which of the tokens stay (ascending in, ascending out). StreamingLLM: the first `sink` and the last `window`. H2O:
- * the last `recent`, and of the older ones the `heavy` with the largest mass, the older token on a tie. A bare budget:
- * the last tokens.
- */
-export function keptPositions(
-  positions: readonly number[],
-  mass: ReadonlyMap<number, number>,
-  eviction: Eviction | null,
-): number[] {
-  if (!eviction || positions.length <= eviction.budgetTokens) return [...positions];
-  if (eviction.policy === 'budget') return positions.slice(-eviction.budgetTokens);
-  if (eviction.policy === 'streaming')
-    return [...positions.slice(0, eviction.sinkTokens), ...positions.slice(positions.length - eviction.windowTokens)];
-  const older = positions.slice(0, positions.length - eviction.recentTokens);
-  const heavy = [...older]
-    .sort((a, b) => (mass.get(b) ?? 0) - (mass.get(a) ?? 0) || a - b)
-    .slice(0, eviction.heavyTokens);
-  return [...heavy.sort((a, b) => a - b), ...positions.slice(positions.length - eviction.recentTokens)];
 }

@@ -3,6 +3,7 @@
  * vector x of a latent runs over its loops, then its KV heads, then the components of a head (`latentGroups`).
  */
 import type { Branch, Codec, Path } from '../../codecs/codec.js';
+import { pathSpec } from '../../codecs/paths.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import {
   branchTensor,
@@ -57,7 +58,7 @@ export function loadCodec(g: Geometry, codec: Codec, path: Path, branch: Branch,
   return Array.from({ length: g.layers }, (_, layer) => ({
     key: axisOf(layer, 'key', codec.rankK as number),
     value: axisOf(layer, 'value', codec.rankV as number),
-    ...(path === 'absorbed'
+    ...(pathSpec(path).branch
       ? {
           branch: {
             query: matrixOf(source, branchTensor(layer, 'query')),

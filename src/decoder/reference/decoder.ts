@@ -26,9 +26,10 @@
  * form of all tokens, kept or not.
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
+import { pathSpec } from '../../codecs/paths.js';
 import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
-import { evictionLabel, type Eviction } from '../../eviction/policy.js';
+import { evictionLabel, reindexes, type Eviction } from '../../eviction/policy.js';
 import type { TensorSource } from '../weights.js';
 import { joined, product, split, type Vector } from './arithmetic.js';
 import { attendHead } from './attend.js';
@@ -80,7 +81,7 @@ export class ReferenceDecoder {
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
     if (eviction && eviction.budgetTokens < 1)
       throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
-    if (path === 'absorbed' && !(branch.width > 0 && branch.width % 2 === 0))
+    if (pathSpec(path).branch && !(branch.width > 0 && branch.width % 2 === 0))
       throw new UserError(`a rotary branch has an even width, not ${branch.width}`, 'give a width such as 64');
     this.codecs = loadCodec(g, codec, path, branch, codecWeights);
     this.cache = new SequenceCache(
@@ -192,7 +193,7 @@ export class ReferenceDecoder {
               cache: this.cache,
               site,
               kvHead,
-              reindexed: this.options.eviction?.policy === 'streaming',
+              reindexed: reindexes(this.options.eviction),
               codec,
               ...(this.options.materialised ? { rebuiltAs: 'f16' as const } : {}),
             };

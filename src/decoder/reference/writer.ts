@@ -1,5 +1,6 @@
 /** Turns a token's exact keys and values into cached rows, as each codec has it. */
 import type { Path } from '../../codecs/codec.js';
+import { pathSpec } from '../../codecs/paths.js';
 import type { CodecAxis } from '../tensors.js';
 import type { Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
@@ -95,7 +96,7 @@ export class CacheWriter {
     const headGroups = kvHeads / groups.heads;
     const firstLoop = Math.floor(group / headGroups) * groups.loops;
     const firstHead = (group % headGroups) * groups.heads;
-    if (this.path !== 'fast') {
+    if (!pathSpec(this.path).restores) {
       this.cache.write(
         axis === 'key' ? 'key-latent' : 'value-latent',
         { ...site, loop: firstLoop },

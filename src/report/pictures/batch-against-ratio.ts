@@ -1,4 +1,7 @@
 /** Largest batch against compression ratio, with the line that a cache alone would follow. */
+import type { CodecKind } from '../../codecs/codec.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { codecSpec, isUncompressed } from '../../codecs/registry.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate.js';
 import { bytesPerSequence, memoryModel } from '../../cost/memory.js';
 import { formatCount, formatNumber, formatTokens } from '../../units.js';
@@ -15,10 +18,10 @@ export interface BatchPoint {
 }
 
 /** Largest batches by codec kind: of each setting the path that holds most. Without eviction, which is another axis. */
-export function batchSeries(view: View): Map<string, BatchPoint[]> {
-  const series = new Map<string, Map<string, BatchPoint>>();
+export function batchSeries(view: View): Map<CodecKind, BatchPoint[]> {
+  const series = new Map<CodecKind, Map<string, BatchPoint>>();
   for (const { plan } of view.all) {
-    if (plan.eviction || plan.path === 'fast' || plan.codec.kind === 'full') continue;
+    if (plan.eviction || pathSpec(plan.path).restores || isUncompressed(plan.codec)) continue;
     const points = series.get(plan.codec.kind) ?? new Map<string, BatchPoint>();
     series.set(plan.codec.kind, points);
     const known = points.get(plan.codec.label);
@@ -35,7 +38,7 @@ export function batchSeries(view: View): Map<string, BatchPoint[]> {
 
 /** Sequences of the full cache that the memory would hold if they could be divided; null where it is not planned. */
 export function fullBatch(view: View): number | null {
-  const full = view.all.find((e) => e.plan.codec.kind === 'full' && !e.plan.eviction);
+  const full = view.all.find((e) => isUncompressed(e.plan.codec) && !e.plan.eviction);
   if (!full) return null;
   const m = memoryModel(
     configurationOf(view.request, full.candidate),
@@ -123,7 +126,9 @@ export function batchAgainstRatio(view: View): Picture | null {
             theme,
             [
               most,
-              ...points.filter((p) => p !== most && p.label.startsWith('lla-') && !p.label.startsWith('lla-2d')),
+              ...series
+                .flatMap(([kind, own]) => (codecSpec({ kind }).latentFor === 'one-head' ? own : []))
+                .filter((p) => p !== most),
             ].map((p) => ({ x: p.ratio, y: p.batch, text: `${formatCount(p.batch)}` })),
           ),
         ],

@@ -1,7 +1,8 @@
 /** Cache of one sequence against its context to a million tokens, by codec, with the device's memory as a line. */
 import { configurationOf } from '../../plan/evaluate.js';
 import type { Plan } from '../../plan/types.js';
-import { coreRatio } from '../../codecs/registry.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { coreRatio, isUncompressed } from '../../codecs/registry.js';
 import { memoryModel } from '../../cost/memory.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../../units.js';
 import { representative, type View, type Evaluated } from '../view.js';
@@ -26,8 +27,8 @@ export interface CacheLine {
  * most.
  */
 function family(view: View): Evaluated[] {
-  const rows = view.all.filter((e) => e.plan.path !== 'fast');
-  const kinds = [...new Set(rows.map((e) => e.plan.codec.kind))].filter((k) => k !== 'full');
+  const rows = view.all.filter((e) => !pathSpec(e.plan.path).restores);
+  const kinds = [...new Set(rows.map((e) => e.plan.codec.kind))].filter((kind) => !isUncompressed({ kind }));
   const labels = (kind: Plan['codec']['kind']): number =>
     new Set(rows.filter((e) => e.plan.codec.kind === kind).map((e) => e.plan.codec.label)).size;
   const recommended = view.report.plans.find((p) => p.id === view.report.recommendation?.planId)?.codec.kind;
@@ -38,7 +39,7 @@ function family(view: View): Evaluated[] {
   const kind = order[0];
   const byCache = new Map<string, Evaluated>();
   for (const e of rows) {
-    if (e.plan.codec.kind !== 'full' && e.plan.codec.kind !== kind) continue;
+    if (!isUncompressed(e.plan.codec) && e.plan.codec.kind !== kind) continue;
     const key = `${e.plan.codec.label} ${JSON.stringify(e.plan.eviction)}`;
     const known = byCache.get(key);
     if (!known || e.plan.memory.kvBytesPerToken < known.plan.memory.kvBytesPerToken) byCache.set(key, e);

@@ -1,4 +1,6 @@
 /** Eviction: how many tokens stay, against a sequence's cache and the batch that fits. Two pictures, one axis each. */
+import { pathSpec } from '../../codecs/paths.js';
+import { codecSpec, isUncompressed } from '../../codecs/registry.js';
 import { allocatedTokens, type Eviction } from '../../eviction/policy.js';
 import { bytesPerSequence, maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate.js';
@@ -14,6 +16,7 @@ const SMALLEST_BUDGET = 128;
 const MOST_LINES = 5;
 
 export interface BudgetLine {
+  readonly uncompressed: boolean;
   readonly label: string;
   readonly points: readonly { readonly budget: number; readonly bytes: number; readonly batch: number }[];
 }
@@ -22,13 +25,13 @@ export interface BudgetLine {
 function rowsOf(view: View): Evaluated[] {
   const seen = new Set<string>();
   const distinct = view.all.filter(
-    (e) => e.plan.path !== 'fast' && !seen.has(e.plan.codec.label) && seen.add(e.plan.codec.label),
+    (e) => !pathSpec(e.plan.path).restores && !seen.has(e.plan.codec.label) && seen.add(e.plan.codec.label),
   );
   const ordered = [...distinct].sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
   const shown = shownPlan(view)?.codec.label;
-  const latent = ordered.filter((e) => e.plan.codec.kind === 'lla');
+  const latent = ordered.filter((e) => codecSpec(e.plan.codec).latentFor === 'one-head');
   const pick = [
-    ordered.find((e) => e.plan.codec.kind === 'full'),
+    ordered.find((e) => isUncompressed(e.plan.codec)),
     ordered.find((e) => e.plan.codec.label === shown),
     latent[0],
     latent[Math.floor(latent.length / 2)],
@@ -50,6 +53,7 @@ export function budgetLines(view: View): BudgetLine[] {
   const usable = usableBytes(request);
   return rowsOf(view).map((e) => ({
     label: e.plan.codec.label,
+    uncompressed: isUncompressed(e.plan.codec),
     points: budgets.map((budget) => {
       const eviction: Eviction = { policy: 'budget', budgetTokens: budget };
       const c = configurationOf(request, { ...e.candidate, eviction });
@@ -93,7 +97,7 @@ export function evictionPictures(view: View): Picture[] {
         data: l.points.map((p) => ({ x: p.budget, y: value(p) })).filter((p) => p.y > 0),
       }));
       const colour = (i: number): string =>
-        lines[i]?.label === 'full' ? theme.ink : colourOf(theme, i - (lines[0]?.label === 'full' ? 1 : 0));
+        lines[i]?.uncompressed ? theme.ink : colourOf(theme, i - (lines[0]?.uncompressed ? 1 : 0));
       return {
         type: 'line',
         data: {

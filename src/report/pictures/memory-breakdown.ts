@@ -1,4 +1,5 @@
 /** What fills the memory: weights, codec, caches, accumulators, workspace, reserve, and what is left. */
+import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
 import { formatDecimalBytes, formatTokens } from '../../units.js';
 import { pathLabel } from '../plan-rows.js';
@@ -48,7 +49,7 @@ export function breakdownRows(view: View): Plan[] {
   const named = [
     shownPlan(view),
     report.plans.find((p) => p.id === report.recommendation?.alternative?.planId),
-    view.all.find((e) => e.plan.codec.kind === 'full' && !e.plan.eviction)?.plan,
+    view.all.find((e) => isUncompressed(e.plan.codec) && !e.plan.eviction)?.plan,
   ];
   const seen = new Set<string>();
   return [...named, ...report.plans.filter((p) => p.pareto), ...report.plans]
@@ -80,7 +81,7 @@ export function memoryBreakdown(view: View): Picture | null {
   const title = 'What fills the memory';
   const subtitle = `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`;
   const source = 'memory model of lla-sim';
-  const labels = rows.map((p) => `${representative(p)} ${p.codec.kind === 'full' ? '' : pathLabel(p)}`.trim());
+  const labels = rows.map((p) => `${representative(p)} ${isUncompressed(p.codec) ? '' : pathLabel(p)}`.trim());
   const batches = rows.map((p) => (p.maxBatch.exact < 1 ? 'does not fit' : `batch ${batchOf(p)}`));
   return {
     id: 'memory-breakdown',

@@ -1,4 +1,6 @@
 /** Throughput against published quality: what is given up for speed, and which plans nothing beats. */
+import { pathSpec } from '../../codecs/paths.js';
+import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import type { Plan } from '../../plan/types.js';
 import { formatCount, formatTokens } from '../../units.js';
@@ -32,7 +34,7 @@ export function qualityPoints(view: View): QualityPoint[] {
   const best = new Map<string, Plan>();
   for (const { plan } of view.all) {
     const rate = plan.decode.tokensPerSecond;
-    if (!rate || !plan.qualityKept || plan.maxBatch.exact < 1 || plan.path === 'fast') continue;
+    if (!rate || !plan.qualityKept || plan.maxBatch.exact < 1 || pathSpec(plan.path).restores) continue;
     const key = `${representative(plan)} ${plan.qualityKept.share}`;
     const known = best.get(key);
     if (!known || rate.estimate > (known.decode.tokensPerSecond?.estimate ?? 0)) best.set(key, plan);
@@ -40,7 +42,7 @@ export function qualityPoints(view: View): QualityPoint[] {
   const points = [...best.values()].map((p) => {
     const rate = p.decode.tokensPerSecond as NonNullable<typeof p.decode.tokensPerSecond>;
     const evidence: Evidence = p.decode.evidence ?? 'roofline';
-    const label = p.codec.kind === 'full' ? 'full cache' : `${representative(p)} ${pathLabel(p)}`;
+    const label = isUncompressed(p.codec) ? 'full cache' : `${representative(p)} ${pathLabel(p)}`;
     return {
       id: p.id,
       kind: p.codec.kind,

@@ -1,5 +1,6 @@
 /** Time of a token against context for every path of a codec, with intervals, and where paths overtake each other. */
 import type { ChartDataset, DefaultDataPoint } from 'chart.js';
+import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
@@ -40,7 +41,7 @@ function rowsOf(view: View): Evaluated[] {
   for (const e of view.all) groups.set(representative(e.plan), [...(groups.get(representative(e.plan)) ?? []), e]);
   const recommended = view.report.plans.find((p) => p.id === view.report.recommendation?.planId);
   const name = recommended && representative(recommended);
-  const codecs = [...groups.values()].filter((g) => g[0]?.plan.codec.kind !== 'full');
+  const codecs = [...groups.values()].filter(([e]) => e && !isUncompressed(e.plan.codec));
   const best = codecs.reduce<Evaluated[] | undefined>((a, b) => {
     const better =
       a === undefined ||
@@ -50,7 +51,7 @@ function rowsOf(view: View): Evaluated[] {
   }, undefined);
   const full = view.all.filter(
     (e) =>
-      e.plan.codec.kind === 'full' &&
+      isUncompressed(e.plan.codec) &&
       JSON.stringify(e.plan.eviction) === JSON.stringify(best?.[0]?.plan.eviction ?? null),
   );
   return [...full, ...(best ?? [])];
@@ -74,7 +75,7 @@ export function timeLines(view: View): TimeLines | null {
         evidence = weaker(evidence, step.evidence);
         points.push({ x, y: step.estimate * 1e3, low: step.low * 1e3, high: step.high * 1e3 });
       }
-      return { label: e.plan.codec.kind === 'full' ? 'full cache' : pathLabel(e.plan), evidence, points };
+      return { label: isUncompressed(e.plan.codec) ? 'full cache' : pathLabel(e.plan), evidence, points };
     })
     .filter((l) => l.points.length > 1);
   if (lines.length === 0) return null;
