@@ -30,7 +30,7 @@ export type Policy = Eviction['policy'];
 /** Everything that the rest of the program must know of a policy. */
 interface PolicySpec<E extends Eviction> {
   /** Tokens that stay whatever their age, and those that stay because they are the last. */
-  segments(eviction: E): Segments;
+  readonly segments: (eviction: E) => Segments;
   /**
    * Pinned slots are the first `segments.pinned`, one a position (`sinks`); or all but the ring's, so that the ring has
    * exactly its tokens where whole tiles have room for more.
@@ -42,7 +42,7 @@ interface PolicySpec<E extends Eviction> {
   readonly weighs: boolean;
   /** What is kept of a sequence has gaps between its positions. */
   readonly leavesGaps: boolean;
-  label(eviction: E): string;
+  readonly label: (eviction: E) => string;
 }
 
 const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P }>> } = {
