@@ -185,12 +185,24 @@ const singleBits = (value: number): number => {
 };
 
 /** The value of code `q` under scale `s`: s (q − (2^n − 1)/2). */
-export const codeValue = (code: number, scale: number, bits: number): number => scale * (code - (2 ** bits - 1) / 2);
+export const codeValue = (code: number, scale: number, bits: number): number => scale * (code - ((1 << bits) - 1) / 2);
+
+/** Scalars of a buffer that stay decoded: 32 MiB. Beyond them a token is decoded each time. */
+const KEPT_SCALARS = 2 ** 22;
+const decoded = new WeakMap<Words, Map<string, Map<number, Float64Array>>>();
+
+/** The decoded tokens of a buffer that is read as rows of one kind. */
+function decodedTokens(words: Words, kind: string): Map<number, Float64Array> {
+  const kinds = decoded.get(words) ?? new Map<string, Map<number, Float64Array>>();
+  decoded.set(words, kinds);
+  const tokens = kinds.get(kind) ?? new Map<number, Float64Array>();
+  kinds.set(kind, tokens);
+  return tokens;
+}
 
 /**
  * A component of a cache as it is stored, decoded exactly in float64. References call this for every component of every
- * token, one token after the other: a token is decoded as a whole when its first component is asked for, each word read
- * once.
+ * token, for every query: a token is decoded as a whole when its first component is asked for, and kept.
  * @param words reads word `index` of the buffer, whose contents must not change
  */
 export function cacheRow(
@@ -201,11 +213,19 @@ export function cacheRow(
   capacity: number,
 ): (row: number, token: number, component: number) => number {
   const decode = tokenDecoder(words, rowLayout(storage, width, groupSize), capacity);
-  const values = new Float64Array(width);
+  const kept = decodedTokens(words, `${storage} ${width} ${groupSize} ${capacity}`);
+  let values: Float64Array = new Float64Array(width);
   let [knownRow, knownToken] = [-1, -1];
   return (row, token, component) => {
     if (token !== knownToken || row !== knownRow) {
-      decode(row, token, values);
+      const at = row * capacity + token;
+      const known = kept.get(at);
+      if (known) values = known;
+      else {
+        values = new Float64Array(width);
+        decode(row, token, values);
+        if (kept.size * width < KEPT_SCALARS) kept.set(at, values);
+      }
       [knownRow, knownToken] = [row, token];
     }
     return values[component] as number;

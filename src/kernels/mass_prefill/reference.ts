@@ -1,7 +1,10 @@
 /** The float64 reference of mass_prefill, and the comparison of its outputs with it. */
-import { dim, type Checker } from '../reference.js';
-import { operandsOf, scoreOf, type QueryPlace, type ScoreOperands } from '../shared/prefill.reference.js';
+import { dim, type Checker, type Subject } from '../reference.js';
+import { operandsOf, scoreOf, type QueryPlace } from '../shared/prefill.reference.js';
 import type { Shape } from '../spec.js';
+
+/** Scores of a check's queries, each prepared once: every token asks for those of all queries after it. */
+const scores = new WeakMap<Subject, Map<number, (token: number) => number>>();
 
 /** The mass of each token of each evicting row. */
 export const reference: Checker = {
@@ -14,15 +17,16 @@ export const reference: Checker = {
     const heads = dim(shape, 'kvHeads') * dim(shape, 'group');
     const [evicting, token] = [Math.floor(row / (context + queries)), row % (context + queries)];
     const at = evicting * room + token;
-    const given = givenMass(
-      shape,
-      operandsOf(s, o, context + queries).scores,
-      { sequence: Math.floor(evicting / rows), row: evicting % rows, token },
-      (query) => {
-        const of = 2 * ((query.sequence * queries + query.token) * heads + query.head);
-        return { top: s.input('statistics')(of) * Math.LN2, mass: s.input('statistics')(of + 1) };
-      },
-    );
+    const operands = operandsOf(s, o, context + queries).scores;
+    const prepared = scores.get(s) ?? new Map<number, (token: number) => number>();
+    scores.set(s, prepared);
+    const statistics = s.input('statistics');
+    const given = givenMass(shape, { sequence: Math.floor(evicting / rows), row: evicting % rows, token }, (query) => {
+      const of = (query.sequence * queries + query.token) * heads + query.head;
+      const score = prepared.get(of) ?? scoreOf(shape, operands, query);
+      prepared.set(of, score);
+      return { score, top: statistics(2 * of) * Math.LN2, mass: statistics(2 * of + 1) };
+    });
     return {
       expected: [given + (begins && token >= context ? 0 : s.input('mass')(at))],
       actual: () => s.output('mass')(at),
@@ -33,13 +37,12 @@ export const reference: Checker = {
 /**
  * The mass that the queries of a chunk give a token, pooled over the query heads of a row that evicts on its own: the
  * weights of all queries after the token. The specification of mass_prefill.
- * @param statistics largest score (natural logarithm) and mass of a query
+ * @param query its score of a token, its largest score (natural logarithm) and its mass
  */
 function givenMass(
   shape: Shape,
-  operands: ScoreOperands,
   { sequence, row, token }: { sequence: number; row: number; token: number },
-  statistics: (at: QueryPlace) => { top: number; mass: number },
+  query: (at: QueryPlace) => { score: (token: number) => number; top: number; mass: number },
 ): number {
   const { kvHeads, rows, group, queries, context } = shape as Readonly<
     Record<'kvHeads' | 'rows' | 'group' | 'queries' | 'context', number>
@@ -48,9 +51,8 @@ function givenMass(
   let sum = 0;
   for (let i = Math.max(0, token + 1 - context); i < queries; i++) {
     for (let head = row * pooled; head < (row + 1) * pooled; head++) {
-      const at = { sequence, token: i, head };
-      const { top, mass } = statistics(at);
-      sum += Math.exp(scoreOf(shape, operands, at)(token) - top) / mass;
+      const { score, top, mass } = query({ sequence, token: i, head });
+      sum += Math.exp(score(token) - top) / mass;
     }
   }
   return sum;

@@ -105,13 +105,14 @@ export function scoreOf(shape: Shape, operands: ScoreOperands, at: QueryPlace): 
   const row = rowOf(shape, at);
   const token = at.sequence * queries + at.token;
   const q = Float64Array.from({ length: content }, (_, i) => operands.queries(token, at.head, i));
+  const turned = Float64Array.from({ length: branch?.width ?? 0 }, (_, i) => branch?.queries(token, at.head, i) ?? NaN);
+  const scale = 1 / Math.sqrt(keyWidth);
   return (t) => {
     let dot = 0;
     for (let i = 0; i < content; i++) dot += (q[i] as number) * operands.keys(row, t, i);
     if (branch)
-      for (let i = 0; i < branch.width; i++)
-        dot += branch.queries(token, at.head, i) * branch.keys(at.sequence, t, kvHead, i);
-    return dot * keyWidth ** -0.5;
+      for (let i = 0; i < branch.width; i++) dot += (turned[i] as number) * branch.keys(at.sequence, t, kvHead, i);
+    return dot * scale;
   };
 }
 
