@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
 import { attendLatentRow } from '../../src/kernels/attend_rebuild/reference.js';
-import { mergedRow, type Run } from '../../src/kernels/shared/attention.reference.js';
+import { mergedRow, runOver } from '../../src/kernels/shared/attention.reference.js';
 import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
 import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';
 import { relativeError } from '../../src/bench/verify.js';
@@ -202,12 +202,8 @@ describeGpu('block-absorbed attention against float64', (device) => {
       );
       const capacity = capacityOf(300);
       const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
-      const tokens: Run = {
-        span: () => ({ pinned: 0, firstPosition: 900_001, ring: 300 }),
-        pinned: 0,
-        capacity,
-        querySet: 0,
-      };
+      const span = { pinned: 0, firstPosition: 900_001, ring: 300 };
+      const tokens = runOver(() => span, 0, capacity, 0);
       const rebuilding = { ropeBase: 1e4, pairing, weights: vectors.scalar('weights'), means: vectors.scalar('means') };
       for (let head = 0; head < 8; head++) {
         const { output } = attendLatentRow(

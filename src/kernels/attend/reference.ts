@@ -4,7 +4,6 @@ import {
   cachedRows,
   queryHeads,
   runOf,
-  tokensOf,
   weightedSum,
   withScores,
   type CachedRows,
@@ -52,7 +51,7 @@ function attendRow(
   const row = Math.floor(head / group);
   const sequence = Math.floor(row / kvHeads);
   const branchRow = branchHeads === 1 ? sequence : Math.floor((head * branchHeads) / (kvHeads * group));
-  const tokens = tokensOf(run.span(sequence), run.pinned, run.capacity);
+  const tokens = run.tokens(sequence);
   const width = keyWidth + branchWidth;
   const q = (set: number): Float64Array =>
     Float64Array.from({ length: width }, (_, i) => query((set + head) * width + i));

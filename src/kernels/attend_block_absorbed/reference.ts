@@ -23,7 +23,6 @@ import {
   cachedRows,
   queryHeads,
   runOf,
-  tokensOf,
   weightedSum,
   withScores,
   type CachedRows,
@@ -96,7 +95,7 @@ function attendBlockRow(
   const kvRow = Math.floor(head / group);
   const sequence = Math.floor(kvRow / kvHeads);
   const row = latentHeads === 1 ? sequence : kvRow;
-  const tokens = tokensOf({ ...run.span(sequence), pinned: 0 }, run.pinned, run.capacity);
+  const tokens = run.tokens(sequence).filter(({ pinned }) => !pinned);
   const half = blockTokens / 2;
   const quads = Math.ceil(rankK / 4);
   const stride = blockBasisScalars(1, rankK, { blockTokens: 1, functions });

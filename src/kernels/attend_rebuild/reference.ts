@@ -5,7 +5,6 @@ import {
   cachedRows,
   queryHeads,
   runOf,
-  tokensOf,
   weightedSum,
   withScores,
   type CachedRows,
@@ -65,7 +64,7 @@ export function attendLatentRow(
   const kvRow = Math.floor(head / group);
   const sequence = Math.floor(kvRow / kvHeads);
   const row = latentHeads === 1 ? sequence : kvRow;
-  const tokens = tokensOf(run.span(sequence), run.pinned, run.capacity);
+  const tokens = run.tokens(sequence);
   const theta = rotaryFrequencies(rebuilding.ropeBase, headDim);
   const { w, mu } = headOf(rebuilding, kvRow % kvHeads, headDim, rankK);
   const q = Float64Array.from({ length: headDim }, (_, i) => query(head * headDim + i));

@@ -2,7 +2,7 @@
 import { cacheRow } from '../../gpu/cache-layout.js';
 import { rotaryFrequencies } from '../../gpu/rotary.js';
 import { dim, type Checker } from '../reference.js';
-import { cachedRows, runOf, tokensOf, type CachedRows, type Dims } from '../shared/attention.reference.js';
+import { cachedRows, runOf, type CachedRows, type Dims } from '../shared/attention.reference.js';
 import {
   headOf,
   pinnedPosition,
@@ -22,7 +22,7 @@ export const reference: Checker = {
     const [context, headDim, kvHeads] = [dim(shape, 'context'), dim(shape, 'headDim'), dim(shape, 'kvHeads')];
     const row = Math.floor(index / context);
     const run = runOf(s);
-    const tokens = tokensOf(run.span(Math.floor(row / kvHeads)), run.pinned, run.capacity);
+    const tokens = run.tokens(Math.floor(row / kvHeads));
     const token = tokens[(index % context) % Math.max(1, tokens.length)];
     if (!token) return { expected: [], actual: () => 0 };
     const stored = cacheRow(s.outputWords('rows'), 'f16', headDim, GROUP_SIZE, run.capacity);

@@ -15,8 +15,16 @@ export const merged = (s: Subject, row: number, width: number): ((i: number) => 
   return (i) => values[i] as number;
 };
 
-/** The tokens that an attention call reads, as foldOf lays them out. */
+const runs = new WeakMap<Subject, Run>();
+
+/** The tokens that an attention call reads, as foldOf lays them out. Worked out once a check. */
 export function runOf(s: Subject): Run {
+  const run = runs.get(s) ?? readRun(s);
+  runs.set(s, run);
+  return run;
+}
+
+function readRun(s: Subject): Run {
   const { pinned = 0, firstPosition = 0, spans, pinnedQuery } = s.options.run ?? {};
   const { shape } = s.call;
   const span = (sequence: number): Span =>
@@ -25,11 +33,27 @@ export function runOf(s: Subject): Run {
     (a, b) => Math.max(a, b),
     1,
   );
+  return runOver(
+    span,
+    pinned,
+    capacityOf(s.options.run?.capacity ?? pinned + longest),
+    pinnedQuery ? queryHeads(shape) : 0,
+  );
+}
+
+/** A run over rows of `capacity` slots, `pinned` of them pinned. @param querySet queries of the first set */
+export function runOver(span: (sequence: number) => Span, pinned: number, capacity: number, querySet: number): Run {
+  const tokens = new Map<number, readonly Token[]>();
   return {
     span,
     pinned,
-    capacity: capacityOf(s.options.run?.capacity ?? pinned + longest),
-    querySet: pinnedQuery ? queryHeads(shape) : 0,
+    capacity,
+    tokens: (sequence) => {
+      const known = tokens.get(sequence) ?? tokensOf(span(sequence), pinned, capacity);
+      tokens.set(sequence, known);
+      return known;
+    },
+    querySet,
   };
 }
 
@@ -78,15 +102,18 @@ export function weightedSum(scores: Float64Array, width: number, row: (token: nu
   return out;
 }
 
+/** A token that a call reads. */
+export interface Token {
+  readonly slot: number;
+  readonly position: number;
+  readonly pinned: boolean;
+}
+
 /**
  * Slots of the tokens that a sequence's span holds, with their positions: the pinned ones (their position is their slot
  * here), then the ring.
  */
-export function tokensOf(
-  span: Span,
-  pinned: number,
-  capacity: number,
-): { slot: number; position: number; pinned: boolean }[] {
+function tokensOf(span: Span, pinned: number, capacity: number): Token[] {
   const ring = capacity - pinned;
   return [
     ...Array.from({ length: span.pinned }, (_, slot) => ({ slot, position: slot, pinned: true })),
@@ -105,6 +132,8 @@ export interface Run {
   readonly span: (sequence: number) => Span;
   readonly pinned: number;
   readonly capacity: number;
+  /** The tokens of a sequence: pinned ones, then the ring's. */
+  readonly tokens: (sequence: number) => readonly Token[];
   /** Queries of the first set, where pinned tokens meet a second one. */
   readonly querySet: number;
 }
