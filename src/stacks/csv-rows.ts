@@ -5,6 +5,8 @@ import { displayPath, readTextFile } from '../files.js';
 
 const MAX_FILE_BYTES = 32 * 2 ** 20;
 const MAX_ROWS = 200_000;
+/** Characters of a row: a file without line ends or with an open quote is refused where it passes them. */
+const MAX_ROW_LENGTH = 2 ** 16;
 
 export type CsvRow = Readonly<Record<string, string>>;
 
@@ -17,9 +19,22 @@ export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] 
   const text = readTextFile(path, 'table', MAX_FILE_BYTES);
   if (text.startsWith('version https://git-lfs'))
     throw new UserError(`${subject} is a Git LFS pointer, not the table`, 'fetch it: git lfs pull, in the checkout');
+  const header = text.indexOf('\n');
+  if ((header === -1 ? text.length : header) > MAX_ROW_LENGTH)
+    throw new UserError(
+      `the first line of ${subject} has more than ${MAX_ROW_LENGTH} characters`,
+      'its columns should be named there; check that it is the right file',
+    );
   let rows: CsvRow[];
   try {
-    rows = parse<CsvRow>(text, { columns: namesOf(subject), skip_empty_lines: true, trim: true, bom: true });
+    rows = parse<CsvRow>(text, {
+      columns: namesOf(subject),
+      skip_empty_lines: true,
+      trim: true,
+      bom: true,
+      max_record_size: MAX_ROW_LENGTH,
+      to: MAX_ROWS + 1,
+    });
   } catch (error) {
     if (error instanceof UserError) throw error;
     throw new UserError(
@@ -29,7 +44,7 @@ export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] 
   }
   if (rows.length === 0 || rows.length > MAX_ROWS)
     throw new UserError(
-      `${subject} holds ${rows.length} rows, not 1 to ${MAX_ROWS}`,
+      `${subject} holds ${rows.length === 0 ? 'no' : `more than ${MAX_ROWS}`} rows`,
       'check that it is the right file',
     );
   const missing = columns.find((column) => !Object.hasOwn(rows[0]!, column));
