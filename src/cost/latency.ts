@@ -3,7 +3,7 @@
  * the whole.
  */
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
-import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
+import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { EVIDENCE, isEstimate, type Evidence, type Floor, type Interval, type Price } from './evidence.js';
 
@@ -106,20 +106,33 @@ class Groups {
  * @returns seconds a step
  */
 export function priceStep(c: Configuration, pricer: Pricer, batch: number, context: number): StepPrice {
-  const s = schedule(c, batch, context);
-  const sum = new Sum(pricer);
-  forEachOp(c, s, (op, calls) => sum.add(op, calls));
-  return sum.finish(s.collectives, c.gpus, 1);
+  return priceCalls(pricer, c.gpus, (add) => {
+    const s = schedule(c, batch, context);
+    forEachOp(c, s, add);
+    return { collectives: s.collectives, submissions: 1 };
+  });
 }
 
 /**
  * Prices the prefill of one prompt, from its embedding to its first token, as `priceStep` prices a step.
  * @returns seconds a prompt
  */
-export function pricePrompt(c: Configuration, pricer: Pricer, plan: PromptPlan): SchedulePrice {
+export const pricePrompt = (c: Configuration, pricer: Pricer, plan: PromptPlan): SchedulePrice =>
+  priceCalls(pricer, c.gpus, (add) => forEachPrefillCall(c, plan, add));
+
+/**
+ * Prices calls as `priceStep` prices a step.
+ * @param list adds every call with the times that it runs; returns exchanges between GPUs, and submissions that wait
+ *   for each other
+ */
+export function priceCalls(
+  pricer: Pricer,
+  gpus: number,
+  list: (add: (call: KernelCall, times: number) => void) => PrefillFrame,
+): SchedulePrice {
   const sum = new Sum(pricer);
-  const { collectives, submissions } = forEachPrefillCall(c, plan, (call, times) => sum.add(call, times));
-  return sum.finish(collectives, c.gpus, submissions);
+  const { collectives, submissions } = list((call, times) => sum.add(call, times));
+  return sum.finish(collectives, gpus, submissions);
 }
 
 /** Sums the prices of a schedule's calls. */

@@ -1,0 +1,227 @@
+/** The simulation: requests come, replicas work, and one queue of events says what is next. */
+import type { IterationPricer } from './batch.js';
+import { EVENT, EventQueue } from './events.js';
+import { Metrics, type Ended } from './metrics.js';
+import type { ServerOptions } from './options.js';
+import { Replica, type Surroundings } from './replica.js';
+import { emptyDraft, Requests, STATE, type Draft } from './requests.js';
+import { makeQueue } from './waiting.js';
+
+/** Where requests come from. */
+export interface Source {
+  /** Writes the next request whose arrival does not depend on the simulation. @returns false where there is none */
+  next(draft: Draft): boolean;
+  /** Writes the request that follows a completed one (closed loops, sessions). @returns false where none does */
+  after(completed: CompletedRequest, draft: Draft): boolean;
+}
+
+export interface CompletedRequest {
+  readonly time: number;
+  readonly session: number;
+  readonly turn: number;
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+}
+
+export interface RunOptions {
+  readonly server: ServerOptions;
+  readonly source: Source;
+  readonly pricer: IterationPricer;
+  /** Called for every request that ends. */
+  readonly onEnd?: (ended: Ended) => void;
+  /** Asked now and then; true ends the run early. */
+  readonly stop?: (metrics: Metrics) => boolean;
+}
+
+export interface RunResult {
+  readonly metrics: Metrics;
+  readonly replicas: number;
+  /** False where `stop` ended it. */
+  readonly finished: boolean;
+  /** Blocks in use at the end: 0 in a finished run. */
+  readonly blocksInUse: number;
+}
+
+/** Events between two questions whether to stop. */
+const EVENTS_A_QUESTION = 1024;
+
+/** Runs until every request has ended. The same options give the same result, to the bit. */
+export function run(options: RunOptions): RunResult {
+  const simulation = new Simulation(options);
+  const finished = simulation.run();
+  return {
+    metrics: simulation.metrics,
+    replicas: simulation.replicas.length,
+    finished,
+    blocksInUse: simulation.replicas.reduce((sum, r) => sum + r.pool.used, 0),
+  };
+}
+
+class Simulation implements Surroundings {
+  readonly metrics: Metrics;
+  readonly replicas: Replica[] = [];
+  private readonly decoders: Replica[];
+  private readonly prefillers: Replica[];
+  private readonly requests = new Requests();
+  private readonly events = new EventQueue();
+  private readonly draft = emptyDraft();
+  private readonly source: Source;
+  private readonly server: ServerOptions;
+  private turnOfPrefill = 0;
+  private turnOfDecode = 0;
+  /** The request that the source announced, −1 where it has no more. */
+  private announced = -1;
+  /** Requests in the system, and when that changed. */
+  private inSystem = 0;
+  private lastChange = 0;
+
+  constructor(private readonly options: RunOptions) {
+    const { server, source, pricer } = options;
+    this.server = server;
+    this.source = source;
+    this.metrics = new Metrics(server.targets, options.onEnd ?? null);
+    const make = (count: number, prefillOnly: boolean): Replica[] => {
+      const shared = server.router === 'shared-queue' ? makeQueue(server.policy, this.requests) : null;
+      return Array.from({ length: count }, () => {
+        const queue = shared ?? makeQueue(server.policy, this.requests);
+        const own = { ...server, prefillOnly };
+        const replica = new Replica(this.replicas.length, own, this.requests, queue, pricer, this.metrics, this);
+        this.replicas.push(replica);
+        return replica;
+      });
+    };
+    this.prefillers = make(server.disaggregation?.prefillReplicas ?? 0, true);
+    this.decoders = make(server.replicas, false);
+  }
+
+  run(): boolean {
+    const { events, options, metrics } = this;
+    this.announce();
+    for (let n = 1; events.size > 0; n++) {
+      const { time, kind, subject } = events;
+      events.pop();
+      if (kind === EVENT.iterationEnd) {
+        const replica = this.replicas[subject]!;
+        replica.end(time);
+        this.begin(replica, time);
+        // Requests may have come back to a queue that others share.
+        if (this.server.router === 'shared-queue' && replica.waiting.size > 0) this.wake(replica, time);
+      } else if (kind === EVENT.arrival) this.arrive(subject, time);
+      else this.transferred(subject, time);
+      if (n % EVENTS_A_QUESTION === 0 && options.stop?.(metrics)) return false;
+    }
+    if (this.requests.active > 0) throw new Error(`${this.requests.active} requests wait for nothing`);
+    return true;
+  }
+
+  /** Puts the source's next request among the events. */
+  private announce(): void {
+    this.announced = this.source.next(this.draft) ? this.expect() : -1;
+  }
+
+  private expect(): number {
+    const slot = this.requests.add(this.draft);
+    this.events.push(this.draft.time, EVENT.arrival, slot);
+    return slot;
+  }
+
+  private begin(replica: Replica, now: number): void {
+    const seconds = replica.begin(now);
+    if (seconds >= 0) this.events.push(now + seconds, EVENT.iterationEnd, replica.index);
+  }
+
+  private arrive(slot: number, now: number): void {
+    const { requests, metrics, server } = this;
+    if (slot === this.announced) this.announce();
+    this.count(now, 0);
+    if (Number.isNaN(metrics.firstArrival)) metrics.firstArrival = now;
+    metrics.lastArrival = now;
+    const tokens = requests.prompt[slot]! + requests.output[slot]! - 1;
+    if (Math.ceil(Math.min(tokens, server.capTokens) / server.blockTokens) > server.blocks) {
+      metrics.rejected++;
+      requests.remove(slot);
+      return;
+    }
+    this.inSystem++;
+    const first = this.prefillers.length > 0 ? this.prefillers : this.decoders;
+    const replica = this.route(first, first === this.prefillers);
+    replica.outstanding++;
+    replica.waiting.push(slot);
+    this.wake(replica, now);
+  }
+
+  private count(now: number, change: number): void {
+    this.metrics.systemSeconds += this.inSystem * (now - this.lastChange);
+    this.lastChange = now;
+    this.inSystem += change;
+  }
+
+  /** Lets an idle replica that the queue belongs to begin. */
+  private wake(replica: Replica, now: number): void {
+    if (this.server.router !== 'shared-queue') {
+      if (!replica.busy) this.begin(replica, now);
+      return;
+    }
+    const group = this.prefillers.includes(replica) ? this.prefillers : this.decoders;
+    for (const other of group) if (!other.busy && other.waiting.size > 0) this.begin(other, now);
+  }
+
+  private route(among: readonly Replica[], prefill: boolean): Replica {
+    if (among.length === 1 || this.server.router === 'shared-queue') return among[0]!;
+    if (this.server.router === 'round-robin') {
+      const turn = prefill ? this.turnOfPrefill++ : this.turnOfDecode++;
+      return among[turn % among.length]!;
+    }
+    let least = among[0]!;
+    for (const replica of among) if (replica.outstanding < least.outstanding) least = replica;
+    return least;
+  }
+
+  prefilled(slot: number, now: number): void {
+    const { requests, server, metrics } = this;
+    const link = server.disaggregation!;
+    const seconds =
+      (Math.min(requests.target[slot]!, link.capTokens) * link.bytesPerToken) / link.linkBytesPerSecond;
+    metrics.transferSeconds += seconds;
+    metrics.transfers++;
+    requests.state[slot] = STATE.transfer;
+    this.events.push(now + seconds, EVENT.transfer, slot);
+  }
+
+  private transferred(slot: number, now: number): void {
+    const replica = this.route(this.decoders, false);
+    replica.outstanding++;
+    replica.waiting.push(slot);
+    this.wake(replica, now);
+  }
+
+  completed(slot: number, now: number): void {
+    const { requests, metrics } = this;
+    this.count(now, -1);
+    const arrival = requests.arrival[slot]!;
+    const outputTokens = requests.output[slot]!;
+    const promptTokens = requests.prompt[slot]!;
+    const first = requests.firstToken[slot]!;
+    metrics.end({
+      number: requests.number[slot]!,
+      arrival,
+      promptTokens,
+      outputTokens,
+      queueSeconds: requests.scheduled[slot]! - arrival,
+      ttftSeconds: first - arrival,
+      tpotSeconds: outputTokens > 1 ? (now - first) / (outputTokens - 1) : null,
+      e2elSeconds: now - arrival,
+      preemptions: requests.preemptions[slot]!,
+      replica: requests.replica[slot]!,
+    });
+    const ended: CompletedRequest = {
+      time: now,
+      session: requests.session[slot]!,
+      turn: requests.turn[slot]!,
+      promptTokens,
+      outputTokens,
+    };
+    requests.remove(slot);
+    if (this.source.after(ended, this.draft)) this.expect();
+  }
+}

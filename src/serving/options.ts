@@ -1,0 +1,46 @@
+/** How requests are served. The names are vLLM's where it has the setting. */
+import type { Targets } from './metrics.js';
+import type { Policy } from './waiting.js';
+
+export const ROUTERS = ['round-robin', 'least-loaded', 'shared-queue'] as const;
+export type Router = (typeof ROUTERS)[number];
+
+export interface ReplicaOptions {
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  /** Prompts are divided where they do not fit the budget. False: whole prompts only, one beyond the budget alone. */
+  readonly chunkedPrefill: boolean;
+  readonly blockTokens: number;
+  /** Blocks of the cache of one replica. */
+  readonly blocks: number;
+  /** Tokens of a sequence that its cache holds at most (eviction); Infinity without. */
+  readonly capTokens: number;
+  readonly prefixCaching: boolean;
+  /** Tokens of a unit of the prefix cache, whole blocks. */
+  readonly unitTokens: number;
+  /** Tokens at the beginning of every session's prompt that all sessions share. */
+  readonly sharedPrefixTokens: number;
+  readonly policy: Policy;
+  /** A request begins only where its whole prompt has room (vLLM: scheduler_reserve_full_isl). */
+  readonly reserveFullPrompt: boolean;
+  /** Another replica decodes. */
+  readonly prefillOnly: boolean;
+}
+
+/** Prompts and tokens on separate replicas. */
+export interface Disaggregation {
+  /** Replicas that prefill; the others decode. */
+  readonly prefillReplicas: number;
+  readonly bytesPerToken: number;
+  /** Tokens of a sequence that are sent, at most (eviction). */
+  readonly capTokens: number;
+  readonly linkBytesPerSecond: number;
+}
+
+export interface ServerOptions extends Omit<ReplicaOptions, 'prefillOnly'> {
+  /** Replicas; with `disaggregation` those that decode. */
+  readonly replicas: number;
+  readonly router: Router;
+  readonly disaggregation: Disaggregation | null;
+  readonly targets: Targets;
+}

@@ -1,0 +1,114 @@
+/** Requests that are made up: arrivals and lengths from distributions, users who wait, conversations of several turns. */
+import { drawLength, exponential, gamma, streamOf, type Lengths, type Uniform } from './draws.js';
+import type { CompletedRequest, Source } from './engine.js';
+import type { Draft } from './requests.js';
+
+export const ARRIVALS = ['poisson', 'gamma', 'constant', 'closed'] as const;
+export type ArrivalKind = (typeof ARRIVALS)[number];
+
+/** Pairs of lengths that were observed, drawn with equal chances. */
+export interface Observed {
+  readonly prompts: Int32Array;
+  readonly outputs: Int32Array;
+}
+
+export interface SyntheticWorkload {
+  readonly arrivals: ArrivalKind;
+  /** Requests a second; of a conversation every turn counts. */
+  readonly requestsPerSecond: number;
+  /** Shape of the gamma distribution of the gaps: 1 is Poisson, less is burstier (vLLM's --burstiness). */
+  readonly burstiness: number;
+  /** Closed loop: users, each with one request at a time. */
+  readonly users: number;
+  /** Between an answer and the user's next request or turn, exponential with this mean. */
+  readonly thinkSeconds: number;
+  readonly prompt: Lengths;
+  readonly output: Lengths;
+  /** Replaces `prompt` and `output`. */
+  readonly observed: Observed | null;
+  readonly requests: number;
+  /** Turns of a conversation: each prompt is what was said before, and as many new tokens as `prompt` draws. */
+  readonly turns: number;
+  /** Tokens that every conversation begins with. */
+  readonly sharedPrefixTokens: number;
+  /** Longest prompt with its answer. */
+  readonly mostTokens: number;
+  readonly seed: number;
+}
+
+/** Streams of random numbers, by purpose. */
+const PURPOSE = { arrivals: 0, lengths: 1, thinking: 2 } as const;
+
+export class SyntheticSource implements Source {
+  private readonly arrivals: Uniform;
+  private readonly lengths: Uniform;
+  private readonly thinking: Uniform;
+  private drawn = 0;
+  private sessions = 0;
+  private clock = 0;
+  /** True where prompts have identities that later ones may share. */
+  private readonly identified: boolean;
+
+  constructor(private readonly w: SyntheticWorkload) {
+    this.arrivals = streamOf(w.seed, PURPOSE.arrivals);
+    this.lengths = streamOf(w.seed, PURPOSE.lengths);
+    this.thinking = streamOf(w.seed, PURPOSE.thinking);
+    this.identified = w.turns > 1 || w.sharedPrefixTokens > 0;
+  }
+
+  next(draft: Draft): boolean {
+    const { w } = this;
+    if (this.drawn >= w.requests) return false;
+    if (w.arrivals === 'closed') {
+      // Users begin one after the other within the time that they think, not all at once.
+      if (this.sessions >= Math.min(w.users, w.requests)) return false;
+      draft.time = w.thinkSeconds === 0 ? 0 : (this.sessions / w.users) * w.thinkSeconds;
+    } else {
+      this.clock += this.gap();
+      draft.time = this.clock;
+    }
+    this.write(draft, this.sessions++, 0, 0);
+    return true;
+  }
+
+  after(completed: CompletedRequest, draft: Draft): boolean {
+    const { w } = this;
+    if (this.drawn >= w.requests) return false;
+    const said = completed.promptTokens + completed.outputTokens;
+    const goesOn = completed.turn + 1 < w.turns && said < w.mostTokens - 1;
+    if (!goesOn && w.arrivals !== 'closed') return false;
+    draft.time = completed.time + (w.thinkSeconds === 0 ? 0 : w.thinkSeconds * exponential(this.thinking));
+    if (goesOn) this.write(draft, completed.session, completed.turn + 1, said);
+    else this.write(draft, this.sessions++, 0, 0);
+    return true;
+  }
+
+  private gap(): number {
+    const { arrivals, burstiness, requestsPerSecond, turns } = this.w;
+    const mean = turns / requestsPerSecond;
+    if (arrivals === 'constant') return mean;
+    return mean * (arrivals === 'gamma' ? gamma(this.arrivals, burstiness) : exponential(this.arrivals));
+  }
+
+  private write(draft: Draft, session: number, turn: number, said: number): void {
+    const { w, lengths } = this;
+    this.drawn++;
+    const room = w.mostTokens - said - (turn === 0 ? w.sharedPrefixTokens : 0);
+    let prompt: number;
+    let output: number;
+    if (w.observed) {
+      const i = Math.floor(lengths() * w.observed.prompts.length);
+      prompt = Math.min(w.observed.prompts[i]!, room - 1);
+      output = w.observed.outputs[i]!;
+    } else {
+      prompt = drawLength(w.prompt, lengths, room - 1);
+      output = drawLength(w.output, lengths, w.mostTokens);
+    }
+    draft.promptTokens = said + prompt + (turn === 0 ? w.sharedPrefixTokens : 0);
+    draft.outputTokens = Math.max(1, Math.min(output, w.mostTokens - draft.promptTokens));
+    draft.priority = 0;
+    draft.session = this.identified || w.arrivals === 'closed' ? session : -1;
+    draft.turn = turn;
+    draft.hashes = null;
+  }
+}
