@@ -56,9 +56,7 @@ export const headSchedule = (c: Configuration, rows: number): Schedule => ({
 export function labelsOf(s: Schedule): ReadonlySet<string> {
   const labels = new Set(s.collectives.map(({ label }) => label));
   for (const stage of s.stages)
-    for (const { label } of stage.kind === 'once'
-      ? stage.ops
-      : [...stage.loopStart, ...stage.layer, ...stage.loopEnd])
+    for (const { label } of stage.kind === 'once' ? stage.ops : [...stage.loopStart, ...stage.layer, ...stage.loopEnd])
       labels.add(label);
   return labels;
 }

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { UserError, show } from '../errors.js';
 import { nearestName } from '../nearest.js';
 import { readTextFile } from '../files.js';
+import { SERVER_SETTINGS, WORKLOAD_SETTINGS } from './serving.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
 /** A scenario takes a few hundred bytes. The parser's time grows with the square of the number of keys and tags. */
@@ -37,8 +38,7 @@ const FIELD: Record<Setting['kind'], z.ZodType> = {
   }),
 };
 
-function fieldOf(name: SettingName): z.ZodType {
-  const setting: Setting = SETTINGS[name];
+function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
   const type =
     setting.choices && setting.kind === 'text'
       ? z.enum(setting.choices as [string, ...string[]], {
@@ -48,14 +48,19 @@ function fieldOf(name: SettingName): z.ZodType {
   return type.describe(setting.help).optional();
 }
 
+const fieldsOf = <K extends string>(settings: Readonly<Record<K, Omit<Setting, 'group'>>>): Record<K, z.ZodType> =>
+  Object.fromEntries(Object.entries<Omit<Setting, 'group'>>(settings).map(([n, s]) => [n, fieldOf(s)])) as Record<
+    K,
+    z.ZodType
+  >;
+
 /** The schema of a scenario file. */
 export const scenarioSchema = z.strictObject({
   name: z.string().max(200).describe('shown in reports').optional(),
   description: z.string().max(4000).describe('what the scenario stands for').optional(),
-  ...(Object.fromEntries((Object.keys(SETTINGS) as SettingName[]).map((n) => [n, fieldOf(n)])) as Record<
-    SettingName,
-    z.ZodType
-  >),
+  ...fieldsOf<SettingName>(SETTINGS),
+  workload: z.strictObject(fieldsOf(WORKLOAD_SETTINGS)).describe('requests that lla-sim simulate serves').optional(),
+  server: z.strictObject(fieldsOf(SERVER_SETTINGS)).describe('how lla-sim simulate serves them').optional(),
 });
 
 /** JSON Schema of a scenario file, for editors (`schemas/scenario.schema.json`). */
@@ -142,13 +147,18 @@ const firstLine = (error: unknown): string =>
 function explain(issue: z.core.$ZodIssue | undefined, subject: string): UserError {
   if (issue?.code === 'unrecognized_keys') {
     const key = issue.keys[0] as string;
+    const within = issue.path[0];
+    const known =
+      within === 'workload'
+        ? Object.keys(WORKLOAD_SETTINGS)
+        : within === 'server'
+          ? Object.keys(SERVER_SETTINGS)
+          : ['name', 'description', ...Object.keys(SETTINGS), 'workload', 'server'];
     const byFlag = (Object.keys(SETTINGS) as SettingName[]).find((n) => flagOf(n) === key);
-    const guess = byFlag ?? nearestName(key, ['name', 'description', ...Object.keys(SETTINGS)]);
+    const guess = (within === undefined ? byFlag : undefined) ?? nearestName(key, known);
     return new UserError(
-      `${subject} has an unknown field ${show(key)}`,
-      guess === undefined
-        ? `known fields: name, description, ${Object.keys(SETTINGS).join(', ')}`
-        : `did you mean ${guess}?`,
+      `${subject} has an unknown field ${show(within === undefined ? key : `${String(within)}.${key}`)}`,
+      guess === undefined ? `known fields: ${known.join(', ')}` : `did you mean ${guess}?`,
     );
   }
   const where = issue && issue.path.length > 0 ? issue.path.map(String).join('.') : 'the file';

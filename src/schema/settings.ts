@@ -3,6 +3,7 @@
  * all come from this table. A flag is the setting's name in kebab case; a scenario file uses the name as it stands.
  */
 import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
+import type { Server, Workload } from './serving.js';
 
 export type SettingKind =
   /** One word or path. */
@@ -120,6 +121,9 @@ export type Scenario = { readonly [K in SettingName]?: Value<(typeof SETTINGS)[K
   /** Shown in reports. */
   readonly name?: string;
   readonly description?: string;
+  /** What comes to a server, and how it serves: read by `simulate`. */
+  readonly workload?: Workload;
+  readonly server?: Server;
 };
 
 /** `pageTokens` -> `page-tokens`, `context` -> `ctx`. */

@@ -13,6 +13,8 @@ export interface Source {
   next(draft: Draft): boolean;
   /** Writes the request that follows a completed one (closed loops, sessions). @returns false where none does */
   after(completed: CompletedRequest, draft: Draft): boolean;
+  /** Frees what it holds. */
+  close?(): void;
 }
 
 export interface CompletedRequest {
@@ -42,19 +44,33 @@ export interface RunResult {
   readonly blocksInUse: number;
 }
 
-/** Events between two questions whether to stop. */
+/** Events between two questions whether to stop, and between two turns of the event loop. */
 const EVENTS_A_QUESTION = 1024;
+const EVENTS_A_TURN = 2 ** 17;
 
 /** Runs until every request has ended. The same options give the same result, to the bit. */
 export function run(options: RunOptions): RunResult {
   const simulation = new Simulation(options);
-  const finished = simulation.run();
-  return {
-    metrics: simulation.metrics,
-    replicas: simulation.replicas.length,
-    finished,
-    blocksInUse: simulation.replicas.reduce((sum, r) => sum + r.pool.used, 0),
-  };
+  try {
+    while (simulation.advance(Infinity));
+    return simulation.result();
+  } finally {
+    options.source.close?.();
+  }
+}
+
+/** The same, in turns: signals are handled meanwhile. @param turn called between them; true ends the run early */
+export async function runInTurns(options: RunOptions, turn: (metrics: Metrics) => boolean): Promise<RunResult> {
+  const simulation = new Simulation(options);
+  try {
+    while (simulation.advance(EVENTS_A_TURN)) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (turn(simulation.metrics)) break;
+    }
+    return simulation.result();
+  } finally {
+    options.source.close?.();
+  }
 }
 
 class Simulation implements Surroundings {
@@ -74,6 +90,7 @@ class Simulation implements Surroundings {
   /** Requests in the system, and when that changed. */
   private inSystem = 0;
   private lastChange = 0;
+  private finished = false;
 
   constructor(private readonly options: RunOptions) {
     const { server, source, pricer } = options;
@@ -92,12 +109,14 @@ class Simulation implements Surroundings {
     };
     this.prefillers = make(server.disaggregation?.prefillReplicas ?? 0, true);
     this.decoders = make(server.replicas, false);
+    this.announce();
   }
 
-  run(): boolean {
+  /** Works on some events. @returns false where the run has ended */
+  advance(most: number): boolean {
     const { events, options, metrics } = this;
-    this.announce();
     for (let n = 1; events.size > 0; n++) {
+      if (n > most) return true;
       const { time, kind, subject } = events;
       events.pop();
       if (kind === EVENT.iterationEnd) {
@@ -111,7 +130,17 @@ class Simulation implements Surroundings {
       if (n % EVENTS_A_QUESTION === 0 && options.stop?.(metrics)) return false;
     }
     if (this.requests.active > 0) throw new Error(`${this.requests.active} requests wait for nothing`);
-    return true;
+    this.finished = true;
+    return false;
+  }
+
+  result(): RunResult {
+    return {
+      metrics: this.metrics,
+      replicas: this.replicas.length,
+      finished: this.finished,
+      blocksInUse: this.replicas.reduce((sum, r) => sum + r.pool.used, 0),
+    };
   }
 
   /** Puts the source's next request among the events. */
@@ -137,7 +166,8 @@ class Simulation implements Surroundings {
     if (Number.isNaN(metrics.firstArrival)) metrics.firstArrival = now;
     metrics.lastArrival = now;
     const tokens = requests.prompt[slot]! + requests.output[slot]! - 1;
-    if (Math.ceil(Math.min(tokens, server.capTokens) / server.blockTokens) > server.blocks) {
+    const blocks = Math.ceil(Math.min(tokens, server.capTokens) / server.blockTokens);
+    if (tokens >= server.maxModelLen || blocks > server.blocks) {
       metrics.rejected++;
       requests.remove(slot);
       return;
@@ -180,8 +210,7 @@ class Simulation implements Surroundings {
   prefilled(slot: number, now: number): void {
     const { requests, server, metrics } = this;
     const link = server.disaggregation!;
-    const seconds =
-      (Math.min(requests.target[slot]!, link.capTokens) * link.bytesPerToken) / link.linkBytesPerSecond;
+    const seconds = (Math.min(requests.target[slot]!, link.capTokens) * link.bytesPerToken) / link.linkBytesPerSecond;
     metrics.transferSeconds += seconds;
     metrics.transfers++;
     requests.state[slot] = STATE.transfer;

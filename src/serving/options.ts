@@ -41,6 +41,8 @@ export interface ServerOptions extends Omit<ReplicaOptions, 'prefillOnly'> {
   /** Replicas; with `disaggregation` those that decode. */
   readonly replicas: number;
   readonly router: Router;
+  /** Longest prompt with its answer, tokens; longer requests are refused. */
+  readonly maxModelLen: number;
   readonly disaggregation: Disaggregation | null;
   readonly targets: Targets;
 }

@@ -1,0 +1,229 @@
+/** A simulation for a terminal: what to act on first, then tables. */
+import pc from 'picocolors';
+import type { Limit } from '../serving/metrics.js';
+import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
+import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
+import { columns, wrap, type Column } from './text.js';
+
+const WIDTH = 100;
+
+export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
+  'kv-blocks': 'KV blocks',
+  'max-num-seqs': '--max-num-seqs',
+  'token-budget': '--max-num-batched-tokens',
+  nothing: 'nothing',
+};
+
+export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
+  const c = pc.createColors(options.colour);
+  const lead = r.candidates ? rateLead(r, r.candidates) : runLead(r);
+  const tables = r.candidates ? rateTables(r.candidates) : [...runTable(r.runs), ...percentiles(r.runs[0])];
+  return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
+}
+
+const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : `${formatNumber(s)} s`);
+
+const targetWords = ({ targets }: SimulationReport): string =>
+  `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ${formatNumber(targets.percentile)} % of the requests`;
+
+function title(r: SimulationReport): string[] {
+  const { workload: w } = r;
+  const gpus = r.gpus > 1 ? `${r.gpus} × ` : '';
+  const rate = w.requestsPerSecond === null ? '' : ` at ${formatNumber(w.requestsPerSecond)} a second`;
+  const prefill = r.server.prefillReplicas > 0 ? `, ${r.server.prefillReplicas} more prefill` : '';
+  const replicas = r.server.replicas > 1 || prefill !== '' ? `; ${r.server.replicas} replicas${prefill}` : '';
+  const asked = r.candidates ? w.label : `${w.requests} requests${rate}, ${w.label}`;
+  return wrap(
+    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas}`,
+    WIDTH,
+    '  ',
+  );
+}
+
+/** `12.3 (11–14)`. */
+const between = (low: number, estimate: number, high: number): string =>
+  `${formatNumber(estimate)} (${formatNumber(low)}–${formatNumber(high)})`;
+
+const meets = (run: Run, f: RunFigures, targets: SimulationReport['targets']): boolean =>
+  f.completed > 0 &&
+  run.rejected === 0 &&
+  f.request_goodput >= (targets.percentile / 100) * f.request_throughput - 1e-12;
+
+function runLead(r: SimulationReport): string[] {
+  const lines = title(r);
+  for (const run of r.runs) {
+    const { low, estimate, high } = run;
+    const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string =>
+      `${between(low[key] ?? 0, estimate[key] ?? 0, high[key] ?? 0)} ms`;
+    const verdict = meets(run, high, r.targets)
+      ? 'meets the targets, at the slow end of the prices too'
+      : meets(run, estimate, r.targets)
+        ? 'meets the targets by the estimate, not at the slow end'
+        : 'misses the targets';
+    lines.push(
+      ...wrap(
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdict}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; limited by ${limitWords(run)}.`,
+        WIDTH,
+        '  ',
+      ),
+    );
+  }
+  lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '));
+  return lines;
+}
+
+function limitWords(run: Run): string {
+  if (run.limitedBy === 'nothing') return 'nothing: requests hardly wait';
+  return `${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
+}
+
+function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): string[] {
+  const today = candidates.find((s) => s.servedBy !== null);
+  const attainable = candidates.find((s) => s.servedBy === null);
+  const describe = (s: SustainedRate): string => {
+    const { low, estimate, high } = s.requestsPerSecond;
+    if (s.refused !== null) return `${s.id}: ${s.refused}`;
+    const replicas = s.replicasFor;
+    const need = replicas
+      ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ${replicas.replicas.high ?? 'unknown'} of them`
+      : '';
+    const usd = s.usdPerMillionOutputTokens;
+    const price = usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
+    return `${s.id}: ${formatNumber(low)} requests a second (estimate ${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`;
+  };
+  return [
+    ...title(r),
+    ...wrap(`Highest rate with ${targetWords(r)}, first at the slow end of the prices:`, WIDTH, '  '),
+    ...wrap(
+      today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
+      WIDTH,
+      '  ',
+    ),
+    ...(attainable ? wrap(`If its kernels were written: ${describe(attainable)}.`, WIDTH, '  ') : []),
+  ];
+}
+
+const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
+
+function runTable(runs: readonly Run[]): string[] {
+  const list: Column<Run>[] = [
+    { title: 'candidate', align: 'left', cell: (s) => s.id },
+    { title: 'req/s', align: 'right', cell: (s) => formatNumber(s.estimate.request_throughput) },
+    { title: 'goodput', align: 'right', cell: (s) => formatNumber(s.estimate.request_goodput) },
+    { title: 'out tok/s', align: 'right', cell: (s) => formatCount(s.estimate.output_throughput) },
+    { title: 'running', align: 'right', cell: (s) => `${formatNumber(s.meanRunning)}/${s.mostRunning}` },
+    {
+      title: 'KV used',
+      align: 'right',
+      cell: (s) =>
+        `${Math.round((100 * s.meanBlocks) / s.kvBlocks)}/${Math.round((100 * s.mostBlocks) / s.kvBlocks)} %`,
+    },
+    { title: 'busy', align: 'right', cell: (s) => `${Math.round(100 * s.utilization)} %` },
+    { title: 'preempted', align: 'right', cell: (s) => String(s.preemptions) },
+    ...(runs.some((s) => s.prefixHitShare !== null)
+      ? [
+          {
+            title: 'prefix hits',
+            align: 'right' as const,
+            cell: (s: Run) => (s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`),
+          },
+        ]
+      : []),
+    { title: 'refused', align: 'right', cell: (s) => String(s.rejected) },
+  ];
+  return columns(list, runs);
+}
+
+const METRICS = [
+  ['TTFT', 'ttft'],
+  ['TPOT', 'tpot'],
+  ['ITL', 'itl'],
+  ['E2EL', 'e2el'],
+  ['queueing', 'queue'],
+] as const;
+
+function percentiles(run: Run | undefined): string[] {
+  if (!run) return [];
+  const { low, estimate, high } = run;
+  type Row = (typeof METRICS)[number];
+  const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') => ({
+    title: statistic,
+    align: 'right' as const,
+    cell: ([, key]: Row) => millis(estimate[`${statistic}_${key}_ms`]),
+  });
+  return [
+    '',
+    `${run.id}, milliseconds:`,
+    ...columns<Row>(
+      [
+        { title: 'metric', align: 'left', cell: ([name]) => name },
+        cell('mean'),
+        cell('median'),
+        cell('p90'),
+        cell('p95'),
+        cell('p99'),
+        {
+          title: 'p99 fast–slow',
+          align: 'right',
+          cell: ([, key]) => `${millis(low[`p99_${key}_ms`])}–${millis(high[`p99_${key}_ms`])}`,
+        },
+      ],
+      METRICS,
+    ),
+  ];
+}
+
+function rateTables(candidates: readonly SustainedRate[]): string[] {
+  const usd = candidates.some((s) => s.usdPerMillionOutputTokens);
+  const list: Column<SustainedRate>[] = [
+    { title: 'candidate', align: 'left', cell: (s) => s.id },
+    { title: 'slow req/s', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.low) },
+    { title: 'estimate', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.estimate) },
+    { title: 'fast', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.high) },
+    {
+      title: 'out tok/s',
+      align: 'right',
+      cell: (s) => (s.atEstimate ? formatCount(s.atEstimate.output_throughput) : '–'),
+    },
+    { title: 'p99 TTFT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_ttft_ms ?? null) },
+    { title: 'p99 TPOT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_tpot_ms ?? null) },
+    ...(usd
+      ? [
+          {
+            title: '$/Mtok',
+            align: 'right' as const,
+            cell: (s: SustainedRate) =>
+              s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–',
+          },
+        ]
+      : []),
+    { title: 'waits for', align: 'left', cell: (s) => (s.refused === null ? LIMIT_WORDS[s.limitedBy] : s.refused) },
+  ];
+  const groups: [string, SustainedRate[]][] = [
+    ['Runs today:', candidates.filter((s) => s.servedBy !== null)],
+    ['Attainable, not deployable (kernels that nobody has written):', candidates.filter((s) => s.servedBy === null)],
+  ];
+  return groups
+    .filter(([, rows]) => rows.length > 0)
+    .flatMap(([heading, rows], i) => [...(i > 0 ? [''] : []), heading, ...columns(list, rows)]);
+}
+
+function trust(r: SimulationReport): string[] {
+  const { workload: w, server: s } = r;
+  const notes = [
+    ...(r.partial ? ['partial: it was ended before all was simulated'] : []),
+    ...(w.skippedLines > 0 ? [`${w.skippedLines} lines of the trace are wrong and left out`] : []),
+    ...r.runs
+      .filter((run) => run.rejected > 0)
+      .map(
+        (run) => `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len`,
+      ),
+    `a replica: at most ${s.maxNumSeqs} sequences and ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}`,
+    r.candidates
+      ? 'slow, fast: every iteration takes the high, or the low end of its interval'
+      : 'in parentheses and fast–slow: every iteration takes the low, or the high end of its interval',
+    `percentiles are within ${formatNumber(100 * r.percentileError)} % of the exact ones; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
+    ...r.notes,
+  ];
+  return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));
+}

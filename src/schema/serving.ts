@@ -1,0 +1,71 @@
+/**
+ * Every setting of a simulation beside the plan's, declared once: flags of `simulate`, fields of a scenario's
+ * `workload` and `server`, and their JSON Schema. The server's names are vLLM's.
+ */
+import type { Setting } from './settings.js';
+
+type ServingSetting = Omit<Setting, 'group'>;
+
+export const WORKLOAD_SETTINGS = {
+  arrivals: {
+    kind: 'text',
+    help: 'how requests come: at random (poisson), burstier or calmer (gamma), evenly, or from users who wait (closed)',
+    choices: ['poisson', 'gamma', 'constant', 'closed'],
+  },
+  rate: { kind: 'number', help: 'requests a second [1]; on a trace its arrival times are scaled to it' },
+  burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
+  users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
+  think: { kind: 'amount', help: "mean time between an answer and the user's next request, such as 5s [0]" },
+  prompt: {
+    kind: 'amount',
+    help: 'tokens of prompts: 512, uniform:100-900, lognormal:MEAN:DEVIATION [lognormal:1024:1024]',
+  },
+  output: { kind: 'amount', help: 'tokens of answers, in the same words [lognormal:256:256]' },
+  lengthsOf: { kind: 'text', help: 'draw lengths of prompts and answers from those of this trace' },
+  turns: { kind: 'number', help: 'turns of a conversation; each prompt holds what was said before [1]' },
+  sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with' },
+  requests: { kind: 'number', help: 'requests to simulate [1000]' },
+  seed: { kind: 'number', help: 'of all random draws [1]' },
+  trace: { kind: 'text', help: 'CSV or JSONL of real requests: Azure, Vidur, Mooncake, BurstGPT, vLLM' },
+  speedUp: { kind: 'number', help: "divide a trace's arrival times by this [1]" },
+  limit: { kind: 'number', help: 'only the first requests of a trace' },
+} as const satisfies Record<string, ServingSetting>;
+
+export const SERVER_SETTINGS = {
+  maxNumSeqs: {
+    kind: 'number',
+    help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',
+  },
+  maxNumBatchedTokens: { kind: 'number', help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048]' },
+  maxModelLen: { kind: 'amount', help: 'longest prompt with its answer; longer requests are refused [32768]' },
+  blockTokens: { kind: 'number', help: 'tokens of a block of the cache [16; TRT-LLM and lla-sim 32]' },
+  kvBlocks: { kind: 'number', help: 'blocks of the cache of a replica [as many as fit]' },
+  chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },
+  prefixCaching: { kind: 'text', help: 'keep blocks that later prompts may begin with [on]', choices: ['on', 'off'] },
+  policy: {
+    kind: 'text',
+    help: 'who is served first [fcfs]',
+    choices: ['fcfs', 'priority', 'shortest-prompt'],
+  },
+  replicas: { kind: 'number', help: 'copies of the model, each on --gpus GPUs [1]' },
+  router: {
+    kind: 'text',
+    help: 'which replica takes a request [round-robin]',
+    choices: ['round-robin', 'least-loaded', 'shared-queue'],
+  },
+  prefillReplicas: {
+    kind: 'number',
+    help: 'further replicas that prefill alone; the cache then goes to those that decode [0]',
+  },
+} as const satisfies Record<string, ServingSetting>;
+
+export type WorkloadName = keyof typeof WORKLOAD_SETTINGS;
+export type ServerName = keyof typeof SERVER_SETTINGS;
+
+/** As written: text or numbers, not yet checked. */
+export type Workload = { readonly [K in WorkloadName]?: string | number };
+export type Server = { readonly [K in ServerName]?: string | number };
+
+/** `maxNumSeqs` -> `max-num-seqs`. */
+export const servingFlag = (name: WorkloadName | ServerName): string =>
+  name.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`);

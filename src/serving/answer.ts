@@ -1,0 +1,164 @@
+/** From a scenario with a workload to what happens when its requests come. */
+import { EXIT, UserError } from '../errors.js';
+import { prepare, type Sources } from '../plan/answer.js';
+import { candidateId } from '../plan/candidates.js';
+import { makePlan } from '../plan/plan.js';
+import { KEEPS_QUALITY } from '../plan/recommend.js';
+import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
+import type { Scenario } from '../schema/settings.js';
+import { Service, type Setting } from './candidate.js';
+import { findRate } from './find-rate.js';
+import type { Ended } from './metrics.js';
+import { readServer, readTargets, readWorkload } from './question.js';
+import { RELATIVE_ERROR } from './sketch.js';
+import type { Run, SimulationReport, SustainedRate } from './types.js';
+
+export interface SimulationOptions {
+  readonly findRate: boolean;
+  /** Share of requests that must meet the targets, percent. */
+  readonly percentile: string | null;
+  readonly skipBad: boolean;
+  /** Only every n-th candidate from the i-th on (1 ≤ i ≤ n). */
+  readonly shard: { readonly index: number; readonly of: number } | null;
+  /** Called with the share that is done and what is being done; true ends the work early. */
+  readonly progress: (share: number, doing: string) => boolean;
+  /** Called for every request of the first candidate's estimate. */
+  readonly onEnd?: (ended: Ended) => void;
+}
+
+/** Without --find-rate, candidates that are simulated unless the scenario names fewer. */
+const FEW = 4;
+
+/**
+ * Simulates the candidates of a scenario.
+ * @throws UserError for settings that cannot be, and where nothing is left to simulate (exit code 3)
+ */
+export async function simulate(scenario: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
+  const targets = readTargets(scenario, o.percentile);
+  // Targets of time are met, or not, by the simulation.
+  const { ttft: _ttft, tpot: _tpot, batch: _batch, ...still } = scenario;
+  const { request, refused } = prepare(still, sources);
+  if (!request.pricer)
+    throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');
+  const plan = makePlan(request, refused);
+  const read = readServer(scenario.server ?? {}, {
+    vramBytes: request.device.vramBytes,
+    spec: sources.spec,
+    stack: request.stack,
+  });
+  const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, request.geometry, o.skipBad);
+  if (o.findRate && workload.requestsPerSecond === null)
+    throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
+  const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
+  const setting: Setting = { request, link: sources.spec?.interconnect ?? null, workload, server, targets };
+  const chosen = choose(plan, request, o.findRate).filter(
+    (_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1,
+  );
+  if (chosen.length === 0 && o.shard === null) throw nothingLeft(plan);
+  const runs: Run[] = [];
+  const rates: SustainedRate[] = [];
+  let partial = false;
+  for (const [i, row] of chosen.entries()) {
+    const candidate = request.candidates.find((c) => candidateId(request.geometry, c, request.cacheType) === row.id)!;
+    const service = new Service(setting, candidate, row);
+    const turn = (share: number): boolean => o.progress((i + share) / chosen.length, row.id);
+    if (o.findRate) {
+      const found = await findRate(service, setting, async (share) => {
+        await new Promise((resolve) => setImmediate(resolve));
+        return turn(share);
+      });
+      if (found) rates.push(found);
+      partial = found === null || turn(1);
+    } else if (service.options.blocks < 1) {
+      if (chosen.length === 1)
+        throw new UserError(
+          `nothing is left for the cache of ${row.id}`,
+          'lower --max-num-seqs, --max-num-batched-tokens or --max-model-len, or take a larger GPU',
+          EXIT.noSolution,
+        );
+    } else {
+      const done = await service.runAll(turn, i === 0 && o.onEnd ? o.onEnd : () => {});
+      runs.push(done.run);
+      partial = done.partial;
+    }
+    if (partial && i < chosen.length) break;
+  }
+  const report: SimulationReport = {
+    schema: 'lla-sim/simulation',
+    schemaVersion: 1,
+    scenario: plan.scenario,
+    model: { name: request.geometry.name },
+    device: plan.device,
+    gpus: request.gpus,
+    workload: {
+      label: workload.label,
+      requests: workload.requests,
+      requestsPerSecond: workload.requestsPerSecond,
+      meanPromptTokens: workload.meanPromptTokens,
+      meanOutputTokens: workload.meanOutputTokens,
+      skippedLines: workload.skippedLines,
+      seed: workload.seed,
+    },
+    server,
+    targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
+    percentileError: RELATIVE_ERROR,
+    ...(runs[0] ? firstRun(runs[0]) : {}),
+    runs,
+    ...(o.findRate ? { candidates: sorted(rates) } : {}),
+    partial,
+    notes: request.notes,
+  };
+  return report;
+}
+
+const firstRun = ({ low, estimate, high, completed, preemptions, limitedBy }: Run): Partial<Run> => ({
+  low,
+  estimate,
+  high,
+  completed,
+  preemptions,
+  limitedBy,
+});
+
+/** What runs today first, then by the rate that is sure. */
+export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
+  [...rates].sort(
+    (a, b) =>
+      Number(b.servedBy !== null) - Number(a.servedBy !== null) ||
+      b.requestsPerSecond.low - a.requestsPerSecond.low ||
+      b.requestsPerSecond.estimate - a.requestsPerSecond.estimate ||
+      (a.id < b.id ? -1 : 1),
+  );
+
+/**
+ * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else the
+ * recommended one and the full cache, unless the scenario leaves only a few.
+ */
+function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
+  const fitting = plan.plans.filter(
+    (p) =>
+      p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'no-memory-saved'),
+  );
+  const byTargets = r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null;
+  // Of a model without published figures nothing is known, and nothing is left out.
+  const keeps = (p: Plan): boolean =>
+    byTargets ||
+    r.publishedAs === null ||
+    (p.codec.kind === 'full' && p.eviction === null) ||
+    (p.qualityKept?.share ?? 0) >= KEEPS_QUALITY;
+  if (all) return fitting.filter(keeps);
+  if (plan.plans.length <= FEW) return plan.plans.filter((p) => p.maxBatch.exact >= 1);
+  const recommended = plan.recommendation?.planId;
+  const full = fitting.find((p) => p.codec.kind === 'full' && p.eviction === null);
+  const named = fitting.filter((p) => p.id === recommended || p === full);
+  return named.length > 0 ? named : fitting.slice(0, 1);
+}
+
+const nothingLeft = (plan: PlanReport): UserError =>
+  new UserError(
+    plan.removed.length > 0
+      ? `no candidate is left to simulate: ${plan.removed[0]!.target} removed ${plan.removed[0]!.id}: ${plan.removed[0]!.reason}`
+      : 'no candidate fits',
+    'relax a target, take a larger GPU or a higher ratio',
+    EXIT.noSolution,
+  );

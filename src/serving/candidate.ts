@@ -1,0 +1,195 @@
+/** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
+import { bytesPerToken } from '../codecs/layout.js';
+import { allocatedTokens } from '../eviction/policy.js';
+import { linkRate, type Link } from '../cost/pricers.js';
+import { candidateId } from '../plan/candidates.js';
+import { configurationOf, usableBytes } from '../plan/evaluate.js';
+import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
+import { layoutPerGpu } from '../schedule/buffers.js';
+import type { WholePrompt } from '../schedule/prefill.js';
+import { capacityOf, type Capacity } from './capacity.js';
+import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
+import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
+import type { ServerOptions } from './options.js';
+import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
+import type { ServerChoice, WorkloadChoice } from './question.js';
+import type { Run, RunFigures, WaitingShares } from './types.js';
+
+/** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
+const NETWORK_BYTES_PER_SECOND = 50e9;
+
+export interface Setting {
+  readonly request: PlanRequest;
+  readonly link: Link | null;
+  readonly workload: WorkloadChoice;
+  readonly server: ServerChoice;
+  readonly targets: Targets;
+}
+
+/** A candidate that can serve. */
+export class Service {
+  readonly id: string;
+  readonly capacity: Capacity;
+  readonly options: ServerOptions;
+  readonly servedBy: string | null;
+  private readonly tables: PriceTables;
+
+  constructor(
+    private readonly setting: Setting,
+    candidate: Candidate,
+    plan: Plan | undefined,
+  ) {
+    const { request, link, workload, server, targets } = setting;
+    const c = configurationOf(request, candidate);
+    this.id = candidateId(request.geometry, candidate, request.cacheType);
+    this.servedBy = plan?.servedBy ?? null;
+    const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
+    this.capacity = capacityOf(c, {
+      usableBytes: usableBytes(request),
+      longest: server.maxModelLen,
+      blockTokens: server.blockTokens,
+      maxNumSeqs: server.maxNumSeqs,
+      chunkTokens: Math.min(server.maxNumBatchedTokens, server.maxModelLen),
+      prefill: method,
+    });
+    const blocks = server.kvBlocks ?? this.capacity.blocks;
+    // A hash id of a trace stands for whole blocks.
+    const hash = workload.hashTokens;
+    const unitTokens = hash !== null && hash % server.blockTokens === 0 ? hash : server.blockTokens;
+    const identities = hash === null || unitTokens === hash;
+    const capTokens = c.eviction === null ? Infinity : allocatedTokens(c.eviction, Infinity);
+    this.options = {
+      ...server,
+      blocks,
+      capTokens,
+      prefixCaching: server.prefixCaching && workload.shares && identities && c.eviction === null,
+      unitTokens,
+      sharedPrefixTokens: workload.sharedPrefixTokens,
+      reserveFullPrompt: true,
+      targets,
+      disaggregation:
+        server.prefillReplicas === 0
+          ? null
+          : {
+              prefillReplicas: server.prefillReplicas,
+              bytesPerToken: bytesPerToken(layoutPerGpu(c)) * c.gpus,
+              capTokens,
+              linkBytesPerSecond: (linkRate(link, 2) ?? NETWORK_BYTES_PER_SECOND) * c.gpus,
+            },
+    };
+    this.tables = new PriceTables(c, request.pricer!, {
+      method,
+      longest: server.maxModelLen,
+      mostSequences: server.maxNumSeqs,
+    });
+  }
+
+  /** Runs the workload. @param stop asked now and then; true ends the run */
+  run(
+    bound: Bound,
+    rate: number | null,
+    atLeastSeconds: number,
+    stop: (m: Metrics, requests: number) => boolean,
+  ): {
+    result: RunResult;
+    requests: number;
+  } {
+    const { source, requests } = this.setting.workload.source(rate, atLeastSeconds);
+    return { result: run({ ...this.runOptions(bound, source), stop: (m) => stop(m, requests) }), requests };
+  }
+
+  /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */
+  async runAll(
+    turn: (done: number) => boolean,
+    onEnd: (ended: Ended) => void,
+  ): Promise<{ run: Run; partial: boolean }> {
+    const { workload } = this.setting;
+    let partial = false;
+    const results = {} as Record<Bound, RunResult>;
+    for (const [i, bound] of BOUNDS.entries()) {
+      const { source, requests } = workload.source(null);
+      const options = this.runOptions(bound, source);
+      results[bound] = await runInTurns(bound === 'estimate' ? { ...options, onEnd } : options, (m) =>
+        turn((i + (m.completed + m.rejected) / requests) / BOUNDS.length),
+      );
+      if (!results[bound].finished) partial = true;
+    }
+    return { run: this.describe(results), partial };
+  }
+
+  private runOptions(bound: Bound, source: RunOptions['source']): RunOptions {
+    return { server: this.options, source, pricer: new CostModelPricer(this.tables, bound) };
+  }
+
+  private describe(results: Readonly<Record<Bound, RunResult>>): Run {
+    const { metrics: m, replicas } = results.estimate;
+    const busy = m.busySeconds === 0 ? 1 : m.busySeconds;
+    const estimate = figuresOf(m);
+    return {
+      id: this.id,
+      servedBy: this.servedBy,
+      low: figuresOf(results.low.metrics),
+      estimate,
+      high: figuresOf(results.high.metrics),
+      completed: m.completed,
+      rejected: m.rejected,
+      preemptions: m.preemptions,
+      limitedBy: estimate.limitedBy,
+      waiting: waitingShares(m),
+      iterations: m.iterations,
+      utilization: m.durationSeconds === 0 ? 0 : m.busySeconds / (replicas * m.durationSeconds),
+      meanRunning: m.sequenceSeconds / busy,
+      mostRunning: m.mostSequences,
+      meanBlocks: m.blockSeconds / busy,
+      mostBlocks: m.mostBlocks,
+      prefixHitShare: m.lookedUpTokens === 0 ? null : m.hitTokens / m.lookedUpTokens,
+      recomputedTokens: m.recomputedTokens,
+      meanTransferSeconds: m.transfers === 0 ? null : m.transferSeconds / m.transfers,
+      kvBlocks: this.options.blocks,
+      capacity: this.capacity,
+      timeline: m.timeline.points(),
+    };
+  }
+}
+
+/** Less waiting than this share of the time in the system does not count as a limit. */
+const NEGLIGIBLE_WAITING = 0.01;
+
+/** Waiting by what stood in its way; the rest is for the running iteration to end. */
+export function waitingShares(m: Metrics): WaitingShares {
+  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
+  const all = Math.max(limited, m.queue.total);
+  const shares = LIMITS.map((name, i) => [name, all === 0 ? 0 : m.limitSeconds[i]! / all] as const);
+  return { ...(Object.fromEntries(shares) as Record<Limit, number>), iteration: all === 0 ? 0 : 1 - limited / all };
+}
+
+function limitOf(m: Metrics): RunFigures['limitedBy'] {
+  const shares = waitingShares(m);
+  const most = LIMITS.reduce((a, b) => (shares[b] > shares[a] ? b : a));
+  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
+  return limited < NEGLIGIBLE_WAITING * m.e2el.total || limited === 0 ? 'nothing' : most;
+}
+
+/** A run under the keys of vLLM's benchmark. */
+export function figuresOf(m: Metrics): RunFigures {
+  const duration = m.durationSeconds;
+  const perSecond = (count: number): number => (duration === 0 ? 0 : count / duration);
+  const distributions = { ttft: m.ttft, tpot: m.tpot, itl: m.itl, e2el: m.e2el, queue: m.queue };
+  const times: Record<string, number | null> = {};
+  for (const [name, sketch] of Object.entries(distributions))
+    for (const [statistic, seconds] of Object.entries(sketch.distribution()) as [string, number | null][])
+      times[`${statistic}_${name}_ms`] = seconds === null ? null : seconds * 1e3;
+  return {
+    duration,
+    completed: m.completed,
+    total_input_tokens: m.inputTokens,
+    total_output_tokens: m.outputTokens,
+    request_throughput: perSecond(m.completed),
+    request_goodput: perSecond(m.good),
+    output_throughput: perSecond(m.outputTokens),
+    total_token_throughput: perSecond(m.inputTokens + m.outputTokens),
+    preemptions: m.preemptions,
+    limitedBy: limitOf(m),
+    ...times,
+  } as RunFigures;
+}

@@ -1,0 +1,125 @@
+/** The highest rate of requests at which a candidate meets the targets. */
+import type { Interval } from '../cost/evidence.js';
+import { figuresOf, type Service, type Setting } from './candidate.js';
+import type { Metrics, Targets } from './metrics.js';
+import type { Bound } from './price.js';
+import type { RunFigures, SustainedRate } from './types.js';
+
+/** Made-up requests come for at least this long, so that a batch grows to what a rate makes of it. */
+const LEAST_SECONDS = 120;
+/** The bisection ends where the bracket is this narrow. */
+const PRECISION = 0.02;
+const LEAST_RATE = 1e-4;
+const MOST_RATE = 1e5;
+
+interface Trial {
+  readonly meets: boolean;
+  readonly missed: 'ttft' | 'tpot' | null;
+  readonly figures: RunFigures;
+}
+
+/** Requests that may miss a target. */
+const allowed = (targets: Targets, requests: number): number => (1 - targets.share) * requests + 1e-9;
+
+function trial(service: Service, targets: Targets, bound: Bound, rate: number): Trial {
+  const missed = (m: Metrics, requests: number): Trial['missed'] =>
+    m.lateFirst > allowed(targets, requests) ? 'ttft' : m.slowTokens > allowed(targets, requests) ? 'tpot' : null;
+  const { result } = service.run(bound, rate, LEAST_SECONDS, (m, requests) => missed(m, requests) !== null);
+  const { metrics } = result;
+  const served = metrics.completed + metrics.rejected;
+  const found = missed(metrics, served);
+  return {
+    meets: result.finished && metrics.completed > 0 && found === null,
+    missed: found,
+    figures: figuresOf(metrics),
+  };
+}
+
+interface Found {
+  /** 0 where no rate meets the targets. */
+  readonly rate: number;
+  readonly at: Trial | null;
+  readonly missed: Trial['missed'];
+}
+
+/** Bisection between a rate that meets the targets and one that does not. */
+function search(service: Service, targets: Targets, bound: Bound, start: number): Found {
+  let good = 0;
+  let at: Trial | null = null;
+  let bad = Infinity;
+  let missed: Trial['missed'] = null;
+  let rate = start;
+  while (bad === Infinity || bad - good > PRECISION * good) {
+    const tried = trial(service, targets, bound, rate);
+    if (tried.meets) [good, at] = [rate, tried];
+    else [bad, missed] = [rate, tried.missed];
+    if (good === 0 && rate <= LEAST_RATE) break;
+    if (bad === Infinity && rate >= MOST_RATE) break;
+    rate = good === 0 ? rate / 4 : bad === Infinity ? rate * 2 : (good + bad) / 2;
+  }
+  return { rate: good, at, missed };
+}
+
+/**
+ * Finds the rate by the estimate, then by both ends of the interval.
+ * @param pause awaited between the searches; true ends them
+ */
+export async function findRate(
+  service: Service,
+  { request, workload, targets, server }: Setting,
+  pause: (done: number) => Promise<boolean>,
+): Promise<SustainedRate | null> {
+  const { id, servedBy } = service;
+  const nothing = { id, servedBy, replicasFor: null, usdPerMillionOutputTokens: null, missedFirst: null } as const;
+  const none = { requestsPerSecond: { low: 0, estimate: 0, high: 0 }, limitedBy: 'nothing', atEstimate: null } as const;
+  if (service.options.blocks < 1) return { ...nothing, ...none, refused: 'nothing is left for the cache' };
+  const estimate = search(service, targets, 'estimate', workload.requestsPerSecond ?? 1);
+  if (await pause(1 / 3)) return null;
+  if (estimate.rate === 0)
+    return {
+      ...nothing,
+      ...none,
+      missedFirst: estimate.missed,
+      refused: 'not even a single request meets the targets',
+    };
+  const slow = search(service, targets, 'high', estimate.rate * 0.8);
+  if (await pause(2 / 3)) return null;
+  const fast = search(service, targets, 'low', estimate.rate * 1.2);
+  const rates: Interval = {
+    low: Math.min(slow.rate, estimate.rate),
+    estimate: estimate.rate,
+    high: Math.max(fast.rate, estimate.rate),
+  };
+  const gpus = request.gpus * (server.replicas + server.prefillReplicas);
+  const usdPerSecond = request.usdPerHour === null ? null : (request.usdPerHour * gpus) / 3600;
+  const perToken = (rate: number): number => ((usdPerSecond ?? 0) * 1e6) / (rate * workload.meanOutputTokens);
+  const wanted = workload.requestsPerSecond;
+  const groups = (rate: number): number => Math.ceil((wanted ?? 0) / rate - 1e-9) * server.replicas;
+  return {
+    ...nothing,
+    requestsPerSecond: rates,
+    replicasFor:
+      wanted === null
+        ? null
+        : {
+            requestsPerSecond: wanted,
+            replicas: {
+              low: groups(rates.high),
+              estimate: groups(rates.estimate),
+              high: rates.low === 0 ? null : groups(rates.low),
+            },
+          },
+    usdPerMillionOutputTokens:
+      usdPerSecond === null
+        ? null
+        : {
+            low: perToken(rates.high),
+            estimate: perToken(rates.estimate),
+            high: rates.low === 0 ? null : perToken(rates.low),
+          },
+    limitedBy: estimate.at!.figures.limitedBy,
+    missedFirst: estimate.missed,
+    atEstimate: estimate.at!.figures,
+    refused: null,
+  };
+}

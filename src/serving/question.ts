@@ -1,0 +1,258 @@
+/** Reads the settings of a simulation: text and numbers from outside become workload, server and targets. */
+import type { DeviceSpec } from '../devices/catalogue.js';
+import { UserError, show } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
+import {
+  SERVER_SETTINGS,
+  servingFlag,
+  WORKLOAD_SETTINGS,
+  type Server,
+  type ServerName,
+  type Workload,
+  type WorkloadName,
+} from '../schema/serving.js';
+import type { Scenario } from '../schema/settings.js';
+import { parseNumber, parseSeconds, parseTokens } from '../units.js';
+import { meanLength, type Lengths } from './draws.js';
+import type { Source } from './engine.js';
+import type { Targets } from './metrics.js';
+import { ROUTERS, type Router } from './options.js';
+import { observedLengths, summarise, TraceSource } from './trace.js';
+import { POLICIES, type Policy } from './waiting.js';
+import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
+
+/** Longest request of a made-up workload, unless said; models' own limits are often far beyond what chats use. */
+const MADE_UP_LONGEST = 32_768;
+/** Lengths that are drawn from a trace are those of so many requests at most. */
+const MOST_OBSERVED = 2 ** 20;
+
+/** Requests to serve. */
+export interface WorkloadChoice {
+  /** In words, such as `poisson, prompts lognormal:1024:1024`. */
+  readonly label: string;
+  readonly kind: 'made up' | 'trace';
+  /** Requests a second; null for users who wait for their answers. */
+  readonly requestsPerSecond: number | null;
+  readonly requests: number;
+  readonly meanOutputTokens: number;
+  readonly meanPromptTokens: number;
+  /** Longest prompt with its answer. */
+  readonly longest: number;
+  /** Tokens of a hash id of a trace; null where requests have none. */
+  readonly hashTokens: number | null;
+  /** True where prompts may begin with what others had. */
+  readonly shares: boolean;
+  readonly sharedPrefixTokens: number;
+  readonly skippedLines: number;
+  readonly seed: number | null;
+  /**
+   * Requests at another rate, in the same order with the same lengths.
+   * @param atLeastSeconds made-up arrivals go on for so long
+   */
+  source(requestsPerSecond: number | null, atLeastSeconds?: number): { source: Source; requests: number };
+}
+
+/** The server's settings that do not depend on a candidate. */
+export interface ServerChoice {
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  readonly maxModelLen: number;
+  readonly blockTokens: number;
+  readonly kvBlocks: number | null;
+  readonly chunkedPrefill: boolean;
+  readonly prefixCaching: boolean;
+  readonly policy: Policy;
+  readonly replicas: number;
+  readonly router: Router;
+  readonly prefillReplicas: number;
+}
+
+const asked = (value: string | number | undefined): value is string | number => value !== undefined;
+
+function choice<T extends string>(flag: string, value: string | number | undefined, known: readonly T[]): T {
+  if (!asked(value)) return known[0] as T;
+  if (!(known as readonly string[]).includes(String(value)))
+    throw new UserError(
+      `--${flag} must be one of ${known.join(', ')}, not ${show(value)}`,
+      `write for example --${flag} ${known[0]}`,
+    );
+  return value as T;
+}
+
+/**
+ * Reads `512`, `uniform:100-900` or `lognormal:1024:512`.
+ * @throws UserError for anything else
+ */
+export function readLengths(text: string | number, subject: string): Lengths {
+  const word = String(text).trim();
+  const [kind, ...rest] = word.split(':');
+  if (kind === 'uniform' && rest.length === 1) {
+    const [least, most, ...more] = rest[0]!.split('-').map((part) => parseTokens(part, subject));
+    if (least !== undefined && most !== undefined && more.length === 0 && least <= most)
+      return { kind: 'uniform', least, most };
+  } else if (kind === 'lognormal' && rest.length === 2) {
+    const [mean, deviation] = rest.map((part) => parseTokens(part, subject)) as [number, number];
+    return { kind: 'lognormal', mean, deviation };
+  } else if (rest.length === 0 && /^[0-9]/.test(word)) return { kind: 'fixed', tokens: parseTokens(word, subject) };
+  throw new UserError(
+    `${subject} must be tokens, uniform:LEAST-MOST or lognormal:MEAN:DEVIATION, not ${show(text)}`,
+    `write for example ${subject} lognormal:1024:512`,
+  );
+}
+
+/** @throws UserError naming the setting, its rule and the value; for a trace its line */
+export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometry, skipBad: boolean): WorkloadChoice {
+  const flag = (name: WorkloadName): string => `--${servingFlag(name)}`;
+  const number = (
+    name: WorkloadName,
+    rule: { min: number; max: number; whole?: boolean },
+    otherwise: number,
+  ): number => (asked(w[name]) ? parseNumber(w[name], flag(name), rule) : otherwise);
+  if (asked(w.trace)) {
+    const misplaced = MADE_UP.find((name) => asked(w[name]));
+    if (misplaced !== undefined)
+      throw new UserError(`${flag(misplaced)} says nothing of a trace`, `leave ${flag(misplaced)} or --trace out`);
+    return readTrace(w, number, skipBad);
+  }
+  for (const name of ['speedUp', 'limit'] as const)
+    if (asked(w[name]))
+      throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
+  const most = maxModelLen ?? Math.min(MADE_UP_LONGEST, g.maxPositions);
+  const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
+  const prompt = readLengths(w.prompt ?? 'lognormal:1024:1024', '--prompt');
+  const output = readLengths(w.output ?? 'lognormal:256:256', '--output');
+  const observed = asked(w.lengthsOf) ? observedLengths(String(w.lengthsOf), MOST_OBSERVED) : null;
+  const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
+  const settings: SyntheticWorkload = {
+    arrivals,
+    requestsPerSecond: number('rate', { min: 1e-6, max: 1e6 }, 1),
+    burstiness: number('burstiness', { min: 0.01, max: 1000 }, 0.5),
+    users: number('users', { min: 1, max: 1e6, whole: true }, 32),
+    thinkSeconds:
+      asked(w.think) && w.think !== 0 && w.think !== '0' ? parseSeconds(String(w.think), '--think', true) : 0,
+    prompt,
+    output,
+    observed,
+    requests: number('requests', { min: 1, max: 1e8, whole: true }, 1000),
+    turns: number('turns', { min: 1, max: 1000, whole: true }, 1),
+    sharedPrefixTokens: asked(w.sharedPrefix) ? parseTokens(String(w.sharedPrefix), '--shared-prefix') : 0,
+    mostTokens: most,
+    seed: number('seed', { min: 0, max: 2 ** 32 - 1, whole: true }, 1),
+  };
+  if (settings.sharedPrefixTokens >= most)
+    throw new UserError(
+      `--shared-prefix must be less than the longest request, ${most} tokens, not ${settings.sharedPrefixTokens}`,
+      'raise --max-model-len',
+    );
+  if (arrivals === 'closed' && asked(w.rate))
+    throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
+  const lengths = observed
+    ? `lengths of ${String(w.lengthsOf)}`
+    : `prompts ${String(w.prompt ?? 'lognormal:1024:1024')}, answers ${String(w.output ?? 'lognormal:256:256')} tokens`;
+  const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
+  const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
+  return {
+    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}, ${lengths}${turns}${prefix}`,
+    kind: 'made up',
+    requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
+    requests: settings.requests,
+    meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
+    meanPromptTokens: (observed ? mean(observed.prompts) : meanLength(prompt)) + settings.sharedPrefixTokens,
+    longest: most,
+    hashTokens: null,
+    shares: settings.turns > 1 || settings.sharedPrefixTokens > 0,
+    sharedPrefixTokens: settings.sharedPrefixTokens,
+    skippedLines: 0,
+    seed: settings.seed,
+    source: (rate, atLeastSeconds = 0) => {
+      const requestsPerSecond = rate ?? settings.requestsPerSecond;
+      const requests = Math.max(settings.requests, Math.ceil(requestsPerSecond * atLeastSeconds));
+      return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
+    },
+  };
+}
+
+/** Settings that only made-up requests have. */
+const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
+  (name) => !['trace', 'speedUp', 'limit', 'rate'].includes(name),
+);
+
+function readTrace(
+  w: Workload,
+  number: (name: WorkloadName, rule: { min: number; max: number; whole?: boolean }, otherwise: number) => number,
+  skipBad: boolean,
+): WorkloadChoice {
+  const path = String(w.trace);
+  const limit = number('limit', { min: 1, max: 1e9, whole: true }, Infinity);
+  const speedUp = number('speedUp', { min: 1e-6, max: 1e6 }, 1);
+  if (asked(w.rate) && asked(w.speedUp))
+    throw new UserError('--rate and --speed-up both scale the arrival times', 'give one of them');
+  const options = { path, limit, skipBad };
+  const summary = summarise(options);
+  const { requests, seconds } = summary;
+  const own = seconds > 0 ? requests / seconds : requests;
+  const rate = asked(w.rate) ? number('rate', { min: 1e-6, max: 1e6 }, 1) : own * speedUp;
+  return {
+    label: `${summary.format} trace ${path}`,
+    kind: 'trace',
+    requestsPerSecond: rate,
+    requests,
+    meanOutputTokens: summary.outputTokens / requests,
+    meanPromptTokens: summary.promptTokens / requests,
+    longest: summary.longest,
+    hashTokens: summary.hashTokens,
+    shares: summary.hashTokens !== null,
+    sharedPrefixTokens: 0,
+    skippedLines: summary.skipped,
+    seed: null,
+    source: (asked_) => ({ source: new TraceSource(options, (asked_ ?? rate) / own), requests }),
+  };
+}
+
+/** GPUs with more memory get vLLM's larger defaults, but for A100 (vllm/engine/arg_utils.py, get_batch_defaults). */
+const LARGE_BYTES = 70 * 2 ** 30;
+
+/** @throws UserError naming the setting, its rule and the value */
+export function readServer(
+  s: Server,
+  device: { readonly vramBytes: number; readonly spec: DeviceSpec | null; readonly stack: string | null },
+): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
+  const flag = (name: ServerName): string => `--${servingFlag(name)}`;
+  const whole = (name: ServerName, min: number, max: number, otherwise: number): number =>
+    asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
+  const on = (name: 'chunkedPrefill' | 'prefixCaching'): boolean =>
+    choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
+  const large = device.vramBytes >= LARGE_BYTES && !(device.spec?.id ?? '').startsWith('a100');
+  const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, large ? 1024 : 256);
+  const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, large ? 8192 : 2048));
+  if (maxNumBatchedTokens < maxNumSeqs)
+    throw new UserError(
+      `--max-num-batched-tokens must be at least --max-num-seqs (${maxNumSeqs}), not ${maxNumBatchedTokens}`,
+      'every sequence gets a token in each iteration: raise it, or lower --max-num-seqs',
+    );
+  return {
+    maxNumSeqs,
+    maxNumBatchedTokens,
+    maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
+    blockTokens: whole('blockTokens', 1, 65_536, device.stack === 'vllm' || device.stack === 'sglang' ? 16 : 32),
+    kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
+    chunkedPrefill: on('chunkedPrefill'),
+    prefixCaching: on('prefixCaching'),
+    policy: choice('policy', s.policy, POLICIES),
+    replicas: whole('replicas', 1, 1024, 1),
+    router: choice('router', s.router, ROUTERS),
+    prefillReplicas: whole('prefillReplicas', 0, 1024, 0),
+  };
+}
+
+/** What every request should get. */
+export const DEFAULT_TARGETS = { ttft: '2s', tpot: '80ms', percentile: 99 } as const;
+
+/** Reads the targets of a run; a plan's targets of the same names are about a still picture. */
+export function readTargets(s: Pick<Scenario, 'ttft' | 'tpot'>, percentile: string | null): Targets {
+  return {
+    ttftSeconds: parseSeconds(String(s.ttft ?? DEFAULT_TARGETS.ttft), '--ttft', true),
+    tpotSeconds: parseSeconds(String(s.tpot ?? DEFAULT_TARGETS.tpot), '--tpot'),
+    share: parseNumber(percentile ?? DEFAULT_TARGETS.percentile, '--percentile', { min: 1, max: 99.99 }) / 100,
+  };
+}

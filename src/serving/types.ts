@@ -1,0 +1,113 @@
+/** What a simulation answers. Keys with an underscore are those of vLLM's serving benchmark, in its units. */
+import type { Interval } from '../cost/evidence.js';
+import type { PlanReport } from '../plan/types.js';
+import type { Capacity } from './capacity.js';
+import type { Limit } from './metrics.js';
+import type { ServerChoice } from './question.js';
+import type { TimelinePoint } from './timeline.js';
+
+type Statistic = 'mean' | 'median' | 'std' | 'p90' | 'p95' | 'p99';
+type Metric = 'ttft' | 'tpot' | 'itl' | 'e2el' | 'queue';
+
+/** One run. `null` where nothing was counted. */
+export type RunFigures = {
+  readonly duration: number;
+  readonly completed: number;
+  readonly total_input_tokens: number;
+  readonly total_output_tokens: number;
+  readonly request_throughput: number;
+  readonly request_goodput: number;
+  readonly output_throughput: number;
+  readonly total_token_throughput: number;
+  readonly preemptions: number;
+  readonly limitedBy: Limit | 'nothing';
+} & { readonly [K in `${Statistic}_${Metric}_ms`]: number | null };
+
+/** What stood in the way of requests that waited, as shares of all waiting. */
+export type WaitingShares = Readonly<Record<Limit | 'iteration', number>>;
+
+/** A candidate under a workload. `low`: every iteration takes the low end of its interval. */
+export interface Run {
+  /** As in a plan. */
+  readonly id: string;
+  /** The stack that runs it today; null: its kernels would have to be written. */
+  readonly servedBy: string | null;
+  readonly low: RunFigures;
+  readonly estimate: RunFigures;
+  readonly high: RunFigures;
+  readonly completed: number;
+  /** Requests that are longer than the cache, or than the longest that the server takes. */
+  readonly rejected: number;
+  readonly preemptions: number;
+  readonly limitedBy: RunFigures['limitedBy'];
+  readonly waiting: WaitingShares;
+  readonly iterations: number;
+  /** Share of the time in which replicas worked, and means over that time. */
+  readonly utilization: number;
+  readonly meanRunning: number;
+  readonly mostRunning: number;
+  readonly meanBlocks: number;
+  readonly mostBlocks: number;
+  /** Prompt tokens that were found in the prefix cache, of those looked up; null without one. */
+  readonly prefixHitShare: number | null;
+  readonly recomputedTokens: number;
+  readonly meanTransferSeconds: number | null;
+  readonly kvBlocks: number;
+  readonly capacity: Capacity;
+  readonly timeline: readonly TimelinePoint[];
+}
+
+/** The highest rate at which a candidate meets the targets. */
+export interface SustainedRate {
+  readonly id: string;
+  readonly servedBy: string | null;
+  /** `low`: every iteration takes the high end of its interval. */
+  readonly requestsPerSecond: Interval;
+  /** Replicas for the workload's own rate; null where no rate meets the targets. */
+  readonly replicasFor: {
+    readonly requestsPerSecond: number;
+    /** `high` is null where the slow end meets the targets at no rate. */
+    readonly replicas: { readonly low: number; readonly estimate: number; readonly high: number | null };
+  } | null;
+  /** Of output tokens at that rate, prompts included; null without a price. */
+  readonly usdPerMillionOutputTokens: {
+    readonly low: number;
+    readonly estimate: number;
+    readonly high: number | null;
+  } | null;
+  /** At the estimate's rate. */
+  readonly limitedBy: RunFigures['limitedBy'];
+  /** The target that a higher rate misses first. */
+  readonly missedFirst: 'ttft' | 'tpot' | null;
+  readonly atEstimate: RunFigures | null;
+  /** Why nothing is served; null where something is. */
+  readonly refused: string | null;
+}
+
+export interface SimulationReport {
+  readonly schema: 'lla-sim/simulation';
+  readonly schemaVersion: 1;
+  readonly scenario: PlanReport['scenario'];
+  readonly model: { readonly name: string };
+  readonly device: PlanReport['device'];
+  readonly gpus: number;
+  readonly workload: {
+    readonly label: string;
+    readonly requests: number;
+    readonly requestsPerSecond: number | null;
+    readonly meanPromptTokens: number;
+    readonly meanOutputTokens: number;
+    readonly skippedLines: number;
+    readonly seed: number | null;
+  };
+  readonly server: ServerChoice;
+  readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
+  readonly percentileError: number;
+  /** Empty with `--find-rate`. The first run's figures are also fields of the report. */
+  readonly runs: readonly Run[];
+  /** Only with `--find-rate`. */
+  readonly candidates?: readonly SustainedRate[];
+  /** Ended early. */
+  readonly partial: boolean;
+  readonly notes: readonly string[];
+}
