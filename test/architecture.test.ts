@@ -233,6 +233,7 @@ describe('architecture', () => {
       ['cost'],
       ['stacks'],
       ['plan'],
+      ['serving'],
       ['report'],
       ['paper'],
       ['commands'],

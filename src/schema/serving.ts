@@ -16,12 +16,12 @@ export const WORKLOAD_SETTINGS = {
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
   think: { kind: 'amount', help: "mean time between an answer and the user's next request, such as 5s [0]" },
-  prompt: {
+  promptTokens: {
     kind: 'amount',
-    help: 'tokens of prompts: 512, uniform:100-900, lognormal:MEAN:DEVIATION [lognormal:1024:1024]',
+    help: 'lengths of prompts: 512, uniform:100-900, lognormal:MEAN:DEVIATION [lognormal:1024:1024]',
   },
-  output: { kind: 'amount', help: 'tokens of answers, in the same words [lognormal:256:256]' },
-  lengthsOf: { kind: 'text', help: 'draw lengths of prompts and answers from those of this trace' },
+  outputTokens: { kind: 'amount', help: 'lengths of outputs, in the same words [lognormal:256:256]' },
+  lengthsOf: { kind: 'text', help: 'draw lengths of prompts and outputs from those of this trace' },
   turns: { kind: 'number', help: 'turns of a conversation; each prompt holds what was said before [1]' },
   sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with' },
   requests: { kind: 'number', help: 'requests to simulate [1000]' },

@@ -119,8 +119,8 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
       throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
   const most = maxModelLen ?? Math.min(MADE_UP_LONGEST, g.maxPositions);
   const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
-  const prompt = readLengths(w.prompt ?? 'lognormal:1024:1024', '--prompt');
-  const output = readLengths(w.output ?? 'lognormal:256:256', '--output');
+  const prompt = readLengths(w.promptTokens ?? 'lognormal:1024:1024', '--prompt-tokens');
+  const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
   const observed = asked(w.lengthsOf) ? observedLengths(String(w.lengthsOf), MOST_OBSERVED) : null;
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
   const settings: SyntheticWorkload = {
@@ -148,7 +148,7 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
     throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
   const lengths = observed
     ? `lengths of ${String(w.lengthsOf)}`
-    : `prompts ${String(w.prompt ?? 'lognormal:1024:1024')}, answers ${String(w.output ?? 'lognormal:256:256')} tokens`;
+    : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
   return {

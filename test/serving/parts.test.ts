@@ -1,0 +1,89 @@
+/** Sketch, event queue, calendar and draws. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Calendar } from '../../src/serving/calendar.js';
+import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/draws.js';
+import { EVENT, EventQueue, type EventKind } from '../../src/serving/events.js';
+import { RELATIVE_ERROR, Sketch } from '../../src/serving/sketch.js';
+import { SEED } from '../gpu/random.js';
+
+describe('percentiles', () => {
+  it('are within the stated error of the exact ones, weights and merges included', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.double({ min: 1e-7, max: 1e6, noNaN: true }), fc.integer({ min: 1, max: 5 })), {
+          minLength: 1,
+          maxLength: 200,
+        }),
+        (values) => {
+          const [a, b] = [new Sketch(), new Sketch()];
+          values.forEach(([value, weight], i) => (i % 2 === 0 ? a : b).add(value, weight));
+          a.merge(b);
+          const all = values.flatMap(([value, weight]) => new Array<number>(weight).fill(value)).sort((x, y) => x - y);
+          expect(a.count).toBe(all.length);
+          for (const share of [0, 0.5, 0.9, 0.99, 1]) {
+            const exact = all[Math.floor(share * (all.length - 1))]!;
+            expect(Math.abs(a.quantile(share)! / exact - 1)).toBeLessThanOrEqual(RELATIVE_ERROR * 1.000001);
+          }
+        },
+      ),
+      { seed: SEED, numRuns: 100 },
+    );
+  });
+});
+
+describe('the event queue', () => {
+  it('is in order of time, kind, and then of what was pushed first', () => {
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 2 }))), (given) => {
+        const queue = new EventQueue();
+        given.forEach(([time, kind], i) => queue.push(time, kind as EventKind, i));
+        const got: number[] = [];
+        for (; queue.size > 0; queue.pop()) got.push(queue.subject);
+        const wanted = given
+          .map(([time, kind], i) => ({ time, kind, i }))
+          .sort((a, b) => a.time - b.time || a.kind - b.kind || a.i - b.i);
+        expect(got).toEqual(wanted.map(({ i }) => i));
+      }),
+      { seed: SEED, numRuns: 200 },
+    );
+    expect(EVENT.iterationEnd).toBeLessThan(EVENT.arrival);
+  });
+});
+
+describe('the calendar', () => {
+  it('gives every item at its iteration, also rounds later, unless it was removed', () => {
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 20_000 }), fc.boolean()), { maxLength: 60 }), (items) => {
+        const calendar = new Calendar();
+        items.forEach(([due], item) => calendar.add(item, due, 0));
+        items.forEach(([, removed], item) => removed && calendar.remove(item));
+        const got = new Map<number, number>();
+        for (let now = 0; now <= 20_000; now++)
+          for (let item = calendar.take(now); item >= 0; item = calendar.take(now)) got.set(item, now);
+        expect(got).toEqual(new Map(items.flatMap(([due, removed], item) => (removed ? [] : [[item, due]]))));
+      }),
+      { seed: SEED, numRuns: 20 },
+    );
+  });
+});
+
+describe('draws', () => {
+  const uniform = streamOf(SEED, 5);
+  const moments = (draw: () => number): [number, number] => {
+    const values = Array.from({ length: 20_000 }, draw);
+    const mean = values.reduce((a, b) => a + b, 0) / values.length;
+    return [mean, values.reduce((a, b) => a + (b - mean) ** 2, 0) / values.length];
+  };
+  it.each([
+    ['exponential', () => exponential(uniform), 1, 1],
+    ['normal', () => normal(uniform) + 1, 1, 1],
+    ['gamma of shape 4', () => gamma(uniform, 4), 1, 0.25],
+    ['gamma of shape 0.5', () => gamma(uniform, 0.5), 1, 2],
+    ['lognormal', () => drawLength({ kind: 'lognormal', mean: 1000, deviation: 500 }, uniform, 1e9) / 1000, 1, 0.25],
+  ] as const)('%s have their mean and variance', (_, draw, mean, variance) => {
+    const [m, v] = moments(draw);
+    expect(Math.abs(m - mean)).toBeLessThan(0.05);
+    expect(Math.abs(v / variance - 1)).toBeLessThan(0.15);
+  });
+});

@@ -1,0 +1,147 @@
+/** The price of a mixed batch: against exact prices, and against what the mean length would say. */
+import { beforeAll, describe, expect, it } from 'vitest';
+import { pricePrompt, priceStep } from '../../src/cost/latency.js';
+import { prepare } from '../../src/plan/answer.js';
+import { readSources } from '../../src/plan/ask.js';
+import { candidateId } from '../../src/plan/candidates.js';
+import { configurationOf } from '../../src/plan/evaluate.js';
+import type { PlanRequest } from '../../src/plan/types.js';
+import type { Configuration } from '../../src/schedule/schedule.js';
+import { MixedBatch } from '../../src/serving/batch.js';
+import { streamOf } from '../../src/serving/draws.js';
+import { run } from '../../src/serving/engine.js';
+import { CostModelPricer, PriceTables, type Bound } from '../../src/serving/price.js';
+import { SEED } from '../gpu/random.js';
+import { given, SERVER } from './harness.js';
+
+const IDS = ['full/full', 'lla-21.33x/block-absorbed', 'kv-quant-4bit/full', 'lla-4x/reconstruct'];
+const LONGEST = 8192;
+let request: PlanRequest;
+
+beforeAll(async () => {
+  const scenario = { model: 'ouro-1.4b', device: 'h200' };
+  request = prepare(scenario, await readSources(scenario)).request;
+});
+
+function configuration(id: string): Configuration {
+  const candidate = request.candidates.find((c) => candidateId(request.geometry, c, 'f16') === id)!;
+  return configurationOf(request, candidate);
+}
+const tablesOf = (id: string, method: 'accumulated' | 'chunked' = 'accumulated'): PriceTables =>
+  new PriceTables(configuration(id), request.pricer!, { method, longest: LONGEST, mostSequences: 256 });
+
+/** A batch of these lengths. */
+function batchOf(tables: PriceTables, lengths: readonly number[]): MixedBatch {
+  const batch = new MixedBatch(tables.knots, 8);
+  for (const length of lengths) batch.add(length);
+  return batch;
+}
+
+describe('a mixed batch', () => {
+  it.each(IDS)('of random lengths costs what its sequences cost one by one: %s', (id) => {
+    const tables = tablesOf(id);
+    const c = configuration(id);
+    const uniform = streamOf(SEED, 1);
+    let worst = 0;
+    for (let i = 0; i < 12; i++) {
+      const n = 1 + Math.floor(uniform() * 200);
+      const lengths = Array.from({ length: n }, () => Math.ceil(LONGEST * uniform() ** 3));
+      // Exactly: each sequence's share of a batch of its own length, and a step without attention.
+      const attention = lengths.reduce((sum, length) => sum + tables.attention(n, length) / n, 0);
+      const step = priceStep(c, request.pricer!, n, 1).estimate - tables.attention(n, 1);
+      const exact = step + attention;
+      const price = new CostModelPricer(tables).seconds(batchOf(tables, lengths));
+      worst = Math.max(worst, Math.abs(price / exact - 1));
+    }
+    expect(worst, `${id}: largest error ${worst}`).toBeLessThan(0.015);
+  });
+
+  it('is mispriced by the mean length where lengths differ: a plain cache by 1 %, with eviction by half', () => {
+    const ragged = Array.from({ length: 64 }, (_, i) => (i < 8 ? 8000 : 40));
+    const mean = ragged.reduce((a, b) => a + b, 0) / ragged.length;
+    const options = { method: 'accumulated', longest: LONGEST, mostSequences: 256 } as const;
+    const wrongFor = (c: Configuration): number => {
+      const tables = new PriceTables(c, request.pricer!, options);
+      const price = (lengths: readonly number[]): number =>
+        new CostModelPricer(tables).seconds(batchOf(tables, lengths));
+      return Math.abs(price(ragged.map(() => Math.round(mean))) / price(ragged) - 1);
+    };
+    const full = configuration('full/full');
+    expect(wrongFor(full)).toBeGreaterThan(0.01);
+    const eviction = { policy: 'streaming', sinkTokens: 4, windowTokens: 1020, budgetTokens: 1024 } as const;
+    expect(wrongFor({ ...full, eviction })).toBeGreaterThan(0.5);
+  });
+
+  it.each(IDS)("of equal lengths is the plan's step, with its interval: %s", (id) => {
+    const tables = tablesOf(id);
+    for (const [n, length] of [
+      [1, 1024],
+      [16, 4096],
+      [96, 256],
+    ] as const) {
+      const step = priceStep(configuration(id), request.pricer!, n, length);
+      const batch = batchOf(tables, new Array<number>(n).fill(length));
+      for (const bound of ['low', 'estimate', 'high'] as const)
+        expect(
+          new CostModelPricer(tables, bound).seconds(batch) / step[bound],
+          `${n} × ${length} ${bound}`,
+        ).toBeCloseTo(1, 9);
+    }
+  });
+
+  it.each(IDS)("of one prompt is the plan's prompt: %s", (id) => {
+    const tables = tablesOf(id);
+    for (const [promptTokens, within] of [
+      [1024, 1e-9],
+      [1536, 1e-9],
+      [777, 5e-3],
+      [37, 5e-3],
+    ] as const) {
+      const price = pricePrompt(configuration(id), request.pricer!, { method: 'accumulated', promptTokens });
+      const batch = batchOf(tables, []);
+      batch.addChunk(promptTokens, 0, true);
+      for (const bound of ['low', 'estimate', 'high'] as const) {
+        const error = Math.abs(new CostModelPricer(tables, bound).seconds(batch) / price[bound] - 1);
+        expect(error, `${promptTokens} ${bound}`).toBeLessThan(within);
+      }
+    }
+  });
+
+  it('of decode and prompt costs less than both, and more than either', () => {
+    for (const id of IDS) {
+      const tables = tablesOf(id, 'chunked');
+      const pricer = new CostModelPricer(tables);
+      const decode = batchOf(tables, [500, 1000, 3000]);
+      const prompt = batchOf(tables, []);
+      prompt.addChunk(512, 256, true);
+      const both = batchOf(tables, [500, 1000, 3000]);
+      both.addChunk(512, 256, true);
+      const [a, b, mixed] = [decode, prompt, both].map((batch) => pricer.seconds(batch)) as [number, number, number];
+      expect(mixed, id).toBeLessThan(a + b);
+      expect(mixed, id).toBeGreaterThan(Math.max(a, b));
+    }
+  });
+});
+
+describe('near zero load', () => {
+  it.each(IDS)('TTFT and TPOT are the single-request figures: %s', (id) => {
+    const c = configuration(id);
+    const tables = tablesOf(id);
+    const [promptTokens, outputTokens] = [1024, 65];
+    for (const bound of ['low', 'estimate', 'high'] as Bound[]) {
+      const { metrics } = run({
+        server: { ...SERVER, chunkedPrefill: false, maxNumBatchedTokens: LONGEST, maxModelLen: LONGEST },
+        source: given([0, 1e4, 2e4].map((time) => ({ time, promptTokens, outputTokens }))),
+        pricer: new CostModelPricer(tables, bound),
+      });
+      const prompt = pricePrompt(c, request.pricer!, { method: 'accumulated', promptTokens })[bound];
+      const steps = Array.from(
+        { length: outputTokens - 1 },
+        (_, i) => priceStep(c, request.pricer!, 1, promptTokens + i)[bound],
+      );
+      const tpot = steps.reduce((a, b) => a + b, 0) / steps.length;
+      expect(metrics.ttft.mean! / prompt).toBeCloseTo(1, 8);
+      expect(Math.abs(metrics.tpot.mean! / tpot - 1), `TPOT ${bound}`).toBeLessThan(2e-3);
+    }
+  });
+});

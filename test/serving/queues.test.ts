@@ -1,0 +1,77 @@
+/**
+ * Queues whose waiting times are known: with one token a request and one request at a time, a replica is a server with
+ * given service times. Estimates lie within confidence intervals of independent runs.
+ */
+import { describe, expect, it } from 'vitest';
+import { exponential, gamma, streamOf, type Uniform } from '../../src/serving/draws.js';
+import { run } from '../../src/serving/engine.js';
+import { given, pricerOf, SERVER, type GivenRequest } from './harness.js';
+
+const RUNS = 12;
+const REQUESTS = 8000;
+/** Student's t for 99.9 % with 11 degrees of freedom. */
+const T = 4.44;
+
+function* poisson(rate: number, uniform: Uniform): Generator<GivenRequest> {
+  let time = 0;
+  for (let i = 0; i < REQUESTS; i++) {
+    time += exponential(uniform) / rate;
+    yield { time, promptTokens: 1, outputTokens: 1 };
+  }
+}
+
+/** Mean waiting times of independent runs. */
+function waits(rate: number, replicas: number, service: (uniform: Uniform) => number): number[] {
+  return Array.from({ length: RUNS }, (_, seed) => {
+    const serving = streamOf(seed, 7);
+    const { metrics } = run({
+      server: { ...SERVER, maxNumSeqs: 1, replicas, router: 'shared-queue' },
+      source: given(poisson(rate, streamOf(seed, 8))),
+      pricer: pricerOf(() => service(serving)),
+    });
+    expect(metrics.completed).toBe(REQUESTS);
+    return metrics.queue.mean!;
+  });
+}
+
+function expectMean(values: readonly number[], wanted: number): void {
+  const mean = values.reduce((a, b) => a + b, 0) / values.length;
+  const variance = values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1);
+  const half = T * Math.sqrt(variance / values.length);
+  expect(Math.abs(mean - wanted), `mean wait ${mean} ± ${half}, theory ${wanted}`).toBeLessThan(half);
+  // The interval itself says something.
+  expect(half).toBeLessThan(0.25 * wanted);
+}
+
+/** Probability that all of `c` servers are busy, at `a` = λ/μ. */
+function erlangC(c: number, a: number): number {
+  let sum = 0;
+  let term = 1;
+  for (let k = 0; k < c; k++) {
+    sum += term;
+    term *= a / (k + 1);
+  }
+  const last = term / (1 - a / c);
+  return last / (sum + last);
+}
+
+describe('waiting times', () => {
+  const rho = 0.7;
+  it('M/M/1', () => expectMean(waits(rho, 1, exponential), rho / (1 - rho)));
+  it('M/D/1', () =>
+    expectMean(
+      waits(rho, 1, () => 1),
+      rho / (2 * (1 - rho)),
+    ));
+  it('M/G/1 (Pollaczek–Khinchine)', () => {
+    const shape = 0.5;
+    expectMean(
+      waits(rho, 1, (uniform) => gamma(uniform, shape)),
+      (rho * (1 + 1 / shape)) / (2 * (1 - rho)),
+    );
+  });
+  it('M/M/c', () => {
+    const c = 3;
+    expectMean(waits(rho * c, c, exponential), erlangC(c, rho * c) / (c * (1 - rho)));
+  });
+});
