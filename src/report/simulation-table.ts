@@ -88,7 +88,8 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
       ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ${replicas.replicas.high ?? 'unknown'} of them`
       : '';
     const usd = s.usdPerMillionOutputTokens;
-    const price = usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
+    const price =
+      usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
     return `${s.id}: ${formatNumber(low)} requests a second (estimate ${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`;
   };
   return [
