@@ -64,7 +64,8 @@ export const planCommand: Command = {
 /** Runs the command. The report goes to stdout (or --output). */
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const report = await askScenario(args);
+  const everyRow = format !== 'table' || args.flags['all'] === true;
+  const report = await askScenario(args, everyRow);
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (!hasSolution(report)) {
     if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
@@ -85,15 +86,16 @@ async function render(report: PlanReport, format: Format, all: boolean, output: 
     case 'table':
       return planTable(report, {
         all,
+        width: output.file === null && process.stdout.isTTY ? process.stdout.columns : undefined,
         colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
       });
   }
 }
 
 /** Plans the scenario. */
-async function askScenario(args: Args): Promise<PlanReport> {
+async function askScenario(args: Args, everyRow: boolean): Promise<PlanReport> {
   const { scenario } = await readScenario(args);
-  return inFileWords(args, () => ask(scenario));
+  return inFileWords(args, () => ask(scenario, { everyRow }));
 }
 
 /** Runs `work`. Errors of a field that came from the scenario file name the file's field. */
@@ -189,5 +191,6 @@ function noSolution(report: PlanReport): string {
     const example = report.removed.find((r) => r.target === target);
     return `  ${target} removed ${ids.size} of ${all}, such as ${example?.id}: ${example?.reason}`;
   });
+  if (report.nearest) lines.push(report.nearest.text);
   return `no plan meets the targets\n${lines.join('\n')}`;
 }

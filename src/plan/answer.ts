@@ -12,7 +12,7 @@ import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
 import { parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
-import { makePlan } from './plan.js';
+import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
 import { readQuestion } from './request.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
@@ -74,9 +74,9 @@ export interface Prepared {
 }
 
 /** Plans a scenario from its sources. @throws UserError for settings that cannot be */
-export function answer(scenario: Scenario, sources: Sources): PlanReport {
+export function answer(scenario: Scenario, sources: Sources, rows: Rows = {}): PlanReport {
   const { request, refused } = prepare(scenario, sources);
-  return makePlan(request, refused);
+  return makePlan(request, refused, rows);
 }
 
 /** Reads a scenario's settings over its sources into a request. Pictures price more shapes with the same request. */

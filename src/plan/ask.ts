@@ -8,14 +8,15 @@ import { isPreset } from '../geometry/presets.js';
 import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes } from '../units.js';
+import type { Rows } from './plan.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
 import { chooseStack } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
 
 /** Reads a scenario and plans it. Files are read relative to the working directory. */
-export async function ask(scenario: Scenario): Promise<PlanReport> {
-  return answer(scenario, await readSources(scenario));
+export async function ask(scenario: Scenario, rows: Rows = {}): Promise<PlanReport> {
+  return answer(scenario, await readSources(scenario), rows);
 }
 
 /**

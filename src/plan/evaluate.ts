@@ -30,14 +30,13 @@ import type { Configuration } from '../schedule/schedule.js';
 import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
 import { candidateId } from './candidates.js';
+import { chanceWithin } from './chance.js';
 import { UNPRICED } from './prompt-time.js';
 import { keptQuality } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from './types.js';
 
 /** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
 const RUINED_GSM8K = 0.2;
-/** Largest batch that is searched for a time target; grids beyond it serve nobody. */
-const MAX_TARGET_BATCH = 2 ** 20;
 
 export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
   return {
@@ -124,13 +123,22 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
     decode,
     servedBy: servingStack(r, candidate),
     breakEven: null,
-    atTarget: targetFigures(r, c, exact),
+    knee: null,
+    atTarget: null,
+    nearest: null,
+    chances: { tpot: null, ttft: promptChance(r, prefill) },
     quality,
     reliableRetrieval: retrieval,
     qualityKept: kept,
     pareto: false,
   };
   return { ...plan, marks: marksOf(r, c, plan, m) };
+}
+
+/** How likely the first token comes in time; null without a target, without a price, or where a bracket cannot tell. */
+function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: PromptFigures): number | null {
+  const target = r.targets.secondsToFirstToken;
+  return target === null || seconds === null || evidence === null ? null : chanceWithin({ seconds, evidence }, target);
 }
 
 /** Stacks keep a full cache in 16 bits and evict nothing. */
@@ -182,7 +190,8 @@ function decodeFigures(r: PlanRequest, c: Configuration, batch: number): DecodeF
   return figuresAt(r, priceStep(c, r.pricer, batch, r.contextTokens), batch);
 }
 
-function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigures {
+/** Decoding at one batch, from the price of its step. */
+export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigures {
   const tokensPerSecond: Interval = { estimate: batch / step.estimate, low: batch / step.high, high: batch / step.low };
   const usd = r.usdPerHour === null ? null : (r.usdPerHour * r.gpus * 1e6) / 3600;
   return {
@@ -205,39 +214,6 @@ function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigure
             high: usd / tokensPerSecond.low,
           },
   };
-}
-
-/** The largest batch whose step meets the time target at the high end of its interval. */
-function targetFigures(r: PlanRequest, c: Configuration, exact: number): DecodeFigures | null {
-  const target = r.targets.secondsPerToken;
-  const pricer = r.pricer;
-  if (target === null || !pricer || exact < 1) return null;
-  const priced = (batch: number): StepPrice => priceStep(c, pricer, batch, r.contextTokens);
-  if (r.batch !== null) {
-    if (r.batch > exact) return null;
-    const step = priced(r.batch);
-    return step.high <= target ? figuresAt(r, step, r.batch) : null;
-  }
-  const best = largestBatch((batch) => priced(batch).high <= target, Math.min(exact, MAX_TARGET_BATCH));
-  return best === 0 ? null : figuresAt(r, priced(best), best);
-}
-
-/** Largest batch up to `most` that passes, by doubling and bisection; time grows with the batch but for small steps. */
-export function largestBatch(passes: (batch: number) => boolean, most: number): number {
-  if (most < 1 || !passes(1)) return 0;
-  let low = 1;
-  let high = 2;
-  while (high <= most && passes(high)) {
-    low = high;
-    high *= 2;
-  }
-  high = Math.min(high, most + 1);
-  while (high - low > 1) {
-    const middle = Math.floor((low + high) / 2);
-    if (passes(middle)) low = middle;
-    else high = middle;
-  }
-  return low;
 }
 
 /** What to ask the published tables for; null when nothing published can hold (another model, a quantised latent). */

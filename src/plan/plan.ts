@@ -1,14 +1,25 @@
 /** The main question: what fits, how fast, how good, and what to take. */
 import { parameterCount } from '../geometry/geometry.js';
 import { weightBytes } from '../cost/memory.js';
+import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { withBreakEven } from './break-even.js';
-import { evaluate } from './evaluate.js';
+import { decide } from './decide.js';
+import { configurationOf, evaluate } from './evaluate.js';
+import { nearestPlans } from './nearest.js';
+import { operate } from './operating.js';
 import { markPareto } from './pareto.js';
 import { promptPricer } from './prompt-time.js';
-import { recommend } from './recommend.js';
+import { representatives } from './representatives.js';
 import { applyTargets } from './targets.js';
+import { warningsOf } from './warnings.js';
 import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
+
+/** Which rows have an operating point. */
+export interface Rows {
+  /** False: those of a short table only, which saves the prices of the others. */
+  readonly everyRow?: boolean;
+}
 
 /**
  * Plans every candidate of a request.
@@ -16,15 +27,28 @@ import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
  * Plans that miss a target are left out of `plans` and listed in `removed` with the reason; without targets every
  * candidate stays, also one of which not a single sequence fits.
  */
-export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): PlanReport {
+export function makePlan(
+  r: PlanRequest,
+  refused: PlanReport['refused'] = [],
+  { everyRow = true }: Rows = {},
+): PlanReport {
   const prompts = promptPricer(r);
-  const evaluated = withBreakEven(r.candidates.map((c) => evaluate(r, c, prompts)));
-  const { kept, removed } = hasTargets(r) ? applyTargets(r, evaluated) : { kept: evaluated, removed: [] as Removed[] };
-  const plans = markPareto(kept);
+  const configurations = new Map<string, Configuration>();
+  const run = (p: Plan): Plan => (p.knee ? p : operate(r, configurations.get(p.id) as Configuration, p));
+  const evaluated = r.candidates.map((c) => {
+    const plan = evaluate(r, c, prompts);
+    configurations.set(plan.id, configurationOf(r, c));
+    return plan;
+  });
+  // A target of time decides by the operating point, so every row has one; else those that are shown.
+  const timed = r.targets.secondsPerToken === null ? evaluated : evaluated.map(run);
+  const { kept, removed } = hasTargets(r) ? applyTargets(r, timed) : { kept: timed, removed: [] as Removed[] };
+  const shown = new Set(everyRow ? kept : representatives(kept));
+  const plans = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
   const g = r.geometry;
-  return {
-    schema: 'lla-sim/plan',
-    schemaVersion: 1,
+  const report = {
+    schema: 'lla-sim/plan' as const,
+    schemaVersion: 1 as const,
     scenario: r.scenario,
     model: { ...g, parameters: parameterCount(g), weightsBytes: weightBytes(g, 1) },
     device: { ...r.device, pricing: r.pricer?.source ?? 'none', stack: r.stack },
@@ -40,14 +64,25 @@ export function makePlan(r: PlanRequest, refused: PlanReport['refused'] = []): P
       batch: r.batch,
       usdPerHour: r.usdPerHour,
       targets: r.targets,
+      confidence: r.confidence,
+      keep: r.keep,
     },
+    answer: decide(r, plans),
     plans,
-    recommendation: recommend(r, plans),
     removed,
+    nearest: kept.length > 0 ? null : nearestPlans(r, timed, onlyLate(removed)),
     refused,
     contradictions: r.publishedAs === null ? [] : contradictionsFor(r.publishedAs),
     notes: r.notes,
   };
+  return { ...report, warnings: warningsOf(report) };
+}
+
+/** Plans that targets of time alone removed. */
+function onlyLate(removed: readonly Removed[]): ReadonlySet<string> {
+  const late = (target: string): boolean => /^--t(pot|tft)/.test(target);
+  const other = new Set(removed.filter((x) => !late(x.target)).map((x) => x.id));
+  return new Set(removed.map((x) => x.id).filter((id) => !other.has(id)));
 }
 
 const hasTargets = (r: PlanRequest): boolean =>

@@ -1,96 +1,108 @@
-/** How much of the uncompressed model's quality the published figures say is kept. */
-import { isUncompressed } from '../codecs/registry.js';
+/** How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint. */
+import { hasOwnStorage, isUncompressed } from '../codecs/registry.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
-import type { Plan } from './types.js';
+import type { QualityKept, Score } from './types.js';
 
-/**
- * Metrics that are a task's accuracy (or agreement with the uncompressed model), and so can be compared with that
- * model's.
- */
-const isAccuracy = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1';
+/** A task's accuracy, or agreement with the uncompressed model: what can be compared with that model's. */
+const isScore = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1';
 
 /** Tasks in which the model generates on its own cache, or must find what it holds: where compression shows. */
-const GENERATION: readonly string[] = [
-  'gsm8k',
-  'math500',
-  'bbh',
-  'humaneval',
-  'mbpp',
-  'mmlu-pro',
-  'passkey',
-  'reliable-retrieval',
-];
+const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey'];
+
+/** Tables that score one checkpoint; others score one of their own (or one for each variant). */
+const SAME_CHECKPOINT: Readonly<Record<string, string>> = {
+  'Table tier4': 'Tables tier4 and broadsuite',
+  'Table broadsuite': 'Tables tier4 and broadsuite',
+};
+
+/** Where no checkpoint is named (retrieval, the text) a score counts for each of them. */
+const ofEach = ({ source }: QualityFigure): boolean => source === 'Table passkey' || !source.startsWith('Table ');
+
+const checkpointOf = (f: QualityFigure): string =>
+  f.variant === null ? (SAME_CHECKPOINT[f.source] ?? f.source) : `${f.source}, ${f.variant}`;
 
 /**
- * The smallest share of the uncompressed model's value among the accuracies published for a plan, at contexts up to the
- * plan's own. Each figure is compared with the uncompressed model in the same table and at the same context; where that
- * table has no such row, with the best that any table has for the metric. Figures of several checkpoints (off- and
- * on-policy) are judged apart, and the best checkpoint counts, since it is the one to deploy. Null when nothing can be
- * compared.
+ * The scores that count at a context: those without one, and of those with one the cell at the smallest context that is
+ * at least the asked one. Beyond the longest cell retrieval is unknown.
+ */
+export function scoresAt(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
+  const next = Math.min(...figures.map((f) => f.contextTokens ?? 0).filter((t) => t >= contextTokens));
+  return figures.filter((f) => f.contextTokens === null || f.contextTokens === next);
+}
+
+/**
+ * The checkpoint that keeps most, by its worst score: each score as a share of the uncompressed model's in the same
+ * table (where that has none, of the best that any table has). Null when no score is published.
  */
 export function keptQuality(
   query: QualityQuery,
   all: readonly QualityFigure[],
   contextTokens: number,
-): Plan['qualityKept'] {
-  const whole = {
-    share: 1,
-    metric: 'all',
-    value: 1,
-    teacher: 1,
-    source: 'the uncompressed model itself',
-    contextTokens: null,
-    generationTasks: GENERATION.length,
-  };
-  if (isUncompressed({ kind: query.codec })) return query.eviction === null ? whole : null;
-  const figures = all.filter((f) => isAccuracy(f) && (f.contextTokens ?? 0) <= contextTokens);
-  const variants = new Set(figures.map((f) => f.variant).filter((v) => v !== null));
-  const checkpoints =
-    variants.size === 0
-      ? [figures]
-      : [...variants].map((v) => figures.filter((f) => f.variant === null || f.variant === v));
-  const worst = checkpoints.map((own) => worstOf(query, own)).filter((w) => w !== null);
-  const generationTasks = new Set(
-    all
-      .filter((f) => GENERATION.includes(f.metric))
-      .map((f) => (f.metric === 'reliable-retrieval' ? 'passkey' : f.metric)),
-  ).size;
-  return worst.length === 0 ? null : { ...worst.reduce((x, y) => (y.share > x.share ? y : x)), generationTasks };
+): QualityKept | null {
+  if (isUncompressed({ kind: query.codec })) return query.eviction === null ? WHOLE : null;
+  const figures = scoresAt(all.filter(isScore), contextTokens);
+  const names = new Set(figures.filter((f) => !ofEach(f)).map(checkpointOf));
+  const judged = [...(names.size === 0 ? [null] : names)].map((name) =>
+    judge(
+      query,
+      name,
+      figures.filter((f) => ofEach(f) || checkpointOf(f) === name),
+    ),
+  );
+  const best = judged.reduce<QualityKept | null>((a, b) => (b === null || (a && a.share >= b.share) ? a : b), null);
+  const others = judged.flatMap((j) => (j === null || j === best ? [] : j.scores));
+  const known = new Set(best?.scores.map(keyOf));
+  return best && { ...best, otherScores: others.filter((s) => !known.has(keyOf(s))) };
 }
 
-function worstOf(
-  query: QualityQuery,
-  figures: readonly QualityFigure[],
-): Omit<NonNullable<Plan['qualityKept']>, 'generationTasks'> | null {
-  const teachers = qualityOf({
-    model: query.model,
-    codec: 'full',
-    ratio: 1,
-    pathClass: 'uncompressed',
-    eviction: null,
-  });
-  let worst: ReturnType<typeof worstOf> = null;
-  for (const f of figures) {
-    // Agreement with the uncompressed model's own choice is 1 for that model.
-    const teacher =
-      f.metric === 'top-1'
-        ? 1
-        : (teacherOf(f)?.value ??
-          Math.max(
-            ...teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens).map((t) => t.value),
-          ));
-    if (!(teacher > 0)) continue;
-    const share = f.value / teacher;
-    if (!worst || share < worst.share)
-      worst = {
-        share,
-        metric: f.metric,
-        value: f.value,
-        teacher,
-        source: f.variant === null ? f.source : `${f.source}, ${f.variant}`,
-        contextTokens: f.contextTokens,
-      };
-  }
-  return worst;
+const keyOf = (s: Score): string => `${s.source} ${s.metric} ${s.contextTokens} ${s.value}`;
+
+const WHOLE: QualityKept = {
+  share: 1,
+  metric: 'all',
+  value: 1,
+  teacher: 1,
+  source: 'the uncompressed model itself',
+  contextTokens: null,
+  generationTasks: GENERATION.length,
+  checkpoint: null,
+  scores: [],
+  otherScores: [],
+  retrievalKnown: true,
+};
+
+function judge(query: QualityQuery, checkpoint: string | null, figures: readonly QualityFigure[]): QualityKept | null {
+  const scores = figures
+    .flatMap((f) => scoreOf(query, f))
+    .sort((a, b) => a.share - b.share || (a.metric < b.metric ? -1 : 1));
+  const [worst] = scores;
+  if (!worst) return null;
+  return {
+    ...worst,
+    generationTasks: new Set(scores.map((s) => s.metric).filter((m) => GENERATION.includes(m))).size,
+    // Stored numbers of fewer bits need no checkpoint of their own.
+    checkpoint: hasOwnStorage({ kind: query.codec }) ? null : checkpoint,
+    scores,
+    otherScores: [],
+    retrievalKnown: scores.some((s) => s.metric === 'passkey'),
+  };
+}
+
+function scoreOf({ model }: QualityQuery, f: QualityFigure): Score[] {
+  const teachers = qualityOf({ model, codec: 'full', ratio: 1, pathClass: 'uncompressed', eviction: null });
+  const alike = teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens);
+  // Agreement with the uncompressed model's own choice is 1 for that model.
+  const teacher = f.metric === 'top-1' ? 1 : (teacherOf(f)?.value ?? Math.max(...alike.map((t) => t.value)));
+  if (!(teacher > 0)) return [];
+  return [
+    {
+      share: f.value / teacher,
+      metric: f.metric,
+      value: f.value,
+      teacher,
+      source: f.variant === null ? f.source : `${f.source}, ${f.variant}`,
+      contextTokens: f.contextTokens,
+    },
+  ];
 }

@@ -37,6 +37,8 @@ export type Question = Pick<
   | 'batch'
   | 'gpus'
   | 'targets'
+  | 'confidence'
+  | 'keep'
   | 'usdPerHour'
   | 'targetWorkgroups'
 > & {
@@ -97,6 +99,8 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
       secondsPerToken: s.tpot === undefined ? null : parseSeconds(text(s.tpot), flag('tpot')),
       secondsToFirstToken: s.ttft === undefined ? null : parseSeconds(text(s.ttft), flag('ttft'), true),
     },
+    confidence: number('confidence', { min: 0.5, max: 0.999 }, 0.9),
+    keep: number('keep', { min: 0, max: 1 }, 0.9),
     usdPerHour: s.usdPerHour === undefined ? null : number('usdPerHour', { min: 0.0001, max: 1e6 }, 1),
     filter: readFilter(s, storage),
   };

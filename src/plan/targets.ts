@@ -1,4 +1,5 @@
 /** Which plans meet what was asked, and what removed the others. */
+import { timeAt, type Timed } from './chance.js';
 import { formatMilliseconds, formatTokens } from '../units.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { isTable } from '../quality/quality.js';
@@ -84,27 +85,32 @@ function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   return reasons;
 }
 
-/** `80ms`, `12s`. */
-const timeLabel = (seconds: number): string =>
-  seconds >= 10 ? formatMilliseconds(seconds) : `${formatMilliseconds(seconds)}ms`;
+/** `80ms`, `12s`; spaced `80 ms`. */
+export const timeLabel = (seconds: number, spaced = false): string =>
+  seconds >= 10 ? formatMilliseconds(seconds) : `${formatMilliseconds(seconds)}${spaced ? ' ' : ''}ms`;
+
+/** `a 71 % chance, 58.2 ms at 90 %`, or what a bracket says. */
+function chanceWords(r: PlanRequest, chance: number | null, time: Timed | null): string {
+  if (chance === null || time === null) return 'cannot tell: the datasheet gives a bracket only';
+  const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${Math.round(r.confidence * 100)} %`;
+  return `${timeLabel(time.seconds.estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ${sure}`;
+}
 
 function timeReasons(r: PlanRequest, p: Plan): Reason[] {
   const target = r.targets.secondsPerToken;
   if (target === null || p.atTarget) return [];
   const label = `--tpot ${timeLabel(target)}`;
   if (!r.pricer) return [[label, 'unknown: nothing is known about the speed of this device']];
-  return [
-    [
-      label,
-      `even ${r.batch === null ? 'one sequence' : `a batch of ${r.batch}`} may take longer (high end of the interval)`,
-    ],
-  ];
+  const who = r.batch === null ? 'one sequence' : `a batch of ${r.batch}`;
+  return [[label, `${who} takes ${chanceWords(r, p.chances.tpot, p.nearest)}`]];
 }
 
-function promptReasons(r: PlanRequest, { prefill }: Plan): Reason[] {
+function promptReasons(r: PlanRequest, { prefill, chances }: Plan): Reason[] {
   const target = r.targets.secondsToFirstToken;
-  if (target === null || (prefill.secondsPerPrompt?.high ?? Infinity) <= target) return [];
+  if (target === null || (chances.ttft ?? -1) >= r.confidence) return [];
   const label = `--ttft ${timeLabel(target)}`;
-  if (prefill.notPriced !== null) return [[label, `unknown: ${prefill.notPriced}`]];
-  return [[label, `a prompt of ${formatTokens(r.contextTokens)} tokens may take longer (high end of the interval)`]];
+  const { notPriced, secondsPerPrompt: seconds, evidence } = prefill;
+  if (notPriced !== null || seconds === null || evidence === null) return [[label, `unknown: ${notPriced}`]];
+  const prompt = `a prompt of ${formatTokens(r.contextTokens)} tokens`;
+  return [[label, `${prompt} takes ${chanceWords(r, chances.ttft, { seconds, evidence })}`]];
 }

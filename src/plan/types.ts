@@ -3,6 +3,8 @@ import type { Codec, Branch, Path, StorageChoice } from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
+import type { Nearest } from './nearest.js';
+import type { Timed } from './chance.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { QualityFigure } from '../quality/figure.js';
@@ -30,9 +32,9 @@ export interface Targets {
   readonly minimums: readonly MinimumTarget[];
   /** Published reliable-retrieval length must reach this. */
   readonly retrievalTokens: number | null;
-  /** Seconds a decode step may take, at the high end of its interval. */
+  /** Seconds a decode step may take, with the request's confidence. */
   readonly secondsPerToken: number | null;
-  /** Seconds the prefill of one prompt may take, at the high end of its interval. */
+  /** Seconds the prefill of one prompt may take, with the request's confidence. */
   readonly secondsToFirstToken: number | null;
 }
 
@@ -71,6 +73,10 @@ export interface PlanRequest {
   /** Sequences decoded together; null: as many as fit. */
   readonly batch: number | null;
   readonly targets: Targets;
+  /** Probability with which time targets must be met, 0.5 to 0.999. */
+  readonly confidence: number;
+  /** Share of the uncompressed model's scores that a recommended plan keeps. */
+  readonly keep: number;
   readonly usdPerHour: number | null;
   /** What the reader should know about the input: a device picked by memory, a stale calibration, ... */
   readonly notes: readonly string[];
@@ -92,6 +98,11 @@ export interface DecodeFigures {
   readonly octavesOutside: number | null;
   readonly communicationPriced: boolean;
   readonly usdPerMillionTokens: Interval | null;
+}
+
+/** Where a plan is run, with what each user sees. */
+export interface OperatingPoint extends DecodeFigures {
+  readonly tokensPerSecondPerUser: Interval | null;
 }
 
 /**
@@ -120,6 +131,32 @@ export interface Mark {
     | 'unfaithful-post-hoc'
     | 'communication-not-priced';
   readonly message: string;
+}
+
+/** A published score beside the uncompressed model's in the same table. */
+export interface Score {
+  /** Score over the uncompressed model's. */
+  readonly share: number;
+  readonly metric: string;
+  readonly value: number;
+  readonly teacher: number;
+  readonly source: string;
+  /** Context at which it was measured, where it has one. */
+  readonly contextTokens: number | null;
+}
+
+/** The worst score of a checkpoint, and the others. */
+export interface QualityKept extends Score {
+  /** Distinct generation and retrieval tasks among the scores. */
+  readonly generationTasks: number;
+  /** The table (and variant) of the checkpoint that has these scores; null where none has to be trained or is named. */
+  readonly checkpoint: string | null;
+  /** All that count at this context, worst first. */
+  readonly scores: readonly Score[];
+  /** Scores of the other checkpoints. */
+  readonly otherScores: readonly Score[];
+  /** Retrieval is published at this context or a longer one. */
+  readonly retrievalKnown: boolean;
 }
 
 export interface Plan {
@@ -169,20 +206,28 @@ export interface Plan {
   readonly servedBy: string | null;
   /** What kernels that nobody has measured must reach for this plan to pay off; null where all are measured. */
   readonly breakEven: BreakEven | null;
+  /**
+   * The operating point: at --batch; with --tpot at the largest batch that meets it; else at the smallest with 90 % of
+   * the best throughput. Null where nothing fits, where no batch meets the target, where nothing is known about speed,
+   * and in a short table for paths that it does not show.
+   */
+  readonly knee: OperatingPoint | null;
+  /**
+   * Probability that each time target is met, at the operating point or, where no batch meets it, with one sequence.
+   * Null without that target and where brackets of datasheet rates cannot tell.
+   */
+  readonly chances: { readonly tpot: number | null; readonly ttft: number | null };
   /** Decoding at the largest batch that meets --tpot; null without that target or when none does. */
   readonly atTarget: DecodeFigures | null;
+  /** Where no batch meets --tpot: the time of one sequence, or of --batch; else null. */
+  readonly nearest: Timed | null;
   readonly quality: readonly QualityFigure[];
   readonly reliableRetrieval: ReliableRetrieval | null;
-  /** Smallest published share of the uncompressed model's value over all accuracy metrics; null when unknown. */
-  readonly qualityKept: {
-    readonly share: number;
-    readonly metric: string;
-    readonly value: number;
-    readonly teacher: number;
-    readonly source: string;
-    /** Context at which the figure was measured, where it has one. */ readonly contextTokens: number | null;
-    /** Distinct generation and retrieval tasks among the figures. */ readonly generationTasks: number;
-  } | null;
+  /**
+   * Smallest published share of the uncompressed model's value over all scores that count at the context, of the
+   * checkpoint that keeps most; null when unknown.
+   */
+  readonly qualityKept: QualityKept | null;
   readonly marks: readonly Mark[];
   readonly pareto: boolean;
 }
@@ -225,21 +270,73 @@ export interface PlanReport {
     readonly batch: number | null;
     readonly usdPerHour: number | null;
     readonly targets: Targets;
+    readonly confidence: number;
+    readonly keep: number;
   };
   readonly plans: readonly Plan[];
-  readonly recommendation: Recommendation | null;
+  readonly answer: Answer;
   readonly removed: readonly Removed[];
+  /** Where targets of time removed every plan: the one that misses them by least; else null. */
+  readonly nearest: Nearest | null;
   /** Combinations that were left out because they cannot exist for this model. */
   readonly refused: readonly { readonly id: string; readonly reason: string }[];
   readonly contradictions: readonly Contradiction[];
+  /** What the reader should know about the input. */
   readonly notes: readonly string[];
+  /** Everything that the printers warn of. */
+  readonly warnings: readonly Warning[];
 }
 
-export interface Recommendation {
+/** Something that a reader must know, with a name that programs can look for. */
+export interface Warning {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** A plan that an answer names; its figures are those of the row, at the operating point. */
+export interface Choice {
   readonly planId: string;
-  readonly text: string;
-  /** A plan with more capacity whose loss is named, where there is one. */
-  readonly alternative: { readonly planId: string; readonly text: string } | null;
-  /** Where the recommended plan's kernels do not exist: the fastest that a serving stack runs today. */
-  readonly deployable: { readonly planId: string; readonly text: string } | null;
+  readonly name: string;
+  /** Sequences at the operating point. */
+  readonly batch: number;
+  /** Whether every published score keeps the share `keep`; unknown without any. */
+  readonly quality: 'kept' | 'lost' | 'unknown';
+  /** The checkpoint that the scores below belong to, where it has to be trained; the answer needs that one. */
+  readonly checkpoint: string | null;
+  /** Published scores that count at this context, worst first; empty for the full cache and without any. */
+  readonly qualityLost: readonly Score[];
+}
+
+/** Another plan that keeps quality, where it differs by more than a tenth. */
+export interface Alternative extends Choice {
+  readonly kind: 'cheapest' | 'safest' | 'largest';
+}
+
+/** What somebody who signs for GPUs can act on. */
+export interface Answer {
+  /** The question as understood. */
+  readonly question: string;
+  /**
+   * `deploy`: a plan runs today and its kernels were measured. `estimates-only`: plans keep quality, and no stack is
+   * known to run them, so none is recommended with confidence. `not-recommended`: no plan is known to keep quality.
+   * `nothing`: not one sequence fits.
+   */
+  readonly verdict: 'deploy' | 'estimates-only' | 'not-recommended' | 'nothing';
+  /** Why there is no `deploy`. */
+  readonly reason: string | null;
+  /** The fastest plan that runs today and keeps quality. */
+  readonly deploy: Choice | null;
+  /** What compression would bring if its kernels reached the attainable rate; of close ones the best known. */
+  readonly upside: (Choice & { readonly breakEven: BreakEven | null }) | null;
+  /** Where nothing is recommended: the cheapest plan that fits. */
+  readonly fallback: Choice | null;
+  /** The fastest plan whose scores fail, where it is faster than what is recommended. */
+  readonly fails: Choice | null;
+  readonly alternatives: readonly Alternative[];
+  /** Gravest first. */
+  readonly risks: readonly Warning[];
+  /** Of `deploy`, worst first. */
+  readonly qualityLost: readonly Score[];
+  /** Words of the server that realise `deploy`, where its stack is known. */
+  readonly serve?: string;
 }

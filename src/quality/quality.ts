@@ -109,6 +109,13 @@ export const tablesOf = (metric: Metric): string[] => [
   ...new Set(FIGURES.filter((f) => f.metric === metric).map((f) => f.source)),
 ];
 
+/** The longest context at which anything is published about a model; null where no figure names one. */
+export function longestContext(name: string | null): number | null {
+  const model = name !== null && Object.hasOwn(MODELS, name.toLowerCase()) ? MODELS[name.toLowerCase()] : undefined;
+  const contexts = FIGURES.filter((f) => f.model === model).flatMap((f) => f.contextTokens ?? []);
+  return contexts.length === 0 ? null : Math.max(...contexts);
+}
+
 /** How far back a key can be found. */
 export interface ReliableRetrieval {
   /** Longest measured context up to which every measured cell reaches 0.9; 0 when the shortest already fails. */

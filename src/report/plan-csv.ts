@@ -1,22 +1,34 @@
 /** A plan report as CSV (one row a plan, base units) and as Markdown. */
+import { pathLabel } from '../plan/names.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
 import {
   batchLabel,
   breakEvenLabel,
+  keepsLabel,
   kernelsLabel,
   LIMIT_LABEL,
-  contradictionsAbout,
-  pathLabel,
   qualityLabel,
   rateLabel,
-  shownDecode,
   shownMetric,
-  timeLabel,
 } from './plan-rows.js';
+import { shownDecode, timeLabel } from '../plan/words.js';
+import { VERSION } from '../version.js';
+import { answerLines } from './answer-text.js';
 
 type Cell = string | number | boolean | null | undefined;
+
+/** What tells the rows of one run from those of another, so that files can be stacked. */
+const RUN_COLUMNS: readonly (readonly [string, (r: PlanReport) => Cell])[] = [
+  ['version', () => VERSION],
+  ['model', (r) => r.model.name],
+  ['device', (r) => r.device.id ?? r.device.name],
+  ['vramBytes', (r) => r.device.vramBytes],
+  ['gpus', (r) => r.settings.gpus],
+  ['stack', (r) => r.device.stack],
+  ['contextTokens', (r) => r.contextTokens],
+];
 
 const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['id', (p) => p.id],
@@ -53,12 +65,19 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['tokensPerSecond', (p) => shownDecode(p).tokensPerSecond?.estimate],
   ['tokensPerSecondLow', (p) => shownDecode(p).tokensPerSecond?.low],
   ['tokensPerSecondHigh', (p) => shownDecode(p).tokensPerSecond?.high],
+  ['tokensPerSecondPerUser', (p) => p.knee?.tokensPerSecondPerUser?.estimate],
   ['evidence', (p) => shownDecode(p).evidence],
   ['kernels', (p) => kernelsLabel(p)],
   ['servedBy', (p) => p.servedBy],
   ['breakEvenShare', (p) => p.breakEven?.estimate],
   ['usdPerMillionTokens', (p) => shownDecode(p).usdPerMillionTokens?.estimate],
-  ['gsm8k', (p) => qualityLabel(p, 'gsm8k')],
+  ['usdPerMillionTokensLow', (p) => shownDecode(p).usdPerMillionTokens?.low],
+  ['usdPerMillionTokensHigh', (p) => shownDecode(p).usdPerMillionTokens?.high],
+  ['gsm8kLow', (p) => extreme(p, Math.min)],
+  ['gsm8kHigh', (p) => extreme(p, Math.max)],
+  ['worstScoreShare', (p) => p.qualityKept?.share],
+  ['worstScoreMetric', (p) => p.qualityKept?.metric],
+  ['checkpoint', (p) => p.qualityKept?.checkpoint],
   ['reliableRetrievalTokens', (p) => p.reliableRetrieval?.tokens],
   ['pareto', (p) => p.pareto],
   ['marks', (p) => p.marks.map((m) => m.code).join(' ')],
@@ -72,9 +91,20 @@ export function csvCell(value: Cell): string {
   return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
 }
 
-export function planCsv(report: PlanReport): string {
-  const lines = [CSV_COLUMNS.map(([name]) => name).join(',')];
-  for (const p of report.plans) lines.push(CSV_COLUMNS.map(([, cell]) => csvCell(cell(p))).join(','));
+/** The lowest or highest published GSM8K. */
+function extreme({ quality }: Plan, of: (...values: number[]) => number): number | null {
+  const values = quality.filter((q) => q.metric === 'gsm8k').map((q) => q.value);
+  return values.length === 0 ? null : of(...values);
+}
+
+/** Rows of one or several reports, one value a cell, base units. */
+export function planCsv(...reports: readonly PlanReport[]): string {
+  const lines = [[...RUN_COLUMNS, ...CSV_COLUMNS].map(([name]) => name).join(',')];
+  for (const r of reports)
+    for (const p of r.plans)
+      lines.push(
+        [...RUN_COLUMNS.map(([, cell]) => cell(r)), ...CSV_COLUMNS.map(([, cell]) => cell(p))].map(csvCell).join(','),
+      );
   return `${lines.join('\n')}\n`;
 }
 
@@ -97,9 +127,11 @@ export function planMarkdown(report: PlanReport): string {
     `KV/token${each}`,
     `KV at 1M${each}`,
     'max batch (grid)',
+    'run',
     'ms/token (interval)',
     'tok/s',
     'first token ms (interval)',
+    'keeps',
     metric,
     'limit',
     'kernels',
@@ -115,21 +147,29 @@ export function planMarkdown(report: PlanReport): string {
           '',
         ]),
     `| ${head.join(' | ')} |`,
-    `|${head.map((_, i) => (i >= 4 && i <= 10 ? '--:' : '---')).join('|')}|`,
+    `|${head.map((_, i) => (i >= 4 && i <= 11 ? '--:' : '---')).join('|')}|`,
   ];
   for (const p of report.plans) {
     const d = shownDecode(p);
     const cells = [
-      p.id === report.recommendation?.planId ? '**>**' : p.pareto ? '\\*' : '',
+      p.id === report.answer.deploy?.planId
+        ? '**>**'
+        : p.id === report.answer.upside?.planId
+          ? '**+**'
+          : p.pareto
+            ? '\\*'
+            : '',
       p.id.split('/')[0] as string,
       pathLabel(p),
       evictionLabel(p.eviction),
       formatBytes(p.memory.kvBytesPerToken),
       formatBytes(p.memory.kvBytesAt1M),
       batchLabel(p),
+      String(d.batch),
       timeLabel(d.secondsPerStep),
       rateLabel(d),
       timeLabel(p.prefill.secondsPerPrompt),
+      keepsLabel(p),
       qualityLabel(p, metric, report.contextTokens),
       LIMIT_LABEL[p.limitedBy],
       kernelsLabel(p),
@@ -137,18 +177,9 @@ export function planMarkdown(report: PlanReport): string {
     ];
     lines.push(`| ${cells.join(' | ')} |`);
   }
-  lines.push('', '**>** recommended, \\* Pareto-optimal.');
-  if (report.recommendation) {
-    lines.push('', `**Recommended:** ${markdownText(report.recommendation.text)}`);
-    if (report.recommendation.alternative)
-      lines.push('', `**Larger:** ${markdownText(report.recommendation.alternative.text)}`);
-    if (report.recommendation.deployable)
-      lines.push('', `**Runs today:** ${markdownText(report.recommendation.deployable.text)}`);
-  }
-  const notes = [
-    ...report.notes,
-    ...contradictionsAbout(report, metric).map((c) => `published figures disagree on ${c.subject}: ${c.explanation}`),
-  ];
-  if (notes.length > 0) lines.push('', ...notes.map((n) => `- ${markdownText(n)}`));
+  lines.push('', '**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch.');
+  lines.push('', `**${markdownText(report.answer.question)}**`);
+  for (const { label, text } of answerLines(report)) lines.push('', `**${label}:** ${markdownText(text)}`);
+  if (report.warnings.length > 0) lines.push('', ...report.warnings.map((w) => `- ${markdownText(w.message)}`));
   return `${lines.join('\n')}\n`;
 }

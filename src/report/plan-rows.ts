@@ -1,32 +1,14 @@
 /** Fields of a row as text, for every printer of a plan. */
-import type { PathChoice } from '../codecs/codec.js';
-import { choiceOf } from '../codecs/paths.js';
-import { isEstimate, type Interval } from '../cost/evidence.js';
+import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
+import { isEstimate } from '../cost/evidence.js';
+import { verdictOn } from '../plan/decide.js';
+import { representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
-import { formatCount, formatMilliseconds, formatNumber } from '../units.js';
-
-/** Decode figures that a table shows: at the time target where one was set. */
-export const shownDecode = (p: Plan): DecodeFigures => p.atTarget ?? p.decode;
-
-export const pathLabel = (p: Plan): PathChoice => choiceOf(p.path, p.variant === 'materialised');
+import { shownDecode } from '../plan/words.js';
+import { formatCount } from '../units.js';
 
 export const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
-
-/** `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds. */
-export function timeLabel(seconds: Interval | null): string {
-  if (!seconds) return '–';
-  if (seconds.high >= 10)
-    return `${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
-  return `${formatMilliseconds(seconds.estimate)} (${rangeLabel(seconds)})`;
-}
-
-/** The same with its unit in either case: `35.1 (18–90) ms`. */
-export const timeWords = (seconds: Interval | null): string =>
-  seconds && seconds.high < 10 ? `${timeLabel(seconds)} ms` : timeLabel(seconds);
-
-/** Ends of an interval in milliseconds, with as many digits as tell them apart. */
-const rangeLabel = (s: Interval): string => `${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}`;
 
 export const rateLabel = (d: DecodeFigures): string =>
   d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–';
@@ -65,12 +47,6 @@ export function shownMetric(report: PlanReport): string {
 export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] =>
   report.contradictions.filter((c) => c.id.startsWith(metric));
 
-/** `62 % measured, 38 % roofline`: evidence of a step's estimate. */
-export function shareLabel(d: DecodeFigures): string {
-  const parts = Object.entries(d.evidenceShare ?? {}).filter(([, share]) => share >= 0.005);
-  return parts.map(([evidence, share]) => `${Math.round(share * 100)} % ${evidence}`).join(', ');
-}
-
 /** `0.800`, `0.590–0.800` where tables differ, `unknown` where nothing is published. */
 export function qualityLabel(p: Plan, metric: string, contextTokens = Infinity): string {
   const values = p.quality
@@ -91,22 +67,52 @@ export const LIMIT_LABEL: Record<LimitedBy, string> = {
   prefill: 'prefill',
 };
 
+/** Rows of a table that was not asked for all. */
+const MOST_ROWS = 14;
+/** Ratios of the family that the answer recommends. */
+const MOST_RATIOS = 6;
+
 /**
- * The rows of a short table: of each codec setting and eviction, the fastest path that reads the cache faithfully (as
- * the published figures assume) and saves its memory.
+ * The rows of a short table: what the answer names, then the best row of each codec family, then ratios of the
+ * recommended family, in the order of the report.
  */
-export function shortList(plans: readonly Plan[]): Plan[] {
-  const best = new Map<string, Plan>();
-  for (const p of plans) {
-    const key = `${p.id.split('/')[0]} ${JSON.stringify(p.eviction)}`;
-    const known = best.get(key);
-    if (!known || rank(p) > rank(known)) best.set(key, p);
+export function shortList(report: PlanReport): Plan[] {
+  const { answer } = report;
+  const rows = representatives(report.plans);
+  if (rows.length <= MOST_ROWS) return rows;
+  const namedIds = [answer.deploy, answer.upside, answer.fallback, answer.fails, ...answer.alternatives].map(
+    (c) => c?.planId,
+  );
+  const named = rows.filter((p) => namedIds.includes(p.id));
+  const families = new Map<string, Plan>();
+  for (const p of rows) {
+    const known = families.get(p.codec.kind);
+    if (!known || worth(p, report.settings.keep) > worth(known, report.settings.keep)) families.set(p.codec.kind, p);
   }
-  return plans.filter((p) => [...best.values()].includes(p));
+  const missing = [...families.values()].filter((p) => !named.some((n) => n.codec.kind === p.codec.kind));
+  const chosen = new Set([...named, ...missing]);
+  const lead = rows.find((p) => p.id === (answer.upside ?? answer.deploy ?? answer.fallback)?.planId);
+  const kind = lead && !isUncompressed(lead.codec) ? lead.codec.kind : LATENT_KINDS[0];
+  const ratios = rows.filter((p) => p.codec.kind === kind && !chosen.has(p));
+  const have = rows.filter((p) => p.codec.kind === kind && chosen.has(p)).length;
+  const room = Math.min(MOST_ROWS - chosen.size, MOST_RATIOS - have);
+  // The ones that keep quality first, then the rest by their speed.
+  ratios
+    .sort((a, b) => worth(b, report.settings.keep) - worth(a, report.settings.keep))
+    .slice(0, Math.max(0, room))
+    .forEach((p) => chosen.add(p));
+  return rows.filter((p) => chosen.has(p)).slice(0, MOST_ROWS);
 }
 
-/** Orders paths of one codec: faithful and memory-saving ones first, then by speed, then by capacity. */
-function rank(p: Plan): number {
-  const faithful = p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved') ? 0 : 1e12;
-  return faithful + (shownDecode(p).tokensPerSecond?.estimate ?? 0) + p.maxBatch.exact * 1e-6;
+/** Rows that keep quality come first, by speed; then those that lose it, the one that loses least first; then unknown ones. */
+function worth(p: Plan, keep: number): number {
+  const speed = (shownDecode(p).tokensPerSecond?.estimate ?? p.maxBatch.exact) * 1e-9;
+  return { kept: 3 + speed, lost: 1 + (p.qualityKept?.share ?? 0) + speed, unknown: speed }[verdictOn(p, keep)];
+}
+
+/** `93 % math500`: the worst published score that counts at this context; `unknown` without one. */
+export function keepsLabel({ qualityKept, codec, eviction }: Plan): string {
+  if (isUncompressed(codec) && eviction === null) return '100 %';
+  if (!qualityKept) return 'unknown';
+  return `${Math.floor(qualityKept.share * 100 + 1e-9)} % ${qualityKept.metric}`;
 }

@@ -1,155 +1,171 @@
-/** A plan report for a terminal, at most 100 columns wide. */
+/** A plan report for a terminal: the answer, the table, the notes. */
 import pc from 'picocolors';
 import { shortName } from '../codecs/paths.js';
-import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
-import { noRecommendation, trust } from './plan-notes.js';
+import { pathLabel } from '../plan/names.js';
+import type { Plan, PlanReport } from '../plan/types.js';
+import { shownDecode, timeLabel } from '../plan/words.js';
+import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../units.js';
+import { answerText } from './answer-text.js';
 import {
   breakEvenLabel,
+  keepsLabel,
   kernelsLabel,
   LIMIT_LABEL,
-  pathLabel,
   qualityLabel,
   rateLabel,
   shortList,
-  shownDecode,
   shownMetric,
-  timeLabel,
 } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
 
+/** Where the width of a terminal is not known. */
 export const WIDTH = 100;
-/** Longer reports are shortened to one row a codec unless all are asked for. */
-const SHORT_TABLE_ROWS = 12;
+const NARROWEST = 60;
 
-export function planTable(report: PlanReport, options: { all: boolean; colour: boolean }): string {
+export interface TableOptions {
+  readonly all: boolean;
+  readonly colour: boolean;
+  /** Columns of the terminal; 60 at least. */
+  readonly width?: number | undefined;
+}
+
+export function planTable(report: PlanReport, options: TableOptions): string {
   const c = pc.createColors(options.colour);
-  const shown = options.all || report.plans.length <= SHORT_TABLE_ROWS ? report.plans : shortList(report.plans);
-  const lines = [...title(report).map(c.bold), ...header(report).map((l, i) => (i === 0 ? c.bold(l) : c.dim(l))), ''];
-  const body = fittingTable(report, shown);
-  body.forEach((line, i) => {
-    const plan = shown[i - 1];
-    if (!plan) lines.push(c.bold(line));
-    else
-      lines.push(
-        plan.id === report.recommendation?.planId ? c.green(line) : plan.maxBatch.exact < 1 ? c.dim(line) : line,
-      );
-  });
-  lines.push('', ...legend(report, shown).map((l) => c.dim(l)));
-  if (report.recommendation) {
-    lines.push('', ...wrap(`Recommended: ${report.recommendation.text}`, WIDTH, '  ').map((l) => c.green(l)));
-    if (report.recommendation.alternative)
-      lines.push(...wrap(`Larger: ${report.recommendation.alternative.text}`, WIDTH, '  '));
-    if (report.recommendation.deployable)
-      lines.push(...wrap(`Runs today: ${report.recommendation.deployable.text}`, WIDTH, '  '));
-  } else {
-    lines.push('', ...wrap(noRecommendation(report), WIDTH, '  '));
-  }
-  lines.push(
+  const width = Math.max(NARROWEST, options.width ?? WIDTH);
+  const shown = options.all ? report.plans : shortList(report);
+  const [question = '', ...answer] = answerText(report, width);
+  const { head, lines: body } = fittingTable(report, shown, { width, all: options.all });
+  const marked = markOf(report);
+  const lines = [
+    ...title(report, width).map(c.bold),
+    c.bold(question),
+    ...answer.map((l) => (l.startsWith('Deploy') || l.startsWith('Upside') ? c.green(l) : l)),
     '',
-    ...trust(report, shown)
-      .flatMap((t) => wrap(`- ${t}`, WIDTH, '  '))
-      .map((l) => c.dim(l)),
-  );
+    ...wrap(shapeLine(report), width).map(c.dim),
+    '',
+    ...body.map((line, i) => {
+      const plan = shown[i - 1];
+      if (!plan) return c.bold(line);
+      if (['>', '+'].includes(marked(plan))) return c.green(line);
+      return plan.maxBatch.exact < 1 ? c.dim(line) : line;
+    }),
+    '',
+    ...wrap(legend(report, shown, head), width).map(c.dim),
+    '',
+    ...report.warnings.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
+  ];
   return `${lines.join('\n')}\n`;
 }
 
 /** The scenario's name and description. */
-function title(r: PlanReport): string[] {
+function title(r: PlanReport, width: number): string[] {
   const { name, description } = r.scenario;
   const words = [name, description].filter((w) => w !== null).join(': ');
-  return words === '' ? [] : [...wrap(words, WIDTH), ''];
+  return words === '' ? [] : [...wrap(words, width), ''];
 }
 
-function header(r: PlanReport): string[] {
-  const gpus = r.settings.gpus > 1 ? `${r.settings.gpus} × ` : '';
-  const first = `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${formatTokens(r.contextTokens)} tokens a sequence`;
+/** The model's shape, and what is kept for others in memory. */
+function shapeLine(r: PlanReport): string {
   const m = r.model;
   const blocks =
     m.preludeLayers + m.codaLayers > 0
       ? `${m.preludeLayers} + ${m.layers} × ${m.loops} + ${m.codaLayers}`
       : `${m.layers} × ${m.loops}`;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
-  return [
-    first,
-    `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${gpus && ' a GPU'}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`,
-  ];
+  const each = r.settings.gpus > 1 ? ' a GPU' : '';
+  return `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`;
 }
 
-/** How far a table is shortened to fit the width: names first, then columns that --format json carries. */
+/** `>` to deploy, `+` the upside, `*` Pareto-optimal. */
+const markOf =
+  ({ answer }: PlanReport) =>
+  (p: Plan): string =>
+    p.id === answer.deploy?.planId ? '>' : p.id === answer.upside?.planId ? '+' : p.pareto ? '*' : ' ';
+
+/**
+ * How a table is shortened until it fits: names first, then these columns in turn. Codec, KV at 1M, the two batches and
+ * the time stay. `interval` leaves the estimate of the time alone.
+ */
+const DROPPED_IN_TURN = ['limit', 'path', '$/Mtok', 'pays at', 'kernels', 'interval', 'sure', 'keeps', 'tok/s'];
+
 interface Squeeze {
   readonly shortNames: boolean;
   readonly without: readonly string[];
 }
 
-const DROPPED_IN_TURN = ['limit', 'KV/token', 'pays at', 'KV at 1M', 'tok/s', '$/Mtok'];
-const SQUEEZES: readonly Squeeze[] = [
-  { shortNames: false, without: [] },
-  ...Array.from({ length: DROPPED_IN_TURN.length + 1 }, (_, n) => ({
-    shortNames: true,
-    without: DROPPED_IN_TURN.slice(0, n),
-  })),
-];
-
-function fittingTable(r: PlanReport, shown: readonly Plan[]): string[] {
-  let lines: string[] = [];
-  for (const squeeze of SQUEEZES) {
-    lines = columns(tableColumns(r, squeeze), shown);
-    if (lines.every((l) => l.length <= WIDTH)) break;
-  }
-  return lines;
+function squeezes(all: boolean): Squeeze[] {
+  // With every path in the table the path tells rows apart.
+  const turn = all ? [...DROPPED_IN_TURN.filter((t) => t !== 'path'), 'path'] : DROPPED_IN_TURN;
+  return [
+    { shortNames: false, without: [] },
+    ...Array.from({ length: turn.length + 1 }, (_, n) => ({ shortNames: true, without: turn.slice(0, n) })),
+  ];
 }
 
-function tableColumns(r: PlanReport, squeeze: Squeeze): Column<Plan>[] {
-  const metric = shownMetric(r);
-  const evicting = r.plans.some((p) => p.eviction);
+function fittingTable(
+  r: PlanReport,
+  shown: readonly Plan[],
+  { width, all }: { width: number; all: boolean },
+): { head: readonly string[]; lines: string[] } {
+  let lines: string[] = [];
+  let head: string[] = [];
+  for (const squeeze of squeezes(all)) {
+    const spec = tableColumns(r, squeeze);
+    head = spec.map((c) => c.title);
+    lines = columns(spec, shown);
+    if (lines.every((l) => l.length <= width)) break;
+  }
+  return { head, lines };
+}
+
+function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<Plan>[] {
+  const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
+  const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
+  const [metric] = r.settings.targets.minimums.length > 0 ? [shownMetric(r)] : [];
+  const column = (title: string, cell: (p: Plan) => string, align: 'left' | 'right' = 'right'): Column<Plan> => ({
+    title,
+    align,
+    cell,
+  });
+  const given = (condition: boolean, ...list: Column<Plan>[]): Column<Plan>[] => (condition ? list : []);
   const list: Column<Plan>[] = [
-    { title: ' ', align: 'left', cell: (p) => (p.id === r.recommendation?.planId ? '>' : p.pareto ? '*' : ' ') },
-    { title: 'codec', align: 'left', cell: (p) => p.id.split('/')[0] as string },
-    {
-      title: 'path',
-      align: 'left',
-      cell: (p) => (squeeze.shortNames ? shortName(pathLabel(p)) : pathLabel(p)),
-    },
-    ...(evicting
-      ? [
-          {
-            title: 'eviction',
-            align: 'left' as const,
-            cell: (p: Plan) =>
-              squeeze.shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction),
-          },
-        ]
-      : []),
-    { title: `KV/token${each}`, align: 'right', cell: (p) => formatBytes(p.memory.kvBytesPerToken) },
-    { title: `KV at 1M${each}`, align: 'right', cell: (p) => formatBytes(p.memory.kvBytesAt1M) },
-    {
-      title: 'batch',
-      align: 'right',
-      cell: (p) =>
-        p.atTarget
-          ? `${p.atTarget.batch}/${p.maxBatch.exact}`
-          : r.settings.batch !== null
-            ? `${p.decode.batch}/${p.maxBatch.exact}`
-            : String(p.maxBatch.exact),
-    },
-    { title: 'ms/token', align: 'right', cell: (p) => timeLabel(shownDecode(p).secondsPerStep) },
-    { title: 'tok/s', align: 'right', cell: (p) => rateLabel(shownDecode(p)) },
-    ...(r.settings.usdPerHour === null
-      ? []
-      : [{ title: '$/Mtok', align: 'right' as const, cell: (p: Plan) => usdLabel(p) }]),
-    ...(r.plans.some((p) => p.decode.pricedBy)
-      ? [{ title: 'kernels', align: 'left' as const, cell: (p: Plan) => kernelsLabel(p) }]
-      : []),
-    ...(r.plans.some((p) => p.breakEven)
-      ? [{ title: 'pays at', align: 'right' as const, cell: (p: Plan) => breakEvenLabel(p) }]
-      : []),
-    { title: metric, align: 'right', cell: (p) => qualityLabel(p, metric, r.contextTokens) },
-    { title: 'limit', align: 'left', cell: (p) => LIMIT_LABEL[p.limitedBy] },
+    column(' ', mark, 'left'),
+    column('codec', (p) => p.id.split('/')[0] as string, 'left'),
+    column('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p)), 'left'),
+    ...given(
+      r.plans.some((p) => p.eviction),
+      column(
+        'eviction',
+        (p) => (shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)),
+        'left',
+      ),
+    ),
+    column(`KV at 1M${each}`, (p) => formatBytes(p.memory.kvBytesAt1M)),
+    column('fits', (p) => String(p.maxBatch.exact)),
+    column('run', (p) => String(shownDecode(p).batch)),
+    column('ms/token', (p) => {
+      const time = timeLabel(shownDecode(p).secondsPerStep);
+      return without.includes('interval') ? (time.split(' ')[0] as string) : time;
+    }),
+    column('tok/s', (p) => rateLabel(shownDecode(p))),
+    column('a user', (p) => userLabel(p)),
+    ...given(timed, column('sure', sureLabel)),
+    ...given(r.settings.usdPerHour !== null, column('$/Mtok', usdLabel)),
+    ...given(
+      r.plans.some((p) => p.decode.pricedBy),
+      column('kernels', (p) => (shortNames ? kernelsLabel(p).replace(/ [\d.]+(?=\)?$)/, '') : kernelsLabel(p)), 'left'),
+    ),
+    ...given(
+      r.plans.some((p) => p.breakEven),
+      column('pays at', breakEvenLabel),
+    ),
+    column('keeps', keepsLabel),
+    ...(metric === undefined ? [] : [column(metric, (p) => qualityLabel(p, metric, r.contextTokens))]),
+    column('limit', (p) => LIMIT_LABEL[p.limitedBy], 'left'),
   ];
-  return list.filter((c) => !squeeze.without.includes(c.title.replace(/\/GPU$/, '')));
+  return list.filter((c) => !without.includes(c.title));
 }
 
 const usdLabel = (p: Plan): string => {
@@ -157,32 +173,45 @@ const usdLabel = (p: Plan): string => {
   return usd ? formatNumber(usd.estimate) : '–';
 };
 
-/** What the columns `kernels` and `pays at` say. */
-function kernelsLegend(shown: readonly Plan[]): string {
-  const attainable = shown.some((p) => kernelsLabel(p) === 'attainable')
-    ? ' attainable: no measurement of such kernels is known; the time is what tuned kernels of their class reach.'
-    : '';
-  const borrowed = shown.some((p) => kernelsLabel(p).startsWith('('))
-    ? ' In parentheses: kernels of a stack that does not run this plan.'
-    : '';
-  const pays = shown.some((p) => p.breakEven)
-    ? ' pays at: the row beats the full cache in tokens per second once its kernels reach this share of the speed of tuned ones.'
-    : '';
-  return `${attainable}${borrowed}${pays}`;
+const userLabel = (p: Plan): string => {
+  const time = shownDecode(p).secondsPerStep;
+  return time ? formatCount(1 / time.estimate) : '–';
+};
+
+/** Probability of the time targets together: the smallest. */
+function sureLabel({ chances }: Plan): string {
+  const known = [chances.tpot, chances.ttft].filter((c) => c !== null);
+  return known.length === 0 ? '–' : `${Math.floor(Math.min(...known) * 100)} %`;
 }
 
-function legend(r: PlanReport, shown: readonly Plan[]): string[] {
-  const batch =
+/** What the columns say, of those that are shown. */
+function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+  const has = (title: string): boolean => head.includes(title);
+  const kernels = new Set(shown.map(kernelsLabel));
+  const run =
     r.settings.targets.secondsPerToken !== null
-      ? 'batch: largest that meets --tpot / largest that fits.'
+      ? 'the largest batch that meets --tpot'
       : r.settings.batch !== null
-        ? 'batch: as asked / largest that fits.'
-        : 'batch: largest that fits.';
+        ? 'the batch asked for'
+        : 'the smallest batch with 90 % of its best throughput';
+  const share = `${Math.round(r.settings.keep * 100)} %`;
   const hidden = r.plans.length - shown.length;
-  const rest =
-    hidden > 0 ? ` Of each codec the fastest faithful path is shown; --all adds ${hidden} combinations.` : '';
-  return wrap(
-    `> recommended, * Pareto-optimal in batch, speed and quality. ${batch} ms/token: a decode step at that batch, with its 90 % interval.${kernelsLegend(shown)}${rest}`,
-    WIDTH,
-  );
+  return [
+    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${run}; times are there, with their 90 % interval. a user: tok/s of each.`,
+    ...(has('sure') ? ['sure: probability that the time targets are met.'] : []),
+    ...(has('kernels') && kernels.has('attainable')
+      ? ['attainable: nobody has measured such kernels; the time is what tuned ones reach.']
+      : []),
+    ...(has('kernels') && [...kernels].some((k) => k.startsWith('('))
+      ? ['In parentheses: kernels of a stack that does not run this plan.']
+      : []),
+    ...(has('pays at')
+      ? ['pays at: the row beats the full cache once its kernels reach this share of the speed of tuned ones.']
+      : []),
+    ...(has('keeps')
+      ? [`keeps: worst published score as a share of the uncompressed model's; below ${share} nothing is recommended.`]
+      : []),
+    ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
+    ...(hidden > 0 ? [`--all adds ${hidden} combinations.`] : []),
+  ].join(' ');
 }

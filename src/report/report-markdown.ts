@@ -4,8 +4,9 @@ import { formatDecimalBytes } from '../units.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { markdownText, planMarkdown } from './plan-csv.js';
-import { noRecommendation, trust } from './plan-notes.js';
-import { rateLabel, shownDecode, timeWords } from './plan-rows.js';
+import { answerLines } from './answer-text.js';
+import { shownDecode, timeWords } from '../plan/words.js';
+import { rateLabel } from './plan-rows.js';
 import { shownPlan, type View } from './view.js';
 import { LIMIT_WORDS } from './words.js';
 
@@ -51,7 +52,7 @@ export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: 
   lines.push(
     '## Before you believe it',
     '',
-    ...trust(report, report.plans).map((note) => `- ${markdownText(note)}`),
+    ...report.warnings.map(({ message: note }) => `- ${markdownText(note)}`),
     '',
   );
   if (report.contradictions.length > 0) {
@@ -66,18 +67,8 @@ export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: 
 }
 
 function answer(report: PlanReport): string[] {
-  const r = report.recommendation;
-  if (!r)
-    return [
-      report.plans.length === 0
-        ? 'No combination meets the targets; what removed each is listed below.'
-        : markdownText(noRecommendation(report)),
-    ];
-  return [
-    `**Take** ${markdownText(r.text)}`,
-    ...(r.alternative ? ['', `**For more capacity:** ${markdownText(r.alternative.text)}`] : []),
-    ...(r.deployable ? ['', `**Runs today:** ${markdownText(r.deployable.text)}`] : []),
-  ];
+  if (report.plans.length === 0) return ['No combination meets the targets; what removed each is listed below.'];
+  return answerLines(report).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
 }
 
 const firstToken = ({ prefill }: Plan): string =>

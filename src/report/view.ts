@@ -2,6 +2,7 @@
 import type { Sources } from '../plan/answer.js';
 import { prepare } from '../plan/answer.js';
 import { evictionLabel } from '../eviction/policy.js';
+import { chosenId } from './answer-text.js';
 import { evaluate } from '../plan/evaluate.js';
 import { makePlan } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
@@ -41,7 +42,7 @@ export function viewOf(scenario: Scenario, sources: Sources, validation: Validat
 
 /** The recommended plan; where there is none, the one that holds most, or null when nothing fits. */
 export function shownPlan({ report }: View): Plan | null {
-  const chosen = report.plans.find((p) => p.id === report.recommendation?.planId);
+  const chosen = report.plans.find((p) => p.id === chosenId(report));
   if (chosen) return chosen;
   const fitting = report.plans.filter(
     (p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation'),

@@ -87,12 +87,18 @@ export const SETTINGS = {
   tpot: {
     kind: 'amount',
     group: 'Targets',
-    help: 'longest time per output token, such as 80ms (high end of the interval)',
+    help: 'longest time per output token, such as 80ms',
   },
   ttft: {
     kind: 'amount',
     group: 'Targets',
-    help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s (high end of the interval)',
+    help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s',
+  },
+  confidence: { kind: 'number', group: 'Targets', help: 'probability with which --tpot and --ttft are met [0.9]' },
+  keep: {
+    kind: 'number',
+    group: 'Targets',
+    help: "share of the uncompressed model's scores that a recommended plan keeps, each in its own table [0.9]",
   },
   calibration: {
     kind: 'text',

@@ -244,6 +244,8 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   retrieval: tokens,
   tpot: fc.constantFrom('1us', '20ms', '80ms', '2s', '1000s'),
   ttft: fc.constantFrom('1us', '300ms', '10s', '5m'),
+  confidence: fc.constantFrom('0.5', '0.9', '0.999'),
+  keep: fc.constantFrom('0', '0.9', '1'),
   calibration: fc.constantFrom('/nonexistent.json', '/etc/passwd', '/'),
   stack: fc.constantFrom(
     'vllm',

@@ -30,7 +30,7 @@ function essence(code: number, report: PlanReport): unknown {
       ...p,
       gsm8k: quality.filter((q) => q.metric === 'gsm8k').map((q) => `${q.value} (${q.source})`),
     })),
-    recommendation: report.recommendation,
+    answer: report.answer,
     removed: report.removed,
     refused: report.refused,
     contradictions: report.contradictions.map((c) => c.id),

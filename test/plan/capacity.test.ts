@@ -287,6 +287,6 @@ describe('prefill peaks on 1.4B', () => {
     expect(p.prefill.fits).toBe(false);
     expect(p.limitedBy).toBe('prefill');
     expect(p.marks.map((m) => m.code)).toContain('prefill-does-not-fit');
-    expect(report.recommendation).toBeNull();
+    expect(report.answer.deploy).toBeNull();
   });
 });

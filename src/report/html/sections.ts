@@ -6,17 +6,10 @@ import { evictionLabel } from '../../eviction/policy.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../../units.js';
 import { LIMIT_WORDS } from '../words.js';
-import { noRecommendation, trust } from '../plan-notes.js';
-import {
-  batchLabel,
-  pathLabel,
-  qualityLabel,
-  rateLabel,
-  shownDecode,
-  shownMetric,
-  timeLabel,
-  timeWords,
-} from '../plan-rows.js';
+import { answerLines, chosenId } from '../answer-text.js';
+import { pathLabel } from '../../plan/names.js';
+import { batchLabel, qualityLabel, rateLabel, shownMetric } from '../plan-rows.js';
+import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { shownPlan, type View } from '../view.js';
@@ -43,10 +36,9 @@ export function questionSection({ report }: View): Html {
 
 /** The answer in a paragraph. */
 export function answerSection({ report }: View): Html {
-  const r = report.recommendation;
-  if (!r)
-    return html`<p>${report.plans.length === 0 ? 'No combination meets the targets: the table below says which target removed which.' : noRecommendation(report)}</p>`;
-  return html`<p><strong>Take</strong> ${r.text}</p>${r.alternative ? html`<p><strong>For more capacity:</strong> ${r.alternative.text}</p>` : ''}${r.deployable ? html`<p><strong>Runs today:</strong> ${r.deployable.text}</p>` : ''}`;
+  if (report.plans.length === 0)
+    return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
+  return html`${answerLines(report).map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`;
 }
 
 const badge = (evidence: string | null): Html =>
@@ -189,7 +181,7 @@ function columnsOf(report: PlanReport): Column[] {
 export function tableSection(view: View): Html {
   const { report } = view;
   const columns = columnsOf(report);
-  const chosen = report.recommendation?.planId;
+  const chosen = chosenId(report);
   const reasons = new Map<string, string[]>();
   for (const r of report.removed) reasons.set(r.id, [...(reasons.get(r.id) ?? []), `${r.target}: ${r.reason}`]);
   const rows = view.all.map(({ plan, kept }) => {
@@ -208,7 +200,7 @@ export function tableSection(view: View): Html {
 
 /** Notes before believing: notes, contradictions, combinations that cannot be. */
 export function notesSection({ report }: View): Html {
-  return html`<ul>${trust(report, report.plans).map((note) => html`<li>${note}</li>`)}</ul>
+  return html`<ul>${report.warnings.map(({ message: note }) => html`<li>${note}</li>`)}</ul>
 ${report.contradictions.length === 0 ? '' : html`<details><summary>Where the published figures contradict each other (${report.contradictions.length})</summary><ul>${report.contradictions.map((c) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join(', ')}. ${c.explanation}</li>`)}</ul></details>`}
 ${report.refused.length === 0 ? '' : html`<details><summary>Combinations that cannot be (${report.refused.length})</summary><ul>${report.refused.map((r) => html`<li>${r.id}: ${r.reason}</li>`)}</ul></details>`}`;
 }

@@ -1,4 +1,5 @@
 /** Cache of one sequence against its context to a million tokens, by codec, with the device's memory as a line. */
+import { chosenId } from '../answer-text.js';
 import { configurationOf } from '../../plan/evaluate.js';
 import type { Plan } from '../../plan/types.js';
 import { pathSpec } from '../../codecs/paths.js';
@@ -31,7 +32,7 @@ function family(view: View): Evaluated[] {
   const kinds = [...new Set(rows.map((e) => e.plan.codec.kind))].filter((kind) => !isUncompressed({ kind }));
   const labels = (kind: Plan['codec']['kind']): number =>
     new Set(rows.filter((e) => e.plan.codec.kind === kind).map((e) => e.plan.codec.label)).size;
-  const recommended = view.report.plans.find((p) => p.id === view.report.recommendation?.planId)?.codec.kind;
+  const recommended = view.report.plans.find((p) => p.id === chosenId(view.report))?.codec.kind;
   const order = kinds.sort(
     (a, b) =>
       Number(b === recommended && labels(b) > 1) - Number(a === recommended && labels(a) > 1) || labels(b) - labels(a),

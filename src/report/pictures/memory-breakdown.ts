@@ -2,7 +2,7 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
 import { formatDecimalBytes, formatTokens } from '../../units.js';
-import { pathLabel } from '../plan-rows.js';
+import { pathLabel } from '../../plan/names.js';
 import { representative, shownPlan, type View } from '../view.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
@@ -48,7 +48,7 @@ export function breakdownRows(view: View): Plan[] {
   const { report } = view;
   const named = [
     shownPlan(view),
-    report.plans.find((p) => p.id === report.recommendation?.alternative?.planId),
+    report.plans.find((p) => p.id === report.answer.upside?.planId),
     view.all.find((e) => isUncompressed(e.plan.codec) && !e.plan.eviction)?.plan,
   ];
   const seen = new Set<string>();

@@ -4,7 +4,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import type { Plan } from '../../plan/types.js';
 import { formatCount, formatTokens } from '../../units.js';
-import { pathLabel } from '../plan-rows.js';
+import { pathLabel } from '../../plan/names.js';
 import { representative, timeSource, type View } from '../view.js';
 import { frame, notes, whiskers } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

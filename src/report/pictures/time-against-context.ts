@@ -1,4 +1,5 @@
 /** Time of a token against context for every path of a codec, with intervals, and where paths overtake each other. */
+import { chosenId } from '../answer-text.js';
 import type { ChartDataset, DefaultDataPoint } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
@@ -6,7 +7,7 @@ import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate.js';
 import { formatNumber } from '../../units.js';
-import { pathLabel } from '../plan-rows.js';
+import { pathLabel } from '../../plan/names.js';
 import { representative, timeSource, type Evaluated, type View } from '../view.js';
 import { allCrossings, type Crossing } from './crossings.js';
 import { corner, frame, notes } from './marks.js';
@@ -39,7 +40,7 @@ export interface TimeLines {
 function rowsOf(view: View): Evaluated[] {
   const groups = new Map<string, Evaluated[]>();
   for (const e of view.all) groups.set(representative(e.plan), [...(groups.get(representative(e.plan)) ?? []), e]);
-  const recommended = view.report.plans.find((p) => p.id === view.report.recommendation?.planId);
+  const recommended = view.report.plans.find((p) => p.id === chosenId(view.report));
   const name = recommended && representative(recommended);
   const codecs = [...groups.values()].filter(([e]) => e && !isUncompressed(e.plan.codec));
   const best = codecs.reduce<Evaluated[] | undefined>((a, b) => {

@@ -1,0 +1,201 @@
+/** The decision: what to deploy today, what compression would bring, what it loses, what can go wrong. Pure. */
+import { isUncompressed } from '../codecs/registry.js';
+import { isEstimate } from '../cost/evidence.js';
+import { longestContext } from '../quality/quality.js';
+import { servedBy, STACKS } from '../stacks/serving.js';
+import { formatDecimalBytes, formatTokens } from '../units.js';
+import { planName } from './names.js';
+import { representatives } from './representatives.js';
+import { risksOf } from './risks.js';
+import type { Alternative, Answer, Choice, Plan, PlanRequest, Score } from './types.js';
+
+/** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
+const MATERIAL = 1.1;
+
+type Asked = Pick<
+  PlanRequest,
+  | 'geometry'
+  | 'publishedAs'
+  | 'device'
+  | 'gpus'
+  | 'contextTokens'
+  | 'keep'
+  | 'targets'
+  | 'confidence'
+  | 'batch'
+  | 'stack'
+  | 'pricer'
+>;
+
+/** Tokens per second where the plan is run; sequences where nothing is known about speed. */
+export const speedOf = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
+
+/** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
+const runsToday = (r: Asked, p: Plan): boolean =>
+  p.servedBy !== null || (r.stack === 'lla-sim' && p.decode.evidence !== null && !isEstimate(p.decode.evidence));
+
+/** Whether published scores say that quality is kept; unknown without any. */
+export function verdictOn(p: Plan, keep: number): 'kept' | 'lost' | 'unknown' {
+  if (p.qualityKept === null) return 'unknown';
+  return p.qualityKept.share >= keep ? 'kept' : 'lost';
+}
+
+/** The longest context at which anything is known about quality. */
+const knownTo = (r: Asked): number => Math.min(longestContext(r.publishedAs) ?? Infinity, r.geometry.maxPositions);
+
+const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null =>
+  plans.reduce<Plan | null>((a, b) => (a && value(a) >= value(b) ? a : b), null);
+
+/** Of the plans that are not materially slower than the fastest, the one of which most is known. */
+function bestKnown(plans: readonly Plan[]): Plan | null {
+  const fastest = best(plans, speedOf);
+  if (!fastest) return null;
+  const close = plans.filter((p) => speedOf(p) * MATERIAL >= speedOf(fastest));
+  const known = (p: Plan): number =>
+    (p.qualityKept?.generationTasks ?? 0) + (p.qualityKept?.retrievalKnown === true ? 1 : 0);
+  const most = Math.max(...close.map(known));
+  return best(
+    close.filter((p) => known(p) === most),
+    speedOf,
+  );
+}
+
+/** Decides over the evaluated plans that meet the targets. */
+export function decide(r: Asked, plans: readonly Plan[]): Answer {
+  const usable = representatives(plans).filter(
+    (p) =>
+      p.maxBatch.exact >= 1 &&
+      (r.pricer === null || p.knee !== null) &&
+      !p.marks.some((m) => ['prefill-does-not-fit', 'unfaithful-post-hoc', 'no-memory-saved'].includes(m.code)),
+  );
+  const beyond = r.contextTokens > knownTo(r);
+  const ruined = (p: Plan): boolean => p.marks.some((m) => m.code === 'destroys-generation');
+  const kept = beyond ? [] : usable.filter((p) => verdictOn(p, r.keep) === 'kept' && !ruined(p));
+  const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost');
+  const deploy = best(
+    kept.filter((p) => runsToday(r, p)),
+    speedOf,
+  );
+  const faster = kept.filter((p) => p.id !== deploy?.id && (!deploy || speedOf(p) > MATERIAL * speedOf(deploy)));
+  const upside = bestKnown(faster);
+  const main = upside ?? deploy;
+  const fallback =
+    main === null
+      ? best(
+          usable.filter((p) => !ruined(p)),
+          speedOf,
+        )
+      : null;
+  const reference = main ?? fallback;
+  const failing = beyond ? null : best(lost, speedOf);
+  const fails =
+    failing && failing.id !== fallback?.id && (!reference || speedOf(failing) > MATERIAL * speedOf(reference))
+      ? failing
+      : null;
+  const alternatives = main === null ? [] : alternativesTo(r, main, deploy, kept);
+  const named = [upside, deploy, fallback];
+  return {
+    question: questionOf(r),
+    verdict: main === null ? (fallback ? 'not-recommended' : 'nothing') : deploy ? 'deploy' : 'estimates-only',
+    reason: reasonOf(r, { deploy, main, fallback, usable, beyond }),
+    deploy: deploy && choiceOf(r, deploy),
+    upside: upside && { ...choiceOf(r, upside), breakEven: upside.breakEven },
+    fallback: fallback && choiceOf(r, fallback),
+    fails: fails && choiceOf(r, fails),
+    alternatives,
+    risks: risksOf(
+      r,
+      named.filter((p) => p !== null),
+    ),
+    qualityLost: deploy?.qualityKept?.scores ?? [],
+  };
+}
+
+function choiceOf(r: Asked, p: Plan): Choice {
+  const quality = verdictOn(p, r.keep);
+  return {
+    planId: p.id,
+    name: planName(p),
+    batch: (p.knee ?? p.decode).batch || p.maxBatch.exact,
+    quality,
+    // Where no checkpoint keeps quality none is named, and a task counts by the best of them.
+    checkpoint: quality === 'kept' ? (p.qualityKept?.checkpoint ?? null) : null,
+    qualityLost: quality === 'lost' ? bestOfEach(p) : (p.qualityKept?.scores ?? []),
+  };
+}
+
+/** The best score of each task over all checkpoints, worst first. */
+function bestOfEach({ qualityKept }: Plan): Score[] {
+  const best = new Map<string, Score>();
+  for (const s of [...(qualityKept?.scores ?? []), ...(qualityKept?.otherScores ?? [])])
+    if (s.share > (best.get(s.metric)?.share ?? -1)) best.set(s.metric, s);
+  return [...best.values()].sort((a, b) => a.share - b.share);
+}
+
+/** Cheapest, safest and largest of the plans that keep quality, each where it differs by more than a tenth. */
+function alternativesTo(r: Asked, main: Plan, deploy: Plan | null, kept: readonly Plan[]): Alternative[] {
+  const others = kept.filter((p) => p.id !== main.id && p.id !== deploy?.id);
+  const cost = (p: Plan): number => 1 - (p.qualityKept?.share ?? 0);
+  // Every plan of a report has the same GPUs, so the most tokens a second are the cheapest.
+  const cheapest = best(others, speedOf);
+  const safest = best(
+    others.filter((p) => !deploy || speedOf(p) > MATERIAL * speedOf(deploy)),
+    (p) => (p.qualityKept?.retrievalKnown === true ? 1 : 0) - cost(p),
+  );
+  const largest = best(others, (p) => p.maxBatch.exact + speedOf(p) * 1e-9);
+  const found: Alternative[] = [];
+  const add = (kind: Alternative['kind'], p: Plan | null): void => {
+    if (p && !found.some((a) => a.planId === p.id)) found.push({ kind, ...choiceOf(r, p) });
+  };
+  if (cheapest && speedOf(cheapest) > MATERIAL * speedOf(main)) add('cheapest', cheapest);
+  if (safest && cost(main) > MATERIAL * cost(safest)) add('safest', safest);
+  if (largest && largest.maxBatch.exact > MATERIAL * main.maxBatch.exact) add('largest', largest);
+  return found;
+}
+
+/** The question as understood. */
+function questionOf(r: Asked): string {
+  const { device, gpus, targets } = r;
+  const ms = (seconds: number): string => `${Number((seconds * 1e3).toPrecision(6))} ms`;
+  const wanted = [
+    ...(targets.secondsPerToken === null ? [] : [`at most ${ms(targets.secondsPerToken)} a token`]),
+    ...(targets.secondsToFirstToken === null
+      ? []
+      : [`the first token within ${Number(targets.secondsToFirstToken.toPrecision(6))} s`]),
+    ...(r.batch === null ? [] : [`${r.batch} sequence${r.batch === 1 ? '' : 's'} at once`]),
+    ...targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : `@${m.table}`} at least ${m.value}`),
+    ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
+  ];
+  const gpu = `${gpus === 1 ? 'one' : gpus} ${device.name} (${formatDecimalBytes(device.vramBytes)})`;
+  const sure = wanted.some((w) => /token within|a token$/.test(w)) ? `, ${Math.round(r.confidence * 100)} % sure` : '';
+  return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`;
+}
+
+/** Why nothing is recommended, or not with confidence; null where a measured plan is. */
+function reasonOf(
+  r: Asked,
+  o: { deploy: Plan | null; main: Plan | null; fallback: Plan | null; usable: readonly Plan[]; beyond: boolean },
+): string | null {
+  if (o.deploy) return null;
+  if (o.usable.length === 0) return 'nothing fits';
+  if (o.beyond)
+    return r.contextTokens > r.geometry.maxPositions
+      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is published beyond ${formatTokens(knownTo(r))}`
+      : `no quality is published beyond ${formatTokens(knownTo(r))}`;
+  if (o.main) return noStackReason(r, o.usable);
+  const share = `${Math.round(r.keep * 100)} %`;
+  return o.usable.every((p) => verdictOn(p, r.keep) === 'unknown')
+    ? "nothing is published about these plans' quality"
+    : `no plan keeps ${share} of the uncompressed model's scores`;
+}
+
+/** Why no plan of these runs today. */
+function noStackReason(r: Asked, usable: readonly Plan[]): string {
+  if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
+  if (!STACKS.some((stack) => servedBy(r.publishedAs, stack)))
+    return `no serving stack is known to run ${r.geometry.name}`;
+  if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
+  return usable.some((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16')
+    ? `${r.stack} does not run ${r.geometry.name}`
+    : 'no serving stack runs these plans';
+}

@@ -1,0 +1,22 @@
+/** One row a codec: what a short table shows and what the answer chooses among. */
+import type { Plan } from './types.js';
+
+/**
+ * Of each codec setting and eviction, the fastest path that reads the cache faithfully (as the published figures assume)
+ * and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot.
+ */
+export function representatives(plans: readonly Plan[]): Plan[] {
+  const best = new Map<string, Plan>();
+  for (const p of plans) {
+    const key = `${p.id.split('/')[0]} ${JSON.stringify(p.eviction)}`;
+    const known = best.get(key);
+    if (!known || rank(p) > rank(known)) best.set(key, p);
+  }
+  return plans.filter((p) => [...best.values()].includes(p));
+}
+
+/** Orders paths of one codec: faithful and memory-saving ones first, then by speed, then by capacity. */
+function rank(p: Plan): number {
+  const faithful = p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved') ? 0 : 1e12;
+  return faithful + ((p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0) + p.maxBatch.exact * 1e-6;
+}

@@ -1,0 +1,79 @@
+/** What can go wrong with the plans that an answer names, gravest first. */
+import { isUncompressed } from '../codecs/registry.js';
+import { isEstimate } from '../cost/evidence.js';
+import { METRICS, type Metric } from '../quality/figure.js';
+import { formatTokens } from '../units.js';
+import { PUBLISHED_SHARES } from './break-even.js';
+import { contradictedMetrics } from './evaluate.js';
+import { planName } from './names.js';
+import type { Plan, PlanRequest, Warning } from './types.js';
+
+/** Below this rate a user waits for words. */
+const SLOW_TOKENS_PER_SECOND = 10;
+
+/** The risks of these plans; each once. */
+export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans: readonly Plan[]): Warning[] {
+  const risks: Warning[] = [];
+  const add = (code: string, message: string): void => {
+    if (!risks.some((w) => w.code === code && w.message === message)) risks.push({ code, message });
+  };
+  if (r.device.calibration?.software === true)
+    add('software-adapter', `times are those of a software adapter: they say nothing about a GPU`);
+  const estimated = plans.find(
+    (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),
+  );
+  if (estimated)
+    add(
+      'no-kernels',
+      isUncompressed(estimated.codec)
+        ? 'its kernels were not measured on this device'
+        : `no ${estimated.codec.kind} kernels were measured; ${published}`,
+    );
+  for (const p of plans) {
+    const kept = p.qualityKept;
+    if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
+      add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is unknown`);
+    if (kept === null) add('quality-unknown', `nothing is published about the quality of ${short(p)}`);
+  }
+  for (const p of plans) {
+    const point = p.knee ?? p.decode;
+    const user = p.knee?.tokensPerSecondPerUser?.estimate ?? Infinity;
+    if (user < SLOW_TOKENS_PER_SECOND) add('slow', `${short(p)} gives a user under ${SLOW_TOKENS_PER_SECOND} tok/s`);
+    const { batchBesidePrefill: room, fits } = p.prefill;
+    if (fits && point.batch > room)
+      add('prefill-room', `beside a prompt ${short(p)} holds ${room} of ${point.batch} sequences`);
+    const share = p.decode.evidenceShare;
+    if (p.servedBy !== null && share && share.attainable + share.roofline > ESTIMATED)
+      add(
+        'partly-estimated',
+        `${Math.round((share.attainable + share.roofline) * 100)} % of the time of ${short(p)} is estimated`,
+      );
+    if (p.decode.evidence === 'extrapolated')
+      add('extrapolated', `the time of ${short(p)} lies outside the sizes that were measured`);
+    const differ = differing(p);
+    if (differ !== null) add('checkpoints-differ', `checkpoints of ${short(p)} differ: ${differ}`);
+  }
+  return risks;
+}
+
+/** More of a served plan's time than this is worth a word when nobody has measured it. */
+const ESTIMATED = 0.1;
+
+const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
+
+/** What published implementations reached. */
+const published = `published ones reached ${PUBLISHED_SHARES.map(({ what, share, of }) => `${Math.round(share * 100)} % of ${of} (${what})`).join(', ')}`;
+
+/** The score that differs most between published checkpoints, where that is more than 0.05: `gsm8k 0.59 to 0.8`. */
+function differing({ quality }: Plan): string | null {
+  const ranges = contradictedMetrics(quality).map((metric) => {
+    const values = quality.filter((q) => q.metric === metric).map((q) => q.value);
+    return { metric, low: Math.min(...values), high: Math.max(...values) };
+  });
+  const scores = ranges.filter(({ metric }) => METRICS[metric as Metric].higherIsBetter);
+  const most = scores.reduce<(typeof scores)[number] | null>(
+    (a, b) => (a && a.high - a.low >= b.high - b.low ? a : b),
+    null,
+  );
+  return most && `${most.metric} ${most.low} to ${most.high}`;
+}

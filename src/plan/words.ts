@@ -1,0 +1,25 @@
+/** Figures of a plan as text, for sentences and tables. */
+import type { Interval } from '../cost/evidence.js';
+import { formatMilliseconds, formatNumber } from '../units.js';
+import type { DecodeFigures, Plan } from './types.js';
+
+/** Decode figures that are shown: at the operating point. */
+export const shownDecode = (p: Plan): DecodeFigures => p.knee ?? p.decode;
+
+/** `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds. */
+export function timeLabel(seconds: Interval | null): string {
+  if (!seconds) return '–';
+  if (seconds.high >= 10)
+    return `${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
+  return `${formatMilliseconds(seconds.estimate)} (${formatMilliseconds(seconds.low)}–${formatMilliseconds(seconds.high)})`;
+}
+
+/** The same with its unit in either case: `35.1 (18–90) ms`. */
+export const timeWords = (seconds: Interval | null): string =>
+  seconds && seconds.high < 10 ? `${timeLabel(seconds)} ms` : timeLabel(seconds);
+
+/** `62 % measured, 38 % roofline`: evidence of a step's estimate. */
+export function shareLabel(d: DecodeFigures): string {
+  const parts = Object.entries(d.evidenceShare ?? {}).filter(([, share]) => share >= 0.005);
+  return parts.map(([evidence, share]) => `${Math.round(share * 100)} % ${evidence}`).join(', ');
+}

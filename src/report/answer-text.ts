@@ -1,0 +1,176 @@
+/** The decision in words: at most eight lines at 140 columns, for every printer. */
+import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
+import { shownDecode } from '../plan/words.js';
+import { formatCount, formatTokens } from '../units.js';
+import { wrap } from './text.js';
+
+/** One labelled paragraph of the answer. */
+export interface AnswerLine {
+  readonly label: 'Deploy' | 'Cheapest' | 'Upside' | 'Instead' | 'Fails' | 'Serve' | 'Risk';
+  readonly text: string;
+}
+
+const LABEL_WIDTH = 9;
+/** The answer is cut to this many lines at this width; where it is narrower, the same words wrap. */
+const MOST_LINES = 8;
+const FULL_WIDTH = 140;
+
+/** The plan that an answer puts first; null where nothing is recommended. */
+export const chosenId = ({ answer }: PlanReport): string | null =>
+  (answer.deploy ?? answer.upside ?? null)?.planId ?? null;
+
+/** Paragraphs of the answer, in the order in which they are read. */
+export function answerLines(report: PlanReport): AnswerLine[] {
+  const { answer } = report;
+  const lines = (alternatives: number, risks: number, scores: number): AnswerLine[] =>
+    [
+      { label: 'Deploy' as const, text: deployWords(report) },
+      { label: 'Cheapest' as const, text: answer.fallback && chosenWords(report, answer.fallback, '', scores + 1) },
+      { label: 'Upside' as const, text: answer.upside && upsideWords(report, answer.upside, scores) },
+      {
+        label: 'Instead' as const,
+        text: answer.alternatives
+          .slice(0, alternatives)
+          .map((a) => alternativeWords(report, a))
+          .join('  ·  '),
+      },
+      { label: 'Fails' as const, text: answer.fails && failsWords(report, answer.fails) },
+      { label: 'Serve' as const, text: answer.serve ?? null },
+      {
+        label: 'Risk' as const,
+        text: answer.risks
+          .slice(0, risks)
+          .map((w) => w.message)
+          .join('; '),
+      },
+    ].flatMap(({ label, text }) => (text ? [{ label, text }] : []));
+  const fits = (list: AnswerLine[]): boolean =>
+    wrap(answer.question, FULL_WIDTH, '  ').length +
+      list.reduce((n, line) => n + paragraph(line, FULL_WIDTH).length, 0) <=
+    MOST_LINES;
+  // What matters least is left out until the answer has its number of lines.
+  for (const [alternatives, risks, scores] of SHORTENED) {
+    const list = lines(alternatives, risks, scores);
+    if (fits(list)) return list;
+  }
+  return lines(0, 1, 1);
+}
+
+/** How many alternatives, risks and scores are named, from all to fewest. */
+const SHORTENED = [
+  [3, 3, 3],
+  [3, 2, 2],
+  [2, 2, 1],
+  [2, 1, 1],
+  [1, 1, 1],
+] as const;
+
+/** The answer as lines of a terminal; the question is the first. */
+export function answerText(report: PlanReport, width: number): string[] {
+  return [
+    ...wrap(report.answer.question, width, '  '),
+    ...answerLines(report).flatMap((line) => paragraph(line, width)),
+  ];
+}
+
+function paragraph({ label, text }: AnswerLine, width: number): string[] {
+  const lines = wrap(text, Math.max(20, width - LABEL_WIDTH));
+  return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
+}
+
+const rowOf = (report: PlanReport, { planId }: Choice): Plan => report.plans.find((p) => p.id === planId) as Plan;
+
+function deployWords(report: PlanReport): string {
+  const { answer } = report;
+  if (answer.deploy) {
+    const { servedBy } = rowOf(report, answer.deploy);
+    return chosenWords(report, answer.deploy, ` on ${servedBy ?? 'kernels measured on this device'}`);
+  }
+  if (answer.verdict === 'estimates-only')
+    return `nothing with confidence: ${answer.reason}; times below are estimates`;
+  return answer.verdict === 'nothing' ? 'nothing fits' : `not recommended: ${answer.reason}`;
+}
+
+/** `full cache on vLLM 0.24.0: 42 fit. At 29: 30 ms a token (27–34, interpolated), 33 tok/s a user, 963 tok/s …`. */
+function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): string {
+  const p = rowOf(report, choice);
+  const d = shownDecode(p);
+  const start = `${choice.name}${on}: ${p.maxBatch.exact} fit`;
+  if (!d.secondsPerStep || !d.tokensPerSecond) return `${start}; its speed is not known. ${lossWords(choice, scores)}`;
+  const { estimate, low, high } = d.secondsPerStep;
+  return `${start}. At ${d.batch}: ${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(choice, scores)}`;
+}
+
+/** `lla-10.67x by block-absorbed: 451 fit. At 162: 2827 tok/s (2070–3330, attainable), 17 a user …`. */
+function upsideWords(
+  report: PlanReport,
+  choice: Choice & { readonly breakEven: BreakEven | null },
+  scores: number,
+): string {
+  const p = rowOf(report, choice);
+  const { batch, tokensPerSecond: rate, secondsPerStep, evidence } = shownDecode(p);
+  if (!rate || !secondsPerStep) return chosenWords(report, choice, '', scores);
+  const { breakEven } = choice;
+  const beats =
+    breakEven === null ? '' : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that rate on`;
+  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(choice, scores)}`;
+}
+
+/** First token and price, where they are known. */
+function restWords(p: Plan): string {
+  const first = p.prefill.secondsPerPrompt?.estimate;
+  const usd = shownDecode(p).usdPerMillionTokens;
+  return [
+    first === undefined ? '' : `; first token ${first >= 1 ? `${brief(first)} s` : `${milliseconds(first)} ms`}`,
+    usd ? `; $${brief(usd.estimate)} a million tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
+  ].join('');
+}
+
+function failsWords(report: PlanReport, choice: Choice): string {
+  const [worst] = choice.qualityLost;
+  const p = rowOf(report, choice);
+  return `${p.codec.label}: ${rate(p)}, but ${worst ? scoreWords(worst) : 'unknown'}`;
+}
+
+function alternativeWords(report: PlanReport, choice: Alternative): string {
+  const p = rowOf(report, choice);
+  const [worst] = choice.qualityLost;
+  const loss = worst ? `, ${worst.metric} ${shareOf(worst)}` : ', no loss';
+  return `${choice.kind} ${p.codec.label}: ${p.maxBatch.exact} fit, ${rate(p)}${loss}`;
+}
+
+const rate = (p: Plan): string => {
+  const { tokensPerSecond } = shownDecode(p);
+  return tokensPerSecond ? `${brief(tokensPerSecond.estimate)} tok/s` : `${p.maxBatch.exact} sequences`;
+};
+
+/** `Loses: math500 0.69 against 0.74 (93 %); checkpoint: Table onpolicy, on-policy`. */
+export function lossWords({ quality, qualityLost, checkpoint }: Choice, most = 3): string {
+  if (quality === 'unknown') return 'Its quality is unknown';
+  const lost = qualityLost.filter((s) => s.share < 1);
+  const needs = checkpoint === null ? '' : `; checkpoint of ${checkpoint}`;
+  if (lost.length === 0)
+    return qualityLost.length === 0 ? 'No loss' : `No loss in ${qualityLost.length} scores${needs}`;
+  const shown = lost.slice(0, most);
+  const of = qualityLost.length > shown.length ? `, worst of ${qualityLost.length}` : '';
+  return `Loses: ${shown.map((s) => scoreWords(s, checkpoint === null)).join(', ')}${of}${needs}`;
+}
+
+/** `math500 0.69 against 0.74 (93 %, Table onpolicy, on-policy)`. */
+export function scoreWords(score: Score, withSource = true): string {
+  const { metric, contextTokens, value, teacher, source } = score;
+  const at = contextTokens === null ? '' : ` at ${formatTokens(contextTokens)} tokens`;
+  return `${metric}${at} ${value} against ${teacher} (${shareOf(score)}${withSource ? `, ${source}` : ''})`;
+}
+
+const shareOf = ({ share }: Score): string => `${Math.floor(share * 100 + 1e-9)} %`;
+
+/** Two significant digits, whole from 100 on; `12.4k` from ten thousand. */
+const brief = (value: number): string =>
+  value >= 10_000
+    ? formatCount(value)
+    : value >= 100
+      ? String(Math.round(value))
+      : String(Number(value.toPrecision(2)));
+
+const milliseconds = (seconds: number): string => brief(seconds * 1e3);

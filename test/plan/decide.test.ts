@@ -1,0 +1,185 @@
+/** The decision: what is recommended, what is not and why, and the words that say so. */
+import { describe, expect, it } from 'vitest';
+import { chanceWithin, normalBelow, normalQuantile, timeAt } from '../../src/plan/chance.js';
+import type { Interval } from '../../src/cost/evidence.js';
+import type { Plan, PlanReport } from '../../src/plan/types.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { answerLines, answerText } from '../../src/report/answer-text.js';
+import { planOf, row } from './requests.js';
+
+const kept = (p: Plan): number => p.qualityKept?.share ?? -1;
+const words = (report: PlanReport): string => answerText(report, 140).join('\n');
+
+describe('the quality rule', () => {
+  it('does not recommend a plan whose retrieval fails at the asked context, and names the score', async () => {
+    const report = await planOf({ codec: ['full', 'lla', 'kv-quant'], min: { 'gsm8k@isocache': 0.7 } });
+    const p = row(report, 'lla-21.33x/block-absorbed');
+    expect(kept(p)).toBe(0);
+    expect(p.qualityKept).toMatchObject({ metric: 'passkey', contextTokens: 4096, value: 0, teacher: 1 });
+    expect([report.answer.deploy?.planId, report.answer.upside?.planId]).not.toContain(p.id);
+    expect(report.answer.fails?.planId).toBe(p.id);
+    expect(words(report)).toMatch(/^Fails +lla-21\.33x: .*passkey at 4096 tokens 0 against 1/m);
+  });
+
+  it('takes retrieval at the smallest published context that is at least the asked one; beyond it is unknown', async () => {
+    const at = async (context: string): Promise<Plan> =>
+      row(await planOf({ context, codec: ['lla'], ratio: [10.67], path: ['reconstruct'] }), 'lla-10.67x/reconstruct');
+    expect((await at('16k')).qualityKept).toMatchObject({ metric: 'math500', retrievalKnown: true });
+    expect((await at('16385')).qualityKept).toMatchObject({ metric: 'passkey', contextTokens: 32_768, value: 0.8 });
+    const beyond = row(
+      await planOf({ model: 'ouro-2.6b', context: '8k', codec: ['lla'], ratio: [5.33], path: ['reconstruct'] }),
+      'lla-5.33x/reconstruct',
+    );
+    expect(beyond.qualityKept?.retrievalKnown).toBe(false);
+  });
+
+  it('judges checkpoints apart, each against the model in its own table, and names the one that is needed', async () => {
+    const report = await planOf({ codec: ['lla'], ratio: [4, 10.67] });
+    // 0.65 off-policy and 0.69 on-policy against 0.74; 0.59 of 0.794 in one table, 0.80 in another.
+    expect(row(report, 'lla-10.67x/reconstruct').qualityKept).toMatchObject({
+      checkpoint: 'Table onpolicy, on-policy',
+      value: 0.69,
+      teacher: 0.74,
+    });
+    expect(row(report, 'lla-4x/reconstruct').qualityKept?.checkpoint).toBe('Table isocache');
+    expect(report.answer.upside?.checkpoint).toBe('Table onpolicy, on-policy');
+    expect(words(report)).toContain('checkpoint of Table onpolicy, on-policy');
+  });
+
+  it('--keep moves the line; --min stays absolute', async () => {
+    const s: Scenario = { codec: ['full', 'kv-quant'], ratio: [4] };
+    expect((await planOf(s)).answer.upside).toBeNull();
+    expect((await planOf({ ...s, keep: 0.85 })).answer.upside?.planId).toBe('kv-quant-4bit/full');
+    expect((await planOf({ ...s, min: { gsm8k: 0.7 } })).answer).toMatchObject({
+      upside: null,
+      fails: { planId: 'kv-quant-4bit/full' },
+    });
+  });
+
+  it('beyond the longest context with published quality nothing is recommended, and the cheapest that fits is named', async () => {
+    for (const [s, limit] of [
+      [{ context: '1M' }, '64k'],
+      [{ model: 'ouro-2.6b', context: '40000', device: 'b200' }, '32k'],
+    ] as [Scenario, string][]) {
+      const { answer, plans } = await planOf(s);
+      expect(answer).toMatchObject({ verdict: 'not-recommended', deploy: null, upside: null });
+      expect(answer.reason).toContain(`no quality is published beyond ${limit}`);
+      const speed = (p: Plan | undefined): number => p?.knee?.tokensPerSecond?.estimate ?? 0;
+      const cheapest = plans.find((p) => p.id === answer.fallback?.planId);
+      for (const p of plans.filter((q) => q.marks.length === 0))
+        expect(speed(cheapest)).toBeGreaterThanOrEqual(speed(p) * 0.999);
+    }
+  });
+
+  it('a plan without a published score is never preferred to one with scores that pass', async () => {
+    const report = await planOf({ codec: ['full', 'lla', 'cla'] });
+    const named = [report.answer.deploy, report.answer.upside, ...report.answer.alternatives].flatMap(
+      (c) => c?.planId ?? [],
+    );
+    for (const id of named) expect(row(report, id).qualityKept).not.toBeNull();
+  });
+});
+
+describe('the decision', () => {
+  it('deploys what a stack runs, and says what compression would bring', async () => {
+    const report = await planOf({});
+    const { answer } = report;
+    expect(answer.verdict).toBe('deploy');
+    expect(row(report, answer.deploy?.planId ?? '').servedBy).toBe('vLLM 0.24.0');
+    expect(row(report, answer.upside?.planId ?? '').servedBy).toBeNull();
+    expect(answer.upside?.breakEven?.estimate).toBeLessThan(1);
+    expect(answer.risks.map((w) => w.code)).toContain('no-kernels');
+  });
+
+  it('where no stack runs the model or was measured on the device nothing is recommended with confidence', async () => {
+    for (const [s, why] of [
+      [{ model: 'huginn-3.5b', device: 'h100' }, 'no serving stack is known to run huginn-3.5b'],
+      [{ device: 'mi300x' }, 'no kernels of a serving stack were measured on AMD Instinct MI300X'],
+    ] as [Scenario, string][]) {
+      const report = await planOf(s);
+      expect(report.answer).toMatchObject({ verdict: 'estimates-only', deploy: null, reason: why });
+      expect(answerLines(report)[0]).toMatchObject({
+        label: 'Deploy',
+        text: expect.stringContaining(`nothing with confidence: ${why}`) as unknown,
+      });
+    }
+  });
+
+  it('runs a plan at the knee of its throughput, not at the largest batch', async () => {
+    const p = row(await planOf({ codec: ['lla'], ratio: [21.33] }), 'lla-21.33x/block-absorbed');
+    expect(p.knee?.batch).toBeLessThan(p.maxBatch.exact / 2);
+    const rate = (x: { tokensPerSecond: Interval | null } | null): number => x?.tokensPerSecond?.estimate ?? 0;
+    expect(rate(p.knee)).toBeGreaterThanOrEqual(0.9 * rate(p.decode));
+    expect(p.knee?.tokensPerSecondPerUser?.estimate).toBeGreaterThan(2.5 * (rate(p.decode) / p.decode.batch));
+  });
+
+  it('names an alternative only where it differs by more than a tenth', async () => {
+    const larger = (report: PlanReport) => report.answer.alternatives.find((a) => a.kind === 'largest');
+    const report = await planOf({});
+    const main = row(report, report.answer.upside?.planId ?? '');
+    for (const a of report.answer.alternatives.filter((x) => x.kind === 'largest'))
+      expect(row(report, a.planId).maxBatch.exact).toBeGreaterThan(1.1 * main.maxBatch.exact);
+    // 454 sequences against 451 are no alternative.
+    expect(larger(await planOf({ codec: ['full', 'lla'], ratio: [10.6, 10.67] }))).toBeUndefined();
+  });
+
+  it.each([
+    {},
+    { context: '32k', tpot: '50ms' },
+    { model: 'huginn-3.5b', device: 'h100' },
+    { model: 'ouro-2.6b', device: 'b200', context: '8k', usdPerHour: 6 },
+    { context: '1M', usdPerHour: 3.5, eviction: ['none', 'streaming:4+1020'] },
+    { codec: ['lla'], ratio: [21.33] },
+    { vram: '7GB', device: undefined },
+    { device: 'rtx-4090', context: '64k' },
+  ] as Scenario[])('is at most eight lines at 140 columns: %j', async (s) => {
+    const report = await planOf(s);
+    const text = answerText(report, 140);
+    expect(text.length).toBeLessThanOrEqual(8);
+    expect(text.join('')).not.toMatch(/NaN|undefined|Infinity|null/);
+    // Narrow terminals wrap the same words.
+    expect(answerText(report, 60).join(' ').split(/\s+/)).toEqual(text.join(' ').split(/\s+/));
+  });
+
+  it('is the same whether every row is priced or those of the short table', async () => {
+    const { ask } = await import('../../src/plan/ask.js');
+    for (const s of [{ device: 'h200' }, { device: 'h100', context: '16k', tpot: '60ms' }] as Scenario[])
+      expect((await ask(s, { everyRow: false })).answer).toEqual((await ask(s)).answer);
+  });
+
+  it('JSON carries every warning with a code, removed and refused rows counted', async () => {
+    const report = await planOf({ min: { gsm8k: 0.75 }, eviction: ['none', 'h2o:128+132'] });
+    const codes = report.warnings.map((w) => w.code);
+    expect(codes).toEqual(expect.arrayContaining(['removed', 'refused', 'evidence', 'prefill-memory']));
+    const removed = new Set(report.removed.map((r) => r.id)).size;
+    expect(report.warnings.find((w) => w.code === 'removed')?.message).toContain(
+      `--min gsm8k=0.75 removed ${removed} rows`,
+    );
+  });
+});
+
+describe('chances', () => {
+  const seconds = { estimate: 0.04, low: 0.03, high: 0.06 };
+  it('read an interval as a split log-normal: median, 5th and 95th percentile', () => {
+    const time = { seconds, evidence: 'interpolated' } as const;
+    expect(chanceWithin(time, 0.04)).toBeCloseTo(0.5, 4);
+    expect(chanceWithin(time, 0.03)).toBeCloseTo(0.05, 4);
+    expect(chanceWithin(time, 0.06)).toBeCloseTo(0.95, 4);
+    for (const p of [0.5, 0.7, 0.9, 0.99]) expect(chanceWithin(time, timeAt(time, p))).toBeCloseTo(p, 4);
+  });
+  it('of a datasheet bracket are yes, no, or not known', () => {
+    const time = { seconds, evidence: 'roofline' } as const;
+    expect([0.02, 0.05, 0.07].map((limit) => chanceWithin(time, limit))).toEqual([0, null, 1]);
+  });
+  it('agree with the normal distribution', () => {
+    for (const [x, p] of [
+      [-1.645, 0.05],
+      [0, 0.5],
+      [1.2816, 0.9],
+      [2.3263, 0.99],
+    ] as const) {
+      expect(normalBelow(x)).toBeCloseTo(p, 4);
+      expect(normalQuantile(p)).toBeCloseTo(x, 3);
+    }
+  });
+});
