@@ -3,7 +3,6 @@ import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateId } from '../plan/candidates.js';
 import { makePlan } from '../plan/plan.js';
-import { KEEPS_QUALITY } from '../plan/recommend.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { Service, type Setting } from './candidate.js';
@@ -145,10 +144,11 @@ function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
     byTargets ||
     r.publishedAs === null ||
     (p.codec.kind === 'full' && p.eviction === null) ||
-    (p.qualityKept?.share ?? 0) >= KEEPS_QUALITY;
+    (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);
   if (plan.plans.length <= FEW) return plan.plans.filter((p) => p.maxBatch.exact >= 1);
-  const recommended = plan.recommendation?.planId;
+  const { upside, deploy } = plan.answer;
+  const recommended = (upside ?? deploy)?.planId;
   const full = fitting.find((p) => p.codec.kind === 'full' && p.eviction === null);
   const named = fitting.filter((p) => p.id === recommended || p === full);
   return named.length > 0 ? named : fitting.slice(0, 1);
