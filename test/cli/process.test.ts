@@ -198,7 +198,7 @@ describe('streams and exit codes', () => {
     const o = run('plan', '--device', 'h200', '--format', 'csv', '-o', at);
     expect([o.code, o.out]).toEqual([0, '']);
     expect(o.err).toContain(at);
-    expect(readFileSync(at, 'utf8')).toMatch(/^id,codec,/);
+    expect(readFileSync(at, 'utf8')).toMatch(/^version,model,device,/);
     expect(run('plan', '--device', 'h200', '--format', 'csv', '-o', at, '--quiet').err).toBe('');
   });
   it('colours only a terminal, and never against NO_COLOR', () => {
