@@ -1,4 +1,5 @@
 /** From a scenario with a workload to what happens when its requests come. */
+import { isUncompressed } from '../codecs/registry.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateId } from '../plan/candidates.js';
@@ -143,13 +144,13 @@ function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
   const keeps = (p: Plan): boolean =>
     byTargets ||
     r.publishedAs === null ||
-    (p.codec.kind === 'full' && p.eviction === null) ||
+    (isUncompressed(p.codec) && p.eviction === null) ||
     (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);
   if (plan.plans.length <= FEW) return plan.plans.filter((p) => p.maxBatch.exact >= 1);
   const { upside, deploy } = plan.answer;
   const recommended = (upside ?? deploy)?.planId;
-  const full = fitting.find((p) => p.codec.kind === 'full' && p.eviction === null);
+  const full = fitting.find((p) => isUncompressed(p.codec) && p.eviction === null);
   const named = fitting.filter((p) => p.id === recommended || p === full);
   return named.length > 0 ? named : fitting.slice(0, 1);
 }
