@@ -20,10 +20,10 @@ import {
   widthLacking,
   type Measured,
 } from '../src/stacks/fit-attainable.js';
-import { median } from '../src/cost/predictor.js';
 import { lawSeconds } from '../src/stacks/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../src/kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
+import { median } from '../src/statistics.js';
 
 const folder = 'calibrations/stacks';
 const names = readdirSync(folder)

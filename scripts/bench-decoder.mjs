@@ -8,6 +8,8 @@
  * measurement. One round of each at a time, so that a drifting machine touches both.
  */
 import { parseArgs } from 'node:util';
+import { median } from 'd3-array';
+import { medianOf } from '../dist/bench/repeat.js';
 import { openDecoder } from '../dist/decoder/gpu/decoder.js';
 import { findPreset } from '../dist/geometry/presets.js';
 import { openDevice } from '../dist/gpu/index.js';
@@ -23,7 +25,6 @@ const { values: o } = parseArgs({
   ),
 });
 const number = (name, fallback) => Number(o[name] ?? fallback);
-const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
 const now = () => Number(process.hrtime.bigint()) * 1e-9;
 
 // `small`: so narrow that a step is made of launches.
@@ -58,9 +59,7 @@ const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed: 
 await decoder.fillCache(contextTokens - rounds - 2);
 await decoder.step(new Array(batch).fill(0));
 
-const submit = [];
-for (let i = 0; i < 20; i++) submit.push(await device.submitEmpty());
-const own = device.hasTimestamps ? 0 : median(submit);
+const own = device.hasTimestamps ? 0 : await medianOf(20, () => device.submitEmpty());
 const seconds = (time) => Math.max(1e-9, (time.gpuSeconds ?? time.wallSeconds) - own);
 const steps = decoder.operations.flatMap((operation) => operation.steps);
 const [whole, apart, wall] = [[], [], []];

@@ -7,6 +7,7 @@
  * real plan.
  */
 import { readFileSync } from 'node:fs';
+import { Bench } from 'tinybench';
 import {
   CODECS,
   DEVICES,
@@ -40,15 +41,19 @@ const configurations = ratios.flatMap((ratio) =>
   })),
 );
 
-/** Runs `once(i)` for SECONDS and returns calls per second; a checksum keeps the work from being optimised away. */
+const BATCH = 100;
+
+/** Calls of `once(i)` a second; a checksum keeps the work from being optimised away. */
 function rate(once) {
   let checksum = 0;
   let count = 0;
-  for (let i = 0; i < 2000; i++) checksum += once(i);
-  const start = performance.now();
-  while (performance.now() - start < SECONDS * 1000) for (let k = 0; k < 100; k++) checksum += once(count++);
+  const bench = new Bench({ time: SECONDS * 1000, iterations: 1, warmupTime: 300 });
+  bench.add('plans', () => {
+    for (let k = 0; k < BATCH; k++) checksum += once(count++);
+  });
+  const [task] = bench.runSync();
   if (!Number.isFinite(checksum)) throw new Error('a plan is not finite');
-  return (count / (performance.now() - start)) * 1000;
+  return (1000 * BATCH) / task.result.latency.mean;
 }
 
 const context = (i) => 1024 + ((i * 7919) % 65536);

@@ -7,10 +7,11 @@
  * The environment variable POINTS sets how many points are measured (50), SEEDS the repetitions with other noise (2).
  */
 import { activeSelector, fitPredictor, outliers } from '../src/cost/fit.js';
-import { makePredictor, median } from '../src/cost/predictor.js';
+import { makePredictor } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
 import { KERNELS, type KernelName } from '../src/kernels/registry.js';
 import type { Shape } from '../src/kernels/spec.js';
+import { median } from '../src/statistics.js';
 
 /** Uniform numbers in [0, 1) from a seed (mulberry32). */
 export function randomFrom(seed: number): () => number {

@@ -19,6 +19,7 @@ import { TablePredictor } from '../src/stacks/predict.js';
 import type { ScreenRates } from '../src/stacks/screen.js';
 import { selectTables } from '../src/stacks/select.js';
 import { MOST_KNOTS, type PassedTable } from '../src/stacks/stack-file.js';
+import { quantile } from '../src/statistics.js';
 
 interface Score {
   /** |log error| and half-width of every judged point. */
@@ -65,8 +66,6 @@ function shuffled<T>(list: readonly T[], seed: number): T[] {
     .map(([, item]) => item);
 }
 
-const quantile = (list: readonly number[], share: number): number =>
-  [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(share * list.length))] ?? NaN;
 const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
 
 function print(label: string, scores: readonly Score[]): void {

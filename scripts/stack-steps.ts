@@ -23,6 +23,7 @@ import { configurationOf } from '../src/plan/evaluate.js';
 import { randomFrom } from '../src/random.js';
 import { AIC_GPUS } from '../src/stacks/aic.js';
 import type { ServerFile } from '../src/stacks/serving.js';
+import { quantile } from '../src/statistics.js';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -77,9 +78,6 @@ async function readRows(): Promise<Row[]> {
   }
   return rows;
 }
-
-const quantile = (list: readonly number[], share: number): number =>
-  [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(share * list.length))]!;
 
 interface Fit {
   readonly interleaved: number;

@@ -8,12 +8,14 @@ import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
 import { MATRIX_FEATURE } from '../gpu/device.js';
 import { fill } from './inputs.js';
-import { median } from './timing.js';
+import { median } from '../statistics.js';
+import { medianOf } from './repeat.js';
 
 const MIB = 2 ** 20;
 /** Larger than any last-level cache, small enough for the memory of a shared machine. */
 const STREAM_BYTES = { software: 128 * MIB, hardware: 1024 * MIB };
 const REPEATS = 5;
+const EMPTY_SUBMISSIONS = 40;
 const WORKGROUP = 256;
 const GROUPS = 4096;
 /**
@@ -54,18 +56,16 @@ async function medianRun(
   const steps = await device.bindAll(plan, buffers);
   const all = Array.from({ length: calls }, () => steps).flat();
   await device.run(all);
-  const seconds: number[] = [];
-  for (let i = 0; i < repeats; i++) {
+  const seconds = await medianOf(repeats, async () => {
     const time = await device.run(all);
-    seconds.push(device.description.software || time.gpuSeconds === null ? time.wallSeconds : time.gpuSeconds);
-  }
+    return device.description.software || time.gpuSeconds === null ? time.wallSeconds : time.gpuSeconds;
+  });
   device.free(...steps.map((s) => s.uniforms));
-  return median(seconds);
+  return seconds;
 }
 
 export async function measureOverheads(device: Device): Promise<Overheads> {
-  const submits: number[] = [];
-  for (let i = 0; i < 40; i++) submits.push(await device.submitEmpty());
+  const submitSeconds = await medianOf(EMPTY_SUBMISSIONS, () => device.submitEmpty());
   const target = await device.buffer('noop', 16);
   const plan = single({ source: 'noop', uniforms: { value: 0 }, buffers: write('target'), workgroups: [1, 1, 1] });
   const buffers = new Map([['target', target]]);
@@ -77,7 +77,7 @@ export async function measureOverheads(device: Device): Promise<Overheads> {
   const transfers = await measureTransfers(device);
   // Noise can make one dispatch as slow as many on a busy machine; the cost is never nothing.
   return {
-    submitSeconds: median(submits),
+    submitSeconds,
     dispatchSeconds: Math.max(1e-9, (many - one) / (DISPATCHES - 1)),
     ...transfers,
   };

@@ -14,7 +14,7 @@ import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
-import { batchTimer, timeCalls, type Clock } from './timing.js';
+import { batchTimer, type Clock } from './timing.js';
 import type { OpenPoint } from './visits.js';
 import type { Tuning } from '../kernels/launch.js';
 
@@ -45,8 +45,6 @@ export interface MeasureRules {
   clock: Clock;
   submitSeconds: number;
   seed: number;
-  /** Time to spend on raw samples of one point, beyond the first five. */
-  secondsPerPoint: number;
 }
 
 const kind = (device: Device): 'software' | 'hardware' => (device.description.software ? 'software' : 'hardware');
@@ -84,32 +82,6 @@ export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { 
   tuning ? { tuning } : {};
 
 /**
- * Checks and times a call.
- * @throws GpuError when the call cannot run or gives wrong results
- */
-export async function measureCall(
-  device: Device,
-  call: KernelCall,
-  rules: MeasureRules,
-  options: OperationOptions = {},
-): Promise<Sample> {
-  const prepared = await prepareCall(device, call, rules.seed, options);
-  try {
-    const seconds = await timeCalls(device, prepared.copies, {
-      clock: rules.clock,
-      submitSeconds: rules.submitSeconds,
-      batchSeconds: BATCH_SECONDS[kind(device)],
-      minSamples: 5,
-      maxSamples: 15,
-      seconds: rules.secondsPerPoint,
-    });
-    return sampleOf(call, prepared, seconds);
-  } finally {
-    prepared.free();
-  }
-}
-
-/**
  * Puts a calibration's point on the device, to be timed in turn with others. One that is known was checked at its first
  * visit.
  * @throws GpuError when the call cannot run or gives wrong results
@@ -117,7 +89,7 @@ export async function measureCall(
 export async function openPoint(
   device: Device,
   call: KernelCall,
-  rules: Omit<MeasureRules, 'secondsPerPoint'>,
+  rules: MeasureRules,
   known: Sample | null,
   options: OperationOptions = {},
 ): Promise<OpenPoint> {

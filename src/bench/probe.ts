@@ -8,7 +8,8 @@ import { read, write, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { READ } from './ceilings.js';
 import { fill } from './inputs.js';
-import { median, type Clock } from './timing.js';
+import type { Clock } from './timing.js';
+import { median } from '../statistics.js';
 
 /**
  * Streamed bytes, more than the last-level cache holds, and rounds of arithmetic: some milliseconds on a software

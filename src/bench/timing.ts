@@ -1,7 +1,6 @@
 /**
- * Repeated timing of dispatches. tinybench is not used here: a sample is not one run of a function but a submission of
- * many dispatches over rotating operands, from which the cost of submitting is taken off, and the calibration keeps raw
- * times; the loop that is left is these few lines, and the statistics are the predictor's.
+ * Timing of dispatches. A sample is a submission of many of them over rotating operands, from which the cost of
+ * submitting is taken off.
  */
 import type { BoundStep, RunTime } from '../gpu/device.js';
 
@@ -18,10 +17,6 @@ export interface TimingRules {
   submitSeconds: number;
   /** A submission is filled with calls until it takes this long, so that the clock's resolution does not matter. */
   batchSeconds: number;
-  /** Raw samples: at least `minSamples`, then more until `seconds` are spent or there are `maxSamples`. */
-  minSamples: number;
-  maxSamples: number;
-  seconds: number;
 }
 
 /** Most calls in one submission: drivers give up on passes that run for seconds. */
@@ -39,33 +34,14 @@ export function callsPerBatch(secondsEach: number, copies: number, batchSeconds:
 }
 
 /**
- * Seconds per call, one entry a repetition. `copies`: the same call bound to different operands, in rotation, so that
- * none finds its operands in a cache; the caller has run it before (pipelines are compiled, results are checked).
+ * Finds how many calls fill a submission; then times one submission after another: seconds a call, and of all of them.
+ * `copies`: the same call bound to different operands, in rotation, so that none finds its operands in a cache; the
+ * caller has run it before (pipelines are compiled, results are checked).
  */
-export async function timeCalls(
-  runner: Runner,
-  copies: readonly (readonly BoundStep[])[],
-  rules: TimingRules,
-): Promise<number[]> {
-  const time = await batchTimer(runner, copies, rules);
-  const samples: number[] = [];
-  let spent = 0;
-  while (wantsMore(rules, samples.length, spent)) {
-    const { each, total } = await time();
-    samples.push(each);
-    spent += total;
-  }
-  return samples;
-}
-
-const wantsMore = (rules: TimingRules, count: number, spent: number): boolean =>
-  count < rules.minSamples || (count < rules.maxSamples && spent < rules.seconds);
-
-/** Finds how many calls fill a submission; then times one submission after another. */
 export async function batchTimer(
   runner: Runner,
   copies: readonly (readonly BoundStep[])[],
-  rules: Pick<TimingRules, 'clock' | 'submitSeconds' | 'batchSeconds'>,
+  rules: TimingRules,
 ): Promise<() => Promise<{ each: number; total: number }>> {
   let next = 0;
   const batch = (calls: number): BoundStep[] =>
@@ -87,12 +63,4 @@ export async function batchTimer(
     const each = await timeBatch(perSample);
     return { each, total: each * perSample };
   };
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1
-    ? (sorted[middle] as number)
-    : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
 }

@@ -11,7 +11,7 @@ import type { Shape } from '../kernels/spec.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';
-import { median } from './timing.js';
+import { median } from '../statistics.js';
 
 /** New points are visited during this share of the budget; the rest is for coming back. */
 const FIRST_VISITS_SHARE = 0.6;

@@ -5,7 +5,8 @@
  */
 import type { KernelName } from '../kernels/registry.js';
 import { nnls } from './nnls.js';
-import { logMean, meanFloor, median, termsAt, type Point } from './predictor.js';
+import { logMean, meanFloor, termsAt, type Point } from './predictor.js';
+import { median } from '../statistics.js';
 
 /** Relative residuals below this weigh no more, however small the median: about the repeatability of a GPU timer. */
 const IRLS_EPSILON = 0.01;

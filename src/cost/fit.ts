@@ -7,7 +7,8 @@ import type { Predictor, Sample } from '../schema/calibration.js';
 import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
-import { measuredPoints, median } from './predictor.js';
+import { measuredPoints } from './predictor.js';
+import { median } from '../statistics.js';
 
 export { activeSelector, mostInformative, outliers } from './fit-active.js';
 

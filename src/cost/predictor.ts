@@ -44,12 +44,6 @@ export interface Prediction {
   octavesOutside: number;
 }
 
-export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const upper = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[upper]! : (sorted[upper - 1]! + sorted[upper]!) / 2;
-}
-
 function valueOf(shape: Shape, name: string): number {
   const value = shape[name];
   if (value === undefined) throw new Error(`kernel shape lacks ${name}`);

@@ -6,7 +6,7 @@
 import { best } from '../best.js';
 import { openBytes, openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
-import { median } from '../bench/timing.js';
+import { median } from '../statistics.js';
 import type { OpenPoint } from '../bench/visits.js';
 import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';

@@ -6,7 +6,8 @@ import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory.js';
 import type { PromptsReport } from './prefill.js';
-import { quantile, summarise, type ErrorSummary } from './statistics.js';
+import { quantile } from '../statistics.js';
+import { summarise, type ErrorSummary } from './statistics.js';
 
 export const SECTIONS = ['memory', 'latency', 'capacity', 'long-context'] as const;
 export type Section = (typeof SECTIONS)[number];

@@ -1,4 +1,5 @@
 /** Errors of predictions, and what they amount to. */
+import { quantile } from '../statistics.js';
 
 /** A prediction with its interval, and the measured time, seconds. */
 export interface Compared {
@@ -23,18 +24,6 @@ export const signedError = ({ measuredSeconds, predicted }: Compared): number =>
 
 export const covered = ({ measuredSeconds, predicted }: Compared): boolean =>
   predicted.low <= measuredSeconds && measuredSeconds <= predicted.high;
-
-/**
- * The value below which this share of the others lie, by linear interpolation (type 7 of Hyndman and Fan 1996). NaN for
- * none.
- */
-export function quantile(values: readonly number[], share: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const at = share * (sorted.length - 1);
-  const low = Math.floor(at);
-  const [a, b] = [sorted[low], sorted[Math.min(low + 1, sorted.length - 1)]];
-  return a === undefined || b === undefined ? NaN : a + (at - low) * (b - a);
-}
 
 /** Null where there is nothing to summarise. */
 export function summarise(rows: readonly Compared[]): ErrorSummary | null {

@@ -5,7 +5,7 @@ import { shareRatio } from '../../src/bench/regression/calibration.js';
 import { CASE_GROUPS, groupOf, rooflineCases } from '../../src/bench/regression/cases.js';
 import { pathRatios } from '../../src/bench/regression/roofline.js';
 import { randomFrom, verdictOf } from '../../src/bench/regression/statistics.js';
-import { median } from '../../src/bench/timing.js';
+import { median } from '../../src/statistics.js';
 import { IMPLEMENTED } from '../../src/gpu/index.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);

@@ -6,7 +6,6 @@ import {
   exponential,
   isSettled,
   midmean,
-  quantile,
   randomFrom,
   type Interval,
   verdictOf,
@@ -20,11 +19,6 @@ test('the midmean is the mean of the middle half, and blind to the tails', () =>
   expect(midmean([9, 1, 2])).toBe(2);
   expect(midmean([4, 2])).toBe(3);
   expect(() => midmean([])).toThrow(RangeError);
-});
-
-test('a quantile lies between its neighbours', () => {
-  expect(quantile([10, 20, 30], 0.25)).toBe(15);
-  expect(quantile([10, 20, 30], 1)).toBe(30);
 });
 
 describe('bootstrap', () => {

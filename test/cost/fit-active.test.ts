@@ -12,8 +12,9 @@ import {
   type SyntheticKernel,
 } from '../../scripts/coverage-experiment.js';
 import { activeSelector, fitPredictor } from '../../src/cost/fit.js';
-import { makePredictor, median } from '../../src/cost/predictor.js';
+import { makePredictor } from '../../src/cost/predictor.js';
 import type { Sample } from '../../src/schema/calibration.js';
+import { median } from '../../src/statistics.js';
 
 const SEEDS = Number(process.env['SEEDS'] ?? 10);
 const POINTS = 30;

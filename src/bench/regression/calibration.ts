@@ -9,13 +9,13 @@ import { kernelHash } from '../../kernels/source.js';
 import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration, Sample } from '../../schema/calibration.js';
 import { obstacle } from '../measure.js';
-import { median } from '../timing.js';
+import { median, quantile } from '../../statistics.js';
 import { ratesOf, type BenchResult } from './report.js';
 import { prepareTimed, type TimeOptions } from './roofline.js';
 import { openYardsticks, type Yardsticks } from '../ceilings.js';
 import { interleave } from '../interleave.js';
 import { correctedSeconds } from '../../schema/drift.js';
-import { midmean, quantile, randomFrom, verdictOf, type Interval } from './statistics.js';
+import { midmean, randomFrom, verdictOf, type Interval } from './statistics.js';
 
 type Ceilings = Calibration['ceilings'];
 

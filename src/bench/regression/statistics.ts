@@ -7,6 +7,7 @@
  */
 
 import { randomFrom } from '../../random.js';
+import { quantile } from '../../statistics.js';
 
 export { randomFrom };
 
@@ -32,14 +33,6 @@ export interface Interval {
 const TAIL = 0.025;
 const RESAMPLES = 1000;
 
-/** Value at a share of the sorted values, between neighbours by their distance. */
-export function quantile(sorted: ArrayLike<number>, share: number): number {
-  const at = share * (sorted.length - 1);
-  const below = Math.floor(at);
-  const low = sorted[below] as number;
-  return low + (at - below) * ((sorted[Math.min(below + 1, sorted.length - 1)] as number) - low);
-}
-
 /**
  * By how much the interval of a mean grows because successive values resemble each other: √((1 + ρ) / (1 − ρ)) with the
  * lag-1 correlation ρ of the values (ends drawn in to the 10th and 90th percentile, so that one outlier does not
@@ -50,8 +43,7 @@ export function quantile(sorted: ArrayLike<number>, share: number): number {
 export function correlationFactor(values: readonly number[]): number {
   const n = values.length;
   if (n < 8) return 1;
-  const sorted = Float64Array.from(values).sort();
-  const [low, high] = [quantile(sorted, 0.1), quantile(sorted, 0.9)];
+  const [low, high] = [quantile(values, 0.1), quantile(values, 0.9)];
   const drawnIn = values.map((v) => Math.min(high, Math.max(low, v)));
   const mean = drawnIn.reduce((sum, v) => sum + v, 0) / n;
   let [own, next] = [0, 0];
@@ -77,7 +69,7 @@ export function bootstrap(values: readonly number[], seed: number): Interval {
   const centres = Float64Array.from({ length: RESAMPLES }, () => {
     for (let i = 0; i < n; i++) draw[i] = values[Math.floor(random() * n)] as number;
     return midmean(draw);
-  }).sort();
+  });
   const estimate = midmean(values);
   // Of few values the percentiles can miss the estimate itself.
   const reach = correlationFactor(values);
