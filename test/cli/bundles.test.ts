@@ -24,6 +24,7 @@ const REFUSED: Readonly<Record<string, readonly [args: readonly string[], messag
   run: [['--tokens', '1,x'], /--tokens .*"x"/],
   doctor: [['--format', 'csv'], /--format must be .*json.*"csv"/],
   import: [[], /the source of the tables is not given/],
+  simulate: [[], /the memory of the GPU is not given/],
   models: [['--format', 'csv'], /--format must be .*json.*"csv"/],
 };
 
