@@ -9,8 +9,12 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 for (const { name } of readdirSync(`${root}reports`, { withFileTypes: true }).filter((entry) => entry.isDirectory())) {
-  execFileSync(process.execPath, ['dist/bin/cli.js', 'report', `scenarios/${name}.yaml`, '-o', `reports/${name}`], {
-    cwd: root,
-    stdio: 'inherit',
-  });
+  execFileSync(
+    process.execPath,
+    ['dist/bin/cli.js', 'report', `scenarios/${name}.yaml`, '-o', `reports/${name}`, '--overwrite'],
+    {
+      cwd: root,
+      stdio: 'inherit',
+    },
+  );
 }

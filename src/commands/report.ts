@@ -4,6 +4,7 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../files.js';
 import { readSources } from '../plan/ask.js';
 import { hasSolution } from '../plan/plan.js';
+import { knownStacks } from '../plan/stacks.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { inFileWords, noSolutionError, readScenario, settingOptions } from './plan.js';
 import type { Draw } from '../report/folder.js';
@@ -23,6 +24,7 @@ export const reportCommand: Command = {
       help: 'folder to write to [reports/NAME of the scenario file]',
       group: 'Output',
     },
+    overwrite: { type: 'boolean', help: 'replace a report of another scenario in that folder', group: 'Output' },
   },
   examples: [
     [
@@ -38,8 +40,8 @@ export const reportCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const quiet = args.flags['quiet'] === true;
   const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
-  const { scenario, fromFile } = await readScenario(args);
-  const [{ viewOf }, { reportFiles, writeFolder }, { pageScript }] = await Promise.all([
+  const { scenario } = await readScenario(args);
+  const [{ viewOf }, { refuseOthers, reportFiles, writeFolder }, { pageScript }] = await Promise.all([
     import('../report/view.js'),
     import('../report/folder.js'),
     import('../report/page-script.js'),
@@ -53,8 +55,18 @@ async function run(args: Args): Promise<ExitCode> {
   });
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
-  const origin = { file: args.positional === null ? null : displayPath(args.positional), fields: fromFile };
-  const files = reportFiles({ view, scenario, sources, origin, paper: paperPart(sources), script: pageScript(), draw });
+  const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
+  if (args.flags['overwrite'] !== true) refuseOthers(folder, subject);
+  const files = reportFiles({
+    view,
+    scenario,
+    sources,
+    subject,
+    paper: paperPart(sources),
+    known: await knownStacks(sources.spec?.id ?? null),
+    script: pageScript(),
+    draw,
+  });
   writeFolder(folder, files);
   if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);
   if (!hasSolution(view.report)) throw noSolutionError(view.report);

@@ -45,6 +45,8 @@ export interface Sources {
   readonly stack: string | null;
   /** How the device and its measurements were chosen. */
   readonly notes: readonly string[];
+  /** How the stack was chosen. */
+  readonly stackNotes: readonly string[];
 }
 
 /** A preset as a source: the only models with published figures. */
@@ -83,7 +85,7 @@ export function answer(scenario: Scenario, sources: Sources, rows: Rows = {}): P
 export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const { spec, calibration, device } = sources;
   const { geometry, publishedAs } = sources.model;
-  const notes = [...sources.notes];
+  const notes = [...sources.notes, ...sources.stackNotes];
   const shared = spec?.unifiedMemory === true && scenario.utilization === undefined;
   if (shared)
     notes.push(

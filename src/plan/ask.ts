@@ -25,11 +25,12 @@ export async function ask(scenario: Scenario, rows: Rows = {}): Promise<PlanRepo
  */
 export async function readSources(scenario: Scenario): Promise<Sources> {
   const notes: string[] = [];
+  const stackNotes: string[] = [];
   const model = await readModel(scenario.model ?? 'ouro-1.4b');
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
   const chosen =
     spec && !(scenario.calibration !== undefined && scenario.stack === undefined)
-      ? await chooseStack(scenario.stack, spec, model.publishedAs, loaded?.file ?? null, notes)
+      ? await chooseStack(scenario.stack, spec, model.publishedAs, loaded?.file ?? null, stackNotes)
       : null;
   if (!spec && scenario.stack !== undefined && scenario.stack !== 'lla-sim')
     throw new UserError('--stack needs a device of the catalogue', 'name it with --device');
@@ -42,6 +43,7 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
     gpu: chosen?.gpu ?? null,
     stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
     notes,
+    stackNotes,
   };
 }
 

@@ -1,24 +1,14 @@
-/** Finding and reading stack files, and choosing whose kernels a plan is priced by. */
+/** Finding and reading stack files, for the stack that prices a plan. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Interval } from '../cost/evidence.js';
-import type { DeviceSpec } from '../devices/catalogue.js';
+import { DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
-import { lawsOf, type AttainableFile } from '../stacks/attainable.js';
-import {
-  SAME_GENERATION,
-  servedBy,
-  SMALL_OPERATIONS,
-  STACK_CHOICES,
-  STACK_LABELS,
-  stackName,
-  STACKS,
-  type ServerFile,
-  type StackTables,
-} from '../stacks/serving.js';
+import type { AttainableFile } from '../stacks/attainable.js';
+import { decideStack, gpuSources, unservedNote } from '../stacks/choose.js';
+import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
 import type { StackFile } from '../stacks/stack-schema.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
 
@@ -51,13 +41,18 @@ async function readStackFile(path: string): Promise<StackTables> {
 
 const basename = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
 
-/** The user's tables of a GPU and stack (./calibrations/stacks), else the package's; null where there are none. */
-async function findStack(device: string, stack: string): Promise<StackTables | null> {
+/** Where the tables of a GPU and stack lie: the user's (./calibrations/stacks), else the package's; null for none. */
+function stackPath(device: string, stack: string): string | null {
   for (const folder of [join(process.cwd(), 'calibrations', 'stacks'), join(BUNDLED, 'stacks')]) {
     const path = join(folder, `${device}-${stack}.json`);
-    if (existsSync(path)) return readStackFile(path);
+    if (existsSync(path)) return path;
   }
   return null;
+}
+
+async function findStack(device: string, stack: string): Promise<StackTables | null> {
+  const path = stackPath(device, stack);
+  return path === null ? null : readStackFile(path);
 }
 
 /** Whose kernels price a plan, and the sentences that a reader needs about the choice. */
@@ -69,8 +64,7 @@ export interface Chosen {
 }
 
 /**
- * Chooses the stack: the first that serves the model and has tables of the GPU; for a model that nobody serves, the
- * first with tables; then the calibration of the device; then what tuned kernels reach.
+ * Chooses by `decideStack` and reads the tables.
  * @param asked `--stack`: a name, or the path of a stack file
  * @param model the name under which stacks list the model; null where it is not a preset
  * @param calibrated a calibration of this device that was found, by file name
@@ -82,87 +76,23 @@ export async function chooseStack(
   calibrated: string | null,
   notes: string[],
 ): Promise<Chosen> {
-  const gpu = async (stack: StackTables | null): Promise<GpuSources> => ({
-    device: spec.id,
-    stack,
-    small: await smallOperations(spec.id),
-    laws: lawsOf(bundled<AttainableFile>('attainable.json'), SAME_GENERATION[spec.id] ?? spec.id),
-    server: serverOf(stack?.file.stack ?? null),
-  });
-  if (asked !== undefined) {
-    if (asked in STACK_LABELS && !servedBy(model, asked))
-      notes.push(`${label(asked)} does not run ${model ?? 'this model'}`);
-    return askedStack(asked, spec, calibrated, gpu);
-  }
-  const have = new Map<string, StackTables>();
-  const passedOver: string[] = [];
-  for (const stack of STACKS) {
-    const tables = await findStack(spec.id, stack);
-    if (tables) have.set(stack, tables);
-    else if (servedBy(model, stack)) passedOver.push(stack);
-  }
-  if (have.size === 0 && calibrated === null)
-    notes.push(
-      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on ${measuredInstead(spec)}`,
-    );
-  else
-    for (const stack of passedOver)
-      notes.push(`${label(stack)} serves ${model}, but there are no kernel times of it on ${spec.name}`);
-  const serving = STACKS.find((stack) => have.has(stack) && servedBy(model, stack));
-  const chosen = serving ?? [...have.keys()][0];
-  if (chosen === undefined) {
-    if (calibrated !== null) return { stack: 'lla-sim', gpu: null };
-    return { stack: 'attainable', gpu: await gpu(null) };
-  }
-  const tables = have.get(chosen)!;
-  if (serving === undefined)
-    notes.push(
-      `no serving stack runs ${model ?? 'this model'}: kernels of ${stackName(tables.file)} price what they can do of it`,
-    );
-  if (calibrated !== null)
-    notes.push(`${calibrated} was measured on this device and is not used: --stack lla-sim prices by it`);
-  return { stack: chosen, gpu: await gpu(tables) };
-}
-
-/** The GPUs whose kernels tell what is attainable on one without tables. */
-function measuredInstead({ id, vendor }: DeviceSpec): string {
-  const sibling = SAME_GENERATION[id];
-  if (sibling !== undefined) return `the ${sibling}, a GPU of the same generation`;
-  return vendor === 'nvidia' ? 'other GPUs' : 'other GPUs, all of them by NVIDIA';
-}
-
-const label = (stack: string): string => STACK_LABELS[stack] ?? stack;
-
-async function askedStack(
-  asked: string,
-  spec: DeviceSpec,
-  calibrated: string | null,
-  gpu: (stack: StackTables | null) => Promise<GpuSources>,
-): Promise<Chosen> {
-  if (asked === 'lla-sim') {
-    if (calibrated === null)
+  const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
+    gpuSources(spec, tables, small ? await smallOperations(spec.id) : null, bundledFiles());
+  if (asked !== undefined && /[/\\]|\.json$/i.test(asked)) {
+    const tables = await readStackFile(asked);
+    if (tables.file.device !== spec.id)
       throw new UserError(
-        `--stack lla-sim needs a calibration of ${spec.name}, and there is none`,
-        'measure with lla-sim calibrate on that device, or leave --stack out',
+        `${show(asked)} holds times of ${tables.file.device}, not of ${spec.id}`,
+        `leave --stack out, or plan for --device ${tables.file.device}`,
       );
-    return { stack: asked, gpu: null };
+    return { stack: tables.file.stack, gpu: await gpu(tables) };
   }
-  if (asked === 'attainable') return { stack: asked, gpu: { ...(await gpu(null)), small: null } };
-  const isPath = /[/\\]|\.json$/i.test(asked);
-  const tables = isPath ? await readStackFile(asked) : await findStack(spec.id, asked);
-  if (!tables)
-    throw new UserError(
-      (STACK_CHOICES as readonly string[]).includes(asked)
-        ? `there are no kernel times of ${label(asked)} on ${spec.name}`
-        : `--stack knows no ${show(asked)}`,
-      `write one of ${STACK_CHOICES.join(', ')}, or the path of a file that lla-sim import wrote`,
-    );
-  if (tables.file.device !== spec.id)
-    throw new UserError(
-      `${show(asked)} holds times of ${tables.file.device}, not of ${spec.id}`,
-      `leave --stack out, or plan for --device ${tables.file.device}`,
-    );
-  return { stack: tables.file.stack, gpu: await gpu(tables) };
+  const decided = decideStack(asked, spec, model, calibrated, (stack) => stackPath(spec.id, stack) !== null);
+  notes.push(...decided.notes);
+  if (decided.stack === 'lla-sim') return { stack: decided.stack, gpu: null };
+  const tables = decided.tables === null ? null : await findStack(spec.id, decided.tables);
+  if (decided.unserved && tables) notes.push(unservedNote(model, tables));
+  return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable') };
 }
 
 async function smallOperations(device: string): Promise<StackTables | null> {
@@ -170,15 +100,11 @@ async function smallOperations(device: string): Promise<StackTables | null> {
   return measured === undefined ? null : findStack(measured, 'vidur');
 }
 
-/** Fewer published rows of a stack than this tell less than those of all stacks together. */
-const FEWEST_ROWS = 15;
-
-/** What the server of a stack adds to a step; of all servers together where little or nothing is published of it. */
-function serverOf(stack: string | null): Interval {
-  const { servers } = bundled<ServerFile>('servers.json');
-  const own = stack === null ? undefined : servers[stack];
-  return (own && own.rows >= FEWEST_ROWS ? own : servers['all']!).secondsPerStep;
-}
+/** Laws and servers of the package. */
+const bundledFiles = () => ({
+  attainable: bundled<AttainableFile>('attainable.json'),
+  servers: bundled<ServerFile>('servers.json'),
+});
 
 /** A file of the package. */
 const bundled = <T>(name: string): T =>
@@ -186,3 +112,22 @@ const bundled = <T>(name: string): T =>
     maxValues: MAX_VALUES,
     hint: 'install lla-sim again',
   }) as T;
+
+/** Which tables a report carries for devices other than its own: those that are chosen unless another is asked for. */
+const CARRIED: readonly string[] = [STACKS[0], 'vidur'];
+
+/**
+ * What a report's page needs to plan for other devices: every stack of its own device, the first one of the others, and
+ * the names of all.
+ */
+export async function knownStacks(own: string | null) {
+  const all = DEVICES.flatMap(({ id }) => [...STACKS, 'vidur'].map((stack) => ({ id, stack })));
+  const read = all
+    .filter(({ id, stack }) => id === own || CARRIED.includes(stack))
+    .map(({ id, stack }) => findStack(id, stack));
+  return {
+    tables: (await Promise.all(read)).filter((t) => t !== null),
+    names: all.filter(({ id, stack }) => stackPath(id, stack) !== null).map(({ id, stack }) => `${id}-${stack}`),
+    files: bundledFiles(),
+  };
+}

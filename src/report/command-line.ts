@@ -1,11 +1,5 @@
-/** The command that gives the same answer as a page whose controls were changed. */
+/** The command that gives the same answer as a page, whole: it needs no file that the reader does not have. */
 import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/settings.js';
-
-/** Where a scenario came from: a file and its fields, or flags alone. */
-export interface Origin {
-  readonly file: string | null;
-  readonly fields: Scenario;
-}
 
 /** A word as a POSIX shell takes it. */
 export const shellWord = (text: string): string =>
@@ -19,18 +13,12 @@ function flagsOf(name: SettingName, value: unknown): string[] {
   return [flag, String(value)];
 }
 
-/** `lla-sim plan FILE --flags` for a scenario, with a flag for each field that the file does not have so. */
-export function commandLine(
-  origin: Origin,
-  scenario: Scenario,
-): { command: string; /** Fields of the file that no flag can take away. */ without: string[] } {
-  const words = ['lla-sim', 'plan', ...(origin.file === null ? [] : [origin.file])];
-  const without: string[] = [];
+/** `lla-sim plan --flags` with a flag for each field of the scenario. */
+export function commandLine(scenario: Scenario): string {
+  const words = ['lla-sim', 'plan'];
   for (const name of Object.keys(SETTINGS) as SettingName[]) {
-    const [before, now] = [origin.fields[name], scenario[name]];
-    if (JSON.stringify(before) === JSON.stringify(now)) continue;
-    if (now === undefined) without.push(name);
-    else words.push(...flagsOf(name, now));
+    const value = scenario[name];
+    if (value !== undefined) words.push(...flagsOf(name, value));
   }
-  return { command: words.map(shellWord).join(' '), without };
+  return words.map(shellWord).join(' ');
 }

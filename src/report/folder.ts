@@ -1,19 +1,21 @@
 /** A report's folder: what each file holds, and writing them so that a folder is never left half old and half new. */
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { printable } from '../errors.js';
+import { printable, show, UserError } from '../errors.js';
+import { readTextFile } from '../files.js';
 import type { Sources } from '../plan/answer.js';
 import type { Scenario } from '../schema/settings.js';
-import type { Origin } from './command-line.js';
 import { htmlDocument } from './html/document.js';
 import type { Html } from './html/html.js';
-import { pageSources } from './page-data.js';
+import { pageSources, withoutOwn, type KnownStacks } from './page-data.js';
 import { PICTURE_IDS, picturesOf } from './pictures/index.js';
 import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
 import { reportMarkdown } from './report-markdown.js';
 import { cannotWrite, Replacement } from '../write.js';
 import type { View } from './view.js';
+
+const MAX_REPORT_BYTES = 2 ** 24;
 
 /** Draws a picture as PNG; null where this machine has no canvas. */
 export type Draw = ((picture: Picture) => Buffer) | null;
@@ -42,8 +44,10 @@ export function reportFiles(input: {
   view: View;
   scenario: Scenario;
   sources: Sources;
-  origin: Origin;
+  /** What the report is of: the scenario's file, or what was asked. */
+  subject: string;
   paper: PaperPart;
+  known: KnownStacks;
   script: string;
   draw: Draw;
 }): Map<string, string | Buffer> {
@@ -52,17 +56,39 @@ export function reportFiles(input: {
   const data = {
     scenario: shownScenario(input.scenario),
     sources: pageSources(input.sources),
-    origin: { ...input.origin, fields: shownScenario(input.origin.fields) },
     validation: view.validation,
+    known: withoutOwn(input.known, input.sources),
   };
   const files = new Map<string, string | Buffer>([
     ['report.html', htmlDocument(view, pictures, data, paper.html, input.script)],
-    ['report.md', `${reportMarkdown(view, pictures, draw !== null)}\n${paper.markdown}`],
+    [
+      'report.md',
+      `${reportMarkdown(view, data.scenario, pictures, draw !== null)}\n${paper.markdown}\n${markOf(input.subject)}\n`,
+    ],
     ['plans.csv', planCsv(view.report)],
     ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],
   ]);
   if (draw) for (const p of pictures) files.set(`${p.id}.png`, draw(p));
   return files;
+}
+
+/** The last line of report.md, by which a later report knows whose folder it is. */
+const markOf = (subject: string): string => `<!-- lla-sim report of ${subject.replace(/[^\w./ -]/g, '_')} -->`;
+
+/**
+ * Refuses a folder that holds something else: a report of another subject, or a report.md of another hand.
+ * @throws UserError naming what is there
+ */
+export function refuseOthers(folder: string, subject: string): void {
+  const file = join(folder, 'report.md');
+  if (!existsSync(file)) return;
+  const last = readTextFile(file, 'report', MAX_REPORT_BYTES).trimEnd().split('\n').at(-1) ?? '';
+  if (last === markOf(subject)) return;
+  const other = /^<!-- lla-sim report of (.+) -->$/.exec(last)?.[1];
+  throw new UserError(
+    `${show(folder)} holds ${other === undefined ? 'a report.md that is not of this version of lla-sim' : `the report of ${other}`}`,
+    'name another folder with --output, or add --overwrite',
+  );
 }
 
 /**

@@ -5,15 +5,33 @@ import type { KernelName } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { TERMS_VERSION } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
+import type { AttainableFile } from '../stacks/attainable.js';
+import type { ServerFile, StackTables } from '../stacks/serving.js';
 import type { Validation } from '../schema/validation.js';
-import type { Origin } from './command-line.js';
 
 export interface PageData {
   readonly scenario: Scenario;
   readonly sources: Sources;
-  readonly origin: Origin;
   readonly validation: Validation | null;
+  readonly known: KnownStacks;
 }
+
+/** What the page needs to plan for other devices and stacks. */
+export interface KnownStacks {
+  /** Beside those of the report's own sources. */
+  readonly tables: readonly StackTables[];
+  /** Every device and stack of which the program has tables: `h200-vllm`. */
+  readonly names: readonly string[];
+  readonly files: { readonly attainable: AttainableFile; readonly servers: ServerFile };
+}
+
+/** Without the tables that the report's sources carry already. */
+export const withoutOwn = (known: KnownStacks, { gpu }: Sources): KnownStacks => ({
+  ...known,
+  tables: known.tables.filter(({ file }) =>
+    [gpu?.stack, gpu?.small].every((own) => own?.file.device !== file.device || own.file.stack !== file.stack),
+  ),
+});
 
 /**
  * Sources reduced to the data that pricing reads. Of each measured shape the typical time is kept, which is all that

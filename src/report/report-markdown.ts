@@ -1,74 +1,124 @@
-/** The report in Markdown, with its pictures beside it. */
+/** The report in Markdown, with its pictures beside it: the decision first, appendices last. */
 import type { Plan, PlanReport } from '../plan/types.js';
+import { shownDecode, timeWords } from '../plan/words.js';
 import { formatDecimalBytes } from '../units.js';
+import { answerLines } from './answer-text.js';
+import { commandLine } from './command-line.js';
+import { beforeSigning, costWords, decisionRows, lossTable, shareText, SHEET_COLUMNS, sheetCells } from './decision.js';
+import { decisionPicture } from './pictures/index.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { markdownText, planMarkdown } from './plan-csv.js';
-import { answerLines } from './answer-text.js';
-import { shownDecode, timeWords } from '../plan/words.js';
-import { rateLabel } from './plan-rows.js';
+import { rateLabel, shortList } from './plan-rows.js';
+import type { Scenario } from '../schema/settings.js';
 import { shownPlan, type View } from './view.js';
 import { LIMIT_WORDS } from './words.js';
 
+/** Everything after this heading is for reference. */
+export const APPENDICES = '## Appendices';
+
 /** @param drawn false where the pictures could not be written: then their words stand alone */
-export function reportMarkdown(view: View, pictures: readonly Picture[], drawn: boolean): string {
+export function reportMarkdown(view: View, scenario: Scenario, pictures: readonly Picture[], drawn: boolean): string {
   const { report } = view;
-  const lines = [`# ${markdownText(report.scenario.name ?? `${report.model.name} on ${report.device.name}`)}`, ''];
+  const decision = decisionPicture(pictures);
+  const lines = [
+    `# ${markdownText(report.scenario.name ?? `${report.model.name} on ${report.device.name}`)}`,
+    '',
+    `**${markdownText(report.answer.question)}**`,
+    '',
+    ...answer(report),
+    ...(decision ? picture(decision, drawn, 3) : []),
+    ...numbers(report),
+    ...losses(report),
+    ...section(
+      'Risk',
+      report.answer.risks.slice(0, MOST_RISKS).map((r) => `- ${markdownText(r.message)}`),
+    ),
+    ...section('Cost', [markdownText(costWords(report))]),
+    ...section(
+      'Before you sign',
+      beforeSigning(report).map((c, i) => `${i + 1}. ${markdownText(c)}`),
+    ),
+  ];
   if (report.scenario.description !== null) lines.push(markdownText(report.scenario.description), '');
-  lines.push('## Answer', '', ...answer(report), '');
+  lines.push('The same from the command line:', '', '```sh', commandLine(scenario), '```', '');
+  // The table as plan --format markdown has it, of the rows that a short table shows.
+  const table = planMarkdown({ ...report, plans: shortList(report) }).split('\n\n');
+  lines.push(
+    table[0] as string,
+    '',
+    table.find((block) => block.startsWith('|')) as string,
+    '',
+    '**>** deploy, **+** upside, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. plans.csv has every combination.',
+    '',
+  );
   lines.push('## The plan and its memory', '', ...memory(view), '');
   lines.push(
     '## Pictures',
     '',
     'Solid and filled: counted or measured. Dashed and hollow: an estimate of kernels that nobody has measured.',
     '',
+    ...pictures.filter((p) => p !== decision).flatMap((p) => picture(p, drawn, 3)),
   );
-  for (const p of pictures) {
-    lines.push(
-      `### ${markdownText(p.title)}`,
-      '',
-      ...(drawn ? [`![${markdownText(p.title)}](${p.id}.png)`, ''] : []),
-      `${markdownText(p.summary)} *Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${markdownText(p.source)}.*`,
-      '',
-    );
-  }
-  // The table as plan --format markdown has it: its heading says model, device and context.
-  const table = planMarkdown(report).split('\n\n');
-  lines.push(
-    table[0] as string,
-    '',
-    table.find((block) => block.startsWith('|')) as string,
-    '',
-    '**>** recommended, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. In brackets: the batch on the grid that capacity tests climb, and the interval of the time.',
-    '',
-  );
-  if (report.removed.length > 0)
-    lines.push(
-      '## Removed by the targets',
-      '',
-      ...report.removed.map((r) => `- ${markdownText(r.id)}: ${markdownText(r.target)}: ${markdownText(r.reason)}`),
-      '',
-    );
   lines.push(
     '## Before you believe it',
     '',
-    ...report.warnings.map(({ message: note }) => `- ${markdownText(note)}`),
+    ...report.warnings.map(({ message }) => `- ${markdownText(message)}`),
     '',
+    APPENDICES,
+    '',
+    ...appendices(report),
   );
-  if (report.contradictions.length > 0) {
-    lines.push('## Where the published figures contradict each other', '');
-    for (const c of report.contradictions)
-      lines.push(
-        `- **${markdownText(c.subject)}**: ${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ${markdownText(c.explanation)}`,
-      );
-    lines.push('');
-  }
   return lines.join('\n');
 }
 
+const MOST_RISKS = 4;
+
+const section = (title: string, body: readonly string[]): string[] =>
+  body.length === 0 ? [] : [`### ${title}`, '', ...body, ''];
+
 function answer(report: PlanReport): string[] {
-  if (report.plans.length === 0) return ['No combination meets the targets; what removed each is listed below.'];
-  return answerLines(report).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
+  if (report.plans.length === 0) return ['No combination meets the targets; the appendix says what removed each.', ''];
+  // Alternatives and risks have places of their own below.
+  return answerLines(report)
+    .filter(({ label }) => label !== 'Instead' && label !== 'Risk')
+    .flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
+}
+
+function picture(p: Picture, drawn: boolean, level: number): string[] {
+  return [
+    `${'#'.repeat(level)} ${markdownText(p.title)}`,
+    '',
+    ...(drawn ? [`![${markdownText(p.title)}](${p.id}.png)`, ''] : []),
+    `${markdownText(p.summary)} *Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${markdownText(p.source)}.*`,
+    '',
+  ];
+}
+
+const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
+
+function numbers(report: PlanReport): string[] {
+  const rows = decisionRows(report);
+  if (rows.length === 0) return [];
+  return [
+    row(SHEET_COLUMNS),
+    `|${SHEET_COLUMNS.map((_, i) => (i === 0 ? '---' : '--:')).join('|')}|`,
+    ...rows.map((r) => row(sheetCells(r))),
+    '',
+  ];
+}
+
+function losses(report: PlanReport): string[] {
+  const table = lossTable(report);
+  if (table === null) return [];
+  return section('What it loses, by task', [
+    row(['task', 'whole', ...table.plans]),
+    `|---|${'--:|'.repeat(table.plans.length + 1)}`,
+    ...table.rows.map((r) =>
+      row([r.task, String(r.teacher), ...r.scores.map((s) => (s ? `${s.value} (${shareText(s)})` : 'unknown'))]),
+    ),
+    ...(table.more > 0 ? ['', `${table.more} more tasks lose less.`] : []),
+  ]);
 }
 
 const firstToken = ({ prefill }: Plan): string =>
@@ -92,5 +142,21 @@ function memory(view: View): string[] {
         `| ${part} | ${parts[part]} | ${formatDecimalBytes(parts[part])} | ${((100 * parts[part]) / vram).toFixed(1)} % |`,
     ),
     ...(plan.marks.length > 0 ? ['', ...plan.marks.map((m) => `- ${markdownText(m.message)}`)] : []),
+  ];
+}
+
+function appendices(report: PlanReport): string[] {
+  return [
+    ...section(
+      'Removed by the targets',
+      report.removed.map((r) => `- ${markdownText(r.id)}: ${markdownText(r.target)}: ${markdownText(r.reason)}`),
+    ),
+    ...section(
+      'Where the published figures contradict each other',
+      report.contradictions.map(
+        (c) =>
+          `- **${markdownText(c.subject)}**: ${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ${markdownText(c.explanation)}`,
+      ),
+    ),
   ];
 }

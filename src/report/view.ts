@@ -1,7 +1,6 @@
 /** What a report is drawn from: the answer, and the request that can price and size more shapes for its pictures. */
 import type { Sources } from '../plan/answer.js';
 import { prepare } from '../plan/answer.js';
-import { evictionLabel } from '../eviction/policy.js';
 import { chosenId } from './answer-text.js';
 import { evaluate } from '../plan/evaluate.js';
 import { makePlan } from '../plan/plan.js';
@@ -58,7 +57,3 @@ export function timeSource({ report, sources }: View): string {
     ? `kernels of ${report.device.pricing} on ${report.device.name}`
     : 'nothing is known about the speed of this device';
 }
-
-/** A row's name without its path: codec and eviction. */
-export const representative = (p: Plan): string =>
-  `${p.codec.label}${p.eviction ? ` ${evictionLabel(p.eviction)}` : ''}`;

@@ -7,6 +7,7 @@ import { UserError } from '../../src/errors.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
 import { LIGHT } from '../../src/report/pictures/theme.js';
+import { APPENDICES } from '../../src/report/report-markdown.js';
 import { viewOf } from '../../src/report/view.js';
 import { readValidation } from '../../src/schema/validation.js';
 import { compile, plan, ROOT, scratch, type Outcome } from '../cli/program.js';
@@ -22,7 +23,12 @@ describe.each(SCENARIOS)('%s', (name) => {
     if (report.plans.some((p) => p.maxBatch.exact >= 1)) {
       expect(textOf(files, 'plans.csv')).toBe((await plan(file, '--format', 'csv')).out);
       const table = (await plan(file, '--format', 'markdown')).out.split('\n').filter((l) => l.startsWith('|'));
-      for (const line of table) expect(textOf(files, 'report.md')).toContain(line);
+      // The Markdown has the rows of a short table.
+      const md = textOf(files, 'report.md');
+      for (const id of [report.answer.deploy, report.answer.upside]) {
+        const mark = id && (id === report.answer.deploy ? '**>**' : '**+**');
+        if (mark) expect(table.some((line) => line.includes(`| ${mark} |`) && md.includes(line))).toBe(true);
+      }
     }
   });
 
@@ -48,21 +54,28 @@ describe.each(SCENARIOS)('%s', (name) => {
 it('names the pictures that it has only where there is something to show', async () => {
   const ids = async (s: Parameters<typeof viewOfScenario>[0]) =>
     picturesOf((await viewOfScenario(s)).view).map((p) => p.id);
-  expect(await ids({ device: 'h200' })).toEqual([
-    'memory-breakdown',
-    'cache-against-context',
-    'batch-against-ratio',
-    'time-against-context',
-    'speed-against-quality',
-    'eviction-memory',
-    'eviction-batch',
-  ]);
+  const four = ['users-against-speed', 'memory-breakdown', 'time-against-context', 'quality-by-task'];
+  expect(await ids({ device: 'h200' })).toEqual(four);
+  expect(await ids({ device: 'h200', eviction: ['none', 'streaming:4+256'] })).toEqual(
+    expect.arrayContaining(['eviction-batch']),
+  );
   // Nothing is known about the speed of 55 GB of memory.
-  expect(await ids({ vram: '55GB' })).not.toEqual(expect.arrayContaining(['time-against-context']));
-  expect(await ids({ vram: '55GB' })).not.toEqual(expect.arrayContaining(['speed-against-quality']));
+  expect(await ids({ vram: '55GB' })).toEqual(['memory-breakdown', 'quality-by-task']);
   // No figure is published for this model.
-  expect(await ids({ device: 'h200', model: 'nanbeige4.2-3b' })).not.toContain('speed-against-quality');
+  expect(await ids({ device: 'h200', model: 'nanbeige4.2-3b' })).toEqual(four.slice(0, 3));
   expect(await ids({ calibration: join(ROOT, 'calibrations/mesa-llvmpipe.json') })).toContain('kernel-roofline');
+});
+
+it('says the decision within 150 lines of Markdown, and begins with the answer', async () => {
+  for (const scenario of [{ device: 'h200' }, ...SCENARIOS.map(scenarioOf)]) {
+    const md = textOf(await filesOf(scenario), 'report.md');
+    const lines = md.split('\n');
+    expect(lines.indexOf(APPENDICES), JSON.stringify(scenario)).toBeGreaterThan(20);
+    expect(lines.indexOf(APPENDICES), JSON.stringify(scenario)).toBeLessThanOrEqual(150);
+    const { report } = (await viewOfScenario(scenario)).view;
+    if (report.answer.deploy) expect(lines.slice(0, 8).join('\n')).toContain('**Deploy** full cache');
+    expect(md).toMatch(/```sh\nlla-sim plan --/);
+  }
 });
 
 it('shows predicted against measured steps where a validation is at hand', async () => {
@@ -133,30 +146,38 @@ describe('the command', () => {
   it('writes a folder and says so, removes pictures that are no more, leaves other files', () => {
     const out = join(folder.path, 'chat');
     mkdirSync(out);
-    for (const name of ['kernel-roofline.png', 'mine.png', 'notes.txt']) writeFileSync(join(out, name), 'x');
+    for (const name of ['kernel-roofline.png', 'cache-against-context.png', 'mine.png', 'notes.txt'])
+      writeFileSync(join(out, name), 'x');
     const o = run('scenarios/chat-h200.yaml', '-o', out);
     expect(o.code, o.err).toBe(0);
     expect(o.out).toBe('');
     const names = readdirSync(out).sort();
     expect(names).toEqual([
-      'batch-against-ratio.png',
-      'cache-against-context.png',
-      'eviction-batch.png',
-      'eviction-memory.png',
       'memory-breakdown.png',
       'mine.png',
       'notes.txt',
       'plans.csv',
       'plans.json',
+      'quality-by-task.png',
       'report.html',
       'report.md',
-      'speed-against-quality.png',
       'time-against-context.png',
+      'users-against-speed.png',
     ]);
     for (const name of names.filter((n) => n.endsWith('.png') && n !== 'mine.png'))
       expect(readFileSync(join(out, name)).subarray(1, 4).toString()).toBe('PNG');
     expect(o.err).toContain('report.html');
     expect(run('scenarios/chat-h200.yaml', '-o', out, '--quiet').err).toBe('');
+    // The folder is this scenario's: another one asks first.
+    const other = run('scenarios/nanbeige-a100.yaml', '-o', out);
+    expect([other.code, other.err]).toEqual([
+      2,
+      expect.stringMatching(/holds the report of chat-h200\.yaml.*--overwrite/),
+    ]);
+    expect(readFileSync(join(out, 'report.md'), 'utf8')).toContain('ouro-1.4b');
+    expect(run('scenarios/nanbeige-a100.yaml', '-o', out, '--overwrite', '--quiet').code).toBe(0);
+    writeFileSync(join(out, 'report.md'), '# mine');
+    expect(run('scenarios/nanbeige-a100.yaml', '-o', out).err).toMatch(/a report\.md that is not of this version/);
   });
 
   it('writes a report that says why nothing fits, and exits with 3', () => {

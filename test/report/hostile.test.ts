@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { fitPredictor } from '../../src/cost/fit.js';
 import { answer, type Sources } from '../../src/plan/answer.js';
 import { readSources } from '../../src/plan/ask.js';
+import { knownStacks } from '../../src/plan/stacks.js';
 import { commandLine, shellWord } from '../../src/report/command-line.js';
 import { asked, initialValues } from '../../src/report/html/controls.js';
 import { escapeHtml, html } from '../../src/report/html/html.js';
@@ -150,29 +151,27 @@ describe('what a page carries', () => {
     const data = {
       scenario,
       sources: await readSources(scenario),
-      origin: { file: null, fields: {} },
       validation: null,
+      known: await knownStacks('rtx-4090'),
     };
     const values = {
       ...initialValues(data),
       context: '16k',
-      vram: '48GB',
+      device: 'h100',
+      gpus: '2',
+      usdPerHour: '2.5',
       tpot: '200ms',
       min: 'gsm8k=0.5, bbh=0.1',
       batch: '2',
     };
     const changed = asked(data, values);
-    const { command, without } = commandLine(data.origin, changed.scenario);
-    expect(without).toEqual([]);
+    const command = commandLine(changed.scenario);
+    expect(command).not.toMatch(/\.yaml/);
     const cli = await plan(...command.split(' ').slice(2), '--format', 'json');
     expect({ ...(JSON.parse(cli.out) as object), scenario: null }).toEqual({
       ...(JSON.parse(JSON.stringify(answer(changed.scenario, changed.sources))) as object),
       scenario: null,
     });
-    expect(
-      commandLine({ file: 'a b.yaml', fields: scenario }, { ...scenario, tpot: undefined as unknown as string })
-        .without,
-    ).toEqual(['tpot']);
-    expect(commandLine({ file: 'a b.yaml', fields: scenario }, scenario).command).toBe("lla-sim plan 'a b.yaml'");
+    expect(commandLine({ model: 'a b.json', context: 4096 })).toBe("lla-sim plan --model 'a b.json' --ctx 4096");
   });
 });

@@ -82,7 +82,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       (document.getElementById('status') as HTMLElement).textContent = '';
     });
     const control = page.locator(`[name=${name}]`);
-    if (name === 'model') await control.selectOption(value);
+    if (['model', 'device', 'stack'].includes(name)) await control.selectOption(value);
     else await control.fill(value);
     await expect.poll(() => status.textContent(), { timeout: 20_000 }).toMatch(/anew|Not changed/);
   };
@@ -111,13 +111,14 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
   it('gives the numbers of the command that it names when a control changes', async () => {
     const o = await open(browser, await pageOf(scenarioOf('chat-h200'), 'scenarios/chat-h200.yaml'));
     const steps: [string, string, string[]][] = [
-      ['vram', '80GB', ['--vram', '80GB']],
+      ['gpus', '2', ['--gpus', '2']],
       ['context', '64k', ['--ctx', '64k']],
       ['batch', '3', ['--batch', '3']],
       ['tpot', '150ms', ['--tpot', '150ms']],
+      ['stack', 'sglang', ['--stack', 'sglang']],
+      ['usdPerHour', '2.25', ['--usd-per-hour', '2.25']],
       ['min', 'gsm8k@isocache=0.75', ['--min', 'gsm8k@isocache=0.75']],
       ['model', 'ouro-2.6b', ['--model', 'ouro-2.6b']],
-      ['context', '2k', ['--ctx', '2k']],
     ];
     const flags = new Map<string, string[]>();
     for (const [name, value, words] of steps) {
@@ -129,11 +130,11 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       const command = (await o.page.locator('#command').textContent()) ?? '';
       for (const word of words) expect(command).toContain(word);
       // The command that the page shows is one that gives these numbers.
-      const again = await plan(FILE('chat-h200'), ...command.split(' ').slice(3), '--format', 'json');
+      const again = await plan(...command.split(' ').slice(2), '--format', 'json');
       expectSame(await tableOf(o.page), JSON.parse(again.out) as PlanReport);
     }
     await o.page.locator('button[type=reset]').click();
-    await expect.poll(() => o.page.locator('#command').textContent()).toBe('lla-sim plan scenarios/chat-h200.yaml');
+    await expect.poll(() => o.page.locator('#command').textContent()).not.toContain('sglang');
     expectSame(
       await tableOf(o.page),
       JSON.parse((await plan(FILE('chat-h200'), '--format', 'json')).out) as PlanReport,
@@ -142,23 +143,38 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  it('keeps the device when only memory was given, and says how to ask for the same', async () => {
-    const o = await open(browser, await pageOf({ vram: '141GB', context: 4096 }));
-    await change(o.page, 'vram', '60GB');
+  it('another device comes with its own memory, name and kernels', async () => {
+    const o = await open(browser, await pageOf({ vram: '60GB', device: 'h200', context: 4096 }));
+    await change(o.page, 'device', 'b200');
     const command = (await o.page.locator('#command').textContent()) ?? '';
-    expect(command).toContain('--device h200');
+    expect(command).toBe('lla-sim plan --ctx 4096 --device b200');
+    expect(await o.page.locator('#question').textContent()).toContain('B200');
     expectSame(
       await tableOf(o.page),
       JSON.parse((await plan(...command.split(' ').slice(2), '--format', 'json')).out) as PlanReport,
     );
+    expect(o.incidents).toEqual([]);
     await o.close();
+  });
+
+  it('prints its first page on one sheet, whatever is asked', async () => {
+    for (const name of ['chat-h200', 'huginn-h100', 'nanbeige-a100', 'million-tokens', 'nothing-fits']) {
+      // 18.2 cm by 26.9 cm at 96 dots an inch: A4 less its margins.
+      const o = await open(browser, await pageOf(scenarioOf(name)), { viewport: { width: 688, height: 1017 } });
+      await o.page.emulateMedia({ media: 'print' });
+      await o.page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+      const height = await o.page.evaluate(() => document.querySelector('.sheet')?.getBoundingClientRect().height);
+      expect(height, name).toBeLessThan(1017);
+      await o.close();
+    }
   });
 
   it('says what is wrong with a control and keeps its answer', async () => {
     const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
     const before = await tableOf(o.page);
     for (const [name, value] of [
-      ['vram', 'much'],
+      ['gpus', 'many'],
+      ['usdPerHour', 'much'],
       ['context', '-1'],
       ['min', 'taste=1'],
       ['tpot', '80'],
@@ -293,7 +309,10 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     expect(reached).toEqual(
       expect.arrayContaining([
         'model',
-        'vram',
+        'device',
+        'gpus',
+        'stack',
+        'usdPerHour',
         'context',
         'batch',
         'tpot',

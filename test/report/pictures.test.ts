@@ -5,8 +5,6 @@ import { describe, expect, it } from 'vitest';
 import { ask } from '../../src/plan/ask.js';
 import { row } from '../plan/requests.js';
 import { answer } from '../../src/plan/answer.js';
-import { batchSeries, fullBatch } from '../../src/report/pictures/batch-against-ratio.js';
-import { cacheLines } from '../../src/report/pictures/cache-against-context.js';
 import { allCrossings, crossingsOf } from '../../src/report/pictures/crossings.js';
 import { budgetLines } from '../../src/report/pictures/eviction-budget.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
@@ -14,72 +12,64 @@ import { memoryParts } from '../../src/report/pictures/memory-breakdown.js';
 import type { Picture } from '../../src/report/pictures/picture.js';
 import { HEIGHT, png, WIDTH } from '../../src/report/pictures/png.js';
 import { decades, powersOfTwo } from '../../src/report/pictures/scales.js';
-import { qualityPoints } from '../../src/report/pictures/speed-against-quality.js';
+import { qualityTasks } from '../../src/report/pictures/quality-by-task.js';
 import { evidenceStyle, LIGHT } from '../../src/report/pictures/theme.js';
 import { timeLines } from '../../src/report/pictures/time-against-context.js';
+import { speedLines } from '../../src/report/pictures/users-against-speed.js';
+import { commonBatch, decisionRows, drawnPlans, lossTable } from '../../src/report/decision.js';
 import { SCENARIOS, scenarioOf, viewOfScenario } from './reports.js';
 
 const H200 = { device: 'h200', context: 4096 } as const;
 
 describe('numbers', () => {
-  it('cache lines end at the sizes of the paper, and start at the plan', async () => {
-    const { view } = await viewOfScenario({ ...H200, codec: ['full', 'lla'], ratio: [4, 21.33] });
-    const ends = Object.fromEntries(cacheLines(view).map((l) => [l.label, (l.points.at(-1)?.y ?? 0) / 2 ** 30]));
-    expect(ends).toEqual({ full: 768, 'lla-4x': 192, 'lla-21.33x': 36 });
-    for (const line of cacheLines(view)) {
-      const p = view.report.plans.find((q) => q.codec.label === line.label);
-      expect(line.points.find((at) => at.x === 4096)?.y).toBe(p?.memory.kvBytesPerSequence);
-    }
-  });
-
-  it('batches are those of the plans, and the ideal line starts at the full cache', async () => {
+  it('speeds are those of plans at that batch; lines end at the largest batch and pass the operating point', async () => {
     const { view } = await viewOfScenario(H200);
-    for (const [kind, points] of batchSeries(view))
-      for (const p of points) {
-        expect(
-          Math.max(
-            ...view.report.plans
-              .filter((q) => q.codec.kind === kind && q.codec.label === p.label && q.path !== 'fast')
-              .map((q) => q.maxBatch.exact),
-          ),
-        ).toBe(p.batch);
-      }
-    expect(Math.floor(fullBatch(view) ?? 0)).toBe(row(view.report, 'full/full').maxBatch.exact);
+    const lines = speedLines(view);
+    expect(lines.length).toBeGreaterThan(1);
+    expect(lines.length).toBeLessThanOrEqual(3);
+    const at8 = await ask({ ...H200, batch: 8 });
+    for (const line of lines) {
+      const p = row(view.report, line.id);
+      expect(line.points.at(-1)?.x).toBe(p.maxBatch.exact);
+      expect(line.at).toEqual({ x: p.knee?.batch, y: 1 / (p.knee?.secondsPerStep?.estimate ?? NaN) });
+      expect(line.points.find((q) => q.x === line.at.x)?.y).toBe(line.at.y);
+      const eight = row(at8, line.id).decode.secondsPerStep;
+      const near = line.points.find((q) => q.x === 8);
+      if (near)
+        expect([near.low, near.y, near.high]).toEqual(
+          [eight?.high, eight?.estimate, eight?.low].map((t) => 1 / (t ?? NaN)),
+        );
+      for (const q of line.points) expect(q.low <= q.y && q.y <= q.high).toBe(true);
+    }
   });
 
-  it('times are those of plans at that context and batch, and lines end where memory does', async () => {
-    const { view } = await viewOfScenario({ ...H200, codec: ['full', 'lla'], ratio: [4] });
+  it('times are those of plans at that context and the batch of the decision, and lines end where memory does', async () => {
+    const { view } = await viewOfScenario(H200);
     const data = timeLines(view);
-    expect(data?.lines.map((l) => l.label)).toEqual(
-      ['full cache', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed']
-        .filter((x) => data?.lines.some((l) => l.label === x))
-        .sort(
-          (a, b) =>
-            (data?.lines.findIndex((l) => l.label === a) ?? 0) - (data?.lines.findIndex((l) => l.label === b) ?? 0),
-        ),
-    );
-    expect(data?.lines.length).toBe(6);
-    for (const context of [4096, 131072]) {
-      const report = await ask({ ...H200, context, batch: 1, codec: ['full', 'lla'], ratio: [4] });
+    expect(data?.batch).toBe(view.report.answer.deploy?.batch);
+    expect(data?.lines.map((l) => l.id)).toEqual(drawnPlans(view.report).map((p) => p.id));
+    for (const context of [4096, 8192, 65_536]) {
+      const report = await ask({ ...H200, context, batch: data?.batch ?? 0 });
       for (const line of data?.lines ?? []) {
-        const p = report.plans.find((q) =>
-          line.label === 'full cache'
-            ? q.id === 'full' || q.id.startsWith('full/')
-            : q.codec.kind === 'lla' && (q.variant === 'materialised' ? 'materialised' : q.path) === line.label,
-        );
+        const p = report.plans.find((q) => q.id === line.id);
         const at = line.points.find((q) => q.x === context);
-        expect(at?.y, `${line.label} at ${context}`).toBe(
-          p ? (p.decode.secondsPerStep?.estimate ?? 0) * 1e3 : undefined,
-        );
-        expect([at?.low, at?.high]).toEqual(
-          [p?.decode.secondsPerStep?.low, p?.decode.secondsPerStep?.high].map((s) =>
-            s === undefined ? undefined : s * 1e3,
-          ),
-        );
+        // A plan that does not fit the batch asked for is removed.
+        const fits = p !== undefined && p.maxBatch.exact >= (data?.batch ?? 0);
+        expect(at === undefined, `${line.label} at ${context}`).toBe(!fits);
+        if (fits) expect(at?.y).toBe((p.decode.secondsPerStep?.estimate ?? 0) * 1e3);
       }
     }
-    const full = data?.lines.find((l) => l.label === 'full cache');
-    expect(full?.points.at(-1)?.x).toBe(131072);
+  });
+
+  it('at most three plans are drawn, the deployed and the upside first', async () => {
+    for (const name of SCENARIOS) {
+      const { report } = (await viewOfScenario(scenarioOf(name))).view;
+      const drawn = drawnPlans(report).map((p) => p.id);
+      expect(drawn.length, name).toBeLessThanOrEqual(3);
+      const named = [report.answer.deploy, report.answer.upside].flatMap((c) => (c ? [c.planId] : []));
+      expect(drawn.slice(0, named.length).sort(), name).toEqual(named.sort());
+      expect(commonBatch(report), name).toBeGreaterThan(0);
+    }
   });
 
   it('memory parts add up to the total and the device', async () => {
@@ -112,13 +102,33 @@ describe('numbers', () => {
     }
   });
 
-  it('no point of the quality picture is beaten by one that it calls beaten', async () => {
+  it('losses are the published scores of the plans that the answer names, worst first', async () => {
     const { view } = await viewOfScenario(H200);
-    const points = qualityPoints(view);
-    const front = points.filter((p) => p.front);
-    expect(front.length).toBeGreaterThan(0);
-    for (const p of points) expect(front.some((q) => q.x >= p.x && q.y >= p.y)).toBe(true);
-    for (const p of front) expect(points.some((q) => q.x > p.x && q.y > p.y)).toBe(false);
+    const { report } = view;
+    const table = qualityTasks(view);
+    expect(table?.rows.length).toBeGreaterThan(1);
+    expect(lossTable(report, 1)?.more).toBe((table?.rows.length ?? 0) - 1);
+    const worst = table?.rows.map((r) => Math.min(...r.scores.map((x) => x?.share ?? Infinity))) ?? [];
+    expect(worst).toEqual([...worst].sort((x, y) => x - y));
+    for (const [i, name] of (table?.plans ?? []).entries()) {
+      const plan = decisionRows(report).find((r) => r.choice.name === name)?.plan;
+      for (const r of table?.rows ?? []) {
+        const score = r.scores[i];
+        if (score) expect(plan?.quality.some((q) => q.metric === score.metric && q.value === score.value)).toBe(true);
+      }
+    }
+    expect(lossTable((await viewOfScenario({ ...H200, codec: ['full'] })).view.report)).toBeNull();
+  });
+
+  it('memory of a plan at another batch is that of a plan asked at that batch', async () => {
+    const { view } = await viewOfScenario({ ...H200, codec: ['full', 'lla'], ratio: [4] });
+    const seven = await ask({ ...H200, codec: ['full', 'lla'], ratio: [4], batch: 7 });
+    for (const p of view.report.plans) {
+      const { free, ...parts } = memoryParts(p, view.report.device.vramBytes, 7);
+      const used = Object.values(parts).reduce((x, y) => x + y, 0);
+      expect(used, p.id).toBe(row(seven, p.id).memory.totalBytes);
+      expect(free + used, p.id).toBe(view.report.device.vramBytes);
+    }
   });
 
   it('the view holds the answer that plan gives', async () => {
@@ -192,10 +202,9 @@ describe('evidence', () => {
   it('kernels that nobody has measured give attainable pictures, and say so in words', async () => {
     const { view } = await viewOfScenario({ ...H200, stack: 'attainable' });
     const byId = new Map(picturesOf(view).map((p) => [p.id, p]));
-    for (const id of ['time-against-context', 'speed-against-quality'])
-      expect(byId.get(id)?.evidence).toBe('attainable');
-    for (const id of ['cache-against-context', 'batch-against-ratio', 'memory-breakdown'])
-      expect(byId.get(id)?.evidence).toBe('exact');
+    for (const id of ['time-against-context', 'users-against-speed']) expect(byId.get(id)?.evidence).toBe('attainable');
+    expect(byId.get('memory-breakdown')?.evidence).toBe('exact');
+    expect(byId.get('quality-by-task')?.evidence).toBe('published');
     expect(byId.get('time-against-context')?.source).toMatch(/attainable on NVIDIA H200/);
   });
 });
@@ -261,7 +270,7 @@ const near =
 
 describe('PNG', () => {
   it('has a title, axis words, a source, and its series in their colours', async () => {
-    const { view } = await viewOfScenario(scenarioOf('chat-h200'));
+    const { view } = await viewOfScenario(H200);
     for (const picture of picturesOf(view)) {
       const p = await pixels(picture);
       expect(p.at(2, 2), picture.id).toEqual([255, 255, 255]);
@@ -305,7 +314,7 @@ describe('PNG', () => {
       borderDash?: number[];
       pointBackgroundColor?: string;
     }[];
-    expect(lines.length).toBeGreaterThan(2);
+    expect(lines.length).toBeGreaterThan(1);
     for (const line of lines) expect([line.borderDash?.length, line.pointBackgroundColor]).toEqual([2, LIGHT.paper]);
   });
 

@@ -3,6 +3,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { paperPart } from '../../src/paper/part.js';
 import { readSources } from '../../src/plan/ask.js';
+import { knownStacks } from '../../src/plan/stacks.js';
 import type { Sources } from '../../src/plan/answer.js';
 import { reportFiles, type Draw } from '../../src/report/folder.js';
 import { viewOf, type View } from '../../src/report/view.js';
@@ -37,7 +38,8 @@ export async function filesOf(
   return reportFiles({
     ...made,
     paper: paperPart(made.sources),
-    origin: { file: options.file ?? null, fields: options.file === undefined ? {} : scenario },
+    known: await knownStacks(made.sources.spec?.id ?? null),
+    subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',
     draw: options.draw ?? null,
   });

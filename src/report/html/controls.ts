@@ -1,11 +1,28 @@
 /** The page's controls: which settings they change, what they show, and how their text becomes a scenario again. */
-import { presetSource, readVram, type Sources } from '../../plan/answer.js';
+import { DEVICES } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
+import type { Sources } from '../../plan/answer.js';
 import type { Scenario } from '../../schema/settings.js';
-import { formatTokens } from '../../units.js';
+import { stackLabel } from '../../stacks/choose.js';
+import { STACKS } from '../../stacks/serving.js';
+import { formatDecimalBytes, formatTokens } from '../../units.js';
 import type { PageData } from '../page-data.js';
+import { sourcesFor } from './sources.js';
 
-export const CONTROLS = ['model', 'vram', 'context', 'batch', 'tpot', 'retrieval', 'min'] as const;
+export const CONTROLS = [
+  'model',
+  'device',
+  'gpus',
+  'stack',
+  'usdPerHour',
+  'batch',
+  'context',
+  'tpot',
+  'ttft',
+  'min',
+  'retrieval',
+  'keep',
+] as const;
 export type ControlName = (typeof CONTROLS)[number];
 export type ControlValues = Readonly<Record<ControlName, string>>;
 
@@ -14,18 +31,8 @@ export interface Control {
   readonly label: string;
   readonly hint: string;
   readonly value: string;
-  readonly choices?: readonly string[];
-}
-
-/** Bytes in the largest decimal unit that says them exactly. */
-function exactBytes(bytes: number): string {
-  for (const [unit, size] of [
-    ['GiB', 2 ** 30],
-    ['GB', 1e9],
-    ['MB', 1e6],
-  ] as const)
-    if (bytes % size === 0) return `${bytes / size}${unit}`;
-  return `${bytes}B`;
+  /** Values and what they are called. */
+  readonly choices?: readonly (readonly [value: string, title: string])[];
 }
 
 /** What the controls show before anything is changed. */
@@ -33,14 +40,19 @@ export function initialValues({ scenario, sources }: PageData): ControlValues {
   const text = (value: unknown): string => (value === undefined ? '' : String(value as string | number));
   return {
     model: sources.model.publishedAs ?? sources.model.geometry.name,
-    vram: scenario.vram === undefined ? exactBytes(sources.device.vramBytes) : text(scenario.vram),
-    context: scenario.context === undefined ? formatTokens(4096) : text(scenario.context),
+    device: sources.spec?.id ?? '',
+    gpus: text(scenario.gpus),
+    stack: text(scenario.stack),
+    usdPerHour: text(scenario.usdPerHour),
     batch: text(scenario.batch),
+    context: scenario.context === undefined ? formatTokens(4096) : text(scenario.context),
     tpot: text(scenario.tpot),
-    retrieval: text(scenario.retrieval),
+    ttft: text(scenario.ttft),
     min: Object.entries(scenario.min ?? {})
       .map(([metric, least]) => `${metric}=${least}`)
       .join(', '),
+    retrieval: text(scenario.retrieval),
+    keep: text(scenario.keep),
   };
 }
 
@@ -48,19 +60,43 @@ export function initialValues({ scenario, sources }: PageData): ControlValues {
 export function controlsOf(data: PageData, presets: readonly string[]): Control[] {
   const values = initialValues(data);
   const models = presets.includes(values.model) ? presets : [values.model, ...presets];
+  const { sources } = data;
+  const own = `${sources.device.name}, ${formatDecimalBytes(sources.device.vramBytes)}`;
+  const devices = DEVICES.map(({ id, name, vramBytes }): [string, string] => [
+    id,
+    id === values.device ? own : `${name}, ${formatDecimalBytes(vramBytes)}`,
+  ]);
+  const stacks: [string, string][] = [
+    ['', 'chosen for the device'],
+    ...STACKS.map((stack): [string, string] => [stack, stackLabel(stack)]),
+    ['attainable', 'what tuned kernels reach'],
+  ];
+  if (!stacks.some(([stack]) => stack === values.stack)) stacks.unshift([values.stack, values.stack]);
+  const field = (name: ControlName, label: string, hint: string, choices?: Control['choices']): Control => ({
+    name,
+    label,
+    hint,
+    value: values[name],
+    ...(choices ? { choices } : {}),
+  });
   return [
-    { name: 'model', label: 'Model', hint: 'geometry and published quality', value: values.model, choices: models },
-    { name: 'vram', label: 'Memory of one GPU', hint: 'such as 141GB or 80GiB', value: values.vram },
-    { name: 'context', label: 'Context', hint: 'tokens a sequence: 4096, 64k, 1M', value: values.context },
-    { name: 'batch', label: 'Batch', hint: 'empty: as many as fit', value: values.batch },
-    { name: 'tpot', label: 'Longest time a token', hint: 'such as 80ms; empty: any', value: values.tpot },
-    {
-      name: 'retrieval',
-      label: 'Reliable retrieval',
-      hint: 'tokens, such as 32k; empty: any',
-      value: values.retrieval,
-    },
-    { name: 'min', label: 'Least quality', hint: 'such as gsm8k=0.75, or gsm8k@isocache=0.7', value: values.min },
+    field(
+      'model',
+      'Model',
+      'shape and published quality',
+      models.map((m) => [m, m] as const),
+    ),
+    field('device', 'Device', 'memory and kernels', sources.spec === null ? [['', own], ...devices] : devices),
+    field('gpus', 'GPUs', 'that share the model; empty: 1'),
+    field('stack', 'Kernels', 'of which server', stacks),
+    field('usdPerHour', 'Price', '$ for a GPU-hour; empty: none'),
+    field('batch', 'Users', 'served at once; empty: the plan’s best'),
+    field('context', 'Context', 'tokens a user: 4096, 64k, 1M'),
+    field('tpot', 'Longest time a token', 'such as 80ms; empty: any'),
+    field('ttft', 'Longest first token', 'such as 2s; empty: any'),
+    field('min', 'Least quality', 'such as gsm8k=0.75, or gsm8k@isocache=0.7'),
+    field('retrieval', 'Reliable retrieval', 'tokens, such as 32k; empty: any'),
+    field('keep', 'Scores to keep', 'share of the whole model’s; empty: 0.9'),
   ];
 }
 
@@ -78,34 +114,22 @@ function readBounds(text: string): Record<string, number> {
 /**
  * The report's scenario and sources with what the controls say. Fields that still show what they showed stay as they
  * are.
- * @throws UserError for text that is no such amount
+ * @throws UserError for text that is no such amount, and for tables that the page does not carry
  */
 export function asked(data: PageData, values: ControlValues): { scenario: Scenario; sources: Sources } {
   const before = initialValues(data);
   const scenario: { -readonly [K in keyof Scenario]: Scenario[K] } = { ...data.scenario };
-  let { sources } = data;
-  for (const name of CONTROLS) {
+  const changed = new Set(CONTROLS.filter((name) => values[name].trim() !== before[name].trim()));
+  for (const name of changed) {
     const now = values[name].trim();
-    if (now === before[name].trim()) continue;
-    if (now === '') {
-      // Memory without a figure is that of the device.
-      if (name === 'vram' && data.sources.spec) delete scenario.vram;
-      else if (name === 'vram') throw new UserError('--vram needs a value', 'write for example 141GB');
-      else delete scenario[name];
-    } else if (name === 'min') scenario.min = readBounds(now);
+    if (now === '') delete scenario[name];
+    else if (name === 'min') scenario.min = readBounds(now);
     else scenario[name] = now;
   }
-  if (scenario.model !== data.scenario.model && scenario.model !== undefined)
-    sources = { ...sources, model: presetSource(scenario.model) };
-  if (scenario.vram !== data.scenario.vram) {
-    const vramBytes =
-      scenario.vram === undefined
-        ? (sources.spec?.vramBytes ?? sources.device.vramBytes)
-        : readVram(String(scenario.vram));
-    // The device stays the report's: from the memory alone the command line might choose another.
-    if (sources.spec && scenario.device === undefined && scenario.calibration === undefined)
-      scenario.device = sources.spec.id;
-    sources = { ...sources, device: { ...sources.device, vramBytes } };
+  if (changed.has('device')) {
+    // Another device has its own memory, and its own measurements.
+    delete scenario.vram;
+    delete scenario.calibration;
   }
-  return { scenario, sources };
+  return { scenario, sources: sourcesFor(data, scenario, changed) };
 }

@@ -8,11 +8,20 @@ import { formatTokens } from '../../units.js';
 import { VERSION } from '../../version.js';
 import { commandLine } from '../command-line.js';
 import { scriptJson, type PageData } from '../page-data.js';
+import { decisionPicture } from '../pictures/index.js';
 import type { Picture } from '../pictures/picture.js';
 import type { View } from '../view.js';
 import { controlsOf, type Control } from './controls.js';
 import { Html, html } from './html.js';
-import { answerSection, figuresSection, notesSection, planSection, questionSection, tableSection } from './sections.js';
+import {
+  answerSection,
+  figuresSection,
+  notesSection,
+  planSection,
+  questionSection,
+  sheetSection,
+  tableSection,
+} from './sections.js';
 import { STYLE } from './style.js';
 
 /** The hash of an inline element as a content policy names it. */
@@ -21,7 +30,7 @@ const policyHash = (text: string): string => `'sha256-${createHash('sha256').upd
 const field = (c: Control): Html =>
   html`<label>${c.label} <small>${c.hint}</small>${
     c.choices
-      ? html`<select name="${c.name}">${c.choices.map((choice) => html`<option value="${choice}"${choice === c.value ? html` selected` : ''}>${choice}</option>`)}</select>`
+      ? html`<select name="${c.name}">${c.choices.map(([value, name]) => html`<option value="${value}"${value === c.value ? html` selected` : ''}>${name}</option>`)}</select>`
       : html`<input type="text" name="${c.name}" value="${c.value}" autocomplete="off" spellcheck="false">`
   }</label>`;
 
@@ -41,6 +50,7 @@ export function htmlDocument(
   const { report } = view;
   const title = report.scenario.name ?? `${report.model.name} on ${report.device.name}`;
   const policy = `default-src 'none'; style-src ${policyHash(STYLE)}; script-src ${policyHash(script)}; base-uri 'none'; form-action 'none'`;
+  const decision = decisionPicture(pictures);
   const kinds = [...new Set(view.all.map((e) => e.plan.codec.kind))];
   const page = html`<!doctype html>
 <html lang="en">
@@ -54,14 +64,16 @@ export function htmlDocument(
 </head>
 <body>
 <a class="skip" href="#table">Skip to the table of all combinations</a>
-<header>
+<header class="sheet">
 <h1>${title}</h1>
-${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <div id="question">${questionSection(view)}</div>
 <div id="answer">${answerSection(view)}</div>
-<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#memory">Memory</a> <a href="#pictures">Pictures</a> <a href="#table">All combinations</a> <a href="#doubts">Before you believe it</a> <a href="#paper">The paper, held against the model</a></nav>
+<div id="decision">${figuresSection(decision === null ? [] : [decision])}</div>
+<div id="sheet">${sheetSection(view)}</div>
 </header>
 <main>
+<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> <a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a> <a href="#paper">The paper, held against the model</a></nav>
+${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <h2 id="ask">Change the question</h2>
 <form id="controls" aria-labelledby="ask">
 <div class="fields">${controlsOf(
@@ -69,14 +81,9 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
     PRESETS.map((p) => p.name),
   ).map(field)}</div>
 <div class="row"><button type="reset">Back to the report's question</button><p id="status" role="status"></p></div>
-<p>The same from the command line: <code class="command" id="command">${commandLine(data.origin, data.scenario).command}</code></p>
+<p>The same from the command line: <code class="command" id="command">${commandLine(data.scenario)}</code></p>
 <noscript><p>Without JavaScript the page shows the report's own question; its pictures lie beside this file as PNG.</p></noscript>
 </form>
-<h2 id="memory">The plan and its memory</h2>
-<div id="plan">${planSection(view)}</div>
-<h2 id="pictures">Pictures</h2>
-<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that nobody has measured.</p>
-<div id="figures">${figuresSection(pictures)}</div>
 <h2 id="table">All combinations</h2>
 <div class="tools" role="group" aria-label="Filter of the table">
 <label>Find <input type="search" id="find" placeholder="lla 4x" autocomplete="off"></label>
@@ -86,6 +93,11 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
 <p id="count" role="status"></p>
 </div>
 <div class="scroll" id="rows" role="region" aria-label="All combinations" tabindex="0">${tableSection(view)}</div>
+<h2 id="memory">The plan and its memory</h2>
+<div id="plan">${planSection(view)}</div>
+<h2 id="pictures">Pictures</h2>
+<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that nobody has measured.</p>
+<div id="figures">${figuresSection(pictures.filter((p) => p !== decision))}</div>
 <h2 id="doubts">Before you believe it</h2>
 <div id="notes">${notesSection(view)}</div>
 <h2 id="paper">The paper, held against the model</h2>

@@ -24,14 +24,22 @@ import {
 import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
 import type { PageData } from '../page-data.js';
-import { picturesOf } from '../pictures/index.js';
+import { decisionPicture, picturesOf } from '../pictures/index.js';
 import type { Picture } from '../pictures/picture.js';
 import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
 import { UserError } from '../../errors.js';
 import { viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
 import type { Html } from './html.js';
-import { answerSection, figuresSection, notesSection, planSection, questionSection, tableSection } from './sections.js';
+import {
+  answerSection,
+  figuresSection,
+  notesSection,
+  planSection,
+  questionSection,
+  sheetSection,
+  tableSection,
+} from './sections.js';
 import { filterRows, sortRows } from './table.js';
 
 Chart.register(
@@ -106,9 +114,7 @@ function plan(first: boolean): void {
   try {
     const { scenario, sources } = asked(data, values());
     shown = viewOf(scenario, sources, data.validation);
-    const { command, without } = commandLine(data.origin, scenario);
-    element('command').textContent =
-      without.length === 0 ? command : `${command}   # after taking ${without.join(', ')} out of the file`;
+    element('command').textContent = commandLine(scenario);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     status(`Not changed: ${error.message}; ${error.hint}.`, true);
@@ -122,7 +128,10 @@ function plan(first: boolean): void {
     fill('plan', planSection(shown));
     fill('rows', tableSection(shown));
     fill('notes', notesSection(shown));
-    fill('figures', figuresSection(pictures));
+    const decision = decisionPicture(pictures);
+    fill('decision', figuresSection(decision === null ? [] : [decision]));
+    fill('sheet', sheetSection(shown));
+    fill('figures', figuresSection(pictures.filter((p) => p !== decision)));
     status(
       hasSolution(shown.report)
         ? `Planned anew: ${shown.report.plans.length} combinations answer.`

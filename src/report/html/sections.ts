@@ -2,13 +2,23 @@
  * The parts of a report that change with the question. Written once here, and again in the page whenever a control
  * changes.
  */
+import { isUncompressed } from '../../codecs/registry.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
-import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../../units.js';
+import { formatBytes, formatDecimalBytes, formatNumber } from '../../units.js';
 import { LIMIT_WORDS } from '../words.js';
 import { answerLines, chosenId } from '../answer-text.js';
-import { pathLabel } from '../../plan/names.js';
+import {
+  beforeSigning,
+  costWords,
+  decisionRows,
+  lossTable,
+  shareText,
+  SHEET_COLUMNS,
+  sheetCells,
+} from '../decision.js';
 import { batchLabel, qualityLabel, rateLabel, shownMetric } from '../plan-rows.js';
+import { pathLabel } from '../../plan/names.js';
 import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
@@ -16,30 +26,41 @@ import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
 /** What is asked, in a line. */
-export function questionSection({ report }: View): Html {
-  const { settings: s } = report;
-  const targets = [
-    ...s.targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : ` in ${m.table}`} at least ${m.value}`),
-    ...(s.targets.retrievalTokens === null
-      ? []
-      : [`reliable retrieval to ${formatTokens(s.targets.retrievalTokens)} tokens`]),
-    ...(s.targets.secondsPerToken === null
-      ? []
-      : [`at most ${formatNumber(s.targets.secondsPerToken * 1e3)} ms a token`]),
-  ];
-  const asked =
-    s.batch === null
-      ? 'How many sequences fit, and how fast do they decode?'
-      : `Do ${s.batch} sequences fit, and how fast do they decode?`;
-  return html`<p><strong>${report.model.name}</strong> on ${s.gpus > 1 ? `${s.gpus} × ` : ''}<strong>${report.device.name}</strong>, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens a sequence, cache in ${s.cacheType}. ${asked}${targets.length > 0 ? ` Wanted: ${targets.join(', ')}.` : ''}</p>`;
-}
+export const questionSection = ({ report }: View): Html => html`<p><strong>${report.answer.question}</strong></p>`;
 
-/** The answer in a paragraph. */
+/** The answer in a paragraph for each of its parts. */
 export function answerSection({ report }: View): Html {
   if (report.plans.length === 0)
     return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
-  return html`${answerLines(report).map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`;
+  // Alternatives and risks have places of their own on the page.
+  const lines = answerLines(report).filter(({ label }) => label !== 'Instead' && label !== 'Risk');
+  return html`${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`;
 }
+
+/** Numbers, losses, risks, cost and checks: the first page below the answer. */
+export function sheetSection({ report }: View): Html {
+  const rows = decisionRows(report);
+  const loss = lossTable(report);
+  const checks = beforeSigning(report);
+  const table = html`<div class="scroll" role="region" aria-label="The plans of the answer" tabindex="0"><table class="sheet-table"><thead><tr>${SHEET_COLUMNS.map((c, i) => html`<th scope="col"${i === 0 ? '' : html` class="number"`}>${c}</th>`)}</tr></thead><tbody>${rows.map(
+    (row) =>
+      html`<tr data-role="${row.role}" data-plan="${row.plan.id}">${sheetCells(row).map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td class="number">${cell}</td>`))}</tr>
+`,
+  )}</tbody></table></div>`;
+  return html`${rows.length === 0 ? '' : table}
+<div class="columns">
+<section><h3>What it loses, by task</h3>${
+    loss === null
+      ? html`<p>${rows.some((r) => !isUncompressed(r.plan.codec)) ? 'Nothing that counts at this context is published.' : 'Nothing: the cache is not compressed.'}</p>`
+      : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">whole</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : `${s.value} (${shareText(s)})`}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
+  }</section>
+<section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None that is known.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(report)}</p></section>
+</div>
+${checks.length === 0 ? '' : html`<h3>Before you sign</h3><ol class="checks">${checks.map((c) => html`<li>${c}</li>`)}</ol>`}`;
+}
+
+/** Risks on the first page; the notes have them all. */
+const MOST_RISKS = 4;
 
 const badge = (evidence: string | null): Html =>
   evidence === null
@@ -207,6 +228,7 @@ ${report.refused.length === 0 ? '' : html`<details><summary>Combinations that ca
 
 const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
   exact: 'exact',
+  published: 'published',
   measured: 'measured',
   interpolated: 'interpolated',
   extrapolated: 'extrapolated',
@@ -221,7 +243,7 @@ export function figuresSection(pictures: readonly Picture[]): Html {
 <h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence]}</span></h3>
 <p class="units">${p.subtitle}</p>
 <div class="chart"><canvas role="img" aria-label="${p.title}. ${p.summary}"></canvas></div>
-<figcaption>${p.summary} <span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span></figcaption>
+<figcaption><span class="words">${p.summary}</span> <span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span></figcaption>
 </figure>
 `,
   )}`;

@@ -1,36 +1,42 @@
 /** All pictures of a report, in the order in which they are read. A picture without data is absent. */
 import type { View } from '../view.js';
-import { batchAgainstRatio } from './batch-against-ratio.js';
-import { cacheAgainstContext } from './cache-against-context.js';
 import { evictionPictures } from './eviction-budget.js';
 import { kernelRoofline } from './kernel-roofline.js';
 import { memoryBreakdown } from './memory-breakdown.js';
 import type { Picture } from './picture.js';
 import { predictedAgainstMeasured } from './predicted-against-measured.js';
-import { speedAgainstQuality } from './speed-against-quality.js';
+import { qualityByTask } from './quality-by-task.js';
 import { timeAgainstContext } from './time-against-context.js';
+import { usersAgainstSpeed } from './users-against-speed.js';
 
-/** Names of every picture that any report may have: files of these names belong to the report. */
+/** Names of every picture that any report has or had: files of these names belong to the report. */
 export const PICTURE_IDS = [
+  'users-against-speed',
   'memory-breakdown',
-  'cache-against-context',
-  'batch-against-ratio',
   'time-against-context',
-  'speed-against-quality',
+  'quality-by-task',
   'eviction-memory',
   'eviction-batch',
   'predicted-against-measured',
   'kernel-roofline',
+  // Of earlier versions.
+  'cache-against-context',
+  'batch-against-ratio',
+  'speed-against-quality',
 ] as const;
+
+/** The picture of the decision; null where nothing is known about speed. It stands on the first page. */
+export const decisionPicture = (pictures: readonly Picture[]): Picture | null =>
+  pictures.find((p) => p.id === 'users-against-speed') ?? null;
 
 export function picturesOf(view: View): Picture[] {
   return [
+    usersAgainstSpeed(view),
     memoryBreakdown(view),
-    cacheAgainstContext(view),
-    batchAgainstRatio(view),
     timeAgainstContext(view),
-    speedAgainstQuality(view),
-    ...evictionPictures(view),
+    qualityByTask(view),
+    // Only where eviction is asked about.
+    ...(view.all.some((e) => e.plan.eviction) ? evictionPictures(view) : []),
     predictedAgainstMeasured(view),
     kernelRoofline(view),
   ].filter((p) => p !== null);

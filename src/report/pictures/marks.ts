@@ -144,25 +144,6 @@ function ring(ctx: CanvasRenderingContext2D, at: { x: number; y: number }, theme
   ctx.stroke();
 }
 
-/** Lines of words in the upper left corner of the plot, where times that grow with the context leave room. */
-export function corner(theme: Theme, lines: readonly string[]): Plugin {
-  return {
-    id: 'corner',
-    afterDatasetsDraw: ({ ctx, chartArea }) => {
-      if (lines.length === 0 || theme.embedded) return;
-      ctx.save();
-      ctx.font = `13px ${theme.font}`;
-      ctx.textBaseline = 'middle';
-      const width = Math.max(...lines.map((l) => ctx.measureText(l).width));
-      ctx.fillStyle = `${theme.paper}d8`;
-      ctx.fillRect(chartArea.left + 10, chartArea.top + 8, width + 16, lines.length * 20 + 8);
-      ctx.fillStyle = theme.ink;
-      lines.forEach((line, i) => ctx.fillText(line, chartArea.left + 18, chartArea.top + 22 + 20 * i));
-      ctx.restore();
-    },
-  };
-}
-
 export interface Whisker {
   readonly x: number;
   readonly low: number;

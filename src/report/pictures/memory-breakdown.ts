@@ -1,9 +1,10 @@
-/** What fills the memory: weights, codec, caches, accumulators, workspace, reserve, and what is left. */
+/** What fills the memory when every plan serves the same users: weights, codec, caches, workspace, reserve, the rest. */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
+import { planName } from '../../plan/names.js';
 import { formatDecimalBytes, formatTokens } from '../../units.js';
-import { pathLabel } from '../../plan/names.js';
-import { representative, shownPlan, type View } from '../view.js';
+import { commonBatch, decisionRows, FAILS } from '../decision.js';
+import { shownPlan, type View } from '../view.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
 import { axis, colourOf, common, type Theme } from './theme.js';
@@ -19,21 +20,21 @@ export const PARTS = [
 ] as const;
 export type Part = (typeof PARTS)[number];
 
-const MOST_ROWS = 8;
+const MOST_ROWS = 5;
 
 /**
- * Bytes of a plan's memory by part, at the batch it decodes. The parts sum up to the device's memory, or to more where
- * nothing fits.
+ * Bytes of a plan's memory by part for so many sequences. The parts sum up to the device's memory, or to more where
+ * they do not fit.
  */
-export function memoryParts(plan: Plan, vramBytes: number): Record<Part, number> {
+export function memoryParts(plan: Plan, vramBytes: number, batch = batchOf(plan)): Record<Part, number> {
   const { memory: m } = plan;
-  const batch = batchOf(plan);
   const parts = {
     weights: m.weightsBytes,
     'codec parameters': m.codecBytes,
     caches: batch * m.kvBytesPerSequence,
     'in flight and eviction state': batch * (m.inFlightBytesPerSequence + m.evictionBytesPerSequence),
-    workspace: m.workspaceBytes,
+    // `workspaceBytes` is that of the batch that the plan decodes; it is linear in the batch.
+    workspace: m.workspaceBytes + (batch - batchOf(plan)) * m.workspaceBytesPerSequence,
     reserve: m.reservedBytes,
   };
   const used = Object.values(parts).reduce((a, b) => a + b, 0);
@@ -43,22 +44,16 @@ export function memoryParts(plan: Plan, vramBytes: number): Record<Part, number>
 /** Sequences that `memory` is counted for: those decoded; one where none fits. */
 export const batchOf = (plan: Plan): number => Math.max(1, plan.decode.batch);
 
-/** The recommended plan, the larger alternative, the full cache, and the front. */
+/** The plans that the answer names, and the full cache. */
 export function breakdownRows(view: View): Plan[] {
   const { report } = view;
   const named = [
     shownPlan(view),
-    report.plans.find((p) => p.id === report.answer.upside?.planId),
+    ...decisionRows(report).flatMap((r) => (r.role === FAILS ? [] : [r.plan])),
     view.all.find((e) => isUncompressed(e.plan.codec) && !e.plan.eviction)?.plan,
-  ];
-  const seen = new Set<string>();
-  return [...named, ...report.plans.filter((p) => p.pareto), ...report.plans]
-    .filter((p): p is Plan => {
-      if (!p || seen.has(p.id)) return false;
-      seen.add(p.id);
-      return true;
-    })
-    .slice(0, MOST_ROWS);
+    report.plans[0],
+  ].filter((p) => p !== undefined && p !== null);
+  return named.filter((p, i) => named.findIndex((q) => q.id === p.id) === i).slice(0, MOST_ROWS);
 }
 
 const colours = (theme: Theme): Record<Part, string> => ({
@@ -77,21 +72,23 @@ export function memoryBreakdown(view: View): Picture | null {
   if (!first) return null;
   const { report } = view;
   const vram = report.device.vramBytes;
-  const parts = rows.map((p) => memoryParts(p, vram));
-  const title = 'What fills the memory';
+  const batch = commonBatch(report);
+  const parts = rows.map((p) => memoryParts(p, vram, batch));
+  const used = parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0) - p.free);
+  const title = `What fills the memory at ${batch} sequence${batch === 1 ? '' : 's'}?`;
   const subtitle = `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`;
   const source = 'memory model of lla-sim';
-  const labels = rows.map((p) => `${representative(p)} ${isUncompressed(p.codec) ? '' : pathLabel(p)}`.trim());
-  const batches = rows.map((p) => (p.maxBatch.exact < 1 ? 'does not fit' : `batch ${batchOf(p)}`));
+  const labels = rows.map((p) => [
+    planName(p),
+    p.maxBatch.exact < 1 ? 'does not fit' : `at most ${p.maxBatch.exact} sequences`,
+  ]);
   return {
     id: 'memory-breakdown',
     title,
     subtitle,
     source,
     evidence: 'exact',
-    summary: `${labels[0]} (${batches[0]}): ${PARTS.filter((part) => (parts[0]?.[part] ?? 0) > 0)
-      .map((part) => `${part} ${formatDecimalBytes(parts[0]?.[part] ?? 0)}`)
-      .join(', ')}.`,
+    summary: `${rows.map((p, i) => `${planName(p)} takes ${formatDecimalBytes(used[i] as number)}${(used[i] as number) > vram ? ', which does not fit' : ''}`).join('; ')}.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
       const colour = colours(theme);
@@ -101,8 +98,8 @@ export function memoryBreakdown(view: View): Picture | null {
       return {
         type: 'bar',
         data: {
-          labels: labels.map((l, i) => [l, batches[i] ?? '']),
-          datasets: PARTS.map((part) => ({
+          labels,
+          datasets: PARTS.filter((part) => parts.some((p) => p[part] > 0)).map((part) => ({
             label: part,
             data: parts.map((p) => p[part] / 1e9),
             backgroundColor: colour[part],
@@ -115,12 +112,7 @@ export function memoryBreakdown(view: View): Picture | null {
           ...options,
           indexAxis: 'y',
           scales: {
-            x: {
-              ...x,
-              stacked: true,
-              min: 0,
-              max: Math.max(vram, ...parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0))) / 1e9,
-            },
+            x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...used) / 1e9 },
             y: {
               ...y,
               stacked: true,

@@ -3,8 +3,8 @@ import type { ChartConfiguration } from 'chart.js';
 import type { Evidence } from '../../cost/evidence.js';
 import type { Theme } from './theme.js';
 
-/** How a picture's numbers are known: sizes are counted exactly, times carry their evidence. */
-export type PictureEvidence = 'exact' | Evidence;
+/** How a picture's numbers are known: sizes are counted exactly, scores are others', times carry their evidence. */
+export type PictureEvidence = 'exact' | 'published' | Evidence;
 
 export interface Picture {
   /** Also the name of its PNG. */
@@ -21,6 +21,7 @@ export interface Picture {
 
 export const EVIDENCE_WORDS: Readonly<Record<PictureEvidence, string>> = {
   exact: 'exact: counted from the cache layout',
+  published: 'published by others, not measured here',
   measured: 'measured on this device',
   interpolated: 'between measured shapes',
   extrapolated: 'outside the measured shapes',

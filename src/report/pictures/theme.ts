@@ -2,7 +2,7 @@
  * Colours, marks and fonts of pictures. Colours are those of Okabe and Ito, which differ for any colour vision; marks
  * differ too.
  */
-import type { ChartOptions, PointStyle } from 'chart.js';
+import type { ChartDataset, ChartOptions, DefaultDataPoint, PointStyle } from 'chart.js';
 import { isEstimate, type Evidence } from '../../cost/evidence.js';
 
 export interface Theme {
@@ -60,18 +60,6 @@ export const faded = (colour: string, opacity: number): string =>
     .toString(16)
     .padStart(2, '0')}`;
 
-/** A colour between two, for ordered series such as ratios. @param at from 0 to 1 */
-export function between(from: string, to: string, at: number): string {
-  const channel = (colour: string, i: number): number => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16);
-  return `#${[0, 1, 2]
-    .map((i) =>
-      Math.round(channel(from, i) + (channel(to, i) - channel(from, i)) * at)
-        .toString(16)
-        .padStart(2, '0'),
-    )
-    .join('')}`;
-}
-
 /** How the line and the mark of an evidence look: what was not measured is dashed and hollow. */
 export function evidenceStyle(
   evidence: Evidence,
@@ -95,6 +83,25 @@ export function evidenceStyle(
     pointBackgroundColor: hollow ? paper : evidence === 'extrapolated' ? faded(colour, 0.4) : colour,
     pointBorderColor: colour,
   };
+}
+
+/** Edges of an interval, of which the second is filled down to the first: up to three of them stay apart. */
+export function bandOf(
+  points: readonly { readonly x: number; readonly low: number; readonly high: number }[],
+  colour: string,
+): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+  const edge = {
+    borderWidth: 0.8,
+    borderColor: faded(colour, 0.45),
+    borderDash: [1, 3],
+    pointRadius: 0,
+    label: '',
+    pointStyle: 'line' as const,
+  };
+  return [
+    { ...edge, data: points.map((p) => ({ x: p.x, y: p.low })), fill: false },
+    { ...edge, data: points.map((p) => ({ x: p.x, y: p.high })), fill: '-1', backgroundColor: faded(colour, 0.14) },
+  ];
 }
 
 const TEXT = 14;

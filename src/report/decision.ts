@@ -1,0 +1,177 @@
+/** The first page of a report as data: the plans that a decision is about, what they lose, what to check. */
+import { isUncompressed } from '../codecs/registry.js';
+import { contradictedMetrics } from '../plan/evaluate.js';
+import { planName } from '../plan/names.js';
+import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
+import { shownDecode, timeWords } from '../plan/words.js';
+import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { kernelsLabel } from './plan-rows.js';
+
+/** A plan that the answer names, and as what. */
+export interface DecisionRow {
+  readonly role: string;
+  readonly choice: Choice;
+  readonly plan: Plan;
+}
+
+/** The role of the fastest plan whose scores fail. */
+export const FAILS = 'loses too much';
+
+/** What the answer names, in its order: deployed, the cheapest that fits, upside, alternatives, one that fails. */
+export function decisionRows(report: PlanReport): DecisionRow[] {
+  const { answer } = report;
+  const named: readonly (readonly [string, Choice | null])[] = [
+    ['deploy', answer.deploy],
+    ['cheapest that fits', answer.fallback],
+    ['upside', answer.upside],
+    ...answer.alternatives.map((a) => [a.kind, a] as const),
+    [FAILS, answer.fails],
+  ];
+  return named.flatMap(([role, choice]) => {
+    const plan = choice && report.plans.find((p) => p.id === choice.planId);
+    return choice && plan ? [{ role, choice, plan }] : [];
+  });
+}
+
+/** Most plans in a picture: more bands cannot be told apart. */
+const MOST_DRAWN = 3;
+
+/**
+ * The plans that pictures compare: deployed, upside and the full cache; where these are fewer than three, an
+ * alternative. Without an answer, the plans that hold most.
+ */
+export function drawnPlans(report: PlanReport): Plan[] {
+  const rows = decisionRows(report).filter((r) => r.role !== FAILS);
+  const rank = (role: string): number => ['deploy', 'cheapest that fits', 'upside'].indexOf(role);
+  const first = rows.filter((r) => rank(r.role) >= 0).map((r) => r.plan);
+  const full = report.plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.maxBatch.exact >= 1);
+  const others = rows.filter((r) => rank(r.role) < 0).map((r) => r.plan);
+  const all = [...first, ...(full ? [full] : []), ...others];
+  return all.filter((p, i) => all.findIndex((q) => q.id === p.id) === i).slice(0, MOST_DRAWN);
+}
+
+/** Sequences at which pictures compare plans: those of the plan that the answer puts first. */
+export function commonBatch(report: PlanReport): number {
+  const [first] = decisionRows(report);
+  return report.settings.batch ?? first?.choice.batch ?? 1;
+}
+
+export const SHEET_COLUMNS = [
+  'plan',
+  'fit',
+  'run',
+  'a token',
+  'tok/s a user',
+  'tok/s',
+  'first token',
+  '$/M tokens',
+  'kernels',
+] as const;
+
+/** A row of the sheet's table, one cell a column. */
+export function sheetCells({ role, choice, plan }: DecisionRow): string[] {
+  const d = shownDecode(plan);
+  const { secondsPerStep: step, tokensPerSecond: rate, usdPerMillionTokens: usd } = d;
+  return [
+    `${role}: ${choice.name}`,
+    String(plan.maxBatch.exact),
+    String(d.batch),
+    timeWords(step),
+    step ? formatNumber(1 / step.estimate) : '–',
+    rate ? `${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–',
+    plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : '–',
+    usd ? `${formatNumber(usd.estimate)} (${formatNumber(usd.low)}–${formatNumber(usd.high)})` : '–',
+    kernelsLabel(plan),
+  ];
+}
+
+/** What a decision costs; the price of a GPU is the reader's. */
+export function costWords(report: PlanReport): string {
+  const { usdPerHour, gpus } = report.settings;
+  if (usdPerHour === null) return 'No price of a GPU-hour was given: add --usd-per-hour and the table has dollars.';
+  const hour = usdPerHour * gpus;
+  return `${gpus > 1 ? `${gpus} GPUs` : 'The GPU'} at $${formatNumber(usdPerHour)} an hour${gpus > 1 ? ' each' : ''}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, whatever runs on it.`;
+}
+
+export interface LossTable {
+  /** Names of the plans compared. */
+  readonly plans: readonly string[];
+  readonly rows: readonly {
+    readonly task: string;
+    readonly source: string;
+    readonly teacher: number;
+    /** Score of each plan and its share of the uncompressed model's; null where nothing is published. */
+    readonly scores: readonly (Score | null)[];
+  }[];
+  /** Tasks that were left out because the table has no more room. */
+  readonly more: number;
+}
+
+const taskOf = (s: Score): string =>
+  s.contextTokens === null ? s.metric : `${s.metric} at ${formatTokens(s.contextTokens)}`;
+
+/** Scores by task of the plans that an answer names and that lose something, worst first. Null where none does. */
+export function lossTable(report: PlanReport, most = 6): LossTable | null {
+  const named = decisionRows(report).filter((r) => r.choice.qualityLost.length > 0);
+  const plans = named.filter((r, i) => r.role !== FAILS && i < MOST_DRAWN);
+  if (plans.length === 0) return null;
+  const tasks = new Map<string, { task: string; source: string; teacher: number; worst: number }>();
+  for (const { choice } of plans)
+    for (const s of choice.qualityLost) {
+      const known = tasks.get(taskOf(s));
+      if (!known || s.share < known.worst)
+        tasks.set(taskOf(s), { task: taskOf(s), source: s.source, teacher: s.teacher, worst: s.share });
+    }
+  const sorted = [...tasks.values()].sort((a, b) => a.worst - b.worst);
+  return {
+    plans: plans.map((r) => r.choice.name),
+    rows: sorted.slice(0, most).map(({ task, source, teacher }) => ({
+      task,
+      source,
+      teacher,
+      scores: plans.map((r) => r.choice.qualityLost.find((s) => taskOf(s) === task) ?? null),
+    })),
+    more: Math.max(0, sorted.length - most),
+  };
+}
+
+export const shareText = (s: Score): string => `${Math.floor(s.share * 100 + 1e-9)} %`;
+
+/** What to check before money is spent (docs/trust.md), answered for the plans of this report as far as it can. */
+export function beforeSigning(report: PlanReport): string[] {
+  const { answer } = report;
+  const [first] = decisionRows(report);
+  if (!first) return [];
+  const { plan, choice } = first;
+  const d = shownDecode(plan);
+  const { upside } = answer;
+  const disputed = contradictedMetrics(plan.quality);
+  const runs =
+    plan.servedBy !== null
+      ? `${plan.servedBy} runs it`
+      : report.device.stack === 'lla-sim'
+        ? 'lla-sim’s own kernels ran it'
+        : 'no server is known to run it: its kernels have to be written and tuned first';
+  const room = plan.prefill.fits
+    ? `${plan.prefill.batchBesidePrefill} fit beside one prompt`
+    : 'a prompt does not fit beside it';
+  return [
+    `Kernels: the time of ${choice.name} is ${d.evidence ?? 'not known'}; ${runs}.`,
+    ...(d.secondsPerStep
+      ? [
+          `Measure: run ${d.batch} sequences of ${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} a token. One hour of this is worth more than this page.`,
+        ]
+      : []),
+    `Memory: ${plan.maxBatch.exact} fit beside a reserve of ${formatDecimalBytes(report.settings.reserveBytes)}; ${room}. Your server keeps more: set --reserve and --utilization to its values.`,
+    choice.qualityLost.length > 0
+      ? `Quality: the scores are those of one published checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
+      : isUncompressed(plan.codec) && plan.eviction === null
+        ? 'Quality: that of the uncompressed model; whether it is enough for your task is not asked here.'
+        : `Quality: nothing that counts at this context is published for ${planName(plan)}.`,
+    ...(upside
+      ? [
+          `Upside: ${upside.name} needs kernels that nobody has published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not buy by it.`,
+        ]
+      : []),
+  ];
+}

@@ -1,0 +1,61 @@
+/** What a changed question rests on, from the tables that the page carries: as the command line reads them from files. */
+import { findDevice } from '../../devices/find.js';
+import type { DeviceSpec } from '../../devices/catalogue.js';
+import { UserError, show } from '../../errors.js';
+import { presetSource, type Sources } from '../../plan/answer.js';
+import type { Scenario } from '../../schema/settings.js';
+import { decideStack, gpuSources, stackLabel, unservedNote } from '../../stacks/choose.js';
+import { SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
+import type { PageData } from '../page-data.js';
+
+/** A stack file that the user gave, not a stack of the list. */
+const isFile = (stack: string | undefined): boolean => stack !== undefined && /[/\\]|\.json$/i.test(stack);
+
+/**
+ * @param changed names of the controls that were changed
+ * @throws UserError as the command line does, and for tables that the page does not carry
+ */
+export function sourcesFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
+  const own = changed.has('model') ? { ...data.sources, model: presetSource(String(scenario.model)) } : data.sources;
+  const other = changed.has('device');
+  const { stack } = scenario;
+  if (!other && own.spec === null) {
+    if (stack !== undefined) throw new UserError('--stack needs a device of the catalogue', 'choose a device');
+    return own;
+  }
+  const measured = own.gpu === null && !other && !changed.has('stack');
+  if (measured || !['model', 'device', 'stack'].some((name) => changed.has(name))) return own;
+  const spec = other ? findDevice(String(scenario.device)) : (own.spec as DeviceSpec);
+  const device = other ? { id: spec.id, name: spec.name, vramBytes: spec.vramBytes, calibration: null } : own.device;
+  const shared = { ...own, device, spec, calibration: null, notes: other ? [] : own.notes };
+  if (isFile(stack)) {
+    if (other) throw new UserError(`${show(String(stack))} holds times of another device`, 'choose other kernels');
+    return shared;
+  }
+  const calibrated = other ? null : (own.calibration?.file ?? null);
+  const has = (name: string): boolean => data.known.names.includes(`${spec.id}-${name}`);
+  const decided = decideStack(stack, spec, own.model.publishedAs, calibrated, has);
+  if (decided.stack === 'lla-sim') return { ...own, stackNotes: decided.notes };
+  const tables = decided.tables === null ? null : carried(data, spec, decided.tables);
+  const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];
+  const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
+  const unserved = decided.unserved && tables ? [unservedNote(own.model.publishedAs, tables)] : [];
+  return {
+    ...shared,
+    gpu: gpuSources(spec, tables, small, data.known.files),
+    stack: decided.stack,
+    stackNotes: [...decided.notes, ...unserved],
+  };
+}
+
+const found = ({ known, sources: { gpu } }: PageData, device: string, stack: string): StackTables | null =>
+  [gpu?.stack, gpu?.small, ...known.tables].find((t) => t?.file.device === device && t.file.stack === stack) ?? null;
+
+function carried(data: PageData, spec: DeviceSpec, stack: string): StackTables {
+  const tables = found(data, spec.id, stack);
+  if (tables) return tables;
+  throw new UserError(
+    `this page does not carry kernel times of ${stackLabel(stack)} on ${spec.name}`,
+    'choose other kernels, or ask on the command line',
+  );
+}

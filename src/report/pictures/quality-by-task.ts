@@ -1,0 +1,92 @@
+/** What the plans of a decision keep of the uncompressed model's scores, task by task. */
+import type { Plugin } from 'chart.js';
+import { lossTable, type LossTable } from '../decision.js';
+import type { View } from '../view.js';
+import { frame } from './marks.js';
+import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { axis, colourOf, common, markOf, type Theme } from './theme.js';
+
+const MOST_TASKS = 12;
+
+export const qualityTasks = (view: View): LossTable | null => lossTable(view.report, MOST_TASKS);
+
+export function qualityByTask(view: View): Picture | null {
+  const table = qualityTasks(view);
+  if (!table) return null;
+  const { report } = view;
+  const { keep } = report.settings;
+  const title = 'Which tasks lose how much?';
+  const subtitle = `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the same table; line: the share that a recommended plan keeps`;
+  const source = 'the published tables';
+  const worst = table.plans.map((plan, i) => {
+    const scores = table.rows.flatMap((r) => r.scores[i] ?? []);
+    const lowest = scores.reduce((a, b) => (a.share <= b.share ? a : b));
+    return `${plan}: ${lowest.metric} ${Math.floor(lowest.share * 100 + 1e-9)} %`;
+  });
+  return {
+    id: 'quality-by-task',
+    title,
+    subtitle,
+    source,
+    evidence: 'published',
+    summary: `Worst by plan: ${worst.join('; ')}. A task without a mark was not published for that plan.`,
+    chart: (theme) => {
+      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.published };
+      const shares = table.rows.flatMap((r) => r.scores.flatMap((s) => (s ? [s.share * 100] : [])));
+      const x = axis(theme, 'share of the uncompressed model’s score, %');
+      const y = axis(theme, '');
+      return {
+        type: 'line',
+        data: {
+          labels: table.rows.map((r) => r.task),
+          datasets: table.plans.map((plan, i) => ({
+            label: plan,
+            data: table.rows.map((r) => (r.scores[i] ? r.scores[i].share * 100 : null)) as number[],
+            showLine: false,
+            pointStyle: markOf(i),
+            pointRadius: 7,
+            pointBorderWidth: 2,
+            pointBackgroundColor: colourOf(theme, i + 1),
+            pointBorderColor: colourOf(theme, i + 1),
+            borderColor: colourOf(theme, i + 1),
+            backgroundColor: colourOf(theme, i + 1),
+          })),
+        },
+        options: {
+          ...common(theme, words),
+          indexAxis: 'y',
+          scales: {
+            x: {
+              ...x,
+              min: Math.max(0, Math.floor((Math.min(keep * 100, ...shares) - 3) / 5) * 5),
+              max: Math.max(102, Math.ceil(Math.max(...shares) + 2)),
+            },
+            y: { ...y, type: 'category', offset: true, ticks: { ...y.ticks, color: theme.ink, autoSkip: false } },
+          },
+        },
+        plugins: [frame(theme, words), limits(theme, [100, keep * 100])],
+      };
+    },
+  };
+}
+
+/** Vertical lines: the uncompressed model, and what must be kept. */
+function limits(theme: Theme, at: readonly number[]): Plugin {
+  return {
+    id: 'limits',
+    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
+      ctx.save();
+      ctx.strokeStyle = theme.muted;
+      at.forEach((value, i) => {
+        const x = scales['x']?.getPixelForValue(value) ?? 0;
+        ctx.lineWidth = i === 0 ? 1 : 2;
+        ctx.setLineDash(i === 0 ? [] : [6, 4]);
+        ctx.beginPath();
+        ctx.moveTo(x, chartArea.top);
+        ctx.lineTo(x, chartArea.bottom);
+        ctx.stroke();
+      });
+      ctx.restore();
+    },
+  };
+}

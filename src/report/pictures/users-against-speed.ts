@@ -1,0 +1,150 @@
+/** How fast each user is served against how many there are: the picture of the decision. */
+import type { ChartDataset, DefaultDataPoint, Plugin } from 'chart.js';
+import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
+import { priceStep } from '../../cost/latency.js';
+import { configurationOf } from '../../plan/evaluate.js';
+import { planName } from '../../plan/names.js';
+import { shownDecode } from '../../plan/words.js';
+import { formatNumber, formatTokens } from '../../units.js';
+import { drawnPlans } from '../decision.js';
+import { timeSource, type View } from '../view.js';
+import { frame, notes } from './marks.js';
+import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { countScale, numberScale, spread } from './scales.js';
+import { bandOf, colourOf, common, evidenceStyle, faded, markOf, type Theme } from './theme.js';
+
+export interface SpeedLine {
+  readonly id: string;
+  readonly label: string;
+  readonly evidence: Evidence;
+  /** Tokens a second for each user, by users. Ends at the largest batch. */
+  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
+  /** Where the plan is run. */
+  readonly at: { readonly x: number; readonly y: number };
+}
+
+/** Points a line: enough for a smooth one. */
+const POINTS = 14;
+
+/** Batches from 1 to the largest, evenly on a logarithmic axis, the operating one among them. */
+function batches(most: number, operating: number): number[] {
+  const all = Array.from({ length: POINTS }, (_, i) => Math.round(most ** (i / (POINTS - 1))));
+  return [...new Set([...all, operating])].sort((a, b) => a - b);
+}
+
+export function speedLines(view: View): SpeedLine[] {
+  const { request, report } = view;
+  const { pricer } = request;
+  if (!pricer) return [];
+  return drawnPlans(report).flatMap((plan): SpeedLine[] => {
+    const candidate = view.all.find((e) => e.plan.id === plan.id)?.candidate;
+    const d = shownDecode(plan);
+    if (!candidate || !d.secondsPerStep || plan.maxBatch.exact < 1) return [];
+    const c = configurationOf(request, candidate);
+    let evidence: Evidence = 'measured';
+    const points = batches(plan.maxBatch.exact, d.batch).map((x) => {
+      const step = priceStep(c, pricer, x, request.contextTokens);
+      evidence = weaker(evidence, step.evidence);
+      return { x, y: 1 / step.estimate, low: 1 / step.high, high: 1 / step.low };
+    });
+    return [
+      { id: plan.id, label: planName(plan), evidence, points, at: { x: d.batch, y: 1 / d.secondsPerStep.estimate } },
+    ];
+  });
+}
+
+export function usersAgainstSpeed(view: View): Picture | null {
+  const lines = speedLines(view);
+  if (lines.length === 0) return null;
+  const { report } = view;
+  const evidence = lines.reduce<Evidence>((a, l) => weaker(a, l.evidence), 'measured');
+  const { secondsPerToken } = report.settings.targets;
+  const wanted = { users: report.settings.batch, speed: secondsPerToken === null ? null : 1 / secondsPerToken };
+  const gpus = report.settings.gpus;
+  const title = `How many users does ${gpus > 1 ? 'the group of GPUs' : 'one GPU'} serve, and how fast?`;
+  const subtitle = `${report.model.name} on ${gpus > 1 ? `${gpus} × ` : ''}${report.device.name}, ${formatTokens(report.contextTokens)} tokens each; bands: 90 % intervals; lines end where memory does${wanted.speed === null ? '' : '; shaded: the target'}`;
+  const source = timeSource(view);
+  return {
+    id: 'users-against-speed',
+    title,
+    subtitle,
+    evidence,
+    source,
+    summary: `${lines.map((l) => `${l.label}: ${l.at.x} users at ${formatNumber(l.at.y)} tokens a second each, at most ${l.points.at(-1)?.x ?? 0} users`).join('; ')}.${isEstimate(evidence) ? ' Dashed: kernels that nobody has measured.' : ''}`,
+    chart: (theme) => {
+      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+      const most = Math.max(...lines.map((l) => l.points.at(-1)?.x ?? 1));
+      return {
+        type: 'line',
+        data: { datasets: lines.flatMap((l, i) => datasets(theme, l, i)) },
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: countScale(theme, 'users served at once (sequences, log scale)', { min: 1, max: most * 1.1 }),
+            y: numberScale(
+              theme,
+              'tokens a second for each user (log scale)',
+              spread([...lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])), wanted.speed ?? 0], 1.15),
+            ),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          region(theme, wanted),
+          notes(
+            theme,
+            lines.map((l) => ({
+              x: l.at.x,
+              y: l.at.y,
+              text: `${l.at.x} users: ${formatNumber(l.at.y)} tok/s each`,
+              dot: true,
+              side: 'above' as const,
+            })),
+          ),
+        ],
+      };
+    },
+  };
+}
+
+/** Shades where targets are met: fast enough for each, and many enough. */
+function region(theme: Theme, wanted: { readonly users: number | null; readonly speed: number | null }): Plugin {
+  return {
+    id: 'region',
+    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
+      if (wanted.speed === null) return;
+      const bottom = Math.min(chartArea.bottom, scales['y']?.getPixelForValue(wanted.speed) ?? chartArea.bottom);
+      const left =
+        wanted.users === null
+          ? chartArea.left
+          : Math.max(chartArea.left, scales['x']?.getPixelForValue(wanted.users) ?? 0);
+      ctx.save();
+      ctx.fillStyle = faded(colourOf(theme, 2), 0.1);
+      ctx.fillRect(left, chartArea.top, chartArea.right - left, bottom - chartArea.top);
+      ctx.strokeStyle = colourOf(theme, 2);
+      ctx.lineWidth = 1.5;
+      ctx.beginPath();
+      ctx.moveTo(left, bottom);
+      ctx.lineTo(chartArea.right, bottom);
+      ctx.stroke();
+      ctx.restore();
+    },
+  };
+}
+
+function datasets(theme: Theme, line: SpeedLine, index: number): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+  const colour = colourOf(theme, index);
+  const operating = (x: number): boolean => x === line.at.x;
+  return [
+    ...bandOf(line.points, colour),
+    {
+      ...evidenceStyle(line.evidence, colour, theme.paper),
+      label: line.label,
+      data: line.points.map((p) => ({ x: p.x, y: p.y })),
+      pointStyle: markOf(index),
+      pointRadius: line.points.map((p) => (operating(p.x) ? 6 : 0)),
+      backgroundColor: colour,
+      fill: false,
+    },
+  ];
+}

@@ -1,0 +1,138 @@
+/** Whose kernels price a plan: the rule, without the files. The browser page chooses by it too. */
+import type { Interval } from '../cost/evidence.js';
+import type { DeviceSpec } from '../devices/catalogue.js';
+import { UserError, show } from '../errors.js';
+import { lawsOf, type AttainableFile } from './attainable.js';
+import type { GpuSources } from './gpu-pricer.js';
+import {
+  SAME_GENERATION,
+  servedBy,
+  STACK_CHOICES,
+  STACK_LABELS,
+  stackName,
+  STACKS,
+  type ServerFile,
+  type StackTables,
+} from './serving.js';
+
+/** A choice whose tables are still to be read. */
+export interface StackDecision {
+  /** A stack's name, `lla-sim` or `attainable`. */
+  readonly stack: string;
+  /** Tables of this stack on the device price; null: a calibration does, or laws alone. */
+  readonly tables: string | null;
+  /** What the reader needs to know about the choice. */
+  readonly notes: readonly string[];
+  /** A stack was chosen although none serves the model. */
+  readonly unserved: boolean;
+}
+
+export const stackLabel = (stack: string): string => STACK_LABELS[stack] ?? stack;
+
+/**
+ * Chooses the stack: the first that serves the model and has tables of the GPU; for a model that nobody serves, the
+ * first with tables; then the calibration of the device; then what tuned kernels reach.
+ * @param asked `--stack`, where it is a name
+ * @param model the name under which stacks list the model; null where it is not a preset
+ * @param calibrated a calibration of this device that was found, by file name
+ * @param has whether there are tables of a stack on the device
+ * @throws UserError for a stack that cannot price this device
+ */
+export function decideStack(
+  asked: string | undefined,
+  spec: DeviceSpec,
+  model: string | null,
+  calibrated: string | null,
+  has: (stack: string) => boolean,
+): StackDecision {
+  if (asked !== undefined) return askedStack(asked, spec, model, calibrated, has);
+  const notes: string[] = [];
+  const have = STACKS.filter(has);
+  if (have.length === 0 && calibrated === null)
+    notes.push(
+      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on ${measuredInstead(spec)}`,
+    );
+  else
+    for (const stack of STACKS)
+      if (!have.includes(stack) && servedBy(model, stack))
+        notes.push(`${stackLabel(stack)} serves ${model}, but there are no kernel times of it on ${spec.name}`);
+  const serving = have.find((stack) => servedBy(model, stack));
+  const chosen = serving ?? have[0];
+  if (chosen === undefined) {
+    const stack = calibrated === null ? 'attainable' : 'lla-sim';
+    return { stack, tables: null, notes, unserved: false };
+  }
+  if (calibrated !== null)
+    notes.push(`${calibrated} was measured on this device and is not used: --stack lla-sim prices by it`);
+  return { stack: chosen, tables: chosen, notes, unserved: serving === undefined };
+}
+
+function askedStack(
+  asked: string,
+  spec: DeviceSpec,
+  model: string | null,
+  calibrated: string | null,
+  has: (stack: string) => boolean,
+): StackDecision {
+  const decided = (tables: string | null): StackDecision => ({
+    stack: asked,
+    tables,
+    notes:
+      asked in STACK_LABELS && !servedBy(model, asked)
+        ? [`${stackLabel(asked)} does not run ${model ?? 'this model'}`]
+        : [],
+    unserved: false,
+  });
+  if (asked === 'lla-sim') {
+    if (calibrated === null)
+      throw new UserError(
+        `--stack lla-sim needs a calibration of ${spec.name}, and there is none`,
+        'measure with lla-sim calibrate on that device, or leave --stack out',
+      );
+    return decided(null);
+  }
+  if (asked === 'attainable') return decided(null);
+  if (has(asked)) return decided(asked);
+  throw new UserError(
+    (STACK_CHOICES as readonly string[]).includes(asked)
+      ? `there are no kernel times of ${stackLabel(asked)} on ${spec.name}`
+      : `--stack knows no ${show(asked)}`,
+    `write one of ${STACK_CHOICES.join(', ')}, or the path of a file that lla-sim import wrote`,
+  );
+}
+
+/** Said where tables price a model that their stack does not serve. */
+export const unservedNote = (model: string | null, { file }: StackTables): string =>
+  `no serving stack runs ${model ?? 'this model'}: kernels of ${stackName(file)} price what they can do of it`;
+
+/** The GPUs whose kernels tell what is attainable on one without tables. */
+function measuredInstead({ id, vendor }: DeviceSpec): string {
+  const sibling = SAME_GENERATION[id];
+  if (sibling !== undefined) return `the ${sibling}, a GPU of the same generation`;
+  return vendor === 'nvidia' ? 'other GPUs' : 'other GPUs, all of them by NVIDIA';
+}
+
+/** Fewer published rows of a stack than this tell less than those of all stacks together. */
+const FEWEST_ROWS = 15;
+
+/** What the server of a stack adds to a step; of all servers together where little or nothing is published of it. */
+function serverOf({ servers }: ServerFile, stack: string | null): Interval {
+  const own = stack === null ? undefined : servers[stack];
+  return (own && own.rows >= FEWEST_ROWS ? own : servers['all']!).secondsPerStep;
+}
+
+/** What prices a GPU, from files that were read. @param small tables of small operations; null where there are none */
+export function gpuSources(
+  spec: DeviceSpec,
+  stack: StackTables | null,
+  small: StackTables | null,
+  files: { readonly attainable: AttainableFile; readonly servers: ServerFile },
+): GpuSources {
+  return {
+    device: spec.id,
+    stack,
+    small,
+    laws: lawsOf(files.attainable, SAME_GENERATION[spec.id] ?? spec.id),
+    server: serverOf(files.servers, stack?.file.stack ?? null),
+  };
+}

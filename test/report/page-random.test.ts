@@ -1,0 +1,127 @@
+/// <reference lib="dom" />
+/** The page's planner against the command line's, for random settings of every control, in Chromium. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pageBundle } from '../../scripts/page-bundle.mjs';
+import { DEVICES } from '../../src/devices/catalogue.js';
+import type { PlanReport } from '../../src/plan/types.js';
+import { readSources } from '../../src/plan/ask.js';
+import { randomFrom } from '../../src/random.js';
+import { viewOf } from '../../src/report/view.js';
+import { UserError } from '../../src/errors.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { scratch } from '../cli/program.js';
+import { noBrowser, open, startBrowser } from './browser.js';
+import { filesOf, textOf } from './reports.js';
+
+const SEED =
+  process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
+const SETTINGS = 50;
+
+const CHOICES: Readonly<Record<string, readonly string[]>> = {
+  model: ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b', 'nanbeige4.2-3b'],
+  device: DEVICES.map((d) => d.id),
+  gpus: ['', '2', '4'],
+  stack: ['', '', '', 'vllm', 'sglang', 'trtllm', 'attainable'],
+  usdPerHour: ['', '3.5', '10'],
+  batch: ['', '', '1', '30', '400'],
+  context: ['2k', '4096', '32k', '200k'],
+  tpot: ['', '', '40ms', '200ms'],
+  ttft: ['', '', '2s'],
+  min: ['', '', 'gsm8k=0.7'],
+  retrieval: ['', '', '32k'],
+  keep: ['', '', '0.7'],
+};
+
+/** What page and program must agree on, to nine digits: another V8 may round exp and log otherwise. */
+const essence = (r: PlanReport): unknown =>
+  JSON.parse(
+    JSON.stringify(
+      {
+        device: r.device.name,
+        vram: r.device.vramBytes,
+        stack: r.device.stack,
+        answer: r.answer,
+        warnings: r.warnings,
+        removed: r.removed,
+        plans: r.plans.map((p) => [p.id, p.maxBatch, p.memory.totalBytes, p.knee?.batch, p.knee?.secondsPerStep]),
+      },
+      (_, v: unknown) => (typeof v === 'number' ? Number(v.toPrecision(9)) : v),
+    ),
+  );
+
+describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrowser ?? 'in Chromium'})`, () => {
+  const folder = scratch();
+  let browser: Browser;
+  let script: string;
+  beforeAll(async () => {
+    [browser, { text: script }] = await Promise.all([startBrowser(), pageBundle()]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    folder.remove();
+  });
+
+  /** Sets controls at once and reads the plans that the page then saves. */
+  const askPage = (page: Page, values: Readonly<Record<string, string>>): Promise<PlanReport | string> =>
+    page.evaluate(async (given) => {
+      const form = document.getElementById('controls') as HTMLFormElement;
+      for (const [name, value] of Object.entries(given))
+        (form.elements.namedItem(name) as HTMLInputElement).value = value;
+      form.requestSubmit();
+      const status = document.getElementById('status')?.textContent ?? '';
+      if (status.startsWith('Not changed')) return status;
+      let blob: Blob | null = null;
+      const create = URL.createObjectURL.bind(URL);
+      URL.createObjectURL = (b: Blob) => {
+        blob = b;
+        return create(b);
+      };
+      document.getElementById('save')?.click();
+      URL.createObjectURL = create;
+      return JSON.parse(await (blob as unknown as Blob).text()) as PlanReport;
+    }, values);
+
+  it(`agrees for ${SETTINGS} random settings (seed ${SEED})`, { timeout: 180_000 }, async () => {
+    const random = randomFrom(SEED);
+    const first: Scenario = { device: 'h200', context: 4096 };
+    const file = join(folder.path, 'page.html');
+    writeFileSync(file, textOf(await filesOf(first, { script }), 'report.html'));
+    const o = await open(browser, file);
+    let answered = 0;
+    for (let i = 0; i < SETTINGS; i++) {
+      const values = Object.fromEntries(
+        Object.entries(CHOICES).map(([name, list]) => [name, list[Math.floor(random() * list.length)] as string]),
+      );
+      const given = Object.entries(values).filter(([, v]) => v !== '');
+      const scenario = Object.fromEntries(
+        given.map(([name, v]) => [name, name === 'min' ? { gsm8k: Number(v.split('=')[1]) } : v]),
+      ) as Scenario;
+      const about = `seed ${SEED}, ${i}: ${JSON.stringify(values)}`;
+      const page = await askPage(o.page, values);
+      let wanted: PlanReport | null = null;
+      try {
+        wanted = viewOf(scenario, await readSources(scenario)).report;
+      } catch (error) {
+        if (!(error instanceof UserError)) throw error;
+        expect(page, about).toContain('Not changed');
+        continue;
+      }
+      if (typeof page === 'string') {
+        // The one thing that a page may lack.
+        expect(page, about).toMatch(/this page does not carry kernel times/);
+        continue;
+      }
+      expect(essence(page), about).toEqual(essence(wanted));
+      // No device that does not exist: name and memory are those of the catalogue.
+      const spec = DEVICES.find((d) => d.id === values['device']);
+      expect([page.device.name, page.device.vramBytes], about).toEqual([spec?.name, spec?.vramBytes]);
+      answered++;
+    }
+    expect(answered, `seed ${SEED}`).toBeGreaterThan(SETTINGS / 2);
+    expect(o.incidents).toEqual([]);
+    await o.close();
+  });
+});
