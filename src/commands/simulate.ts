@@ -65,9 +65,11 @@ async function run(args: Args): Promise<ExitCode> {
   const findRate = args.flags['find-rate'] === true;
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   const { scenario: plain } = await readScenario(args);
+  const asked = given(args, WORKLOAD_SETTINGS);
   const scenario: Scenario = {
     ...plain,
-    workload: { ...plain.workload, ...given(args, WORKLOAD_SETTINGS) },
+    // A trace replaces the scenario's requests.
+    workload: asked['trace'] === undefined ? { ...plain.workload, ...asked } : asked,
     server: { ...plain.server, ...given(args, SERVER_SETTINGS) },
   };
   const { simulate } = await import('../serving/answer.js');

@@ -198,7 +198,7 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
           },
         ]
       : []),
-    { title: 'waits for', align: 'left', cell: (s) => (s.refused === null ? LIMIT_WORDS[s.limitedBy] : s.refused) },
+    { title: 'limit', align: 'left', cell: (s) => s.refused ?? missedWords(s) },
   ];
   const groups: [string, SustainedRate[]][] = [
     ['Runs today:', candidates.filter((s) => s.servedBy !== null)],
@@ -207,6 +207,13 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
   return groups
     .filter(([, rows]) => rows.length > 0)
     .flatMap(([heading, rows], i) => [...(i > 0 ? [''] : []), heading, ...columns(list, rows)]);
+}
+
+/** The target that a higher rate misses, and what requests wait for where it is that of the first token. */
+function missedWords({ missedFirst, limitedBy }: SustainedRate): string {
+  if (missedFirst === null) return '–';
+  if (missedFirst === 'tpot') return 'TPOT';
+  return limitedBy === 'nothing' ? 'TTFT' : `TTFT: ${LIMIT_WORDS[limitedBy]}`;
 }
 
 function trust(r: SimulationReport): string[] {

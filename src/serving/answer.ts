@@ -10,6 +10,7 @@ import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload } from './question.js';
+import type { Bound } from './price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { Run, SimulationReport, SustainedRate } from './types.js';
 
@@ -22,6 +23,8 @@ export interface SimulationOptions {
   readonly shard: { readonly index: number; readonly of: number } | null;
   /** Called with the share that is done and what is being done; true ends the work early. */
   readonly progress: (share: number, doing: string) => boolean;
+  /** Ends of the cost model's interval that are run; all unless given. The others' figures are then the estimate's. */
+  readonly bounds?: readonly Bound[];
   /** Called for every request of the first candidate's estimate. */
   readonly onEnd?: (ended: Ended) => void;
 }
@@ -77,7 +80,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
           EXIT.noSolution,
         );
     } else {
-      const done = await service.runAll(turn, i === 0 && o.onEnd ? o.onEnd : () => {});
+      const done = await service.runAll(turn, i === 0 && o.onEnd ? o.onEnd : () => {}, o.bounds);
       runs.push(done.run);
       partial = done.partial;
     }

@@ -62,7 +62,7 @@ export class Service {
       ...server,
       blocks,
       capTokens,
-      prefixCaching: server.prefixCaching && workload.shares && identities && c.eviction === null,
+      prefixCaching: server.prefixCaching && identities && c.eviction === null,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
       reserveFullPrompt: true,
@@ -102,19 +102,22 @@ export class Service {
   async runAll(
     turn: (done: number) => boolean,
     onEnd: (ended: Ended) => void,
+    bounds: readonly Bound[] = BOUNDS,
   ): Promise<{ run: Run; partial: boolean }> {
     const { workload } = this.setting;
     let partial = false;
-    const results = {} as Record<Bound, RunResult>;
-    for (const [i, bound] of BOUNDS.entries()) {
+    const results: Partial<Record<Bound, RunResult>> = {};
+    for (const [i, bound] of bounds.entries()) {
       const { source, requests } = workload.source(null);
       const options = this.runOptions(bound, source);
-      results[bound] = await runInTurns(bound === 'estimate' ? { ...options, onEnd } : options, (m) =>
-        turn((i + (m.completed + m.rejected) / requests) / BOUNDS.length),
+      const result = await runInTurns(bound === 'estimate' ? { ...options, onEnd } : options, (m) =>
+        turn((i + (m.completed + m.rejected) / requests) / bounds.length),
       );
-      if (!results[bound].finished) partial = true;
+      results[bound] = result;
+      if (!result.finished) partial = true;
     }
-    return { run: this.describe(results), partial };
+    const estimate = results.estimate!;
+    return { run: this.describe({ low: estimate, high: estimate, ...results, estimate }), partial };
   }
 
   private runOptions(bound: Bound, source: RunOptions['source']): RunOptions {

@@ -40,8 +40,6 @@ export interface WorkloadChoice {
   readonly longest: number;
   /** Tokens of a hash id of a trace; null where requests have none. */
   readonly hashTokens: number | null;
-  /** True where prompts may begin with what others had. */
-  readonly shares: boolean;
   readonly sharedPrefixTokens: number;
   readonly skippedLines: number;
   readonly seed: number | null;
@@ -160,7 +158,6 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
     meanPromptTokens: (observed ? mean(observed.prompts) : meanLength(prompt)) + settings.sharedPrefixTokens,
     longest: most,
     hashTokens: null,
-    shares: settings.turns > 1 || settings.sharedPrefixTokens > 0,
     sharedPrefixTokens: settings.sharedPrefixTokens,
     skippedLines: 0,
     seed: settings.seed,
@@ -201,7 +198,6 @@ function readTrace(
     meanPromptTokens: summary.promptTokens / requests,
     longest: summary.longest,
     hashTokens: summary.hashTokens,
-    shares: summary.hashTokens !== null,
     sharedPrefixTokens: 0,
     skippedLines: summary.skipped,
     seed: null,

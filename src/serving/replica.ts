@@ -14,7 +14,9 @@ import type { WaitingQueue } from './waiting.js';
 
 const NONE = -1;
 /** Identities of a session's blocks are session · this + number of the block. */
-export const BLOCKS_OF_A_SESSION = 2 ** 22;
+const BLOCKS_OF_A_SESSION = 2 ** 22;
+/** Requests that belong to no session are numbered beyond all sessions. */
+const FIRST_OF_REQUESTS = 2 ** 30;
 
 /** What a replica tells its surroundings. */
 export interface Surroundings {
@@ -285,11 +287,11 @@ export class Replica {
       requests.target[slot] = requests.prompt[slot]! + requests.emitted[slot]!;
     }
     if (slot === this.partial) this.partial = NONE;
+    requests.preemptions[slot]!++;
     this.release(slot, length);
     this.unlist(slot);
     requests.computed[slot] = 0;
     requests.state[slot] = STATE.waiting;
-    requests.preemptions[slot]!++;
     metrics.preemptions++;
     metrics.recomputedTokens += length;
     this.waiting.putBack(slot);
@@ -336,7 +338,12 @@ export class Replica {
     const hashes = requests.hashes[slot];
     if (hashes) return unit < hashes.length ? hashes[unit]! : NONE;
     const session = requests.session[slot]!;
-    if (session < 0) return NONE;
+    if (session < 0) {
+      // What a preempted request left is found again where it is still there.
+      return requests.preemptions[slot]! > 0
+        ? -(FIRST_OF_REQUESTS + requests.number[slot]!) * BLOCKS_OF_A_SESSION - unit
+        : NONE;
+    }
     // Identities of traces are not negative; those of sessions are.
     if ((unit + 1) * options.unitTokens <= options.sharedPrefixTokens) return -2 - unit;
     return -(session + 1) * BLOCKS_OF_A_SESSION - unit;
@@ -371,8 +378,12 @@ export class Replica {
     requests.units[slot] = hits;
     if (!this.caches) return;
     for (let unit = 0; unit < hits; unit++) this.pool.use(this.identityOf(slot, unit));
-    metrics.lookedUpTokens += requests.target[slot]!;
-    metrics.hitTokens += hits * this.options.unitTokens;
+    const found = hits * this.options.unitTokens;
+    if (requests.preemptions[slot]! > 0) metrics.recomputedTokens -= found;
+    else if (this.identityOf(slot, 0) !== NONE) {
+      metrics.lookedUpTokens += requests.target[slot]!;
+      metrics.hitTokens += found;
+    }
   }
 
   /** Puts whole units of `tokens` computed tokens into the prefix cache. */
