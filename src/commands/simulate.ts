@@ -1,5 +1,9 @@
 /** `lla-sim simulate`: what happens when requests arrive. */
-import { EXIT, type ExitCode } from '../errors.js';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import { readSources } from '../plan/ask.js';
 import {
   SERVER_SETTINGS,
@@ -11,6 +15,7 @@ import {
 import type { Scenario, Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
+import { parseNumber } from '../units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { print, type OutputOptions } from './output.js';
@@ -31,7 +36,11 @@ const optionsOf = (
   );
 
 export const simulateCommand: Command = {
-  positional: { name: 'scenario', help: 'scenario file (YAML) with a workload; flags override its fields' },
+  positional: {
+    name: 'scenario',
+    help: 'scenario file (YAML) with a workload; flags override its fields. Or merge, to join shards',
+  },
+  secondPositional: { name: 'folder', help: 'after merge: the folder of the shards' },
   options: {
     ...settingOptions,
     ...optionsOf(WORKLOAD_SETTINGS, 'Workload'),
@@ -49,6 +58,16 @@ export const simulateCommand: Command = {
       help: 'the highest rate that meets the targets, for every candidate whose quality is kept; --rate is the demand',
       group: 'Targets',
     },
+    shard: {
+      type: 'string',
+      help: 'with --find-rate: only part i of n of the candidates, such as 2/8',
+      group: 'Output',
+    },
+    cores: {
+      type: 'string',
+      help: 'with --find-rate: processes that share the candidates [all cores]',
+      group: 'Output',
+    },
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -56,6 +75,7 @@ export const simulateCommand: Command = {
     ['simulate --device h200 --codec full --rate 3', 'p99 latencies at three requests a second'],
     ['simulate scenarios/chat-h200.yaml --find-rate', 'which codec, ratio and path serve most users'],
     ['simulate scenarios/chat-h200.yaml --trace requests.csv --speed-up 2', 'twice as fast as they came'],
+    ['simulate merge results', 'joins the files that --shard 1/8 to 8/8 wrote to results/'],
   ],
   run,
 };
@@ -64,42 +84,165 @@ async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const findRate = args.flags['find-rate'] === true;
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
-  const { scenario: plain } = await readScenario(args);
-  const asked = given(args, WORKLOAD_SETTINGS);
-  const scenario: Scenario = {
-    ...plain,
-    // A trace replaces the scenario's requests.
-    workload: asked['trace'] === undefined ? { ...plain.workload, ...asked } : asked,
-    server: { ...plain.server, ...given(args, SERVER_SETTINGS) },
-  };
-  const { simulate } = await import('../serving/answer.js');
+  if (args.positional === 'merge') return mergeShards(args, format, output);
+  if (args.secondPositional !== null)
+    throw new UserError(
+      `${show(args.secondPositional)} is one word too many`,
+      'lla-sim simulate takes one scenario, or merge and a folder',
+    );
+  const shard = readShard(textFlag(args, 'shard'));
+  if (shard && (!findRate || format !== 'json'))
+    throw new UserError(
+      '--shard needs --find-rate and --format json',
+      'add them; lla-sim simulate merge joins the files',
+    );
+  const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
+    min: 1,
+    max: 1024,
+    whole: true,
+  });
+  const scenario = await readServed(args);
+  const program = process.argv[1] ?? '';
+  const parallel = findRate && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
   const lines: string[] = [];
+  const report = await progressing(output.quiet, (progress) =>
+    parallel
+      ? inProcesses(program, cores, progress)
+      : inFileWords(args, async () =>
+          (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
+            findRate,
+            percentile: textFlag(args, 'percentile'),
+            skipBad: args.flags['skip-bad'] === true,
+            shard,
+            progress,
+            ...(format === 'csv' && !findRate ? { onEnd: (ended) => lines.push(csvLine(ended)) } : {}),
+          }),
+        ),
+  );
+  await print(await render(report, format, lines, output), output);
+  return report.partial ? EXIT.interrupted : EXIT.ok;
+}
+
+/** The scenario with what flags say of requests and server. */
+async function readServed(args: Args): Promise<Scenario> {
+  const { scenario } = await readScenario(args);
+  const asked = given(args, WORKLOAD_SETTINGS);
+  return {
+    ...scenario,
+    // A trace replaces the scenario's requests.
+    workload: asked['trace'] === undefined ? { ...scenario.workload, ...asked } : asked,
+    server: { ...scenario.server, ...given(args, SERVER_SETTINGS) },
+  };
+}
+
+/** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */
+async function progressing<T>(
+  quiet: boolean,
+  work: (progress: (share: number, doing: string) => boolean) => Promise<T>,
+): Promise<T> {
   let stopped = false;
   const release = onInterrupt(() => (stopped = true));
   const begun = performance.now();
-  const shows = process.stderr.isTTY === true && !output.quiet;
-  let report: SimulationReport;
+  const shows = process.stderr.isTTY === true && !quiet;
   try {
-    report = await inFileWords(args, async () =>
-      simulate(scenario, await readSources(scenario), {
-        findRate,
-        percentile: textFlag(args, 'percentile'),
-        skipBad: args.flags['skip-bad'] === true,
-        shard: null,
-        progress: (share, doing) => {
-          const elapsed = (performance.now() - begun) / 1e3;
-          if (shows && share > 0) process.stderr.write(progressLine(elapsed, (elapsed * (1 - share)) / share, doing));
-          return stopped;
-        },
-        ...(format === 'csv' && !findRate ? { onEnd: (ended) => lines.push(csvLine(ended)) } : {}),
-      }),
-    );
+    return await work((share, doing) => {
+      const elapsed = (performance.now() - begun) / 1e3;
+      if (shows && share > 0) process.stderr.write(progressLine(elapsed, (elapsed * (1 - share)) / share, doing));
+      return stopped;
+    });
   } finally {
     release();
     if (shows) process.stderr.write('\r\u001b[K');
   }
-  await print(await render(report, format, lines, output), output);
-  return report.partial ? EXIT.interrupted : EXIT.ok;
+}
+
+async function mergeShards(args: Args, format: (typeof FORMATS)[number], output: OutputOptions): Promise<ExitCode> {
+  if (args.secondPositional === null)
+    throw new UserError('the folder of the shards is not given', 'write lla-sim simulate merge FOLDER');
+  const { mergeFolder } = await import('../serving/merge.js');
+  await print(await render(mergeFolder(args.secondPositional), format, [], output), output);
+  return EXIT.ok;
+}
+
+/** Reads `2/8`. */
+function readShard(text: string | null): { index: number; of: number } | null {
+  if (text === null) return null;
+  const [index, of] = (/^([0-9]{1,6})\/([0-9]{1,6})$/.exec(text)?.slice(1) ?? []).map(Number) as (number | undefined)[];
+  if (index === undefined || of === undefined || index < 1 || index > of)
+    throw new UserError(`--shard must be i/n with i from 1 to n, not ${show(text)}`, 'write for example --shard 2/8');
+  return { index, of };
+}
+
+/** More shards than processes, so that none waits long for the others. */
+const SHARDS_A_CORE = 3;
+
+/** The same command line in several processes, each with a part of the candidates. */
+async function inProcesses(
+  program: string,
+  cores: number,
+  progress: (share: number, doing: string) => boolean,
+): Promise<SimulationReport> {
+  const of = SHARDS_A_CORE * cores;
+  const folder = mkdtempSync(join(tmpdir(), 'lla-sim-shards-'));
+  const asked = withoutOutput(process.argv.slice(2));
+  let next = 1;
+  let failed: UserError | null = null;
+  let done = 0;
+  const worker = async (): Promise<void> => {
+    while (next <= of && failed === null && !progress(done / of, `${done} of ${of} shards`)) {
+      const index = next++;
+      const own = [
+        '--shard',
+        `${index}/${of}`,
+        '--format',
+        'json',
+        '--output',
+        join(folder, `${index}.json`),
+        '--quiet',
+      ];
+      const { code, text } = await finished(program, [...asked, ...own]);
+      if (code !== EXIT.ok && code !== EXIT.interrupted) failed ??= errorOf(code, text);
+      done++;
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: cores }, worker));
+    if (failed) throw failed as UserError;
+    const stopped = progress(1, 'joining');
+    return (await import('../serving/merge.js')).mergeFolder(folder, stopped);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** A command line without what says where and how to print. */
+function withoutOutput(argv: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < argv.length; i++) {
+    const word = argv[i]!;
+    if (/^(--(format|output|cores)|-o)$/.test(word)) i++;
+    else if (!/^(--(format|output|cores)=|-o=|--quiet$)/.test(word)) kept.push(word);
+  }
+  return kept;
+}
+
+const finished = (program: string, argv: readonly string[]): Promise<{ code: number; text: string }> =>
+  new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [program, ...argv], { stdio: ['ignore', 'ignore', 'pipe'] });
+    let text = '';
+    child.stderr.on('data', (piece: Buffer) => (text += piece.toString()));
+    child.on('error', reject);
+    child.on('close', (code) => resolve({ code: code ?? EXIT.defect, text }));
+  });
+
+/** A child's error as this program's own. */
+function errorOf(code: number, text: string): UserError {
+  const [message = text, hint = ''] = text
+    .trim()
+    .replace(/^error: /, '')
+    .split(/; (?=[^;]*$)/);
+  if (code !== EXIT.badInput && code !== EXIT.noSolution) throw new Error(`a shard ended with ${code}: ${text}`);
+  return new UserError(message, hint, code);
 }
 
 /** Settings that flags give. */

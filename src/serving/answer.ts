@@ -54,10 +54,9 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
   const setting: Setting = { request, link: sources.spec?.interconnect ?? null, workload, server, targets };
-  const chosen = choose(plan, request, o.findRate).filter(
-    (_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1,
-  );
-  if (chosen.length === 0 && o.shard === null) throw nothingLeft(plan);
+  const all = choose(plan, request, o.findRate);
+  const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
+  if (all.length === 0) throw nothingLeft(plan);
   const runs: Run[] = [];
   const rates: SustainedRate[] = [];
   let partial = false;
@@ -108,6 +107,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(runs[0] ? firstRun(runs[0]) : {}),
     runs,
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
+    ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
     notes: request.notes,
   };

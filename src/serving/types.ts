@@ -107,6 +107,8 @@ export interface SimulationReport {
   readonly runs: readonly Run[];
   /** Only with `--find-rate`. */
   readonly candidates?: readonly SustainedRate[];
+  /** Only with `--shard`: which part this is, and the candidates of all parts. */
+  readonly shard?: { readonly index: number; readonly of: number; readonly all: readonly string[] };
   /** Ended early. */
   readonly partial: boolean;
   readonly notes: readonly string[];

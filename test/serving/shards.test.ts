@@ -1,0 +1,176 @@
+/** Parts of a sweep: joined they are the whole, and nothing is missing or counted twice. Cluster scripts, as they are. */
+import { execFileSync } from 'node:child_process';
+import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parse as parseYaml } from 'yaml';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { SimulationReport } from '../../src/serving/types.js';
+import { compile, expectBadInput, inProcess, ROOT, type Outcome } from '../cli/program.js';
+
+const OF = 3;
+const SCENARIO = `model: ouro-1.4b
+device: h200
+codec: [full, kv-quant]
+ratio: [4, 2]
+workload: { requests: 20, rate: 2, promptTokens: 512, outputTokens: 64 }
+min: { gsm8k: 0.1 }
+`;
+
+let folder = '';
+let whole: SimulationReport;
+const simulate = (...argv: string[]): Promise<Outcome> => inProcess('simulate', ...argv);
+const shardFile = (index: number): string => join(folder, 'results', `shard-${index}.json`);
+const runShard = (index: number): Promise<Outcome> =>
+  simulate(
+    join(folder, 's.yaml'),
+    '--find-rate',
+    '--shard',
+    `${index}/${OF}`,
+    '--format',
+    'json',
+    '-o',
+    shardFile(index),
+    '--quiet',
+  );
+const merged = (): Promise<Outcome> => simulate('merge', join(folder, 'results'), '--format', 'json');
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'lla-sim-shards-'));
+  mkdirSync(join(folder, 'results'));
+  writeFileSync(join(folder, 's.yaml'), SCENARIO);
+  const o = await simulate(join(folder, 's.yaml'), '--find-rate', '--format', 'json');
+  expect(o.code, o.err).toBe(0);
+  whole = JSON.parse(o.out) as SimulationReport;
+  for (let index = 1; index <= OF; index++) expect((await runShard(index)).code).toBe(0);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('shards', () => {
+  it('joined are the whole', async () => {
+    expect(whole.candidates!.length).toBeGreaterThan(1);
+    expect(whole.candidates!.every((s) => s.requestsPerSecond.low > 0)).toBe(true);
+    for (const { requestsPerSecond: r } of whole.candidates!) {
+      expect(r.low).toBeLessThanOrEqual(r.estimate);
+      expect(r.estimate).toBeLessThanOrEqual(r.high);
+    }
+    const o = await merged();
+    expect(o.code, o.err).toBe(0);
+    expect(JSON.parse(o.out)).toEqual(whole);
+    expect((await simulate('merge', join(folder, 'results'))).out).toContain('Runs today');
+  });
+
+  it('that are missing, twice, ended early or of another sweep are refused by name', async () => {
+    rmSync(shardFile(2));
+    const missing = await merged();
+    expectBadInput(missing);
+    expect(missing.err).toContain('are missing: 2; run --shard 2/3 again');
+    copyFileSync(shardFile(1), join(folder, 'results', 'again.json'));
+    const twice = await merged();
+    expectBadInput(twice);
+    expect(twice.err).toContain('are both shard 1');
+    rmSync(join(folder, 'results', 'again.json'));
+    // The shard that died is run again.
+    expect((await runShard(2)).code).toBe(0);
+    const good = readFileSync(shardFile(2), 'utf8');
+    expect(JSON.parse((await merged()).out)).toEqual(whole);
+    const report = JSON.parse(good) as SimulationReport;
+    for (const [changed, message] of [
+      [{ ...report, partial: true }, 'was ended early'],
+      [{ ...report, targets: { ...report.targets, tpotSeconds: 1 } }, 'answer different questions'],
+      [{ ...report, candidates: whole.candidates }, 'times, not once'],
+      [{ ...report, schema: 'lla-sim/plan' }, 'is no shard'],
+    ] as const) {
+      writeFileSync(shardFile(2), JSON.stringify(changed));
+      const o = await merged();
+      expectBadInput(o);
+      expect(o.err).toContain(message);
+    }
+    writeFileSync(shardFile(2), good);
+  });
+
+  it('are asked for rightly', async () => {
+    for (const [argv, message] of [
+      [['--shard', '4/3', '--find-rate', '--format', 'json'], '--shard must be i/n'],
+      [['--shard', '1/3', '--format', 'json'], '--shard needs --find-rate'],
+      [['merge'], 'the folder of the shards is not given'],
+      [['merge', join(folder, 'none')], 'cannot be read'],
+    ] as const) {
+      const o = await simulate(...(argv[0] === 'merge' ? [] : [join(folder, 's.yaml')]), ...argv);
+      expectBadInput(o);
+      expect(o.err).toContain(message);
+    }
+  });
+});
+
+describe('the scripts of docs/cluster', () => {
+  /** Stands in for a cluster: a program on the path, and the variables that the scheduler sets. */
+  it('run every part, and one part again', async () => {
+    const program = await compile();
+    try {
+      const bin = join(folder, 'bin');
+      mkdirSync(bin, { recursive: true });
+      // One candidate: some parts have nothing to do.
+      const scenario = join(folder, 'one.yaml');
+      writeFileSync(scenario, SCENARIO.replace('[full, kv-quant]', '[full]'));
+      const wanted = whole.candidates!.filter(({ id }) => id === 'full/full');
+      expect(wanted).toHaveLength(1);
+      writeFileSync(join(bin, 'lla-sim'), `#!/bin/sh\nexec "${process.execPath}" "${program.cli}" "$@"\n`);
+      chmodSync(join(bin, 'lla-sim'), 0o755);
+      const results = (name: string): string => join(folder, name);
+      const run = (file: string, argv: readonly string[], env: Record<string, string>, name: string): void =>
+        void execFileSync(file, argv, {
+          env: {
+            ...process.env,
+            PATH: `${bin}:${process.env['PATH']}`,
+            SCENARIO: scenario,
+            RESULTS: results(name),
+            ...env,
+          },
+        });
+      const slurm = (task: number): void =>
+        run(
+          'bash',
+          [join(ROOT, 'docs/cluster/slurm.sh')],
+          { SLURM_ARRAY_TASK_ID: `${task}`, SLURM_ARRAY_TASK_COUNT: '2' },
+          'slurm',
+        );
+      slurm(1);
+      slurm(2);
+      slurm(1);
+      const job = parseYaml(readFileSync(join(ROOT, 'docs/cluster/kubernetes.yaml'), 'utf8')) as {
+        spec: {
+          completions: number;
+          template: {
+            spec: { containers: { command: string[]; args: string[]; env: { name: string; value: string }[] }[] };
+          };
+        };
+      };
+      const container = job.spec.template.spec.containers[0]!;
+      expect(container.env.find((e) => e.name === 'COMPLETIONS')!.value).toBe(String(job.spec.completions));
+      for (const index of [0, 1])
+        run(
+          container.command[0]!,
+          [...container.command.slice(1), ...container.args],
+          { COMPLETIONS: '2', JOB_COMPLETION_INDEX: `${index}` },
+          'kubernetes',
+        );
+      for (const name of ['slurm', 'kubernetes']) {
+        const o = await simulate('merge', results(name), '--format', 'json');
+        expect(o.code, o.err).toBe(0);
+        expect((JSON.parse(o.out) as SimulationReport).candidates).toEqual(wanted);
+      }
+      // On all cores of one machine.
+      const out = join(folder, 'cores.json');
+      run(
+        process.execPath,
+        [program.cli, 'simulate', scenario, '--find-rate', '--cores', '2', '--format', 'json', '-o', out],
+        {},
+        'cores',
+      );
+      expect((JSON.parse(readFileSync(out, 'utf8')) as SimulationReport).candidates).toEqual(wanted);
+    } finally {
+      program.remove();
+    }
+  }, 180_000);
+});
