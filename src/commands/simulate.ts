@@ -1,8 +1,8 @@
 /** `lla-sim simulate`: what happens when requests arrive. */
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import { readSources } from '../plan/ask.js';
 import {
@@ -96,6 +96,7 @@ async function run(args: Args): Promise<ExitCode> {
       '--shard needs --find-rate and --format json',
       'add them; lla-sim simulate merge joins the files',
     );
+  if (shard && output.file !== null) mkdirSync(dirname(output.file), { recursive: true });
   const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
     min: 1,
     max: 1024,

@@ -135,7 +135,6 @@ describe('the scripts of docs/cluster', () => {
           { SLURM_ARRAY_TASK_ID: `${task}`, SLURM_ARRAY_TASK_COUNT: '2' },
           'slurm',
         );
-      slurm(1);
       slurm(2);
       slurm(1);
       const job = parseYaml(readFileSync(join(ROOT, 'docs/cluster/kubernetes.yaml'), 'utf8')) as {
