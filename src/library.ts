@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { CODEC_KINDS, PATHS, PATH_CHOICES, type Codec } from './codecs/codec.js';
+import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
 import * as latency from './cost/latency.js';
@@ -112,13 +113,14 @@ const codec = z
     rankK: rank,
     rankV: rank,
     shareLayers: count(LIMITS.layers).optional(),
+    windowTokens: tokens.optional(),
     bits: z.literal([2, 3, 4, 8]).optional(),
   })
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
     const has = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
     return has.sort().join() === [...registry.CODECS[kind].settings].sort().join();
-  }, 'must have the settings of its kind (ranks, shareLayers or bits), and no others');
+  }, 'must have the settings of its kind (ranks, shareLayers, bits or windowTokens), and no others');
 const path = z.enum(PATHS);
 const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });
@@ -153,7 +155,14 @@ const configuration = z
     bindingBytes: z.custom<number>((x) => typeof x === 'number' && x >= 2 ** 16, 'must be 65536 bytes or more'),
   })
   .refine((c) => exists(c.geometry as Geometry, c.codec as Codec), 'has a codec that the model cannot have')
-  .refine((c) => registry.CODECS[c.codec.kind].paths.includes(c.path), 'has a path that the codec does not have');
+  .refine(
+    (c) => registry.pathChoices(c.codec as Codec).includes(choiceOf(c.path, c.materialised)),
+    'has a path that the codec does not have',
+  )
+  .refine(
+    (c) => c.eviction === null || registry.codecSpec(c.codec).refusesEviction === undefined,
+    'has an eviction policy that the codec refuses',
+  );
 const exists = (g: Geometry, c: Codec): boolean => registry.codecSpec(c).refuse(g, c) === undefined;
 const layout = z
   .array(

@@ -221,6 +221,11 @@ function small(): KernelCall[] {
       by((r) => [{ rows: 16 * r, keyWidth: 192, valueWidth: 128 }]),
     ),
     ...over(
+      'attend_join',
+      'f32',
+      by((r) => [{ rows: 16 * r, width: 128 }]),
+    ),
+    ...over(
       'attend_merge',
       'f32',
       rows.flatMap((r) =>

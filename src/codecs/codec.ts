@@ -3,7 +3,16 @@ import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../kernels/spec.js';
 import type { CacheTensor } from './layout.js';
 
-export const CODEC_KINDS = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop'] as const;
+export const CODEC_KINDS = [
+  'full',
+  'lla',
+  'lla-2d',
+  'mla-head',
+  'cla',
+  'kv-quant',
+  'final-loop',
+  'lla-window',
+] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
 export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed'] as const;
@@ -22,6 +31,8 @@ export interface Codec {
   readonly rankV?: number;
   /** Adjacent layers that share one cache (cla). */
   readonly shareLayers?: number;
+  /** Last tokens whose exact K and V are kept beside the latents (lla-window). */
+  readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
 }
@@ -52,6 +63,12 @@ export interface CodecSpec {
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;
+  /** Planned only where it is asked for by name. */
+  readonly onlyAsked?: true;
+  /** K and V are rebuilt inside attention only, not in memory before it. */
+  readonly fusedOnly?: true;
+  /** Why no eviction policy goes with it; any does unless given. */
+  readonly refusesEviction?: string;
   /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */
   ratio(g: Geometry, codec: Codec): number;
   /** Short and unique among published settings; `kind-RATIOx` unless given. */

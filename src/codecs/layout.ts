@@ -25,18 +25,32 @@ export interface CacheTensor {
   readonly storage: Storage;
   /** Scalars per f16 scale in quantised storage. */
   readonly groupSize: number;
+  /** Last tokens that it holds, in a ring; all that are kept unless given. */
+  readonly windowTokens?: number | undefined;
 }
 
 export type CacheLayout = readonly CacheTensor[];
 
+/** Scalars of a token for as long as it is kept, without a window's. */
 export const scalarsPerToken = (layout: CacheLayout): number =>
-  layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * t.width, 0);
+  layout.reduce((sum, t) => sum + (t.windowTokens === undefined ? t.layers * t.loops * t.heads * t.width : 0), 0);
 
 export const rowBytes = (t: CacheTensor): number => storedBytes(t.storage, t.width, t.groupSize);
 
-/** Bytes that one cached token takes, group scales included. */
+/** Bytes of a tensor's rows of one token. */
+const tokenBytes = (t: CacheTensor): number => t.layers * t.loops * t.heads * rowBytes(t);
+
+/** Bytes that one cached token takes for as long as it is kept, group scales included. */
 export const bytesPerToken = (layout: CacheLayout): number =>
-  layout.reduce((sum, t) => sum + t.layers * t.loops * t.heads * rowBytes(t), 0);
+  layout.reduce((sum, t) => sum + (t.windowTokens === undefined ? tokenBytes(t) : 0), 0);
+
+/** Slots of a tensor's rows. @param slots those of rows that hold all kept tokens, whole tiles */
+export const rowSlots = ({ windowTokens }: CacheTensor, slots: number): number =>
+  windowTokens === undefined ? slots : Math.min(slots, pagedTokens(windowTokens, TILE_TOKENS));
+
+/** Bytes of a sequence's windows: exact rows of its last tokens. @param slots of rows that hold all kept tokens */
+export const windowBytes = (layout: CacheLayout, slots: number): number =>
+  layout.reduce((sum, t) => sum + (t.windowTokens === undefined ? 0 : rowSlots(t, slots) * tokenBytes(t)), 0);
 
 /** Tokens rounded up to whole pages. */
 export const pagedTokens = (tokens: number, pageTokens: number): number => Math.ceil(tokens / pageTokens) * pageTokens;
@@ -56,7 +70,7 @@ export interface Slot {
 export function* slotsOf(layout: CacheLayout, tokens: number): Generator<Slot> {
   let offsetBytes = 0;
   for (const tensor of layout) {
-    const bytes = tokens * rowBytes(tensor);
+    const bytes = rowSlots(tensor, tokens) * rowBytes(tensor);
     for (let layer = 0; layer < tensor.layers; layer++) {
       for (let loop = 0; loop < tensor.loops; loop++) {
         for (let head = 0; head < tensor.heads; head++) {

@@ -6,6 +6,7 @@ import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, StorageChoi
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
 import { lla } from './lla.js';
+import { llaWindow } from './lla-window.js';
 import { lla2d } from './lla-2d.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
@@ -19,6 +20,7 @@ export const CODECS = {
   cla,
   'kv-quant': kvQuant,
   'final-loop': finalLoop,
+  'lla-window': llaWindow,
 } satisfies Record<CodecKind, CodecSpec>;
 
 const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];
@@ -29,6 +31,9 @@ export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
 
 /** True for the plain cache, with which others are compared. */
 export const isUncompressed = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).uncompressed === true;
+
+/** Kinds that are planned where nobody names any. */
+export const PLANNED_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => !specOf(kind).onlyAsked);
 
 /** Kinds that store latents: they have ranks. */
 export const LATENT_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => specOf(kind).latentFor);
@@ -47,7 +52,7 @@ export const storageOfCodec = (codec: Codec, chosen: Storage): Storage => codecS
 export const pathChoices = (codec: Codec): PathChoice[] =>
   codecSpec(codec).paths.flatMap((path) => [
     choiceOf(path, false),
-    ...(pathSpec(path).materialises ? [choiceOf(path, true)] : []),
+    ...(pathSpec(path).materialises && !codecSpec(codec).fusedOnly ? [choiceOf(path, true)] : []),
   ]);
 
 /** True where the codec stores its rows in a type of its own, whatever the cache type. */

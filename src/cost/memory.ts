@@ -4,7 +4,7 @@
  */
 import { pathSpec } from '../codecs/paths.js';
 import { codecMeans, codecSpec, isLatent, latentHeads, paddedCodecParameters } from '../codecs/registry.js';
-import { bytesPerToken, pagedTokens } from '../codecs/layout.js';
+import { bytesPerToken, pagedTokens, windowBytes } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
@@ -97,10 +97,10 @@ export function memoryModel(c: Configuration, context: number, pageTokens: numbe
     weightsBytes: weightBytes(g, c.gpus) + heldBeyondCheckpoint(c),
     codecBytes: codecBytesPerGpu(c),
     kvBytesPerToken: perToken,
-    kvBytesPerSequence: Math.ceil(perToken * allocated),
+    kvBytesPerSequence: Math.ceil(perToken * allocated + windowBytes(layout, allocated)),
     inFlightBytesPerSequence: bytesOf(buffers, 'in-flight').sequence,
     evictionBytesPerSequence: bytesOf(buffers, 'eviction').sequence,
-    kvBytesAt1M: Math.ceil(perToken * keptTokens(c.eviction, 2 ** 20)),
+    kvBytesAt1M: Math.ceil(perToken * keptTokens(c.eviction, 2 ** 20) + windowBytes(layout, 2 ** 20)),
     workspaceFixedBytes: workspace.fixed,
     workspaceBytesPerSequence: workspace.sequence,
   };

@@ -6,6 +6,7 @@ import { launch as attend } from './attend/launch.js';
 import { launch as attendBlockAbsorbed } from './attend_block_absorbed/launch.js';
 import { launch as attendCarried } from './attend_carried/launch.js';
 import { launch as attendCurrent } from './attend_current/launch.js';
+import { launch as attendJoin } from './attend_join/launch.js';
 import { launch as attendMerge } from './attend_merge/launch.js';
 import { launch as attendPrefill } from './attend_prefill/launch.js';
 import { launch as attendRebuild } from './attend_rebuild/launch.js';
@@ -45,6 +46,7 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   attend_block_absorbed: attendBlockAbsorbed,
   attend_merge: attendMerge,
   attend_current: attendCurrent,
+  attend_join: attendJoin,
   mass,
   evict,
   attend_prefill: attendPrefill,

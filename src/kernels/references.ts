@@ -4,6 +4,7 @@ import { reference as attend } from './attend/reference.js';
 import { reference as attendBlockAbsorbed } from './attend_block_absorbed/reference.js';
 import { reference as attendCarried } from './attend_carried/reference.js';
 import { reference as attendCurrent } from './attend_current/reference.js';
+import { reference as attendJoin } from './attend_join/reference.js';
 import { reference as attendMerge } from './attend_merge/reference.js';
 import { reference as attendPrefill } from './attend_prefill/reference.js';
 import { reference as attendRebuild } from './attend_rebuild/reference.js';
@@ -43,6 +44,7 @@ export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
   attend_block_absorbed: attendBlockAbsorbed,
   attend_merge: attendMerge,
   attend_current: attendCurrent,
+  attend_join: attendJoin,
   rebuild,
   attend_prefill: attendPrefill,
   attend_carried: attendCarried,

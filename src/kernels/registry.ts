@@ -11,6 +11,7 @@ import { spec as attend } from './attend/terms.js';
 import { spec as attendBlockAbsorbed } from './attend_block_absorbed/terms.js';
 import { spec as attendCarried } from './attend_carried/terms.js';
 import { spec as attendCurrent } from './attend_current/terms.js';
+import { spec as attendJoin } from './attend_join/terms.js';
 import { spec as attendMerge } from './attend_merge/terms.js';
 import { spec as attendPrefill } from './attend_prefill/terms.js';
 import { spec as attendRebuild } from './attend_rebuild/terms.js';
@@ -50,6 +51,7 @@ const SPECS = {
   attend_block_absorbed: attendBlockAbsorbed,
   attend_merge: attendMerge,
   attend_current: attendCurrent,
+  attend_join: attendJoin,
   rebuild,
   attend_prefill: attendPrefill,
   attend_carried: attendCarried,

@@ -1,8 +1,16 @@
 /** Which combinations are planned. */
 import type { Codec, CodecKind, CodecSpec, PathChoice } from '../codecs/codec.js';
-import { CODEC_KINDS } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { codecLabel, CODECS, hasOwnStorage, isUncompressed, LATENT_KINDS, pathChoices } from '../codecs/registry.js';
+import {
+  codecLabel,
+  CODECS,
+  hasOwnStorage,
+  isUncompressed,
+  LATENT_KINDS,
+  PLANNED_KINDS,
+  pathChoices,
+} from '../codecs/registry.js';
+import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
 import { evictionLabel, leavesGaps, type Eviction } from '../eviction/policy.js';
@@ -15,6 +23,8 @@ export interface CandidateFilter {
   readonly ranks: readonly { readonly rankK: number; readonly rankV: number }[] | null;
   readonly paths: readonly PathChoice[] | null;
   readonly evictions: readonly (Eviction | null)[];
+  /** Exact tokens of codecs that keep some beside their latents; the codec's own number unless given. */
+  readonly windowTokens?: number | null;
 }
 
 export interface Candidates {
@@ -42,6 +52,14 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     }
     for (const choice of paths) {
       for (const eviction of evictions) {
+        const { refusesEviction }: CodecSpec = CODECS[codec.kind];
+        if (eviction !== null && refusesEviction !== undefined) {
+          refused.push({
+            id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
+            reason: `${codec.kind} goes with no eviction policy: ${refusesEviction}`,
+          });
+          continue;
+        }
         // Blocks are runs of consecutive positions: StreamingLLM re-indexes to such, other policies leave gaps.
         const { path, materialised } = pathOf(choice);
         if (pathSpec(path).blocks && leavesGaps(eviction)) {
@@ -68,10 +86,14 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
 }
 
 function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string; reason: string }[]): Codec[] {
-  const kinds = filter.kinds ?? (filter.ranks ? (['lla'] as const) : CODEC_KINDS);
+  const kinds = filter.kinds ?? (filter.ranks ? (['lla'] as const) : PLANNED_KINDS);
   const codecs: Codec[] = [];
   const seen = new Set<string>();
-  const add = (codec: Codec): void => {
+  const add = (asked: Codec): void => {
+    const window = CODECS[asked.kind].settings.some((name) => name === 'windowTokens');
+    const codec = window
+      ? { ...asked, windowTokens: filter.windowTokens ?? asked.windowTokens ?? DEFAULT_WINDOW_TOKENS }
+      : asked;
     const reason = CODECS[codec.kind].refuse(g, codec);
     const key = JSON.stringify(codec);
     if (reason) refused.push({ id: describe(codec), reason });

@@ -86,6 +86,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
       label: codecLabel(g, codec),
       ...(codec.rankK === undefined ? {} : { rankK: codec.rankK, rankV: codec.rankV as number }),
       ...(codec.bits === undefined ? {} : { bits: codec.bits }),
+      ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
       ratio: coreRatio(g, codec),
       modelRatio:

@@ -2,7 +2,7 @@
  * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
  */
 import { CODEC_KINDS, PATH_CHOICES, type CodecKind, type PathChoice } from '../codecs/codec.js';
-import { hasOwnStorage, LATENT_KINDS } from '../codecs/registry.js';
+import { CODECS, hasOwnStorage, LATENT_KINDS, PLANNED_KINDS } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -193,6 +193,13 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
     list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);
   if (s.budget !== undefined)
     evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
+  const windowTokens = s.window === undefined ? null : parseTokens(text(s.window), flag('window'));
+  const windowed = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'windowTokens'));
+  if (windowTokens !== null && !kinds?.some((kind) => windowed.includes(kind)))
+    throw new UserError(
+      '--window means nothing without a codec that keeps exact tokens beside its latents',
+      `add --codec ${windowed.join(' or ')}, or leave --window out`,
+    );
   const ranks = list('ranks')?.map(readRanks) ?? null;
   if (ranks && kinds && !kinds.some((k) => LATENT_KINDS.includes(k)))
     throw new UserError(
@@ -200,11 +207,12 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`,
     );
   return {
-    kinds: storage.startsWith('q') ? (kinds ?? CODEC_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
+    kinds: storage.startsWith('q') ? (kinds ?? PLANNED_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
     ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
     ranks,
     paths: oneOf<PathChoice>('path', PATH_CHOICES),
     evictions,
+    windowTokens,
   };
 }
 

@@ -168,6 +168,7 @@ export interface Plan {
     readonly rankV?: number;
     readonly bits?: number;
     readonly shareLayers?: number;
+    readonly windowTokens?: number;
     readonly ratio: number;
     readonly modelRatio: number;
     readonly storedRatio: number;

@@ -1,6 +1,16 @@
 /** All that is known of one model: its shape, its cache under every codec, and every published figure. Base units. */
 import { bytesPerToken } from '../codecs/layout.js';
-import { codecLabel, codecParameters, CODECS, coreRatio, fullScalars, isLatent, layoutOf } from '../codecs/registry.js';
+import {
+  codecLabel,
+  codecParameters,
+  CODECS,
+  coreRatio,
+  fullScalars,
+  isLatent,
+  isUncompressed,
+  layoutOf,
+  PLANNED_KINDS,
+} from '../codecs/registry.js';
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
@@ -48,7 +58,7 @@ export function modelCard(g: Geometry): ModelCard {
     schema: 'lla-sim/model',
     schemaVersion: 1,
     model: { ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) },
-    cache: CODEC_KINDS.flatMap((kind) => cachedBy(g, kind)),
+    cache: PLANNED_KINDS.flatMap((kind) => cachedBy(g, kind)),
     quality: settingsOf(publishedFor(g.name)),
     contradictions: contradictionsFor(g.name),
   };
@@ -75,7 +85,7 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
 }
 
 function settingName(f: QualityFigure): string {
-  const parts = [f.codec === 'full' ? 'full' : `${f.codec}-${Number(f.ratioLabel)}x`];
+  const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}-${Number(f.ratioLabel)}x`];
   if (f.pathClass === 'absorbed') parts.push('absorbed (another computation)');
   if (f.eviction !== null) parts.push(evictionLabel(f.eviction));
   return parts.join(', ');

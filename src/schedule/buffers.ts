@@ -128,6 +128,11 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   add('attention', heads * d);
   add('stats', heads * 2);
   if (mergesLatents(c)) add('merged', heads * rankV);
+  if (c.codec.windowTokens) {
+    // The part of attention that reads latents, until it is joined with that of exact rows.
+    add('older', heads * d);
+    add('older stats', heads * 2);
+  }
   add('gate up', 2 * mlp);
   add('activated', mlp);
   // Gathered from all GPUs for the choice of the token.

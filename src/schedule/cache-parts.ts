@@ -5,7 +5,7 @@
  */
 import { pathSpec } from '../codecs/paths.js';
 import { layoutOf } from '../codecs/registry.js';
-import { rowBytes } from '../codecs/layout.js';
+import { rowBytes, rowSlots } from '../codecs/layout.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, type Configuration } from './configuration.js';
@@ -34,7 +34,7 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
   const { headDim, kvHeads, rope } = c.geometry;
   const cached = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch)
     .filter((t) => t.block === block.name)
-    .map((t) => headsPerGpu(t.heads, c.gpus) * rowBytes(t));
+    .map((t) => rowSlots(t, slots) * headsPerGpu(t.heads, c.gpus) * rowBytes(t));
   const rebuilt = readsLatents(c, block) && c.materialised ? headsPerGpu(kvHeads, c.gpus) * headDim * 2 : 0;
   // There are no more rows with a mass and positions of their own than heads with scores.
   const scores = weighsTokens(c.eviction) ? WORD_BYTES * headsOf(c) : 0;
@@ -45,7 +45,7 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
         headDim * blockComponents(rankK),
       )
     : 0;
-  return Math.max(slots * Math.max(rebuilt, scores, ...cached), WORD_BYTES * headsOf(c) * basis);
+  return Math.max(slots * Math.max(rebuilt, scores), ...cached, WORD_BYTES * headsOf(c) * basis);
 }
 
 /**

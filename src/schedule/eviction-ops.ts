@@ -22,6 +22,10 @@ import { groupOf } from '../kernels/spec.js';
 export const readsLatents = (c: Configuration, block: LayerBlock): boolean =>
   block.name === 'core' && isLatent(c.codec) && pathSpec(c.path).latents === true;
 
+/** Last tokens of which attention of a block reads exact rows beside its latents; 0 without such a window. */
+export const windowOf = (c: Configuration, block: LayerBlock): number =>
+  readsLatents(c, block) ? (c.codec.windowTokens ?? 0) : 0;
+
 /** Width of the rotary branch that the block caches, 0 without. */
 export const branchWidth = (c: Configuration, block: LayerBlock): number =>
   block.name === 'core' && pathSpec(c.path).branch ? c.branch.width : 0;

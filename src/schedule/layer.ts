@@ -40,6 +40,7 @@ import {
   evictOps,
   massOps,
   readsLatents,
+  windowOf,
   type Parts,
 } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
@@ -154,8 +155,12 @@ function attentionOps(l: Layer): Op[] {
   if (!l.latent) return fullWidth(l, storage);
   const { rankK = 0, rankV = 0 } = c.codec;
   const latentHeads = latentsOf(c);
-  const kept = segmentsOf(c.eviction, l.context);
+  const all = segmentsOf(c.eviction, l.context);
+  const window = Math.min(windowOf(c, l.block), all.ring);
+  const kept = { ...all, ring: all.ring - window };
   const n = kept.pinned + kept.ring;
+  const recent = window > 0 ? recentOps(l, window) : [];
+  if (n === 0) return recent;
   if (c.materialised) {
     const rebuild = (label: string, flag: string, rank: number) =>
       l.parts.map(({ size, repeat }) =>
@@ -180,14 +185,16 @@ function attentionOps(l: Layer): Op[] {
   }
   const latent = { kvHeads, latentHeads, group, rankK, rankV, headDim: d };
   const branch = branchWidth(c, l.block);
-  const after = [
-    perQueryHead(l, 'value-up', rankV, d),
+  const join = [...recent, op('attend-join', 'attend_join', 'f32', { rows: batch * heads, width: d })];
+  const valueUp = perQueryHead(l, 'value-up', rankV, d);
+  const current = [
     op('attend-current', 'attend_current', l.absorbed ? 'absorbed' : 'f32', {
       rows: batch * heads,
       keyWidth: d + branch,
       valueWidth: d,
     }),
   ];
+  const after = [valueUp, ...(window > 0 ? join : current)];
   const over = (segments: readonly Segment[], rowsEach: number, setUp?: SetUp) =>
     attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(setUp ? { setUp } : {}) });
   if (l.absorbed) {
@@ -265,6 +272,19 @@ interface Segment {
 /** Operations of block-absorbed attention before each part. */
 type SetUp = (sequences: number, repeat: number) => readonly Op[];
 
+/** Attention over the exact rows of the last tokens, and the current token. */
+function recentOps(l: Layer, tokens: number): Op[] {
+  const { c, kvHeads, group, storage } = l;
+  const d = c.geometry.headDim;
+  const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
+  return attendAndMerge(
+    l,
+    storage,
+    [{ label: 'attend-recent', kernel: 'attend', tokens: { pinned: 0, ring: tokens }, shape }],
+    { rowsEach: kvHeads, width: d, currentKey: d },
+  );
+}
+
 /** Attention over rows of full width, with the current token folded in by the merge. */
 function fullWidth(l: Layer, type: Storage): Op[] {
   const { c, kvHeads, group } = l;
@@ -337,9 +357,9 @@ function appendOps(l: Layer): Op[] {
   const { rankK = 0, rankV = 0 } = c.codec;
   const when = closingTime(c, block);
   const groupSize = groupOf(storage, c.choice.groupSize);
-  const append = (label: string, heads: number, width: number): Op[] =>
+  const append = (label: string, heads: number, width: number, time: When = when): Op[] =>
     l.parts.map(({ size, repeat }) =>
-      op(label, 'append', storage, { rows: size, heads, width, groupSize }, when, repeat),
+      op(label, 'append', storage, { rows: size, heads, width, groupSize }, time, repeat),
     );
   if (l.latent) {
     const rows = latentsOf(c);
@@ -348,6 +368,10 @@ function appendOps(l: Layer): Op[] {
       ...append('append-k', rows, rankK),
       ...append('append-v', rows, rankV),
       ...(branch > 0 ? append('append-branch', c.branch.perHead ? kvHeads : 1, branch) : []),
+      // No later loop reads a loop's exact rows.
+      ...(windowOf(c, block) > 0
+        ? [...append('append-recent-k', kvHeads, d, 'always'), ...append('append-recent-v', kvHeads, d, 'always')]
+        : []),
     ];
   }
   const both = [...append('append-k', kvHeads, d), ...append('append-v', kvHeads, d)];

@@ -56,6 +56,7 @@ import {
   writeBranchOps,
   writeLatentOps,
 } from './prefill-rows.js';
+import { recentOps } from './prefill-recent.js';
 import { stayingOps } from './prefill-staying.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
 
@@ -137,6 +138,7 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
  * chunk's position in its prompt.
  */
 export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [
+  ...recentOps(p, chunk),
   ...heldOps(p),
   ...attendOps(p, chunk, pieces),
   ...promptMassOps(p, chunk),
@@ -210,6 +212,7 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
         ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])]
         : [rotate('rope', heads + keyed, d)]),
     ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
+    ...recentOps(p, chunk),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
     ...heldOps(p),
     ...attendOps(p, chunk),

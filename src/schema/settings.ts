@@ -42,11 +42,16 @@ export const SETTINGS = {
   codec: {
     kind: 'list',
     group: 'Candidates',
-    help: 'codecs to plan [all]',
+    help: 'codecs to plan [all but lla-window]',
     choices: CODEC_KINDS,
   },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
   ranks: { kind: 'list', group: 'Candidates', help: 'K/V ranks instead of ratios, such as 96/160' },
+  window: {
+    kind: 'amount',
+    group: 'Candidates',
+    help: 'last tokens whose exact K and V lla-window keeps beside its latents [128]',
+  },
   path: {
     kind: 'list',
     group: 'Candidates',

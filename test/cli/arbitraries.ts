@@ -223,6 +223,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
     ),
   ),
   ranks: listOf(fc.tuple(whole(1, 600), whole(1, 600)).map(([k, v]) => `${k}/${v}`)),
+  window: fc.oneof(fc.constantFrom('128', '1', '4k'), tokens),
   path: listOf(fc.constantFrom(...PATH_CHOICES)),
   eviction: listOf(
     fc.oneof(

@@ -62,6 +62,7 @@ function coreScalars(g: Geometry, c: Codec): number {
     cla: full / (c.shareLayers ?? 1),
     'kv-quant': full,
     'final-loop': full / T,
+    'lla-window': r * H * D,
   };
   return table[c.kind];
 }
@@ -77,6 +78,7 @@ function tableRatio(g: Geometry, c: Codec): number {
     cla: c.shareLayers ?? 1,
     'kv-quant': 16 / (c.bits ?? 16),
     'final-loop': T,
+    'lla-window': (2 * T * d) / r,
   };
   return table[c.kind];
 }
@@ -86,7 +88,7 @@ function tableParameters(g: Geometry, c: Codec): number {
   const [T, H, d, D] = [g.loops, g.kvHeads, g.headDim, g.layers];
   const encoder = (width: number, rank: number) => width * rank + rank * width + width;
   const both = (width: number) => encoder(width, c.rankK ?? 0) + encoder(width, c.rankV ?? 0);
-  if (c.kind === 'lla') return D * H * both(T * d);
+  if (c.kind === 'lla' || c.kind === 'lla-window') return D * H * both(T * d);
   if (c.kind === 'lla-2d') return D * both(T * H * d);
   if (c.kind === 'mla-head') return D * T * both(H * d);
   return 0;
@@ -94,7 +96,7 @@ function tableParameters(g: Geometry, c: Codec): number {
 
 /** A codec of each kind that the geometry admits, with random settings. */
 const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
-  const ranks = (kind: 'lla' | 'lla-2d' | 'mla-head', limit: number) =>
+  const ranks = (kind: CodecKind, limit: number) =>
     fc.record({
       kind: fc.constant(kind),
       rankK: fc.integer({ min: 1, max: limit }),
@@ -106,6 +108,9 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
     lla: ranks('lla', g.loops * g.headDim),
     'lla-2d': ranks('lla-2d', g.loops * g.kvHeads * g.headDim),
     'mla-head': ranks('mla-head', g.kvHeads * g.headDim),
+    'lla-window': fc
+      .tuple(ranks('lla-window', g.loops * g.headDim), fc.integer({ min: 1, max: 300 }))
+      .map(([codec, windowTokens]): Codec => ({ ...codec, windowTokens })),
     'kv-quant': fc.constantFrom<2 | 3 | 4 | 8>(2, 3, 4, 8).map((bits): Codec => ({ kind: 'kv-quant', bits })),
     ...(shares.length > 0
       ? { cla: fc.constantFrom(...shares).map((shareLayers): Codec => ({ kind: 'cla', shareLayers })) }

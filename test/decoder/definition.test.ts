@@ -18,6 +18,8 @@ import { run, type Projection, type Site } from '../../src/decoder/reference/net
 import { loadCodec } from '../../src/decoder/reference/codec.js';
 import { branchTensor, codecTensor } from '../../src/decoder/tensors.js';
 import type { TensorSource } from '../../src/decoder/weights.js';
+import { scalarsPerToken } from '../../src/codecs/layout.js';
+import { layoutOf } from '../../src/codecs/registry.js';
 import { SEED } from '../gpu/random.js';
 import {
   BRANCH,
@@ -45,9 +47,9 @@ interface Substitute {
 
 /**
  * One token at a time; earlier tokens' keys and values are substituted in the core, the token's own are exact unless
- * `ownToo`.
+ * `ownToo`, and so are those of the last `exact` tokens before it.
  */
-function naive(model: Model, tokens: readonly number[], substitute: Substitute, ownToo = false): Vector[] {
+function naive(model: Model, tokens: readonly number[], substitute: Substitute, ownToo = false, exact = 0): Vector[] {
   const { rope, headDim, heads, kvHeads } = model.geometry;
   const history: History = [];
   return tokens.map((token, n) => {
@@ -59,7 +61,7 @@ function naive(model: Model, tokens: readonly number[], substitute: Substitute, 
           (own as Projection).queries.map((query, head) => {
             const kvHead = Math.floor((head * kvHeads) / heads);
             const of = (m: number, what: 'key' | 'value'): Vector =>
-              (m < n || ownToo) && site.block === 'core'
+              (m < n - exact || ownToo) && site.block === 'core'
                 ? substitute[what](history, m, site, kvHead)
                 : ((history[m]?.get(keyOf(site)) as Projection)[`${what}s`][kvHead] as Vector);
             const scores = history.map(
@@ -172,6 +174,27 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
         members: range(g.kvHeads).map((h): [number, number] => [site.loop, h]),
       }),
     };
+
+    if (codec.kind === 'lla')
+      it.each(['reconstruct', 'block-absorbed'] as const)(
+        'lla-window, %s: the last tokens exactly, older ones through Eq. encode and Eq. decode',
+        (path) => {
+          const windowTokens = 3;
+          const setup = { codec: { ...codec, kind: 'lla-window' as const, windowTokens }, path, seed: SEED };
+          const weights = codecWeights(g, setup);
+          const decoder = decoderOf(model, setup);
+          const steps = decodeAll(decoder, tokens);
+          const substitute = reconstruction(model, weights, stacks.lla);
+          const exact = naive(model, tokens, substitute, false, windowTokens);
+          expect(distance(steps, exact)).toBeLessThan(EXACT);
+          for (const other of [windowTokens - 1, windowTokens + 1])
+            expect(distance(steps, naive(model, tokens, substitute, false, other))).toBeGreaterThan(1e-4);
+          // Latents of all tokens, and exact rows of the last of them in the core.
+          const layout = layoutOf(g, setup.codec, path, { storage: 'f32', groupSize: 32 }, BRANCH);
+          const rows = 2 * g.layers * g.loops * g.kvHeads * g.headDim;
+          expect(decoder.cachedScalars).toBe(LENGTH * scalarsPerToken(layout) + windowTokens * rows);
+        },
+      );
 
     it(`${codec.kind}: Eq. encode, then Eq. decode`, () => {
       const setup = { codec, seed: SEED };

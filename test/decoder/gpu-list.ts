@@ -40,6 +40,13 @@ const absorbed = (geometry: Geometry): Case[] =>
     [false, true].map((perHead): Case => ({ geometry, codec, path: 'absorbed', branch: { ...BRANCH, perHead } })),
   );
 
+/** Fewer exact tokens than a tile has, so that slots of the ring are empty. */
+const windowed = (geometry: Geometry): Codec => ({
+  ...(learnedCodecs(geometry, 0.5)[0] as Codec),
+  kind: 'lla-window',
+  windowTokens: 20,
+});
+
 export const ALL: Case[] = [
   ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
   ...([8, 4, 3, 2] as const).map((bits) => ({ geometry: GROUPED, codec: { kind: 'kv-quant', bits } as const })),
@@ -57,6 +64,9 @@ export const ALL: Case[] = [
   })),
   ...[OURO, GROUPED].flatMap((geometry) =>
     learnedCodecs(geometry, 0.5).map((codec) => ({ geometry, codec, path: 'block-absorbed' as const })),
+  ),
+  ...[OURO, GROUPED, HUGINN].flatMap((geometry) =>
+    (['reconstruct', 'block-absorbed'] as const).map((path): Case => ({ geometry, codec: windowed(geometry), path })),
   ),
   ...absorbed(OURO),
   ...[HUGINN, ORDINARY].flatMap((geometry): Case[] => [
@@ -127,7 +137,12 @@ const BATCHED: Case[] = ALL.filter(
 
 /** What a test tells apart: the codec where it has one path, the path else, and the eviction. */
 const kindOf = ({ codec, path, materialised, eviction }: Case): string =>
-  [path ?? codec.kind, materialised ? 'materialised' : '', eviction?.policy ?? ''].join(' ');
+  [
+    path ?? codec.kind,
+    codec.windowTokens ? 'window' : '',
+    materialised ? 'materialised' : '',
+    eviction?.policy ?? '',
+  ].join(' ');
 
 /**
  * One case of each kind, another by each seed; all of them with LLA_SIM_CONTRACT=full. Shaders of a case take a

@@ -237,6 +237,7 @@ describeGpu('caches against float64', (device) => {
     { kernel: 'attend_merge', variant: 'current', shape: { rows: 5, splits: 9, width: 45, keyWidth: 70 } },
     { kernel: 'attend_current', variant: 'f32', shape: { rows: 5, keyWidth: 70, valueWidth: 100 } },
     { kernel: 'attend_current', variant: 'absorbed', shape: { rows: 5, keyWidth: 70, valueWidth: 100 } },
+    { kernel: 'attend_join', variant: 'f32', shape: { rows: 5, width: 100 } },
     { kernel: 'mass', variant: 'f32', shape: { rows: 3, group: 2, context: 100 } },
     { kernel: 'sample', variant: 'greedy', shape: { rows: 3, vocab: 3000 } },
   ])('a benchmark verifies $kernel $variant', async (call) => {

@@ -225,6 +225,51 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
   if (c.empty === 1) expect([...single(result('output'))], where).toEqual(expected.flatMap((row) => row.o));
 }
 
+async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
+  const kvHeads = c.heads / c.group;
+  const rows = c.sequences * c.heads;
+  const plan = planOperation(
+    { kernel: 'attend_join', variant: 'f32', shape: { rows, width: c.width } },
+    { current: { heads: c.heads, group: c.group } },
+  );
+  const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
+  const [output, latent, valueMeans] = [of(1, rows * c.width), of(2, rows * c.width), of(3, kvHeads * c.width)];
+  const there = Array.from({ length: rows }, (_, i) => c.empty < 1 && (mix(seed + i) % 1000) / 1000 >= c.empty);
+  const statsOf = (offset: number, is: (row: number) => boolean): Float32Array<ArrayBuffer> => {
+    const noise = of(offset, 2 * rows);
+    return Float32Array.from({ length: 2 * rows }, (_, i) =>
+      i & 1
+        ? is(i >> 1)
+          ? 1 + 50 * Math.abs(noise[i] as number)
+          : 0
+        : is(i >> 1)
+          ? c.spread * (noise[i] as number)
+          : LOWEST,
+    );
+  };
+  const [stats, latentStats] = [statsOf(4, () => true), statsOf(5, (row) => there[row] as boolean)];
+  const result = await runPlan(device, plan, { output, stats, latent, latentStats, valueMeans });
+  const expected = Array.from({ length: rows }, (_, row) => {
+    const mean = Math.floor((row % c.heads) / c.group) * c.width;
+    const part = (from: Float32Array, of: Float32Array, means: (i: number) => number) => {
+      const [m, l] = [of[2 * row] as number, of[2 * row + 1] as number];
+      return {
+        m,
+        l,
+        o: Array.from({ length: c.width }, (_, i) => l * ((from[row * c.width + i] as number) + means(i))),
+      };
+    };
+    return mergeSplits(
+      [part(output, stats, () => 0), part(latent, latentStats, (i) => valueMeans[mean + i] as number)],
+      c.width,
+    );
+  });
+  const where = `attend_join ${JSON.stringify(c)}, LLA_SIM_SEED=${SEED}`;
+  compare(expected, single(result('output')), single(result('stats')), c, where);
+  // Without latents nothing is added to the exact part.
+  if (c.empty === 1) expect([...single(result('output'))], where).toEqual([...output]);
+}
+
 const EDGES: readonly Partial<Case>[] = [
   { splits: 1, width: 1, keyWidth: 1 },
   { splits: 200, width: 160 },
@@ -245,6 +290,10 @@ describeGpu('merges against float64', (device) => {
   test.each(['f32', 'absorbed'] as const)('attend_current %s', { timeout: 60_000 }, async (variant) => {
     for (const [i, edge] of EDGES.entries())
       await checkCurrent(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
+  });
+
+  test('attend_join', { timeout: 60_000 }, async () => {
+    for (const [i, edge] of EDGES.entries()) await checkJoin(device, caseOf(mix(SEED + i), edge), mix(SEED + i));
   });
 
   test('a NaN among the partials is not hidden', async () => {

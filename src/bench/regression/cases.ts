@@ -137,6 +137,7 @@ function small(s: Scale): KernelCall[] {
     call('attend_merge', 'current', { rows: s.rows * 4, splits: 16, width: HEAD_DIM, keyWidth: HEAD_DIM }),
     call('attend_current', 'f32', { rows: s.rows * 4, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM }),
     call('attend_current', 'absorbed', { rows: s.rows * 4, keyWidth: HEAD_DIM + BRANCH, valueWidth: HEAD_DIM }),
+    call('attend_join', 'f32', { rows: s.rows * 4, width: HEAD_DIM }),
     call('mass', 'f32', { rows: s.rows, group: 1, context: 1024 }),
     call('evict', 'f16', { rows: s.rows, context: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),
     call('evict_prefill', 'f16', { rows: s.rows / 4, context: 4096, kept: 1024, width: 2 * HEAD_DIM, groupSize: 0 }),

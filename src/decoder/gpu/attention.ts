@@ -5,21 +5,22 @@ import type { Buffer } from '../../gpu/index.js';
 import { reindexes, weighsTokens } from '../../eviction/policy.js';
 import { branchWidth, readsLatents } from '../../schedule/eviction-ops.js';
 import { placed, plan, type Executor } from './dense.js';
-import type { CachePart, CacheRole } from './caches.js';
-import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
+import type { CachePart, CacheRole, Slots } from './caches.js';
+import { RECENT, rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 
 /** Rotary options that all calls share. */
 export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, positions: m.positions });
 
 /** Where an operation's tokens are. `second`: pinned tokens are scored by a second set of queries. */
-export function runOf(m: Machine, { op }: Visit, second: boolean, sequences: number): RunOptions {
-  const { capacity, pinned } = m.caches.slots;
+export function runOf(m: Machine, visit: Visit, second: boolean, sequences: number): RunOptions {
+  const { op } = visit;
+  const { capacity, pinned } = m.tokensOf(visit) === 'recent' ? m.caches.recentSlots : m.caches.slots;
   return {
     capacity,
     pinned,
     ...(op.division ? { division: op.division } : {}),
-    spans: Array.from({ length: sequences }, () => m.longest),
+    spans: Array.from({ length: sequences }, () => m.longestOf(visit)),
     ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: m.batch * m.c.geometry.heads } : {}),
   };
 }
@@ -39,7 +40,7 @@ export const attendFullWidth: Executor = (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const part = m.partOf(visit);
-  const rebuilt = readsLatents(m.c, place.block);
+  const rebuilt = readsLatents(m.c, place.block) && m.tokensOf(visit) === 'all';
   const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer =>
     rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index);
   const planned = plan(m, visit, { run: runOf(m, visit, secondQuery(m, place), part.count) });
@@ -48,7 +49,7 @@ export const attendFullWidth: Executor = (m, visit) => {
     keys: rows('key', 'keys'),
     values: rows('value', 'values'),
     partials: m.partials(planned),
-    spans: m.spans(part),
+    spans: m.spans(part, visit),
     scores: scoresOf(m, part),
   };
   return Promise.resolve({ plan: planned, buffers });
@@ -71,7 +72,7 @@ const merge: Executor = (m, visit) => {
     buffers: {
       partials: m.partials(planned),
       output: m.buffer(current ? 'attention' : 'merged'),
-      stats: m.buffer('stats'),
+      stats: m.buffer(current || m.tokensOf(visit) === 'all' ? 'stats' : 'older stats'),
       queries: m.buffer('queries'),
       newKeys: packed,
       newValues: packed,
@@ -136,10 +137,10 @@ export function appendTo(
   m: Machine,
   visit: Visit,
   role: CacheRole,
-  from: { rows: Buffer; at: Vectors; bias?: Buffer; loop?: number },
+  from: { rows: Buffer; at: Vectors; bias?: Buffer; loop?: number; slots?: Slots },
 ): Dispatch {
   const place = placed(visit);
-  const { capacity, pinned, ring, sinks } = m.caches.slots;
+  const { capacity, pinned, ring, sinks } = from.slots ?? m.caches.slots;
   const { index, first } = m.partOf(visit);
   const options: AppendOptions = {
     capacity,
@@ -172,4 +173,23 @@ export const appendFullWidth =
       }),
     );
 
-export const ATTENTION_EXECUTORS: Readonly<Record<string, Executor>> = { merge, rope, 'rope-k': ropeKeys };
+/** The new token's exact rows, into the window beside latents. */
+const appendRecent =
+  (role: 'key' | 'value'): Executor =>
+  (m, visit) =>
+    Promise.resolve(
+      appendTo(m, visit, role, {
+        rows: m.buffer('query key value'),
+        at: role === 'key' ? m.packed.keys : m.packed.values,
+        slots: m.caches.recentSlots,
+      }),
+    );
+
+export const ATTENTION_EXECUTORS: Readonly<Record<string, Executor>> = {
+  merge,
+  rope,
+  'rope-k': ropeKeys,
+  [RECENT]: attendFullWidth,
+  'append-recent-k': appendRecent('key'),
+  'append-recent-v': appendRecent('value'),
+};

@@ -50,7 +50,7 @@ const blockBasis: Executor = async (m, visit) => {
     buffers: {
       vectors: vectorsOf(m, part),
       ...(await blockTables(m, planned)),
-      spans: m.spans(part),
+      spans: m.spans(part, visit),
       basis: basisOf(m, part),
     },
   };
@@ -69,7 +69,7 @@ export const attendBlocks: Executor = async (m, visit) => {
       values: m.caches.buffer('value-latent', place, place.loop, part.index),
       partials: m.partials(planned),
       ...(await blockTables(m, planned)),
-      spans: m.spans(part),
+      spans: m.spans(part, visit),
       scores: scoresOf(m, part),
     },
   };

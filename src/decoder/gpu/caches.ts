@@ -4,7 +4,7 @@
  */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
-import { pagedTokens } from '../../codecs/layout.js';
+import { pagedTokens, rowSlots } from '../../codecs/layout.js';
 import { UserError } from '../../errors.js';
 import {
   allocatedTokens,
@@ -64,6 +64,18 @@ export function spanOf(eviction: Eviction | null, slots: Slots, length: number):
   };
 }
 
+/** Slots of the ring of exact rows that a codec keeps beside its latents. */
+const windowSlots = (slots: number): Slots => ({ capacity: slots, pinned: 0, ring: slots, heavy: 0, sinks: 0 });
+
+/** The tokens of a span that latents are read for, and those that exact rows are read for. */
+export function divideSpan({ pinned, firstPosition, ring }: Span, windowTokens: number): { older: Span; recent: Span } {
+  const recent = Math.min(ring, windowTokens);
+  return {
+    older: { pinned, firstPosition, ring: ring - recent },
+    recent: { pinned: 0, firstPosition: firstPosition + ring - recent, ring: recent },
+  };
+}
+
 /** The slot of a position that the cache holds. */
 export const slotOf = ({ pinned, ring, sinks }: Slots, position: number): number =>
   position < sinks ? position : pinned + (position % ring);
@@ -81,6 +93,8 @@ export interface CachePart {
 export class Caches {
   readonly layout: CacheLayout;
   readonly slots: Slots;
+  /** Of the ring of exact rows beside latents; as `slots` where there is none. */
+  readonly recentSlots: Slots;
   private readonly division: ReadonlyMap<LayerBlock['name'], readonly CachePart[]>;
 
   constructor(
@@ -92,6 +106,8 @@ export class Caches {
   ) {
     this.layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
     this.slots = slotsOf(c.eviction, contextTokens, pageTokens);
+    const window = this.layout.find((t) => t.windowTokens !== undefined);
+    this.recentSlots = window ? windowSlots(rowSlots(window, this.slots.capacity)) : this.slots;
     this.division = new Map(blocksOf(c.geometry).map((block) => [block.name, this.divide(c, block)]));
   }
 
@@ -147,7 +163,8 @@ export class Caches {
   async allocate(kind: AllocationKind = 'cache'): Promise<void> {
     for (const t of this.layout) {
       for (const { index, count } of this.parts(t.block)) {
-        const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.slots.capacity, count * t.heads);
+        const slots = rowSlots(t, this.slots.capacity);
+        const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), slots, count * t.heads);
         // Read in 16 bytes at a time.
         const padding = Math.ceil(bytes / 16) * 16 - bytes;
         for (let layer = 0; layer < t.layers; layer++) {

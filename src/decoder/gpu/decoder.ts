@@ -111,8 +111,10 @@ function check(c: Configuration, o: GpuDecoderOptions): void {
   const spec = codecSpec(c.codec);
   const reason = spec.refuse(c.geometry, c.codec);
   if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-  if (!spec.paths.includes(c.path))
+  if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
     throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
+  if (c.eviction && spec.refusesEviction)
+    throw new UserError(`${c.codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
   biasedProjections(c.geometry);
   checkSampling(o.sampling ?? GREEDY);
 }

@@ -42,7 +42,7 @@ export const evict: Executor = (m, visit) => {
   return Promise.resolve({
     plan: plan(m, visit, { evict: { heads: rows, pinned, ring, capacity, caches } }),
     buffers: {
-      spans: m.spans(part),
+      spans: m.spans(part, visit),
       mass: m.evictionBuffer('mass', place, part, loop),
       positions: m.evictionBuffer('positions', place, part, loop),
       moves: m.buffer('moves'),

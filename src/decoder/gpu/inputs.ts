@@ -1,7 +1,7 @@
 /** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
 import type { Span } from '../../kernels/shared/fold.launch.js';
-import { spanOf, type Slots } from './caches.js';
-import { spansFrom, type Machine } from './machine.js';
+import { divideSpan, spanOf, type Slots } from './caches.js';
+import { CACHED_TOKENS, spansFrom, type Machine } from './machine.js';
 
 /**
  * StreamingLLM on latents: keys are rotated as they are read, so sinks take positions that give the distances inside
@@ -32,10 +32,15 @@ export async function writeInputs(
     ...(m.allocations.has('pinned positions')
       ? [write('pinned positions', shiftedPositions(lengths, spans, m.caches.slots))]
       : []),
-    ...m.partStarts.map((first) =>
-      write(
-        spansFrom(first),
-        spans.slice(first).flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0]),
+    ...m.partStarts.flatMap((first) =>
+      CACHED_TOKENS.filter((read) => m.allocations.has(spansFrom(first, read))).map((read) =>
+        write(
+          spansFrom(first, read),
+          spans.slice(first).flatMap((all) => {
+            const span = read === 'all' ? all : divideSpan(all, m.c.codec.windowTokens ?? 0)[read];
+            return [span.pinned, span.firstPosition, span.ring, 0];
+          }),
+        ),
       ),
     ),
   ]);

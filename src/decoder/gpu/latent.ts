@@ -76,7 +76,22 @@ const valueUp: Executor = async (m, visit) => {
     buffers: {
       x: m.buffer('merged'),
       weights: await m.weights.upColumns(place.layer, place.loop, 'value'),
-      y: m.buffer('attention'),
+      y: m.buffer(m.tokensOf(visit) === 'all' ? 'attention' : 'older'),
+    },
+  };
+};
+
+/** The part of attention that reads latents joins that of exact rows, with the mean of the values. */
+const attendJoin: Executor = async (m, visit) => {
+  const place = placed(visit);
+  return {
+    plan: plan(m, visit, { current: { heads: m.c.geometry.heads, group: m.group } }),
+    buffers: {
+      output: m.buffer('attention'),
+      stats: m.buffer('stats'),
+      latent: m.buffer('older'),
+      latentStats: m.buffer('older stats'),
+      valueMeans: await m.weights.mean(place.layer, place.loop, 'value'),
     },
   };
 };
@@ -189,7 +204,7 @@ const attendAbsorbed: Executor = (m, visit) => {
     values: cached('value-latent'),
     branch: cached('rotary-key'),
     partials: m.partials(planned),
-    spans: m.spans(part),
+    spans: m.spans(part, visit),
     scores: scoresOf(m, part),
   };
   return Promise.resolve({ plan: planned, buffers });
@@ -232,7 +247,7 @@ const attendRebuild =
         keys: m.caches.buffer('key-latent', place, place.loop, part.index),
         values: m.caches.buffer('value-latent', place, place.loop, part.index),
         partials: m.partials(planned),
-        spans: m.spans(part),
+        spans: m.spans(part, visit),
         scores: scoresOf(m, part),
         positions: buffer,
         weights: await m.weights.upRows(place.layer, place.loop, 'key'),
@@ -255,7 +270,7 @@ const rebuild =
         keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
         weights: await m.weights.upRows(place.layer, place.loop, axis),
         means: await m.weights.mean(place.layer, place.loop, axis),
-        spans: m.spans(part),
+        spans: m.spans(part, visit),
         positions: buffer,
         turns: m.turns(m.c.geometry.headDim),
         rows: m.buffer(rebuiltRows(axis === 'key' ? 'keys' : 'values', part.index)),
@@ -426,6 +441,7 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   ...BLOCK_EXECUTORS,
   'value-up': valueUp,
   'attend-current': attendCurrent,
+  'attend-join': attendJoin,
   'attend-sinks': attendRebuild('pinned'),
   'reconstruct-k': reconstruct('key'),
   'reconstruct-v': reconstruct('value'),

@@ -15,11 +15,11 @@ import {
 } from '../../gpu/index.js';
 import type { Span } from '../../kernels/shared/fold.launch.js';
 import { rotaryTable } from '../../gpu/rotary.js';
-import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
+import { branchWidth, evictingRows, readsLatents, windowOf } from '../../schedule/eviction-ops.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { packedRow, queryWidth, stepBuffers, type BufferRow } from '../../schedule/buffers.js';
 import type { Allocations } from './allocations.js';
-import type { CachePart, Caches } from './caches.js';
+import { divideSpan, type CachePart, type Caches } from './caches.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import type { Weights } from './weights.js';
 
@@ -96,9 +96,21 @@ export class Machine {
     return partOf(this.buffer('partials'), 0, bufferOf(planned, 'partials').bytes);
   }
 
-  /** Which tokens each sequence of a part has in its cache. */
-  spans({ first }: CachePart): Buffer {
-    return this.buffer(spansFrom(first));
+  /** Which of the cached tokens an operation on a block's caches reads. */
+  tokensOf({ op, place }: Visit): CachedTokens {
+    if (!place || windowOf(this.c, place.block) === 0) return 'all';
+    return op.label === RECENT ? 'recent' : 'older';
+  }
+
+  /** Those of each sequence of a part. */
+  spans({ first }: CachePart, visit: Visit): Buffer {
+    return this.buffer(spansFrom(first, this.tokensOf(visit)));
+  }
+
+  /** The most of a sequence. */
+  longestOf(visit: Visit): Span {
+    const tokens = this.tokensOf(visit);
+    return tokens === 'all' ? this.longest : divideSpan(this.longest, this.c.codec.windowTokens ?? 0)[tokens];
   }
 
   /** H2O's state: one buffer a row set that evicts on its own, in a layer and loop, and part of the sequences. */
@@ -161,8 +173,16 @@ export class Machine {
   }
 }
 
+/** All cached tokens; or those before a window of exact rows; or those in it. */
+export type CachedTokens = 'all' | 'older' | 'recent';
+export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent'];
+
+/** The operation that attends to the window. */
+export const RECENT = 'attend-recent';
+
 /** Spans of the sequences from one on: a part's own, as bindings begin at multiples that a few spans do not fill. */
-export const spansFrom = (sequence: number): string => (sequence === 0 ? 'spans' : `spans from ${sequence}`);
+export const spansFrom = (sequence: number, tokens: CachedTokens = 'all'): string =>
+  `spans${tokens === 'all' ? '' : ` of ${tokens}`}${sequence === 0 ? '' : ` from ${sequence}`}`;
 
 /** Rows that are rebuilt for a part of the sequences. */
 export const rebuiltRows = (axis: 'keys' | 'values', part: number): string => `rebuilt ${axis}${partSuffix(part)}`;
@@ -211,7 +231,9 @@ async function allocateControl(
   if (g.exitGate) await make('exit', batch);
   for (const label of ['tokens', 'next tokens', 'positions', 'places']) await make(label, batch);
   for (const block of blocks)
-    for (const { first } of caches.parts(block.name)) await make(spansFrom(first), 4 * (batch - first));
+    for (const { first } of caches.parts(block.name))
+      for (const tokens of windowOf(c, block) > 0 ? CACHED_TOKENS : (['all'] as const))
+        await make(spansFrom(first, tokens), 4 * (batch - first));
   if (reindexes(c.eviction) && blocks.some((block) => readsLatents(c, block)))
     await make('pinned positions', batch * caches.slots.capacity);
   if (weighsTokens(c.eviction))

@@ -449,6 +449,27 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor][] 
   ];
 }
 
+/** Exact rows of a run's last tokens, into the window beside latents. */
+const appendRecent =
+  (axis: CodecAxis): Executor =>
+  (p, visit) => {
+    const { offset, stride } = p.m.packed[`${axis}s`];
+    const { pinned, ring, sinks } = p.m.caches.recentSlots;
+    return Promise.resolve(
+      append(
+        p,
+        visit,
+        { ...inCache(p, axis, placed(visit)), capacity: ring },
+        {
+          rows: p.projections,
+          // A chunk's rows begin with its first token.
+          at: { offset: offset + (fromOf(visit) % p.chunkTokens) * stride, stride },
+          slots: { pinned, ring, sinks },
+        },
+      ),
+    );
+  };
+
 /** By label of the operation. */
 export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   'encode-k': encode('key'),
@@ -465,6 +486,8 @@ export const ROW_EXECUTORS: Readonly<Record<string, Executor>> = {
   'append-k': appendRows('key'),
   'append-v': appendRows('value'),
   'append-branch': appendBranch,
+  'append-recent-k': appendRecent('key'),
+  'append-recent-v': appendRecent('value'),
   'restore-k': restoreRows('key'),
   'restore-v': restoreRows('value'),
   'rope-write': (p, visit) =>

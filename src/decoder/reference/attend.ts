@@ -4,6 +4,7 @@
  *   full, fast            k is the cached row; turned to its place in the cache where that is not its position (StreamingLLM)
  *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed kernels compute
  *   block-absorbed        the same sums in another order; materialised rows are rounded to what they are kept in
+ *   lla-window            a step reads the last tokens' own k and v, which a ring keeps
  *   absorbed              s = ((W_up,tᵀ q)ᵀ c + q·mu_t + RoPE(q_b)·RoPE(k_b)) (d + d_rope)^−½, content without RoPE;
  *                         output = W_up,t (Σ p c_v) + mu_t Σ p
  *
@@ -37,6 +38,8 @@ export interface AttendContext {
   readonly reindexed: boolean;
   /** Of the site's layer; undefined where rows are of full width. */
   readonly codec: LayerCodec | undefined;
+  /** Cached tokens from this position on are read as their exact rows, not as latents. */
+  readonly exactFrom?: number;
   /** Element type of rows that are rebuilt in memory before attention reads them; exact unless given. */
   readonly rebuiltAs?: CacheType;
   /** Rotary branch of the absorbed path: the query's vector, and an exact token's key (neither rotated). */
@@ -89,8 +92,9 @@ function withRotaryKeys(
   const { rope, headDim } = c.geometry;
   const { site, kvHead, cache } = c;
   const latent = c.codec !== undefined && cache.has('key-latent', site) ? c.codec : undefined;
+  const { exactFrom = Infinity } = c;
   const keyOf = (position: number, i: number): Vector =>
-    latent
+    latent && position < exactFrom
       ? rebuilt(
           c,
           rotate(
@@ -101,7 +105,7 @@ function withRotaryKeys(
         )
       : rotate(cache.read('key', site, kvHead, position), place(i) - position, rope);
   const valueOf = (position: number): Vector =>
-    latent
+    latent && position < exactFrom
       ? rebuilt(c, decoded(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)))
       : cache.read('value', site, kvHead, position);
   const keys = [

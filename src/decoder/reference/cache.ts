@@ -91,7 +91,8 @@ class BlockCache {
         layer: (layer * this.block.layers) / t.layers,
         loop: (loop * this.block.loops) / t.loops,
       };
-      const kept = new Set(this.unit(site, (head * this.kvHeads) / t.heads).positions);
+      const { positions } = this.unit(site, (head * this.kvHeads) / t.heads);
+      const kept = new Set(positions.slice(-(t.windowTokens ?? positions.length)));
       for (const position of slot.keys()) if (!kept.has(position)) slot.delete(position);
     }
   }

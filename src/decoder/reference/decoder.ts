@@ -77,8 +77,10 @@ export class ReferenceDecoder {
     const spec = codecSpec(codec);
     const reason = spec.refuse(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-    if (!spec.paths.includes(path))
+    if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
+    if (eviction && spec.refusesEviction)
+      throw new UserError(`${codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
     if (eviction && eviction.budgetTokens < 1)
       throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
     if (pathSpec(path).branch && !(branch.width > 0 && branch.width % 2 === 0))
@@ -195,6 +197,10 @@ export class ReferenceDecoder {
               kvHead,
               reindexed: reindexes(this.options.eviction),
               codec,
+              // Prompts attend through latents alone.
+              ...(codec && own === 'exact' && counts
+                ? { exactFrom: token.position - (this.options.codec.windowTokens ?? 0) }
+                : {}),
               ...(this.options.materialised ? { rebuiltAs: 'f16' as const } : {}),
             };
             const { output, weights } = attendHead(

@@ -43,7 +43,8 @@ export class CacheWriter {
   capture(site: Site, token: Projection): void {
     const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
     if (codec) this.captureLatents(codec, site, token);
-    else this.writeFullWidth(site, token);
+    // A window has exact rows beside latents.
+    if (!codec || (this.cache.has('key-latent', site) && this.cache.has('key', site))) this.writeFullWidth(site, token);
   }
 
   /** The pass is over: encodes the remaining stacks. */
