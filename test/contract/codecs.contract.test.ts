@@ -32,7 +32,7 @@ import { memoryModel } from '../../src/cost/memory.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { STORAGE_BITS, type Storage } from '../../src/kernels/spec.js';
+import { STORAGE_BITS, storedBytes, type Storage } from '../../src/kernels/spec.js';
 import {
   anyGeometry,
   configuration,
@@ -65,6 +65,14 @@ function coreScalars(g: Geometry, c: Codec): number {
     'lla-window': r * H * D,
   };
   return table[c.kind];
+}
+
+const tiled = (tokens: number): number => 32 * Math.ceil(tokens / 32);
+
+/** Bytes of exact rows of the last tokens, of all loops: K and V of each head, in whole tiles. */
+function ringBytes(g: Geometry, { windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
+  const row = storedBytes(choice.storage, g.headDim, choice.groupSize);
+  return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
 }
 
 /** ρ, by the same table. */
@@ -233,13 +241,15 @@ describe('layout', () => {
         const seen = new Set<string>();
         for (const slot of slotsOf(layout, tokens)) {
           expect(slot.offsetBytes).toBe(end);
-          expect(slot.bytes).toBe(tokens * rowBytes(slot.tensor));
+          const held =
+            slot.tensor.windowTokens === undefined ? tokens : Math.min(tokens, tiled(codec.windowTokens ?? 0));
+          expect(slot.bytes).toBe(held * rowBytes(slot.tensor));
           expect(Number.isInteger(slot.bytes)).toBe(true);
           expect(slot.bytes % 4).toBe(0);
           seen.add(`${layout.indexOf(slot.tensor)} ${slot.layer} ${slot.loop} ${slot.head}`);
           end += slot.bytes;
         }
-        expect(end).toBeCloseTo(bytesPerToken(layout) * tokens, 3);
+        expect(end).toBeCloseTo(bytesPerToken(layout) * tokens + ringBytes(g, codec, choice, tokens), 3);
         expect(seen.size).toBe(layout.reduce((n, t) => n + t.layers * t.loops * t.heads, 0));
       }),
       { numRuns: 400 },
@@ -256,8 +266,10 @@ describe('layout', () => {
           const m = memoryModel(configuration({ geometry: g, codec, path, choice, branch: b }), context, pageTokens);
           const perToken = bytesPerToken(layoutOf(g, codec, path, choice, b));
           expect(m.kvBytesPerToken).toBe(perToken);
-          expect(m.kvBytesPerSequence).toBe(Math.ceil(perToken * pagedTokens(context, pageTokens)));
-          expect(m.kvBytesAt1M).toBe(Math.ceil(perToken * 2 ** 20));
+          const paged = pagedTokens(context, pageTokens);
+          const ring = (tokens: number) => ringBytes(g, codec, choice, tokens);
+          expect(m.kvBytesPerSequence).toBe(Math.ceil(perToken * paged + ring(paged)));
+          expect(m.kvBytesAt1M).toBe(Math.ceil(perToken * 2 ** 20 + ring(2 ** 20)));
         },
       ),
       { numRuns: 400 },

@@ -38,16 +38,15 @@ fn main(
   if (l == 0u) { exact = stats[row]; }
   workgroupBarrier();
   let other = latent_stats[row];
+  // A part without tokens contributes nothing, whatever its products contain.
+  if (other.y == 0.0) { return; }
   let peak = max(exact.x, other.x);
   let own = exact.y * fade(exact.x, peak);
   let rest = other.y * fade(other.x, peak);
   let mean = (row % params.heads) / params.group * params.width;
   for (var j = l; j < params.width; j += WG) {
     let at = row * params.width + j;
-    var y = own * output[at];
-    // A part without tokens contributes nothing, whatever its products contain.
-    if (other.y > 0.0) { y += rest * (latent[at] + value_means[mean + j]); }
-    output[at] = y / (own + rest);
+    output[at] = (own * output[at] + rest * (latent[at] + value_means[mean + j])) / (own + rest);
   }
   if (l == 0u) { stats[row] = vec2f(peak, own + rest); }
 }
