@@ -248,8 +248,9 @@ describe('architecture', () => {
     const allowed = new Set([
       // Scenario files are read with the planner's reader.
       'schema/scenario.ts -> plan/calibrations.ts',
-      // The names of codecs and paths are the choices of settings.
+      // The names of codecs, paths and policies are the choices of settings.
       'schema/settings.ts -> codecs/codec.ts',
+      'schema/settings.ts -> eviction/policy.ts',
     ]);
     expect(backwards.filter((edge) => !allowed.has(edge))).toEqual([]);
   });

@@ -18,7 +18,7 @@ import { findPreset, isPreset } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
-import type { Scenario } from '../schema/settings.js';
+import { flagOf, SETTINGS, type Scenario } from '../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { parseBytes, parseNumber, parseTokens } from '../units.js';
@@ -165,38 +165,17 @@ function readCandidate(
       throw new UserError(`--${name} takes one value here, not ${show(value)}`, 'decode them one after the other');
     return value;
   };
-  const [codec, ratio, ranks, path, eviction, cacheType, groupSize] = [
-    'codec',
-    'ratio',
-    'ranks',
-    'path',
-    'eviction',
-    'cache-type',
-    'group-size',
-  ].map(one) as [
-    string | null,
-    string | null,
-    string | null,
-    string | null,
-    string | null,
-    string | null,
-    string | null,
-  ];
-  const kind = codec ?? (ranks === null ? 'full' : 'lla');
-  const scenario: Scenario = {
-    context: contextTokens,
-    codec: [kind],
-    ...(ratio === null ? {} : { ratio: [ratio] }),
-    ...(ranks === null ? {} : { ranks: [ranks] }),
-    ...(path === null ? {} : { path: [path] }),
-    ...(eviction === null ? {} : { eviction: [eviction] }),
-    ...(cacheType === null ? {} : { cacheType }),
-    ...(groupSize === null ? {} : { groupSize }),
-  };
+  const kind = one('codec') ?? (one('ranks') === null ? 'full' : 'lla');
+  const given: Record<string, string | readonly string[]> = {};
+  for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'cacheType', 'groupSize'] as const) {
+    const value = one(flagOf(name));
+    if (value !== null) given[name] = SETTINGS[name].kind === 'list' ? [value] : value;
+  }
+  const scenario: Scenario = { context: contextTokens, codec: [kind], ...given };
   const { filter, choice, branch, pageTokens, targetWorkgroups, cacheType: type } = readQuestion(scenario, geometry);
   const { candidates } = listCandidates(geometry, filter);
   const candidate =
-    path === null
+    given.path === undefined
       ? (candidates.find((c) => pathSpec(c.path).materialises && !c.materialised) ?? (candidates[0] as Candidate))
       : (candidates[0] as Candidate);
   return {

@@ -57,7 +57,8 @@ export const runCommand: Command = {
       choices: SETTINGS.path.choices,
       group: 'Cache',
     },
-    eviction: { type: 'string', help: 'none, streaming:SINK+WINDOW, h2o:HEAVY+RECENT [none]', group: 'Cache' },
+    window: { type: 'string', help: SETTINGS.window.help, group: 'Cache' },
+    eviction: { type: 'string', help: SETTINGS.eviction.help, group: 'Cache' },
     'cache-type': {
       type: 'string',
       help: 'element type of the cache [f16]',

@@ -31,6 +31,8 @@ export type Policy = Eviction['policy'];
 interface PolicySpec<E extends Eviction> {
   /** Tokens that stay whatever their age, and those that stay because they are the last. */
   readonly segments: (eviction: E) => Segments;
+  /** The policy of two numbers of tokens, as they are written after its name: `NAME:first+second`. */
+  readonly read?: { readonly form: string; readonly of: (first: number, second: number) => E };
   /**
    * Pinned slots are the first `segments.pinned`, one a position (`sinks`); or all but the ring's, so that the ring has
    * exactly its tokens where whole tiles have room for more.
@@ -52,6 +54,15 @@ const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P 
     reindexes: true,
     weighs: false,
     leavesGaps: false,
+    read: {
+      form: 'SINK+WINDOW',
+      of: (sinkTokens, windowTokens) => ({
+        policy: 'streaming',
+        sinkTokens,
+        windowTokens,
+        budgetTokens: sinkTokens + windowTokens,
+      }),
+    },
     label: (e) => `streaming:${formatTokens(e.sinkTokens)}+${formatTokens(e.windowTokens)}`,
   },
   h2o: {
@@ -60,6 +71,15 @@ const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P 
     reindexes: false,
     weighs: true,
     leavesGaps: true,
+    read: {
+      form: 'HEAVY+RECENT',
+      of: (heavyTokens, recentTokens) => ({
+        policy: 'h2o',
+        heavyTokens,
+        recentTokens,
+        budgetTokens: heavyTokens + recentTokens,
+      }),
+    },
     label: (e) => `h2o:${formatTokens(e.heavyTokens)}+${formatTokens(e.recentTokens)}`,
   },
   budget: {
@@ -77,6 +97,9 @@ const specOf = (eviction: Eviction): PolicySpec<Eviction> => SPECS[eviction.poli
 /** Positions count inside the cache, not in the text: distances to pinned tokens shrink when others are evicted. */
 export const reindexes = (eviction: Eviction | null): eviction is Streaming =>
   eviction !== null && specOf(eviction).reindexes;
+
+/** The first tokens stay, each in the slot of its position. */
+export const pinsSinks = (eviction: Eviction | null): boolean => eviction !== null && specOf(eviction).pins === 'sinks';
 
 /** Tokens are chosen by the attention mass that they received. */
 export const weighsTokens = (eviction: Eviction | null): eviction is HeavyHitters =>
@@ -146,24 +169,29 @@ export function keptPositions(
   return [...stay, ...positions.slice(positions.length - ring)];
 }
 
+/** Policies that users name, and how each is written: `streaming:SINK+WINDOW`. */
+export const POLICY_FORMS: readonly string[] = Object.entries(SPECS).flatMap(([name, { read }]) =>
+  read ? [`${name}:${read.form}`] : [],
+);
+
 /**
  * Reads `streaming:4+256` or `h2o:128+132`.
  * @throws UserError on any other text
  */
 export function parseEviction(text: string, subject: string): Eviction | null {
   if (text === 'none') return null;
-  const match = /^(streaming|h2o):([^+]+)\+([^+]+)$/.exec(text);
-  if (!match)
+  const match = /^([a-z0-9-]+):([^+]+)\+([^+]+)$/.exec(text);
+  const [, name = '', first = '', second = ''] = match ?? [];
+  const read = Object.hasOwn(SPECS, name) ? SPECS[name as Policy].read : undefined;
+  if (!read)
     throw new UserError(
-      `${subject} must be none, streaming:SINK+WINDOW or h2o:HEAVY+RECENT, not ${show(text)}`,
+      `${subject} must be none, ${POLICY_FORMS.slice(0, -1).join(', ')} or ${POLICY_FORMS.at(-1)}, not ${show(text)}`,
       'write for example streaming:4+256',
     );
-  const [a, b] = [match[2], match[3]].map((part) => parseTokens(part as string, subject)) as [number, number];
+  const [a, b] = [parseTokens(first, subject), parseTokens(second, subject)];
   if (a + b > MAX_TOKENS)
     throw new UserError(`${subject} keeps ${a + b} tokens, more than ${MAX_TOKENS}`, 'give a smaller budget');
-  return match[1] === 'streaming'
-    ? { policy: 'streaming', sinkTokens: a, windowTokens: b, budgetTokens: a + b }
-    : { policy: 'h2o', heavyTokens: a, recentTokens: b, budgetTokens: a + b };
+  return read.of(a, b);
 }
 
 /** `streaming:4+256`, `h2o:128+132`, `budget:1024`, `none`. */

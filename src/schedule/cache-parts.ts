@@ -6,7 +6,7 @@
 import { pathSpec } from '../codecs/paths.js';
 import { layoutOf } from '../codecs/registry.js';
 import { rowBytes, rowSlots } from '../codecs/layout.js';
-import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
+import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsPerGpu, type Configuration } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
@@ -60,7 +60,7 @@ function sequencesApart(c: Configuration, block: LayerBlock, slots: number): num
   const strides = [
     queries,
     ...(weighsTokens(c.eviction) ? [2 * headsOf(c), headsOf(c) * slots] : []),
-    ...(reindexes(c.eviction) && readsLatents(c, block) ? [slots] : []),
+    ...(pinsSinks(c.eviction) && readsLatents(c, block) ? [slots] : []),
   ];
   // Powers of two: the largest is a multiple of all.
   return Math.max(...strides.map((words) => ALIGNMENT / gcd(ALIGNMENT, WORD_BYTES * words)));

@@ -3,6 +3,7 @@
  * all come from this table. A flag is the setting's name in kebab case; a scenario file uses the name as it stands.
  */
 import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
+import { POLICY_FORMS } from '../eviction/policy.js';
 import type { Server, Workload } from './serving.js';
 
 export type SettingKind =
@@ -58,7 +59,7 @@ export const SETTINGS = {
     help: 'decode paths [all]',
     choices: PATH_CHOICES,
   },
-  eviction: { kind: 'list', group: 'Candidates', help: 'none, streaming:SINK+WINDOW, h2o:HEAVY+RECENT [none]' },
+  eviction: { kind: 'list', group: 'Candidates', help: `none, ${POLICY_FORMS.join(', ')} [none]` },
   budget: { kind: 'amount', group: 'Candidates', help: 'keep this many tokens by an unnamed eviction policy' },
   cacheType: {
     kind: 'text',

@@ -11,7 +11,7 @@ import {
   evictionLabel,
   fullSegments,
   pinnedSlots,
-  reindexes,
+  pinsSinks,
   type Eviction,
 } from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
@@ -49,7 +49,7 @@ export function slotsOf(eviction: Eviction | null, contextTokens: number, pageTo
     );
   const pinned = pinnedSlots(eviction, capacity);
   const heavy = Math.min(pinned, full.pinned);
-  return { capacity, pinned, ring: capacity - pinned, heavy, sinks: reindexes(eviction) ? pinned : 0 };
+  return { capacity, pinned, ring: capacity - pinned, heavy, sinks: pinsSinks(eviction) ? pinned : 0 };
 }
 
 /** The tokens in the cache of a sequence of `length` tokens. Sinks come first; heavy tokens come out of a full ring. */

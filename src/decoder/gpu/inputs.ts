@@ -1,16 +1,19 @@
 /** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
+import { reindexes } from '../../eviction/policy.js';
 import type { Span } from '../../kernels/shared/fold.launch.js';
-import { divideSpan, spanOf, type Slots } from './caches.js';
+import { divideSpan, spanOf } from './caches.js';
 import { CACHED_TOKENS, spansFrom, type Machine } from './machine.js';
 
 /**
- * StreamingLLM on latents: keys are rotated as they are read, so sinks take positions that give the distances inside
- * the cache. [sequence][slot], of which the pinned ones are read.
+ * Positions of sinks where keys of latents are rotated as they are read. StreamingLLM's give the distances inside the
+ * cache. [sequence][slot], of which the pinned ones are read.
  */
-function shiftedPositions(lengths: readonly number[], spans: readonly Span[], { pinned, capacity }: Slots): number[] {
+function sinkPositions({ c, caches }: Machine, lengths: readonly number[], spans: readonly Span[]): number[] {
+  const { pinned, capacity } = caches.slots;
   return lengths.flatMap((length, i) => {
     const { pinned: sinks, ring } = spans[i] as Span;
-    return Array.from({ length: capacity }, (_, slot) => (slot < pinned ? slot + length - sinks - ring : 0));
+    const shift = reindexes(c.eviction) ? length - sinks - ring : 0;
+    return Array.from({ length: capacity }, (_, slot) => (slot < pinned ? slot + shift : 0));
   });
 }
 
@@ -29,9 +32,7 @@ export async function writeInputs(
       'places',
       spans.map((span) => span.pinned + span.ring),
     ),
-    ...(m.allocations.has('pinned positions')
-      ? [write('pinned positions', shiftedPositions(lengths, spans, m.caches.slots))]
-      : []),
+    ...(m.allocations.has('pinned positions') ? [write('pinned positions', sinkPositions(m, lengths, spans))] : []),
     ...m.partStarts.flatMap((first) =>
       CACHED_TOKENS.filter((read) => m.allocations.has(spansFrom(first, read))).map((read) =>
         write(

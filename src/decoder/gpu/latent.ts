@@ -1,7 +1,7 @@
 /** Execution of the learned codecs' operations: encoding, absorbed queries, rebuilt rows, and values from latents. */
 import { pathSpec } from '../../codecs/paths.js';
 import { codecSpec, isLatent } from '../../codecs/registry.js';
-import { reindexes } from '../../eviction/policy.js';
+import { pinsSinks } from '../../eviction/policy.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { CachePart, CacheRole } from './caches.js';
@@ -219,7 +219,7 @@ function pinnedPositions(
   const { pairing } = m.c.geometry.rope;
   const { capacity, pinned } = m.caches.slots;
   if (pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
-  if (reindexes(m.c.eviction)) return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
+  if (pinsSinks(m.c.eviction)) return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
   const byHead = evictingRows(m.c, place.block) > 1;
   return {
     options: { pairing, ...(byHead ? { positionsByHead: true } : {}) },

@@ -2,7 +2,7 @@
  * The state that the operations of a step read and write: weights, caches, activations and the few numbers that change
  * from step to step.
  */
-import { reindexes, weighsTokens } from '../../eviction/policy.js';
+import { pinsSinks, weighsTokens } from '../../eviction/policy.js';
 import { blocksOf } from '../../geometry/geometry.js';
 import {
   bufferOf,
@@ -234,7 +234,7 @@ async function allocateControl(
     for (const { first } of caches.parts(block.name))
       for (const tokens of windowOf(c, block) > 0 ? CACHED_TOKENS : (['all'] as const))
         await make(spansFrom(first, tokens), 4 * (batch - first));
-  if (reindexes(c.eviction) && blocks.some((block) => readsLatents(c, block)))
+  if (pinsSinks(c.eviction) && blocks.some((block) => readsLatents(c, block)))
     await make('pinned positions', batch * caches.slots.capacity);
   if (weighsTokens(c.eviction))
     await make('moves', 2 * batch * Math.max(1, ...blocks.map((block) => evictingRows(c, block))));
