@@ -170,9 +170,8 @@ export function keptPositions(
 }
 
 /** Policies that users name, and how each is written: `streaming:SINK+WINDOW`. */
-export const POLICY_FORMS: readonly string[] = Object.entries(SPECS).flatMap(([name, { read }]) =>
-  read ? [`${name}:${read.form}`] : [],
-);
+export const POLICY_NAMES = (Object.keys(SPECS) as Policy[]).filter((name) => SPECS[name].read);
+export const POLICY_FORMS: readonly string[] = POLICY_NAMES.map((name) => `${name}:${SPECS[name].read?.form}`);
 
 /**
  * Reads `streaming:4+256` or `h2o:128+132`.

@@ -9,7 +9,7 @@ import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
 import type { AllocationKind } from '../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { mix } from '../hash.js';
-import { parseEviction } from '../eviction/policy.js';
+import { parseEviction, POLICY_NAMES } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
@@ -73,7 +73,7 @@ const PROMPT_TOKENS = 77;
 /** The same for kinds that capture: two chunks. */
 const CAPTURED_PROMPT_TOKENS = 45;
 const PROMPT_CHUNK_TOKENS = 32;
-const EVICTIONS = ['none', 'streaming:4+60', 'h2o:40+24'] as const;
+const EVICTIONS = ['none', ...POLICY_NAMES.map((name) => `${name}:40+24`)];
 const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
 const BRANCH = { width: 6, perHead: false };
 

@@ -20,6 +20,14 @@ import { ROOT } from './program.js';
 
 const PAGE = 'docs/extending.md';
 const FENCES = fencesOf(PAGE);
+/** What the page adds to the decoder. */
+const NEW = [
+  'final-8bit/full',
+  'full/full/anchors',
+  'lla/absorbed/anchors',
+  'lla/reconstruct/anchors',
+  'lla/rebuilt-keys',
+];
 const COMMANDS = FENCES.filter((f) => f.language === 'sh').flatMap(commandsOf);
 /** Below it packages are found. */
 const CACHE = join(ROOT, 'node_modules/.cache');
@@ -82,6 +90,22 @@ describe('docs/extending.md', () => {
     expect(FENCES.filter((f) => f.language === 'diff').length).toBeGreaterThan(15);
   });
 
+  it('lists the files of each recipe', () => {
+    const page = readFileSync(join(ROOT, PAGE), 'utf8');
+    const sections = page.split(/^## /m).slice(1);
+    expect(sections.length).toBe(6);
+    for (const section of sections) {
+      const title = section.split('\n', 1)[0] as string;
+      const paragraph = /^Files to touch: [^]*?\n\n/m.exec(section)?.[0] ?? '';
+      const folder = /`(src\/[a-z/]+\/)`/.exec(paragraph)?.[1] ?? '';
+      const listed = [...paragraph.matchAll(/`([^`]+\.(?:ts|wgsl))`/g)].map(([, name = '']) =>
+        name.startsWith('src/') ? name : folder + name,
+      );
+      const changed = [...section.matchAll(/^ *```(?:diff|ts|wgsl) (\S+)$/gm)].map(([, name = '']) => name);
+      expect([...new Set(listed)].sort(), title).toEqual([...new Set(changed)].sort());
+    }
+  });
+
   it('changes what compiles', { timeout: 240_000 }, async () => {
     const o = await inHome(join(ROOT, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json');
     expect(o.code, o.text).toBe(0);
@@ -91,7 +115,7 @@ describe('docs/extending.md', () => {
     const words = wordsOf(command).slice(2);
     const o = await inHome(join(home, 'dist/cli.js'), ...words);
     expect(o.code, o.text).toBe(0);
-    for (const word of ['final-8bit', 'rebuilt-keys', 'X96'].filter((w) =>
+    for (const word of ['final-8bit', 'rebuilt-keys', 'X96', 'ouro-96', 'anchors'].filter((w) =>
       command.toLowerCase().includes(w.toLowerCase()),
     ))
       expect(o.text).toContain(word);
@@ -126,12 +150,12 @@ describe('docs/extending.md', () => {
         const cases = memoryCandidates(SMALL_OURO)
           .filter(
             (c) =>
-              c.eviction === null &&
               (c.codec.rankK ?? 0) % 2 === 0 &&
-              ['final-8bit/full', 'lla/rebuilt-keys'].includes(`${c.codec.kind}/${c.path}`),
+              NEW.includes([c.codec.kind, c.path, ...(c.eviction ? [c.eviction.policy] : [])].join('/')) &&
+              !c.materialised,
           )
           .map((candidate) => ({
-            id: `${candidate.codec.kind}/${candidate.path}`,
+            id: `${candidate.codec.kind}/${candidate.path}${candidate.eviction ? '/anchors' : ''}`,
             batch: 2,
             contextTokens: 201,
             c: {
@@ -144,11 +168,11 @@ describe('docs/extending.md', () => {
               bindingBytes: Infinity,
             },
           }));
-        expect(cases.length).toBe(2);
+        expect(cases.map(({ id }) => id).sort()).toEqual([...NEW].sort());
         const device = await openDevice();
         try {
           const memory = await checkMemory(device, { seed: SEED, cases });
-          expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([2, [], []]);
+          expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([NEW.length, [], []]);
           // A code or a half that lies between two levels may fall to either side, which one prompt may show and three
           // do not.
           const reports: Correctness.CorrectnessReport[] = [];
