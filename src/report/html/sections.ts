@@ -34,7 +34,7 @@ export function answerSection({ report }: View): Html {
     return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
   // Alternatives and risks have places of their own on the page.
   const lines = answerLines(report).filter(({ label }) => label !== 'Instead' && label !== 'Risk');
-  return html`${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`;
+  return html`<div class="verdict ${report.answer.verdict}">${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}</div>`;
 }
 
 /** Numbers, losses, risks, cost and checks: the first page below the answer. */

@@ -13,7 +13,7 @@ p{margin:.5rem 0;max-width:68ch}
 a{color:var(--link)}
 .skip{position:absolute;left:-999rem}.skip:focus{left:1rem;top:1rem;background:var(--paper);padding:.5rem;z-index:9}
 :focus-visible{outline:3px solid var(--link);outline-offset:2px}
-#answer p{max-width:none;margin:.25rem 0}#answer{border-left:4px solid var(--good);background:var(--soft);padding:.4rem 1rem;margin:.8rem 0}#question{font-size:1.05rem}#question p{max-width:none}
+#answer p{max-width:none;margin:.25rem 0}.verdict{border-left:4px solid var(--warn);background:var(--soft);padding:.4rem 1rem;margin:.8rem 0}.verdict.deploy{border-color:var(--good)}#question{font-size:1.05rem}#question p{max-width:none}
 .sheet h3{margin:.6rem 0 .2rem}.sheet .chart{height:21rem}.columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 2rem}.sheet ul,.sheet ol{margin:.2rem 0;padding-left:1.3rem}.checks li{max-width:100ch}
 .sheet-table tr[data-role^=deploy] th{font-weight:600}.loss td,.loss th{white-space:normal}
 form{background:var(--soft);border:1px solid var(--line);border-radius:.5rem;padding:1rem;margin-top:.5rem}
@@ -66,6 +66,6 @@ footer{margin:2.5rem auto 2rem;color:var(--muted);font-size:.88rem}
 @media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}#comparison tbody th{min-width:8rem}}
 @media print{:root{color-scheme:light;--ink:#000;--muted:#444;--paper:#fff;--line:#bbb;--soft:#fff;--link:#000;--good:#00543d;--warn:#000}
 body{font-size:10pt}form,#ask,.tools,.skip,#status,nav{display:none}
-.sheet{break-after:page;font-size:8.4pt;line-height:1.32;padding-top:0}.sheet h1{font-size:14pt;margin:0}.sheet h3{font-size:9.5pt;margin:.35rem 0 .1rem}#question{font-size:9pt}#answer{padding:.1rem .6rem;margin:.3rem 0}.sheet p{margin:.15rem 0}.sheet table{font-size:7.2pt}.sheet figure{padding:.2rem .4rem;margin:0}.sheet figure .words,.sheet .units{display:none}.sheet .chart{height:5.4cm}.sheet .chart canvas{max-height:5.4cm}.sheet figcaption{font-size:7pt}.columns{grid-template-columns:3fr 2fr;gap:0 1rem}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}
+.sheet{break-after:page;font-size:8.4pt;line-height:1.32;padding-top:0}.sheet h1{font-size:14pt;margin:0}.sheet h3{font-size:9.5pt;margin:.35rem 0 .1rem}#question{font-size:9pt}.verdict{padding:.1rem .6rem;margin:.3rem 0}.sheet p{margin:.15rem 0}.sheet table{font-size:7.2pt}.sheet figure{padding:.2rem .4rem;margin:0}.sheet figure .words,.sheet .units{display:none}.sheet .chart{height:5.4cm}.sheet .chart canvas{max-height:5.4cm}.sheet figcaption{font-size:7pt}.columns{grid-template-columns:3fr 2fr;gap:0 1rem}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}
 #figures{display:block}figure{margin-bottom:1rem}.chart{height:auto}.chart canvas{display:block!important;width:auto!important;height:auto!important;max-width:100%;max-height:8.6cm}.why{min-width:0;font-size:inherit}.evidence{background:none!important;color:var(--ink)!important;font-size:inherit}table{font-size:7.5pt}th,td{padding:.12rem .25rem}td,thead th{white-space:normal}thead{display:table-header-group}@page{margin:1.4cm}}
 `;
