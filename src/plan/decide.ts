@@ -2,6 +2,7 @@
 import { isUncompressed } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { longestContext } from '../quality/quality.js';
+import { serveCommand } from '../stacks/serve-command.js';
 import { servedBy, STACKS } from '../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
 import { planName } from './names.js';
@@ -108,7 +109,27 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
       named.filter((p) => p !== null),
     ),
     qualityLost: deploy?.qualityKept?.scores ?? [],
+    ...(deploy ? served(r, deploy) : {}),
   };
+}
+
+/** The server's words for a plan at its operating batch, where a stack runs it. */
+function served(r: Asked, p: Plan): Pick<Answer, 'serve'> {
+  const { memory: m } = p;
+  const sequences = (p.knee ?? p.decode).batch;
+  const each = m.kvBytesPerSequence + m.inFlightBytesPerSequence + m.evictionBytesPerSequence;
+  const command = serveCommand({
+    stack: r.stack ?? '',
+    model: r.publishedAs,
+    sequences,
+    contextTokens: r.contextTokens,
+    gpus: r.gpus,
+    cacheType: p.cacheType,
+    neededBytes:
+      m.weightsBytes + m.workspaceBytes + (sequences - p.decode.batch) * m.workspaceBytesPerSequence + sequences * each,
+    vramBytes: r.device.vramBytes,
+  });
+  return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
 }
 
 function choiceOf(r: Asked, p: Plan): Choice {

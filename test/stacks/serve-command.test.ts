@@ -71,6 +71,18 @@ describe('the command of a server', () => {
   });
 });
 
+describe('the line in an answer', () => {
+  it('is for the batch that the answer deploys, and missing where nothing is served', async () => {
+    const { answer } = await plan({ device: 'h200', context: 4096, codec: ['full', 'lla'], ratio: [4] });
+    expect(answer.serve).toContain(`--max-num-seqs ${answer.deploy?.batch} --max-model-len 4096 `);
+    const whole = await plan({ device: 'h200', batch: 42, codec: ['full'] });
+    expect(whole.answer.serve).toMatch(
+      /--max-num-seqs 42 .*--gpu-memory-utilization 0\.98 .*; 42 sequences need 0\.98/,
+    );
+    expect((await plan({ device: 'h200', model: 'huginn-3.5b', codec: ['full'] })).answer.serve).toBeUndefined();
+  });
+});
+
 describe('Hugging Face ids', () => {
   it('of a preset are that preset, in a plan too', async () => {
     expect(findPreset('ByteDance/Ouro-1.4B').name).toBe('ouro-1.4b');
