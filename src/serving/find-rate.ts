@@ -16,6 +16,7 @@ interface Trial {
   readonly meets: boolean;
   readonly missed: 'ttft' | 'tpot' | null;
   readonly figures: RunFigures;
+  readonly rejected: number;
 }
 
 /** Requests that may miss a target. */
@@ -23,7 +24,12 @@ const allowed = (targets: Targets, requests: number): number => (1 - targets.sha
 
 function trial(service: Service, targets: Targets, bound: Bound, rate: number): Trial {
   const missed = (m: Metrics, requests: number): Trial['missed'] =>
-    m.lateFirst > allowed(targets, requests) ? 'ttft' : m.slowTokens > allowed(targets, requests) ? 'tpot' : null;
+    // A request that is refused has no first token.
+    m.lateFirst + m.rejected > allowed(targets, requests)
+      ? 'ttft'
+      : m.slowTokens > allowed(targets, requests)
+        ? 'tpot'
+        : null;
   const { result } = service.run(bound, rate, LEAST_SECONDS, (m, requests) => missed(m, requests) !== null);
   const { metrics } = result;
   const served = metrics.completed + metrics.rejected;
@@ -32,6 +38,7 @@ function trial(service: Service, targets: Targets, bound: Bound, rate: number): 
     meets: result.finished && metrics.completed > 0 && found === null,
     missed: found,
     figures: figuresOf(metrics),
+    rejected: metrics.rejected,
   };
 }
 
@@ -40,6 +47,8 @@ interface Found {
   readonly rate: number;
   readonly at: Trial | null;
   readonly missed: Trial['missed'];
+  /** Requests that the cache is too small for, at the lowest rate that was tried. */
+  readonly rejected: number;
 }
 
 /** Bisection between a rate that meets the targets and one that does not. */
@@ -48,16 +57,17 @@ function search(service: Service, targets: Targets, bound: Bound, start: number)
   let at: Trial | null = null;
   let bad = Infinity;
   let missed: Trial['missed'] = null;
+  let rejected = 0;
   let rate = start;
   while (bad === Infinity || bad - good > PRECISION * good) {
     const tried = trial(service, targets, bound, rate);
     if (tried.meets) [good, at] = [rate, tried];
-    else [bad, missed] = [rate, tried.missed];
+    else [bad, missed, rejected] = [rate, tried.missed, tried.rejected];
     if (good === 0 && rate <= LEAST_RATE) break;
     if (bad === Infinity && rate >= MOST_RATE) break;
     rate = good === 0 ? rate / 4 : bad === Infinity ? rate * 2 : (good + bad) / 2;
   }
-  return { rate: good, at, missed };
+  return { rate: good, at, missed, rejected };
 }
 
 /**
@@ -80,7 +90,7 @@ export async function findRate(
       ...nothing,
       ...none,
       missedFirst: estimate.missed,
-      refused: 'not even a single request meets the targets',
+      refused: estimate.rejected > 0 ? 'requests are longer than its cache' : 'no rate meets the targets',
     };
   const slow = search(service, targets, 'high', estimate.rate * 0.8);
   if (await pause(2 / 3)) return null;

@@ -1,0 +1,180 @@
+/** `lla-sim simulate` as a user calls it: what it prints, what settings change, what it refuses. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Run, SimulationReport } from '../../src/serving/types.js';
+import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
+
+const BASE = [
+  '--device',
+  'h200',
+  '--codec',
+  'full',
+  '--requests',
+  '60',
+  '--prompt-tokens',
+  '300',
+  '--output-tokens',
+  '40',
+];
+const simulate = (...argv: string[]): Promise<Outcome> => inProcess('simulate', ...argv);
+
+async function report(...argv: string[]): Promise<SimulationReport & Run> {
+  const o = await simulate(...argv, '--format', 'json');
+  expect(o.code, o.err).toBe(0);
+  return JSON.parse(o.out) as SimulationReport & Run;
+}
+
+let folder = '';
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'lla-sim-simulate-'))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+function file(name: string, content: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+describe('the answer', () => {
+  it("has the keys of vLLM's benchmark at each end of the interval", async () => {
+    const r = await report(...BASE, '--rate', '20');
+    expect(r).toMatchObject({ schema: 'lla-sim/simulation', schemaVersion: 1, completed: 60, preemptions: 0 });
+    expect(r.limitedBy).toBe('nothing');
+    for (const end of [r.low, r.estimate, r.high]) {
+      expect(end).toMatchObject({ completed: 60, total_input_tokens: 18_000, total_output_tokens: 2400 });
+      expect(end.request_throughput).toBeCloseTo(60 / end.duration, 9);
+      expect(end.output_throughput).toBeCloseTo(2400 / end.duration, 9);
+      expect(end.total_token_throughput).toBeCloseTo(20_400 / end.duration, 9);
+      for (const metric of ['ttft', 'tpot', 'itl', 'e2el'] as const)
+        for (const statistic of ['mean', 'median', 'std', 'p90', 'p95', 'p99'] as const)
+          expect(end[`${statistic}_${metric}_ms`], `${statistic} ${metric}`).toBeGreaterThanOrEqual(0);
+      expect(end.median_ttft_ms!).toBeLessThanOrEqual(end.p99_ttft_ms! * 1.002);
+    }
+    expect(r.low.mean_tpot_ms!).toBeLessThan(r.estimate.mean_tpot_ms!);
+    expect(r.estimate.mean_tpot_ms!).toBeLessThan(r.high.mean_tpot_ms!);
+    expect(r.runs).toHaveLength(1);
+    expect(r.timeline).toBeUndefined();
+    expect(r.runs[0]!.timeline.length).toBeGreaterThan(0);
+  });
+
+  it('is the same bytes for the same seed, and others for another', async () => {
+    const a = await report(...BASE, '--seed', '5');
+    const b = await report(...BASE, '--seed', '5');
+    const c = await report(...BASE, '--seed', '6');
+    expect(JSON.stringify(a)).toBe(JSON.stringify(b));
+    expect(JSON.stringify(a.estimate)).not.toBe(JSON.stringify(c.estimate));
+  });
+
+  it('begins with at most eight lines that say what to act on, and has a line a request as CSV', async () => {
+    const { out } = await simulate(...BASE);
+    const lead = out.split('\n\n')[0]!.split('\n');
+    expect(lead.length).toBeLessThanOrEqual(8);
+    expect(out).toMatch(/meets the targets/);
+    const csv = (await simulate(...BASE, '--format', 'csv')).out.trim().split('\n');
+    expect(csv).toHaveLength(61);
+    expect(csv[1]!.split(',')).toHaveLength(csv[0]!.split(',').length);
+  });
+});
+
+describe('settings', () => {
+  it('users who wait keep at most their number of requests running', async () => {
+    const r = await report(...BASE, '--arrivals', 'closed', '--users', '4');
+    expect(r.runs[0]!.mostRunning).toBe(4);
+    expect(r.completed).toBe(60);
+  });
+
+  it('conversations find what was said in the prefix cache, unless it is off', async () => {
+    const turns = [...BASE, '--turns', '5', '--think', '1s', '--shared-prefix', '200', '--rate', '5'];
+    const on = await report(...turns);
+    const off = await report(...turns, '--prefix-caching', 'off');
+    expect(on.runs[0]!.prefixHitShare!).toBeGreaterThan(0.5);
+    expect(off.runs[0]!.prefixHitShare).toBeNull();
+    expect(on.estimate.mean_ttft_ms!).toBeLessThan(off.estimate.mean_ttft_ms!);
+  });
+
+  it('a small cache preempts, and says that blocks are what requests wait for', async () => {
+    const r = await report(...BASE, '--rate', '1000', '--kv-blocks', '64');
+    expect(r.completed).toBe(60);
+    expect(r.limitedBy).toBe('kv-blocks');
+    expect(r.runs[0]!.mostBlocks).toBeLessThanOrEqual(64);
+    expect(r.preemptions).toBeGreaterThan(0);
+    const few = await report(...BASE, '--rate', '1000', '--max-num-seqs', '2');
+    expect(few.limitedBy).toBe('max-num-seqs');
+    expect(few.runs[0]!.mostRunning).toBe(2);
+  });
+
+  it('two replicas share the work, and separate prefill sends less where the cache is compressed', async () => {
+    const one = await report(...BASE, '--rate', '200');
+    const two = await report(...BASE, '--rate', '200', '--replicas', '2');
+    expect(two.estimate.mean_e2el_ms!).toBeLessThan(one.estimate.mean_e2el_ms!);
+    const split = [
+      '--device',
+      'h200',
+      '--requests',
+      '20',
+      '--prompt-tokens',
+      '2k',
+      '--output-tokens',
+      '8',
+      '--prefill-replicas',
+      '1',
+    ];
+    const full = await report(...split, '--codec', 'full');
+    const lla = await report(...split, '--codec', 'lla', '--ratio', '21.33', '--path', 'block-absorbed');
+    const seconds = (r: SimulationReport): number =>
+      r.runs.find((s) => s.meanTransferSeconds !== null)!.meanTransferSeconds!;
+    expect(seconds(full) / seconds({ ...lla, runs: lla.runs.filter((s) => s.id.startsWith('lla')) })).toBeCloseTo(
+      21.33,
+      1,
+    );
+  });
+
+  it('requests that are longer than the cache meet no target', async () => {
+    const long = ['--device', 'rtx-4090', '--codec', 'full', '--prompt-tokens', '30k', '--output-tokens', '10'];
+    const r = await report(...long, '--requests', '5', '--find-rate');
+    expect(r.candidates).toHaveLength(1);
+    expect(r.candidates![0]).toMatchObject({
+      requestsPerSecond: { low: 0, estimate: 0, high: 0 },
+      refused: 'requests are longer than its cache',
+      replicasFor: null,
+    });
+  });
+
+  it('a trace replaces the requests of a scenario, faster where that is asked', async () => {
+    const scenario = file('s.yaml', 'device: h200\ncodec: full\nworkload: { rate: 3, requests: 5 }\n');
+    const trace = file('t.csv', 'arrived_at,num_prefill_tokens,num_decode_tokens\n0,100,20\n50,100,20\n100,200,20\n');
+    expect((await report(scenario)).completed).toBe(5);
+    const slow = await report(scenario, '--trace', trace);
+    const fast = await report(scenario, '--trace', trace, '--speed-up', '10');
+    expect(slow.completed).toBe(3);
+    expect(slow.estimate.duration / fast.estimate.duration).toBeCloseTo(10, 0);
+    expect((await report(scenario, '--trace', trace, '--rate', '3')).estimate.duration).toBeLessThan(2);
+  });
+});
+
+describe('refusals', () => {
+  it.each([
+    [['--arrivals', 'closed', '--rate', '3'], '--rate says nothing of users'],
+    [['--arrivals', 'closed', '--find-rate'], '--find-rate asks for a rate'],
+    [['--prompt-tokens', 'normal:3'], '--prompt-tokens must be tokens, uniform'],
+    [['--prompt-tokens', 'uniform:9-3'], '--prompt-tokens must be tokens, uniform'],
+    [['--max-num-batched-tokens', '8'], '--max-num-batched-tokens must be at least --max-num-seqs'],
+    [['--rate', '0'], '--rate must be a number from'],
+    [['--speed-up', '2'], '--speed-up is for traces'],
+    [['--percentile', '100'], '--percentile must be a number from'],
+    [['--trace', 'none.csv'], 'does not exist'],
+    [['a.yaml', 'b'], 'is one word too many'],
+  ])('%j', async (argv, message) => {
+    const o = await simulate(...(argv[0] === 'a.yaml' ? [] : ['--device', 'h200', '--codec', 'full']), ...argv);
+    expectBadInput(o);
+    expect(o.err).toContain(message);
+  });
+
+  it('a cache that does not fit is no solution, and a field that nobody knows is named', async () => {
+    const o = await simulate('--device', 'h200', '--codec', 'full', '--reserve', '138GB');
+    expect(o.code).toBe(3);
+    const wrong = await simulate(file('w.yaml', 'device: h200\nworkload: { rates: 3 }\n'));
+    expectBadInput(wrong);
+    expect(wrong.err).toContain('unknown field "workload.rates"; did you mean rate?');
+  });
+});
