@@ -15,7 +15,6 @@ import {
   type KernelCalibration,
   type Sample,
 } from '../schema/calibration.js';
-import { defaultCalls } from './candidates.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { describeDevice, describeHost, describeProgram } from './host.js';
 import { launchOf, obstacle, openBytes, openPoint, tuningOptions } from './measure.js';
@@ -86,7 +85,7 @@ export interface CalibrateOptions {
    * few seconds only, so that there is something to save before a long list is made. Shapes of all published models
    * unless given.
    */
-  calls?: readonly (() => readonly WeightedCall[])[];
+  calls: readonly (() => readonly WeightedCall[])[];
   /** Only these kernels are measured, what is resumed of others is kept; all that are implemented unless given. */
   kernels?: readonly KernelName[];
   adapter?: AdapterOptions;
@@ -199,7 +198,7 @@ async function calibrateOn(device: Device, options: CalibrateOptions): Promise<C
   try {
     const stopped = (): boolean => options.signal?.aborted === true;
     for (let i = 0; i < FIRST_PROBES && !stopped(); i++) await runProbe();
-    const lists = options.calls ?? [defaultCalls];
+    const lists = options.calls;
     let from = earlier;
     for (const [i, list] of lists.entries()) {
       if (stopped()) break;
@@ -332,7 +331,7 @@ function planTracks(
     return track;
   };
   const missed = new Missed();
-  const offer = ({ share = 0, ...call }: KernelCall & { readonly share?: number }, preferred: boolean): void => {
+  const offer = ({ share = 0, ...call }: KernelCall & { readonly share?: number }): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
     if (!entry) return;
@@ -342,15 +341,14 @@ function planTracks(
     if (known !== undefined) return;
     const reason = obstacle(device, call, tuningOptions(entry.tuning)) ?? tooLong(call, calibration.ceilings, longest);
     if (reason !== null) {
-      // Only what a schedule asks for is missed; default shapes that do not fit are no gap.
-      if (preferred) missed.add(entry, call, reason);
+      missed.add(entry, call, reason);
       return;
     }
     const track = trackOf(call, entry);
     track.candidates.push({ shape: call.shape, share });
     track.share = Math.hypot(track.share, Math.sqrt(share));
   };
-  for (const call of calls) offer(call, options.calls !== undefined);
+  for (const call of calls) offer(call);
   missed.record();
   return [...tracks.values()];
 }

@@ -2,5 +2,4 @@
 export { calibrate, type CalibrateOptions, type CalibrationProgress } from './calibrate.js';
 export { obstacle, type MeasureRules } from './measure.js';
 export { measureCeilings, measureOverheads } from './ceilings.js';
-export { defaultCalls } from './candidates.js';
 export { saveTo, writeCalibration } from './save.js';

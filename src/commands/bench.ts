@@ -24,7 +24,7 @@ const FORMATS = ['table', 'json', 'markdown'] as const;
 
 export const benchCommand: Command = {
   options: {
-    against: { type: 'string', help: 'compare with a git revision, a folder of kernels or an earlier calibration' },
+    against: { type: 'string', help: 'compare with a git revision or a folder of kernels' },
     threshold: { type: 'string', help: 'slowdown that counts: 5%, 0.05 [5%]' },
     kernel: {
       type: 'string',
@@ -50,7 +50,6 @@ export const benchCommand: Command = {
     ['bench', 'time, achieved rates and share of the ceilings of every kernel'],
     ['bench --against HEAD~1', 'did the last commit slow a kernel down? exit code 4 if so'],
     ['bench --against ../other/src/kernels --kernel attend,matmul --format markdown', 'a comment for a pull request'],
-    ['bench --against calibrations/nvidia-h200.json', 'against an earlier measurement, which is weaker evidence'],
   ],
   run,
 };
@@ -63,7 +62,7 @@ async function run(args: Args): Promise<ExitCode> {
   const kernels = choicesFlag<KernelName>(args, 'kernel');
   const shapes = choicesFlag<CaseGroup>(args, 'shapes');
   const tuning = await readTuning(args);
-  const against = await readAgainst(args);
+  const against = readAgainst(args);
   const quiet = args.flags['quiet'] === true;
   const output = textFlag(args, 'output');
   if (output !== null) checkWritable(output, '--output');
@@ -123,7 +122,7 @@ async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
   return tuningOf((await loadCalibration(file)).calibration);
 }
 
-async function readAgainst(args: Args): Promise<BenchOptions['against']> {
+function readAgainst(args: Args): BenchOptions['against'] {
   const name = textFlag(args, 'against');
   if (name === null) {
     if (args.flags['all'] === true)
@@ -134,10 +133,7 @@ async function readAgainst(args: Args): Promise<BenchOptions['against']> {
   }
   if (args.flags['roofline'] === true)
     throw new UserError('--roofline and --against exclude each other', 'give one of them');
-  const against = resolveAgainst(name);
-  if (against.kind !== 'calibration') return against;
-  const { file, calibration } = await loadCalibration(against.path);
-  return { kind: 'calibration', name: file, calibration };
+  return resolveAgainst(name);
 }
 
 /** `5%`, `7.5 %` or `0.05`, as a fraction. */

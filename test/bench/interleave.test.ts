@@ -1,11 +1,9 @@
-/** Measuring in turn, the paths of attention, and comparing with a calibration, on a clock that is a formula. */
+/** Measuring in turn, and the paths of attention, on a clock that is a formula. */
 import { describe, expect, test } from 'vitest';
 import { interleave, ratioOf, sumOf } from '../../src/bench/interleave.js';
-import { shareRatio } from '../../src/bench/regression/calibration.js';
 import { CASE_GROUPS, groupOf, rooflineCases } from '../../src/bench/regression/cases.js';
 import { pathRatios } from '../../src/bench/regression/roofline.js';
-import { randomFrom, verdictOf } from '../../src/bench/regression/statistics.js';
-import { median } from '../../src/statistics.js';
+import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { IMPLEMENTED } from '../../src/gpu/index.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
@@ -93,60 +91,4 @@ test('block-absorbed is compared with the faster rebuild and with absorbed, by s
 test('every group has calls', () => {
   const { calls } = rooflineCases(false);
   for (const group of CASE_GROUPS) expect(calls.some((c) => groupOf(c.kernel) === group)).toBe(true);
-});
-
-/**
- * `--against` a calibration on a machine with phases of half speed, which change every 12 rounds or so, and 3 % noise.
- */
-describe(`against a calibration under load (LLA_SIM_SEED=${seed})`, () => {
-  const ceilingsThen = {
-    copyBytesPerSecond: 1e9,
-    readBytesPerSecond: 1e9,
-    f32FlopsPerSecond: 1e10,
-    f16FlopsPerSecond: null,
-    matrixFlopsPerSecond: null,
-  };
-  const call = { kernel: 'swiglu', variant: 'f32', shape: { rows: 1000, width: 1000 } } as const;
-
-  function verdicts(slowdown: number): { paired: string[]; apart: string[] } {
-    const random = randomFrom(seed);
-    const [paired, apart]: [string[], string[]] = [[], []];
-    for (let run = 0; run < 100; run++) {
-      const jitter = (): number => 1 + 0.06 * (random() - 0.5);
-      let [load, until] = [1, 0];
-      const loads = Array.from({ length: 24 }, (_, i) => {
-        if (i >= until) [load, until] = [random() < 0.5 ? 1 : 2, i + 6 + 12 * random()];
-        return load;
-      });
-      const now = loads.map((l) => 0.02 * slowdown * l * jitter());
-      const then = Array.from({ length: 8 }, () => 0.02 * jitter());
-      const ratesNow = loads.map((l) => 1e9 / l / jitter());
-      paired.push(verdictOf(shareRatio({ call, then, now, ceilingsThen, ratesNow, seed: run }).ratio, 0.05));
-      // The ceiling as measured once, at another moment than the call.
-      const other = random() < 0.5 ? 1e9 : 5e8;
-      apart.push(
-        verdictOf(shareRatio({ call, then, now, ceilingsThen, ratesNow: now.map(() => other), seed: run }).ratio, 0.05),
-      );
-    }
-    return { paired, apart };
-  }
-  const count = (list: readonly string[]): number => list.filter((v) => v === 'slower').length;
-
-  test('an unchanged kernel hardly ever alarms, and often does with a ceiling of another moment', () => {
-    const { paired, apart } = verdicts(1);
-    expect(count(paired)).toBeLessThanOrEqual(2);
-    expect(count(apart)).toBeGreaterThan(10);
-  });
-
-  test('a slowdown of 25 % is found in nearly every run', () => {
-    expect(count(verdicts(1.25).paired)).toBeGreaterThanOrEqual(94);
-  });
-
-  test('a machine that is slower as a whole cancels', () => {
-    const rounds = Array.from({ length: 20 }, (_, i) => 1 + (i % 3));
-    const input = { call, then: [0.01, 0.01, 0.01], now: rounds.map((l) => 0.02 * l), ceilingsThen, seed: 1 };
-    expect(shareRatio({ ...input, ratesNow: rounds.map((l) => 5e8 / l) }).ratio.estimate).toBeCloseTo(1, 12);
-    expect(shareRatio({ ...input, ratesNow: rounds.map((l) => 1e9 / l) }).ratio.estimate).toBeCloseTo(2, 12);
-    expect(shareRatio({ ...input, ratesNow: rounds.map((l) => 1e9 / l) }).medianSeconds.now).toBe(median(input.now));
-  });
 });

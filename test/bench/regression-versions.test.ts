@@ -23,7 +23,7 @@ commit('first');
 commit('second');
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-const sourceOf = (a: Against): string => (a.kind === 'calibration' ? '' : a.sources.load('a', 'f16'));
+const sourceOf = (a: Against): string => a.sources.load('a', 'f16');
 
 describe('--against', () => {
   test("a revision is read from git, below the program's folder of the repository", () => {
@@ -35,7 +35,6 @@ describe('--against', () => {
 
   test('two revisions have ids of their own, as pipelines are kept by them', () => {
     const [a, b] = [resolveAgainst('HEAD', program), resolveAgainst('HEAD~1', program)];
-    if (a.kind === 'calibration' || b.kind === 'calibration') throw new Error('a revision was taken for a file');
     expect(a.sources.id).not.toBe(b.sources.id);
     expect(a.sources.id).not.toBe('own');
   });
@@ -68,10 +67,10 @@ describe('--against', () => {
     expect(sourceOf(resolveAgainst(program, program))).toBe('third');
   });
 
-  test('a file is a calibration', () => {
+  test('a file is refused', () => {
     const path = join(root, 'c.json');
     writeFileSync(path, '{}');
-    expect(resolveAgainst(path, program)).toEqual({ kind: 'calibration', path });
+    expect(() => resolveAgainst(path, program)).toThrow(/is a file/);
   });
 
   test.each([

@@ -69,7 +69,6 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'npx lla-sim bench --against src/kernels --kernel rmsnorm --budget 1s',
     'there is no other checkout',
   ],
-  'npx lla-sim bench --against calibrations/nvidia-h200.json': [null, 'there is no calibration of an H200'],
   'npx lla-sim validate': [null, 'a quarter of an hour; test/validate runs its sections'],
   'npx lla-sim validate --quick': [null, 'a minute or two; test/validate runs its sections'],
   'npx lla-sim validate --only latency --budget 5m --format markdown --picture scatter.png -o validation.md': [

@@ -1,11 +1,9 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
 import { IMPLEMENTED, type Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
-import type { Calibration } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeHost, describeProgram } from '../host.js';
 import type { Clock } from '../timing.js';
-import { compareShares, earlierCalls, requireSameDevice, WEAKER } from './calibration.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 import { compareVersions } from './compare.js';
 import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
@@ -14,17 +12,14 @@ import type { Tuning } from '../../kernels/launch.js';
 import type { Against } from './versions.js';
 
 export interface BenchOptions {
-  readonly against:
-    | Exclude<Against, { kind: 'calibration' }>
-    | { readonly kind: 'calibration'; readonly name: string; readonly calibration: Calibration }
-    | null;
+  readonly against: Against | null;
   /** Only these; all unless given. */
   readonly kernels: readonly KernelName[] | null;
   /** Only these groups of shapes; all unless given. */
   readonly shapes?: readonly CaseGroup[];
   /** Values of tunable constants; the planner's own for kernels without. */
   readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
-  /** Measured calls; the representative ones unless given. Against a calibration they are the file's. */
+  /** Measured calls; the representative ones unless given. */
   readonly calls?: readonly KernelCall[];
   readonly budgetSeconds: number;
   readonly threshold: number;
@@ -38,7 +33,6 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const started = performance.now();
   const elapsed = (): number => (performance.now() - started) / 1000;
   const { against } = options;
-  if (against?.kind === 'calibration') requireSameDevice(device, against.calibration, against.name);
   const clock: Clock = device.hasTimestamps ? 'gpu-timestamp' : 'wall';
   const { submitSeconds } = await measureOverheads(device);
   const ceilings = await measureCeilings(device, submitSeconds);
@@ -72,17 +66,6 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     notes.push(`${answer.rounds} rounds in turn, ceilings included`);
     for (const [name, reason] of Object.entries(ceilings.reasons ?? {}))
       notes.push(`no ${name.replace(/FlopsPerSecond$/, '')} ceiling: ${reason}`);
-  } else if (against.kind === 'calibration') {
-    const { calibration } = against;
-    const earlier = earlierCalls(device, calibration, options.kernels);
-    results = await compareShares(device, calibration, { ...rules, calls: earlier });
-    notes.push(WEAKER);
-    const changed = [...new Set(earlier.filter((c) => !c.sameSource).map((c) => c.kernel))];
-    if (changed.length > 0) notes.push(`source changed since that calibration: ${changed.join(', ')}`);
-    if (calibration.device.driver !== device.description.driver)
-      notes.push('the driver is another one than in that calibration');
-    if (calibration.clock.kind !== clock)
-      notes.push(`that calibration was timed by ${calibration.clock.kind}, this run by ${clock}`);
   } else results = await compareVersions(device, { ...rules, before: against.sources, all: options.all });
   return {
     schema: 'lla-sim/bench',

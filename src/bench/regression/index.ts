@@ -1,7 +1,4 @@
-/**
- * `lla-sim bench`: the kernels against the ceilings, against another version of themselves, against an earlier
- * calibration.
- */
+/** `lla-sim bench`: the kernels against the ceilings, or against another version of themselves. */
 export { bench, type BenchOptions } from './bench.js';
 export { resolveAgainst, type Against } from './versions.js';
 export { CASE_GROUPS, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';

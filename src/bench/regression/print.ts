@@ -9,15 +9,13 @@ import {
   type BenchResult,
   type PairedResult,
   type Rates,
-  type SharedResult,
   type SkippedResult,
   type TimedResult,
 } from './report.js';
 
 const WIDTH = 100;
 
-type Compared = PairedResult | SharedResult;
-const isCompared = (r: BenchResult): r is Compared => r.state === 'paired' || r.state === 'shares';
+const isCompared = (r: BenchResult): r is PairedResult => r.state === 'paired';
 const isSkipped = (r: BenchResult): r is SkippedResult => 'reason' in r;
 
 const percent = (share: number): string => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)} %`;
@@ -26,7 +24,7 @@ const share = (x: Interval | null): string =>
   x === null ? '–' : `${percent(x.estimate)}±${(50 * (x.high - x.low)).toFixed(x.high - x.low >= 0.1 ? 0 : 1)}`;
 const ratio = (x: number): string => (x < 100 ? x.toFixed(3) : formatNumber(x));
 const roofline = (r: Rates): string => `${percent(r.rooflineShare)} ${r.boundBy}`;
-const verdict = (r: Compared): string => (r.verdict === 'slower' ? 'SLOWER' : r.verdict);
+const verdict = (r: PairedResult): string => (r.verdict === 'slower' ? 'SLOWER' : r.verdict);
 
 const NAME = [
   { title: 'kernel', align: 'left', cell: (r: BenchResult) => r.kernel },
@@ -49,7 +47,7 @@ const TIMED: readonly Column<TimedResult>[] = [
 const timedColumns = (r: BenchReport): readonly Column<TimedResult>[] =>
   r.ceilings.matrixFlopsPerSecond === null ? TIMED.filter((c) => c.title !== '% matrix') : TIMED;
 
-const COMPARED: readonly Column<Compared>[] = [
+const COMPARED: readonly Column<PairedResult>[] = [
   ...NAME,
   { title: 'before ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds.before) },
   { title: 'now ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds.now) },
@@ -59,10 +57,7 @@ const COMPARED: readonly Column<Compared>[] = [
   {
     title: 'roofline',
     align: 'left',
-    cell: (r) =>
-      r.state === 'shares'
-        ? `${percent(r.rooflineShare.before)} → ${percent(r.rooflineShare.now)} ${r.rates.boundBy}`
-        : roofline(r.rates),
+    cell: (r) => roofline(r.rates),
   },
   SHAPE,
 ];

@@ -75,20 +75,6 @@ export interface PairedResult extends Subject {
   readonly rounds: readonly Round[];
 }
 
-/** Now, and in a calibration made earlier. */
-export interface SharedResult extends Subject {
-  readonly state: 'shares';
-  /** False where the kernel's source has changed since. */
-  readonly sameSource: boolean;
-  readonly medianSeconds: { readonly before: number; readonly now: number };
-  readonly rooflineShare: { readonly before: number; readonly now: number };
-  /** Share before / share now: above 1 is slower relative to the ceilings. */
-  readonly ratio: Interval;
-  readonly verdict: Verdict;
-  readonly seconds: readonly number[];
-  readonly rates: Rates;
-}
-
 /**
  * Not measured. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the other
  * version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, which counts as
@@ -99,7 +85,7 @@ export interface SkippedResult extends Subject {
   readonly reason: string;
 }
 
-export type BenchResult = TimedResult | PairedResult | SharedResult | SkippedResult;
+export type BenchResult = TimedResult | PairedResult | SkippedResult;
 
 export interface BenchReport {
   readonly schema: 'lla-sim/bench';
@@ -110,7 +96,7 @@ export interface BenchReport {
   readonly clock: Calibration['clock']['kind'];
   readonly ceilings: Calibration['ceilings'];
   /** Null without `--against`. */
-  readonly against: { readonly kind: 'folder' | 'git' | 'calibration'; readonly name: string } | null;
+  readonly against: { readonly kind: 'folder' | 'git'; readonly name: string } | null;
   readonly threshold: number;
   readonly budgetSeconds: number;
   readonly elapsedSeconds: number;
@@ -125,7 +111,7 @@ export interface BenchReport {
 
 /** True where `bench` ends with exit code 4. */
 export const isRegression = (r: BenchResult): boolean =>
-  r.state === 'wrong' || ((r.state === 'paired' || r.state === 'shares') && r.verdict === 'slower');
+  r.state === 'wrong' || (r.state === 'paired' && r.verdict === 'slower');
 
 /** Rates of a call that takes `seconds`. */
 export function ratesOf(

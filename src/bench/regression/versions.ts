@@ -1,4 +1,4 @@
-/** What `--against` names: a folder of kernels, a calibration file, or a git revision of this program's kernels. */
+/** What `--against` names: a folder of kernels, or a git revision of this program's kernels. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -15,9 +15,11 @@ import {
 import type { Step } from '../../gpu/index.js';
 import { packUniforms } from '../../gpu/uniforms.js';
 
-export type Against =
-  | { readonly kind: 'folder' | 'git'; readonly name: string; readonly sources: SourceSet }
-  | { readonly kind: 'calibration'; readonly path: string };
+export interface Against {
+  readonly kind: 'folder' | 'git';
+  readonly name: string;
+  readonly sources: SourceSet;
+}
 
 /** A kernel file is a few kilobytes. */
 const MAX_SOURCE_BYTES = 2 ** 20;
@@ -32,16 +34,17 @@ const PACKAGE_ROOT = join(KERNEL_DIRECTORY, '../..');
 export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Against {
   if (name.startsWith('-'))
     throw new UserError(
-      `--against must be a git revision, a folder or a calibration, not ${show(name)}`,
+      `--against must be a git revision or a folder, not ${show(name)}`,
       'name a folder that begins with - as ./-name',
     );
   if (name.includes('\0') || name.length > 1000)
-    throw new UserError(
-      `--against must be a git revision, a folder or a calibration, not ${show(name)}`,
-      'check the name',
-    );
+    throw new UserError(`--against must be a git revision or a folder, not ${show(name)}`, 'check the name');
   if (!existsSync(name)) return revision(name, root);
-  return statSync(name).isDirectory() ? folder(name) : { kind: 'calibration', path: name };
+  if (statSync(name).isDirectory()) return folder(name);
+  throw new UserError(
+    `--against ${show(name)} is a file, but versions of kernels lie in a folder or a git revision`,
+    'name a folder of kernels or a revision, such as HEAD~1',
+  );
 }
 
 /** Where kernels lie in a checkout: in folders of src/kernels/, in kernels/ of older versions, or right there. */
@@ -76,11 +79,11 @@ function revision(name: string, root: string): Against {
     throw commit.missing
       ? new UserError(
           `--against ${show(name)} is no file or folder, and git is not installed`,
-          'name a folder of kernels or a calibration',
+          'name a folder of kernels',
         )
       : new UserError(
           `--against ${show(name)} is no file, no folder and no git revision of ${displayPath(root) || 'this checkout'}${commit.reason}`,
-          'name one, such as HEAD~1, ../other/kernels or calibrations/DEVICE.json',
+          'name one, such as HEAD~1 or ../other/src/kernels',
         );
   }
   const sha = commit.trim();
