@@ -83,7 +83,7 @@ export function usersAgainstSpeed(view: View): Picture | null {
             x: countScale(theme, 'users served at once (sequences, log scale)', { min: 1, max: most * 1.1 }),
             y: numberScale(
               theme,
-              'tokens a second for each user (log scale)',
+              'tok/s for each user (log)',
               spread([...lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])), wanted.speed ?? 0], 1.15),
             ),
           },
