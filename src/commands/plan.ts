@@ -2,10 +2,13 @@
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
-import { ask } from '../plan/ask.js';
-import { hasSolution } from '../plan/plan.js';
+import { prepare } from '../plan/answer.js';
+import { readSources } from '../plan/ask.js';
+import { hasSolution, makePlan } from '../plan/plan.js';
+import { runsOf } from '../plan/runs.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { planTable } from '../report/plan-table.js';
+import type { Sweep } from '../report/sweep-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
   choiceFlag,
@@ -17,7 +20,7 @@ import {
   type OptionSpec,
   type OptionTable,
 } from './command.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes, parseNumber } from '../units.js';
 import { print, type OutputOptions } from './output.js';
 
 export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
@@ -37,7 +40,7 @@ export const settingOptions: OptionTable = Object.fromEntries(
       type: 'string',
       help: setting.help,
       group: setting.group,
-      ...(setting.choices ? { choices: setting.choices } : {}),
+      ...(setting.choices ? (setting.several ? { proposals: setting.choices } : { choices: setting.choices }) : {}),
       ...(PROPOSALS[name] ? { proposals: PROPOSALS[name] } : {}),
       ...(setting.kind === 'list' || setting.kind === 'bounds' ? { multiple: true } : {}),
       ...(setting.flag === undefined ? {} : { alias: name }),
@@ -50,12 +53,25 @@ export const planCommand: Command = {
   options: {
     ...settingOptions,
     ...formatOption(FORMATS),
+    users: {
+      type: 'string',
+      help: 'users at once: the fewest GPUs over replicas and tensor parallelism',
+      group: 'Question',
+    },
     all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
+    best: { type: 'boolean', help: 'one line a device, context and cache type', group: 'Output' },
+    sweep: {
+      type: 'boolean',
+      help: 'batch against time, rate and price of the plans that the answer names',
+      group: 'Output',
+    },
     ...OUTPUT,
   },
   examples: [
     ['plan --vram 141GB --ctx 4096', 'everything that fits an H200'],
     ['plan --device h200 --tpot 80ms --min gsm8k=0.75 --usd-per-hour 3.5', 'the fastest that meets targets'],
+    ['plan --device h100 --ctx 32k --users 200 --tpot 50ms', 'how many GPUs'],
+    ['plan --model ouro-2.6b --device h100,h200,b200 --ctx 8k', 'which GPU'],
     ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
   ],
   run,
@@ -64,38 +80,94 @@ export const planCommand: Command = {
 /** Runs the command. The report goes to stdout (or --output). */
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const everyRow = format !== 'table' || args.flags['all'] === true;
-  const report = await askScenario(args, everyRow);
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
-  if (!hasSolution(report)) {
-    if (format === 'json') await print(`${JSON.stringify(report, null, 2)}\n`, output);
-    throw noSolutionError(report);
+  const { scenario } = await readScenario(args);
+  const scenarios = await inFileWords(args, async () => runsOf(scenario));
+  const users = textFlag(args, 'users');
+  if (users !== null) {
+    const { planFleets } = await import('./plan-fleet.js');
+    const asked = {
+      users: parseNumber(users, '--users', { min: 1, max: 1e7, whole: true }),
+      best: isSet(args, 'best'),
+    };
+    return inFileWords(args, () => planFleets(scenarios, asked, { format, ...terminal(output) }, output));
   }
-  await print(await render(report, format, args.flags['all'] === true, output), output);
+  const everyRow = format !== 'table' || isSet(args, 'all');
+  const planned: Planned[] = [];
+  for (const one of scenarios)
+    planned.push(await inFileWords(args, () => planOne(one, everyRow, isSet(args, 'sweep'))));
+  const reports = planned.map((p) => p.report);
+  const solved = reports.filter(hasSolution);
+  if (solved.length === 0) {
+    if (format === 'json') await print(json(planned), output);
+    throw noSolutionError(reports[0] as PlanReport);
+  }
+  await print(await renderAll(planned, format, args, output), output);
   return EXIT.ok;
 }
 
-async function render(report: PlanReport, format: Format, all: boolean, output: OutputOptions): Promise<string> {
-  switch (format) {
-    case 'json':
-      return `${JSON.stringify(report, null, 2)}\n`;
-    case 'csv':
-      return (await import('../report/plan-csv.js')).planCsv(report);
-    case 'markdown':
-      return (await import('../report/plan-csv.js')).planMarkdown(report);
-    case 'table':
-      return planTable(report, {
-        all,
-        width: output.file === null && process.stdout.isTTY ? process.stdout.columns : undefined,
-        colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
-      });
-  }
+const isSet = (args: Args, flag: string): boolean => args.flags[flag] === true;
+
+/** A report, and its plans by batch where --sweep asks for them. */
+interface Planned {
+  readonly report: PlanReport;
+  readonly sweeps: readonly Sweep[] | null;
 }
 
-/** Plans the scenario. */
-async function askScenario(args: Args, everyRow: boolean): Promise<PlanReport> {
-  const { scenario } = await readScenario(args);
-  return inFileWords(args, () => ask(scenario, { everyRow }));
+async function planOne(scenario: Scenario, everyRow: boolean, sweep: boolean): Promise<Planned> {
+  const { request, refused } = prepare(scenario, await readSources(scenario));
+  const report = makePlan(request, refused, { everyRow });
+  if (!sweep) return { report, sweeps: null };
+  const { sweepOf } = await import('../plan/sweep.js');
+  const { deploy, upside, fallback } = report.answer;
+  const named = report.plans.filter((p) => [deploy, upside, fallback].some((c) => c?.planId === p.id));
+  return { report, sweeps: named.map((p) => ({ planId: p.id, points: sweepOf(request, p) })) };
+}
+
+const withSweeps = ({ report, sweeps }: Planned): object => (sweeps === null ? report : { ...report, sweeps });
+
+/** One report as it is; several as `runs`. */
+function json(planned: readonly Planned[]): string {
+  const [first] = planned;
+  const body =
+    planned.length === 1 && first
+      ? withSweeps(first)
+      : { schema: 'lla-sim/plan', schemaVersion: 1, runs: planned.map(withSweeps) };
+  return `${JSON.stringify(body, null, 2)}\n`;
+}
+
+const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
+  width: output.file === null && process.stdout.isTTY ? Math.max(60, process.stdout.columns) : 100,
+  colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
+});
+
+async function renderAll(
+  planned: readonly Planned[],
+  format: Format,
+  args: Args,
+  output: OutputOptions,
+): Promise<string> {
+  const reports = planned.map((p) => p.report);
+  if (format === 'json') return json(planned);
+  if (format === 'csv') return (await import('../report/plan-csv.js')).planCsv(...reports);
+  const several = reports.length > 1;
+  const best = isSet(args, 'best');
+  const compared =
+    several || best ? (await import('../report/compare-text.js')).compareText(reports, terminal(output)) : '';
+  if (best && format === 'table') return compared;
+  const blocks: string[] = [];
+  for (const { report, sweeps } of planned) {
+    blocks.push(await render(report, format, isSet(args, 'all'), output));
+    if (sweeps && format === 'table') blocks.push((await import('../report/sweep-text.js')).sweepText(report, sweeps));
+  }
+  const parts = several && format === 'table' ? [compared, ...blocks] : blocks;
+  return parts.join(several ? `\n${'─'.repeat(format === 'table' ? 60 : 0)}\n` : '\n');
+}
+
+/** One report, in a format that people read. */
+async function render(report: PlanReport, format: Format, all: boolean, output: OutputOptions): Promise<string> {
+  if (format === 'markdown') return (await import('../report/plan-csv.js')).planMarkdown(report);
+  return planTable(report, { all, ...terminal(output) });
 }
 
 /** Runs `work`. Errors of a field that came from the scenario file name the file's field. */

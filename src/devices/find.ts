@@ -28,6 +28,8 @@ function plain(name: string): string {
  */
 export function findDevice(idOrName: string): DeviceSpec {
   const asked = idOrName.trim().slice(0, 200);
+  if (asked.includes(','))
+    throw new UserError(`one device is planned here, not ${show(idOrName)}`, 'name one; lla-sim plan takes several');
   const wanted = plain(asked);
   const named = DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ?? deviceOfAdapter(asked);
   if (named) return named;

@@ -10,7 +10,7 @@ import { nearestPlans } from './nearest.js';
 import { operate } from './operating.js';
 import { markPareto } from './pareto.js';
 import { promptPricer } from './prompt-time.js';
-import { representatives } from './representatives.js';
+import { MOST_ROWS, representatives } from './representatives.js';
 import { applyTargets } from './targets.js';
 import { warningsOf } from './warnings.js';
 import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
@@ -43,7 +43,7 @@ export function makePlan(
   // A target of time decides by the operating point, so every row has one; else those that are shown.
   const timed = r.targets.secondsPerToken === null ? evaluated : evaluated.map(run);
   const { kept, removed } = hasTargets(r) ? applyTargets(r, timed) : { kept: timed, removed: [] as Removed[] };
-  const shown = new Set(everyRow ? kept : representatives(kept));
+  const shown = new Set(everyRow || kept.length <= MOST_ROWS ? kept : representatives(kept));
   const plans = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
   const g = r.geometry;
   const report = {

@@ -1,6 +1,9 @@
 /** One row a codec: what a short table shows and what the answer chooses among. */
 import type { Plan } from './types.js';
 
+/** Most rows of a table that was not asked for all; a report with no more shows every row. */
+export const MOST_ROWS = 14;
+
 /**
  * Of each codec setting and eviction, the fastest path that reads the cache faithfully (as the published figures assume)
  * and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot.

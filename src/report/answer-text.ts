@@ -6,7 +6,7 @@ import { wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
 export interface AnswerLine {
-  readonly label: 'Deploy' | 'Cheapest' | 'Upside' | 'Instead' | 'Fails' | 'Serve' | 'Risk';
+  readonly label: 'Deploy' | 'Best' | 'Cheapest' | 'Upside' | 'Instead' | 'Fails' | 'Serve' | 'Risk';
   readonly text: string;
 }
 
@@ -73,7 +73,7 @@ export function answerText(report: PlanReport, width: number): string[] {
   ];
 }
 
-function paragraph({ label, text }: AnswerLine, width: number): string[] {
+export function paragraph({ label, text }: AnswerLine, width: number): string[] {
   const lines = wrap(text, Math.max(20, width - LABEL_WIDTH));
   return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
 }
@@ -166,11 +166,11 @@ export function scoreWords(score: Score, withSource = true): string {
 const shareOf = ({ share }: Score): string => `${Math.floor(share * 100 + 1e-9)} %`;
 
 /** Two significant digits, whole from 100 on; `12.4k` from ten thousand. */
-const brief = (value: number): string =>
+export const brief = (value: number): string =>
   value >= 10_000
     ? formatCount(value)
     : value >= 100
       ? String(Math.round(value))
       : String(Number(value.toPrecision(2)));
 
-const milliseconds = (seconds: number): string => brief(seconds * 1e3);
+export const milliseconds = (seconds: number): string => brief(seconds * 1e3);

@@ -2,7 +2,7 @@
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { verdictOn } from '../plan/decide.js';
-import { representatives } from '../plan/representatives.js';
+import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
 import { formatCount } from '../units.js';
@@ -67,8 +67,6 @@ export const LIMIT_LABEL: Record<LimitedBy, string> = {
   prefill: 'prefill',
 };
 
-/** Rows of a table that was not asked for all. */
-const MOST_ROWS = 14;
 /** Ratios of the family that the answer recommends. */
 const MOST_RATIOS = 6;
 
@@ -78,6 +76,7 @@ const MOST_RATIOS = 6;
  */
 export function shortList(report: PlanReport): Plan[] {
   const { answer } = report;
+  if (report.plans.length <= MOST_ROWS) return [...report.plans];
   const rows = representatives(report.plans);
   if (rows.length <= MOST_ROWS) return rows;
   const namedIds = [answer.deploy, answer.upside, answer.fallback, answer.fails, ...answer.alternatives].map(

@@ -3,6 +3,7 @@ import pc from 'picocolors';
 import { shortName } from '../codecs/paths.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { pathLabel } from '../plan/names.js';
+import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { shownDecode, timeLabel } from '../plan/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../units.js';
@@ -35,7 +36,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
   const width = Math.max(NARROWEST, options.width ?? WIDTH);
   const shown = options.all ? report.plans : shortList(report);
   const [question = '', ...answer] = answerText(report, width);
-  const { head, lines: body } = fittingTable(report, shown, { width, all: options.all });
+  const { head, lines: body } = fittingTable(report, shown, width);
   const marked = markOf(report);
   const lines = [
     ...title(report, width).map(c.bold),
@@ -94,9 +95,10 @@ interface Squeeze {
   readonly without: readonly string[];
 }
 
-function squeezes(all: boolean): Squeeze[] {
-  // With every path in the table the path tells rows apart.
-  const turn = all ? [...DROPPED_IN_TURN.filter((t) => t !== 'path'), 'path'] : DROPPED_IN_TURN;
+function squeezes(shown: readonly Plan[]): Squeeze[] {
+  // Where one codec has rows of several paths, the path tells them apart.
+  const several = representatives(shown).length < shown.length;
+  const turn = several ? [...DROPPED_IN_TURN.filter((t) => t !== 'path'), 'path'] : DROPPED_IN_TURN;
   return [
     { shortNames: false, without: [] },
     ...Array.from({ length: turn.length + 1 }, (_, n) => ({ shortNames: true, without: turn.slice(0, n) })),
@@ -106,11 +108,11 @@ function squeezes(all: boolean): Squeeze[] {
 function fittingTable(
   r: PlanReport,
   shown: readonly Plan[],
-  { width, all }: { width: number; all: boolean },
+  width: number,
 ): { head: readonly string[]; lines: string[] } {
   let lines: string[] = [];
   let head: string[] = [];
-  for (const squeeze of squeezes(all)) {
+  for (const squeeze of squeezes(shown)) {
     const spec = tableColumns(r, squeeze);
     head = spec.map((c) => c.title);
     lines = columns(spec, shown);

@@ -40,7 +40,7 @@ const FIELD: Record<Setting['kind'], z.ZodType> = {
 
 function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
   const type =
-    setting.choices && setting.kind === 'text'
+    setting.choices && setting.kind === 'text' && setting.several !== true
       ? z.enum(setting.choices as [string, ...string[]], {
           error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}`,
         })

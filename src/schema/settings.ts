@@ -26,6 +26,8 @@ export interface Setting {
   readonly choices?: readonly string[];
   /** Flag where it is not the name in kebab case; the name then works too. */
   readonly flag?: string;
+  /** `plan` takes several, separated by commas, and plans each. */
+  readonly several?: boolean;
 }
 
 export const SETTINGS = {
@@ -34,12 +36,25 @@ export const SETTINGS = {
     group: 'Question',
     help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]',
   },
-  context: { kind: 'amount', group: 'Question', flag: 'ctx', help: 'tokens of each sequence: 4096, 4k, 1M [4096]' },
+  context: {
+    kind: 'amount',
+    group: 'Question',
+    flag: 'ctx',
+    help: 'tokens of each sequence: 4096, 4k, 1M, or several: 4k,32k [4096]',
+  },
   vram: { kind: 'amount', group: 'Question', help: 'memory of one GPU, taken literally: 141GB, 80GiB' },
-  device: { kind: 'text', group: 'Question', help: 'a device of the catalogue (lla-sim models --devices)' },
+  device: {
+    kind: 'text',
+    group: 'Question',
+    help: 'a device of the catalogue (lla-sim models --devices), or several: h100,h200',
+  },
   gpus: { kind: 'number', group: 'Question', help: 'GPUs that share the model by tensor parallelism [1]' },
   batch: { kind: 'number', group: 'Question', help: 'sequences decoded together [as many as fit]' },
-  usdPerHour: { kind: 'number', group: 'Question', help: 'price of one GPU-hour; adds $ per million tokens' },
+  usdPerHour: {
+    kind: 'number',
+    group: 'Question',
+    help: 'price of one GPU-hour, or of each: h100=2.5,h200=3.6; adds $ per million tokens',
+  },
   codec: {
     kind: 'list',
     group: 'Candidates',
@@ -66,6 +81,7 @@ export const SETTINGS = {
     group: 'Candidates',
     help: 'element type of the cache [f16]',
     choices: ['f16', 'bf16', 'f32', 'int8', 'int4'],
+    several: true,
   },
   groupSize: { kind: 'number', group: 'Candidates', help: 'scalars that share an f16 scale in a quantised cache [64]' },
   ropeDim: { kind: 'number', group: 'Candidates', help: 'width of the rotary branch of the absorbed path [64]' },

@@ -1,0 +1,90 @@
+/** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
+import { speedOf, verdictOn } from './decide.js';
+import { planName } from './names.js';
+import { representatives } from './representatives.js';
+import type { Fleet, FleetRow, Plan, PlanReport, PlanRequest } from './types.js';
+
+/** GPUs that share a model within one server. */
+const DEGREES = [1, 2, 4, 8] as const;
+
+/** Numbers of GPUs over which heads divide. */
+export const degreesFor = ({ heads, kvHeads }: PlanRequest['geometry']): number[] =>
+  DEGREES.filter((n) => heads % n === 0 && kvHeads % n === 0);
+
+/**
+ * Users that one replica serves at once: the largest batch that meets --tpot, else the largest that fits; beside the
+ * prefill of one prompt, because users come and go.
+ */
+const usersOf = (p: Plan, timed: boolean): number =>
+  Math.min(timed ? (p.knee?.batch ?? 0) : p.maxBatch.exact, p.prefill.batchBesidePrefill);
+
+/**
+ * The fewest GPUs for each codec, over replicas and tensor parallelism.
+ * @param reports of one device, each for another number of GPUs that share the model
+ */
+export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
+  const all = reports.flatMap((report) => representatives(report.plans).flatMap((p) => rowOf(users, report, p)));
+  const best = new Map<string, FleetRow>();
+  for (const row of all) {
+    const key = row.planId.replace(/\/[^/]*/, '');
+    const known = best.get(key);
+    if (!known || row.gpus < known.gpus || (row.gpus === known.gpus && row.tensorParallel < known.tensorParallel))
+      best.set(key, row);
+  }
+  const rows = [...best.values()].sort((a, b) => a.gpus - b.gpus || b.tokensPerSecond - a.tokensPerSecond);
+  // Where an answer recommends nothing at all, as beyond the published contexts, neither does a fleet.
+  const known = reports.some(({ answer }) => answer.deploy !== null || answer.upside !== null);
+  const kept = known ? rows.filter((row) => row.quality === 'kept') : [];
+  const deploy = kept.find((row) => row.servedBy !== null) ?? null;
+  const upside = kept.find((row) => row.servedBy === null && (!deploy || row.gpus < deploy.gpus)) ?? null;
+  const fails = rows.find((row) => row.quality === 'lost' && row.gpus < ((upside ?? deploy)?.gpus ?? Infinity)) ?? null;
+  const same = (degree: number): FleetRow | undefined =>
+    all.find((row) => row.tensorParallel === degree && deploy !== null && row.name === deploy.name);
+  const [one, eight] = [same(1), same(8)];
+  return {
+    users,
+    rows,
+    deploy,
+    upside,
+    cheapest: kept.length > 0 ? null : (rows[0] ?? null),
+    fails,
+    eightGpus: deploy && { oneReplica: eight?.usersPerReplica ?? 0, eightReplicas: 8 * (one?.usersPerReplica ?? 0) },
+  };
+}
+
+/** What no fleet is made of. */
+const UNFIT: readonly string[] = [
+  'destroys-generation',
+  'unfaithful-post-hoc',
+  'no-memory-saved',
+  'prefill-does-not-fit',
+];
+
+function rowOf(users: number, { settings }: PlanReport, p: Plan): FleetRow[] {
+  const timed = settings.targets.secondsPerToken !== null;
+  const usersPerReplica = usersOf(p, timed);
+  const point = p.knee ?? p.decode;
+  if (p.marks.some((m) => UNFIT.includes(m.code))) return [];
+  if (usersPerReplica < 1) return [];
+  const replicas = Math.ceil(users / usersPerReplica);
+  const gpus = replicas * settings.gpus;
+  return [
+    {
+      planId: p.id,
+      name: planName(p),
+      label: p.codec.label,
+      tensorParallel: settings.gpus,
+      usersPerReplica,
+      replicas,
+      gpus,
+      usdPerHour: settings.usdPerHour === null ? null : settings.usdPerHour * gpus,
+      secondsPerStep: timed ? point.secondsPerStep : null,
+      evidence: point.evidence,
+      chance: p.chances.tpot,
+      tokensPerSecond: speedOf(p),
+      quality: verdictOn(p, settings.keep),
+      worst: p.qualityKept?.scores[0] ?? null,
+      servedBy: p.servedBy,
+    },
+  ];
+}

@@ -1,0 +1,114 @@
+/** A fleet in words: how many GPUs, how they are divided, and the table of codecs. */
+import pc from 'picocolors';
+import type { Fleet, FleetRow, PlanReport } from '../plan/types.js';
+import { formatDecimalBytes, formatTokens } from '../units.js';
+import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { columns, wrap, type Column } from './text.js';
+
+/** What is asked of a fleet on one device. */
+const questionOf = ({ users }: Fleet, report: PlanReport): string => {
+  const { secondsPerToken } = report.settings.targets;
+  const target =
+    secondsPerToken === null
+      ? ''
+      : `, at most ${milliseconds(secondsPerToken)} ms a token, ${Math.round(report.settings.confidence * 100)} % sure`;
+  return `${report.model.name}: ${users} users at once, ${formatTokens(report.contextTokens)} tokens each${target}, on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
+};
+
+/** Paragraphs of the answer. @param report any of the device's */
+export function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
+  const device = report.device.id ?? report.device.name;
+  const { deploy, upside, fails, eightGpus } = fleet;
+  const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
+  const text: [AnswerLine['label'], string | null][] = [
+    ['Deploy', deploy ? rowWords(deploy, device) : `nothing with confidence: ${none}`],
+    [
+      'Instead',
+      deploy && eightGpus && eightGpus.oneReplica > 0
+        ? `8 GPUs as one replica of 8 serve ${eightGpus.oneReplica} users, as eight replicas of one ${eightGpus.eightReplicas}`
+        : null,
+    ],
+    ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
+    ['Upside', upside && rowWords(upside, device)],
+    ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
+    [
+      'Risk',
+      [
+        ...(upside ? ['kernels of the upside have to be written, and tuned'] : []),
+        'users decode at the same time and wait for nobody: lla-sim simulate adds arrivals and queues',
+      ].join('; '),
+    ],
+  ];
+  return text.flatMap(([label, words]) => (words ? [{ label, text: words }] : []));
+}
+
+/** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (40–52), 92 % sure`. */
+function rowWords(row: FleetRow, device: string): string {
+  const { replicas, tensorParallel: degree, secondsPerStep: s } = row;
+  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  const time = s
+    ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
+    : '';
+  const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
+  const loss = row.worst && row.worst.share < 1 ? `. Loses: ${scoreWords(row.worst)}` : row.servedBy ? '. No loss' : '';
+  return `${row.gpus} ${device}: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${row.usersPerReplica} users each${time}${usd}${loss}`;
+}
+
+/** Rows of the table. */
+const MOST_ROWS = 14;
+
+/** The fewest GPUs first; what the answer names is among them. */
+function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
+  const named = rows.filter((row) => row === deploy || row === upside);
+  const others = rows.filter((row) => !named.includes(row)).slice(0, MOST_ROWS - named.length);
+  return rows.filter((row) => named.includes(row) || others.includes(row));
+}
+
+/** The answer, then one line a codec. */
+export function fleetText(
+  fleet: Fleet,
+  report: PlanReport,
+  { width, colour, best }: { width: number; colour: boolean; best: boolean },
+): string {
+  const c = pc.createColors(colour);
+  const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
+  const column = (
+    title: string,
+    cell: (row: FleetRow) => string,
+    align: 'left' | 'right' = 'right',
+  ): Column<FleetRow> => ({
+    title,
+    align,
+    cell,
+  });
+  const spec = [
+    column(' ', mark, 'left'),
+    column('codec', (row) => row.planId.split('/')[0] as string, 'left'),
+    column('GPUs', (row) => String(row.gpus)),
+    column('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
+    column('users', (row) => String(row.usersPerReplica)),
+    column('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
+    ...(fleet.rows.some((row) => row.usdPerHour !== null)
+      ? [column('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
+      : []),
+    column('kernels', (row) => row.servedBy ?? (row.evidence === null ? '–' : `(${row.evidence})`), 'left'),
+    column('keeps', (row) =>
+      row.quality === 'unknown' ? 'unknown' : row.worst ? `${Math.floor(row.worst.share * 100 + 1e-9)} %` : '100 %',
+    ),
+  ];
+  return `${[
+    ...wrap(questionOf(fleet, report), width, '  ').map(c.bold),
+    ...fleetLines(fleet, report).flatMap((line) => paragraph(line, width)),
+    ...(best
+      ? []
+      : [
+          '',
+          ...columns(spec, shownRows(fleet)),
+          '',
+          ...wrap(
+            '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, beside the prefill of a prompt. keeps: worst published score.',
+            width,
+          ).map(c.dim),
+        ]),
+  ].join('\n')}\n`;
+}

@@ -1,0 +1,167 @@
+/** Lists of devices, contexts and cache types; fleets; sweeps; and what the command prints of them. */
+import { describe, expect, it } from 'vitest';
+import { UserError } from '../../src/errors.js';
+import { prepare } from '../../src/plan/answer.js';
+import { readSources } from '../../src/plan/ask.js';
+import { fleetOf } from '../../src/plan/fleet.js';
+import { makePlan } from '../../src/plan/plan.js';
+import { runsOf } from '../../src/plan/runs.js';
+import { sweepOf } from '../../src/plan/sweep.js';
+import type { Fleet, Plan, PlanReport } from '../../src/plan/types.js';
+import { compareText } from '../../src/report/compare-text.js';
+import { fleetText } from '../../src/report/fleet-text.js';
+import { planCsv } from '../../src/report/plan-csv.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { inProcess } from '../cli/program.js';
+import { planOf, row } from './requests.js';
+
+describe('lists', () => {
+  it('become one scenario for each combination, with the price of its device', () => {
+    const runs = runsOf({
+      device: 'h100,h200',
+      context: '4k,32k',
+      usdPerHour: 'h100=2.5,h200=3.6',
+      model: 'ouro-2.6b',
+    });
+    expect(runs).toEqual(
+      ['h100', 'h200'].flatMap((device) =>
+        ['4k', '32k'].map((context) => ({
+          device,
+          context,
+          model: 'ouro-2.6b',
+          usdPerHour: device === 'h100' ? 2.5 : 3.6,
+        })),
+      ),
+    );
+    expect(runsOf({ device: 'h200', usdPerHour: 3.5 })).toEqual([{ device: 'h200', usdPerHour: 3.5 }]);
+    expect(runsOf({ device: 'h200', cacheType: 'f16,int8' }).map((s) => s.cacheType)).toEqual(['f16', 'int8']);
+  });
+  it.each([
+    [{ device: 'h200,foo' }, /unknown device "foo"/],
+    [{ device: 'h200,' }, /empty name/],
+    [{ device: 'h100,h200', vram: '80GB' }, /one device/],
+    [{ device: 'h100', usdPerHour: 'h200=3' }, /not planned/],
+    [{ device: 'h100', usdPerHour: 'h100=x' }, /must be a number/],
+    [{ device: 'h100', context: Array.from({ length: 65 }, (_, i) => i + 1).join(',') }, /at most|combinations/],
+  ] as [Scenario, RegExp][])('%j is refused', (s, reason) => {
+    expect(() => runsOf(s)).toThrow(UserError);
+    expect(() => runsOf(s)).toThrow(reason);
+  });
+  it('where one device is planned a list is refused, not matched in part', async () => {
+    await expect(planOf({ device: 'h200,foo' })).rejects.toThrow(/one device/);
+  });
+});
+
+describe('several runs', () => {
+  it('are answered best first, one line each; JSON has them as runs, CSV stacks them', async () => {
+    const flags = ['--device', 'h100,h200', '--codec', 'full', '--ctx', '8k'];
+    const best = await inProcess('plan', ...flags, '--usd-per-hour', 'h100=2.5,h200=3.6', '--best');
+    expect(best.code).toBe(0);
+    const lines = best.out.trimEnd().split('\n');
+    expect(lines[0]).toContain('on h100, h200');
+    expect(lines[1]).toMatch(
+      /^Best +h200: full cache on vLLM 0\.24\.0, .* tok\/s, \$[\d.]+ a million tokens; next h100/,
+    );
+    expect(lines.filter((l) => /^(h100|h200) /.test(l)).length).toBe(2);
+    const json = JSON.parse((await inProcess('plan', ...flags, '--format', 'json')).out) as { runs: PlanReport[] };
+    expect(json.runs.map((r) => r.device.id)).toEqual(['h100', 'h200']);
+    const [header, ...rows] = planCsv(...json.runs)
+      .trimEnd()
+      .split('\n');
+    expect(header).toMatch(/^version,model,device,vramBytes,gpus,stack,contextTokens,id,/);
+    expect(rows.map((r) => r.split(',')[2])).toEqual(['h100', 'h200']);
+  });
+  it('fit 60 columns', async () => {
+    const reports = [await planOf({ device: 'h100', usdPerHour: 2 }), await planOf({ device: 'b200', usdPerHour: 5 })];
+    for (const line of compareText(reports, { width: 60, colour: false }).split('\n'))
+      expect(line.length, line).toBeLessThanOrEqual(60);
+  });
+});
+
+describe('fleets', () => {
+  const USERS = 200;
+  async function fleet(s: Scenario): Promise<{ fleet: Fleet; reports: PlanReport[] }> {
+    const sources = await readSources(s);
+    const reports = [1, 2, 4, 8].map((gpus) => {
+      const { request, refused } = prepare({ ...s, gpus }, sources);
+      return makePlan(request, refused, { everyRow: false });
+    });
+    return { fleet: fleetOf(USERS, reports), reports };
+  }
+
+  it('are the fewest GPUs over replicas and tensor parallelism that meet the target', async () => {
+    const s: Scenario = { device: 'h100', context: '32k', tpot: '50ms', codec: ['full', 'lla'], ratio: [5.33] };
+    const { fleet: found, reports } = await fleet(s);
+    const deploy = found.deploy as NonNullable<Fleet['deploy']>;
+    expect(deploy.servedBy).toBe('vLLM 0.24.0');
+    expect(deploy.gpus).toBe(deploy.replicas * deploy.tensorParallel);
+    expect(deploy.replicas * deploy.usersPerReplica).toBeGreaterThanOrEqual(USERS);
+    expect((deploy.replicas - 1) * deploy.usersPerReplica).toBeLessThan(USERS);
+    // By hand: every number of GPUs that share the model.
+    const users = (r: PlanReport): number => {
+      const p = r.plans.find((x) => x.id === 'full/full');
+      return p?.knee ? Math.min(p.knee.batch, p.prefill.batchBesidePrefill) : 0;
+    };
+    const gpus = reports.filter((r) => users(r) > 0).map((r) => Math.ceil(USERS / users(r)) * r.settings.gpus);
+    expect(deploy.gpus).toBe(Math.min(...gpus));
+    expect(found.eightGpus).toEqual({
+      oneReplica: users(reports[3] as PlanReport),
+      eightReplicas: 8 * users(reports[0] as PlanReport),
+    });
+    const text = fleetText(found, reports[0] as PlanReport, { width: 140, colour: false, best: true });
+    expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(8);
+    expect(text).toMatch(new RegExp(`^Deploy +${deploy.gpus} h100: `, 'm'));
+  });
+
+  it('recommend nothing beyond the published contexts, or by a stack that does not run the model', async () => {
+    const far = await fleet({ device: 'h200', context: '128k', codec: ['full', 'lla'], ratio: [21.33] });
+    expect([far.fleet.deploy, far.fleet.upside]).toEqual([null, null]);
+    expect(far.fleet.cheapest?.gpus).toBeGreaterThan(0);
+    const amd = await fleet({ device: 'mi300x', context: '8k', codec: ['full'] });
+    expect(amd.fleet.deploy).toBeNull();
+    expect(fleetText(amd.fleet, amd.reports[0] as PlanReport, { width: 140, colour: false, best: true })).toContain(
+      'nothing with confidence: no kernels of a serving stack were measured on AMD Instinct MI300X',
+    );
+  });
+
+  it('that cannot be end with exit code 3 and the nearest plan', async () => {
+    const o = await inProcess('plan', '--device', 'h100', '--codec', 'full', '--users', '10', '--tpot', '1ms');
+    expect(o.code).toBe(3);
+    expect(o.err).toMatch(/closest: full cache .* against 1 ms/);
+  });
+});
+
+describe('a target that nothing meets', () => {
+  it('names the closest plan, what passes at even odds, and what to relax', async () => {
+    const s: Scenario = { codec: ['full'], context: '32k', batch: 1 };
+    const { seconds } = await time(s);
+    const tpot = `${seconds.estimate * 1.02 * 1e3}ms`;
+    const report = await planOf({ ...s, tpot });
+    expect(report.plans).toEqual([]);
+    expect(report.nearest).toMatchObject({ planId: 'full/full' });
+    expect(report.nearest?.chance).toBeGreaterThan(0.5);
+    expect(report.nearest?.text).toMatch(/at --confidence 0.5 1 row would pass/);
+    const relaxed = /--tpot ([\d.]+ms)/.exec(report.nearest?.text ?? '')?.[1] as string;
+    expect((await planOf({ ...s, tpot: relaxed })).plans.length).toBe(1);
+    const shorter = /--ctx (\w+)/.exec(report.nearest?.text ?? '')?.[1] as string;
+    expect((await planOf({ ...s, tpot, context: shorter })).plans.length).toBe(1);
+  });
+  async function time(s: Scenario) {
+    const p = row(await planOf(s), 'full/full');
+    return { seconds: p.decode.secondsPerStep as { estimate: number } };
+  }
+});
+
+describe('a sweep', () => {
+  it('has the grid, the operating batch and the largest, each as --batch prices it', async () => {
+    const s: Scenario = { device: 'h200', codec: ['full'] };
+    const { request } = prepare(s, await readSources(s));
+    const p = row(makePlan(request), 'full/full') as Plan;
+    const points = sweepOf(request, p);
+    expect(points.map((d) => d.batch)).toEqual([1, 2, 3, 4, 6, 8, 12, 16, 24, p.knee?.batch, 32, p.maxBatch.exact]);
+    const at = row(await planOf({ ...s, batch: 16 }), 'full/full');
+    expect(points.find((d) => d.batch === 16)).toEqual(at.decode);
+    const o = await inProcess('plan', '--device', 'h200', '--codec', 'full', '--sweep');
+    expect(o.out).toMatch(/^> +29 /m);
+  });
+});
