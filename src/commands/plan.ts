@@ -82,7 +82,7 @@ async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   const { scenario } = await readScenario(args);
-  const scenarios = await inFileWords(args, async () => runsOf(scenario));
+  const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
   const users = textFlag(args, 'users');
   if (users !== null) {
     const { planFleets } = await import('./plan-fleet.js');
