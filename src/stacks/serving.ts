@@ -78,9 +78,6 @@ export const SAME_GENERATION: Readonly<Record<string, string>> = {
   'h100-pcie': 'h100',
   'h100-nvl': 'h100',
   'h200-nvl': 'h200',
-  b300: 'b200',
-  gb200: 'b200',
-  gb300: 'b200',
 };
 
 /** GPU whose small operations (norm, rope, activation) were measured, by the GPU that they are taken for. */
