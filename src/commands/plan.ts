@@ -132,7 +132,7 @@ function json(planned: readonly Planned[]): string {
   const body =
     planned.length === 1 && first
       ? withSweeps(first)
-      : { schema: 'lla-sim/plan', schemaVersion: 1, runs: planned.map(withSweeps) };
+      : { schema: 'lla-sim/plan', schemaVersion: 2, runs: planned.map(withSweeps) };
   return `${JSON.stringify(body, null, 2)}\n`;
 }
 

@@ -6,14 +6,15 @@ import type { BreakEven, DecodeFigures, Plan } from './types.js';
 /** Adds to every plan with unmeasured kernels the share of the attainable rate at which it equals the full cache. */
 export function withBreakEven(plans: readonly Plan[]): Plan[] {
   const reference = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
-  const full = reference && pointOf(reference);
-  if (!full?.tokensPerSecond || !full.evidenceShare || isUnmeasured(full)) return [...plans];
-  return plans.map((plan) =>
-    isUnmeasured(pointOf(plan)) ? { ...plan, breakEven: breakEven(pointOf(plan), full) } : plan,
-  );
+  if (!reference?.decode.tokensPerSecond || !reference.decode.evidenceShare || isUnmeasured(reference.decode))
+    return [...plans];
+  return plans.map((plan) => {
+    // Both where they are run, or both at their largest batch.
+    const [own, full] = plan.knee ? [plan.knee, reference.knee ?? reference.decode] : [plan.decode, reference.decode];
+    return isUnmeasured(own) ? { ...plan, breakEven: breakEven(own, full) } : plan;
+  });
 }
 
-const pointOf = (p: Plan): DecodeFigures => p.knee ?? p.decode;
 const isUnmeasured = (d: DecodeFigures): boolean => d.evidence !== null && isEstimate(d.evidence);
 
 /** What published implementations of latent attention reached of a GPU's rates. */

@@ -48,7 +48,7 @@ export function makePlan(
   const g = r.geometry;
   const report = {
     schema: 'lla-sim/plan' as const,
-    schemaVersion: 1 as const,
+    schemaVersion: 2 as const,
     scenario: r.scenario,
     model: { ...g, parameters: parameterCount(g), weightsBytes: weightBytes(g, 1) },
     device: { ...r.device, pricing: r.pricer?.source ?? 'none', stack: r.stack },

@@ -254,7 +254,7 @@ export interface Removed {
 
 export interface PlanReport {
   readonly schema: 'lla-sim/plan';
-  readonly schemaVersion: 1;
+  readonly schemaVersion: 2;
   /** The scenario's own words, where it has any. */
   readonly scenario: { readonly name: string | null; readonly description: string | null };
   readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };

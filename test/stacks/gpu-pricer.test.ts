@@ -152,8 +152,9 @@ describe('the stack of a plan', () => {
         expect(d.secondsPerStep.high, label).toBeLessThan(1e5);
         if (!p.breakEven || p.breakEven.cannot) continue;
         // At that share of the rate the unmeasured kernels take so much longer, and both are as fast.
-        const slowed = d.secondsPerStep.estimate + d.unmeasured!.estimate * (1 / p.breakEven.estimate - 1);
-        expect(d.batch / slowed / fullPlan.decode.tokensPerSecond!.estimate, label).toBeCloseTo(1, 9);
+        const [own, full] = p.knee ? [p.knee, fullPlan.knee ?? fullPlan.decode] : [d, fullPlan.decode];
+        const slowed = own.secondsPerStep!.estimate + own.unmeasured!.estimate * (1 / p.breakEven.estimate - 1);
+        expect(own.batch / slowed / full.tokensPerSecond!.estimate, label).toBeCloseTo(1, 9);
       }
     }
   });
