@@ -35,6 +35,13 @@ export const PRESETS: readonly Geometry[] = [
     source:
       'huggingface.co/ByteDance/Ouro-1.4B config.json and modeling_ouro.py; 1,434,652,673 parameters in its safetensors',
   },
+  // Of the same shape, but another checkpoint: nothing is published about its compressed caches.
+  {
+    ...OURO,
+    name: 'ouro-1.4b-thinking',
+    layers: 24,
+    source: 'huggingface.co/ByteDance/Ouro-1.4B-Thinking config.json; the shape of Ouro-1.4B',
+  },
   {
     ...OURO,
     name: 'ouro-2.6b',
@@ -125,7 +132,6 @@ export const PRESET_NAMES: readonly string[] = PRESETS.map((p) => p.name);
 
 /** Other names that people write, lower case, each to the preset it means. */
 const ALIASES: Readonly<Record<string, string>> = {
-  'ouro-1.4b-thinking': 'ouro-1.4b',
   'ouro-2.6b-thinking': 'ouro-2.6b',
   huginn: 'huginn-3.5b',
   'huginn-0125': 'huginn-3.5b',

@@ -1,4 +1,5 @@
 /** The decision in words: at most eight lines at 140 columns, for every printer. */
+import { isUncompressed } from '../codecs/registry.js';
 import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
@@ -26,7 +27,10 @@ export function answerLines(report: PlanReport): AnswerLine[] {
     [
       { label: 'Deploy' as const, text: deployWords(report) },
       { label: 'Cheapest' as const, text: answer.fallback && chosenWords(report, answer.fallback, '', scores + 1) },
-      { label: 'Upside' as const, text: answer.upside && upsideWords(report, answer.upside, scores) },
+      {
+        label: 'Upside' as const,
+        text: answer.upside ? upsideWords(report, answer.upside, scores) : unknownWords(report),
+      },
       {
         label: 'Instead' as const,
         text: answer.alternatives
@@ -114,6 +118,13 @@ function upsideWords(
   const beats =
     breakEven === null ? '' : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that rate on`;
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(choice, scores)}`;
+}
+
+/** Why compression is not recommended where nobody has published what it costs this model; null elsewhere. */
+function unknownWords({ answer, plans, model }: PlanReport): string | null {
+  const compressed = plans.filter((p) => !isUncompressed(p.codec) && p.maxBatch.exact >= 1);
+  if (!answer.deploy || compressed.length === 0 || compressed.some((p) => p.quality.length > 0)) return null;
+  return `none is recommended: no accuracy of ${model.name} with a compressed cache is published`;
 }
 
 /** First token and price, where they are known. */

@@ -107,6 +107,7 @@ export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
 /** Where the weights of presets lie, by the checkpoint whose quality is published where there is a choice. */
 const HUB: Readonly<Record<string, string>> = {
   'ouro-1.4b': 'ByteDance/Ouro-1.4B',
+  'ouro-1.4b-thinking': 'ByteDance/Ouro-1.4B-Thinking',
   'ouro-2.6b': 'ByteDance/Ouro-2.6B-Thinking',
   'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
 };

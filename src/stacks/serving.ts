@@ -58,6 +58,7 @@ export interface Served {
 const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
   'ouro-1.4b': { vllm: VLLM_OURO },
+  'ouro-1.4b-thinking': { vllm: VLLM_OURO },
   'ouro-2.6b': { vllm: VLLM_OURO },
   'nanbeige4.2-3b': {
     vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },

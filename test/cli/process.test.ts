@@ -107,7 +107,7 @@ describe('streams and exit codes', () => {
     expect(Object.keys(report).slice(0, 2)).toEqual(['schema', 'schemaVersion']);
     expect(report).toMatchObject({
       schema: 'lla-sim/plan',
-      schemaVersion: 1,
+      schemaVersion: 2,
       model: { name: 'ouro-1.4b', layers: 24, loops: 4, heads: 16, kvHeads: 16, headDim: 128 },
       device: { vramBytes: 141e9 },
       contextTokens: 4096,

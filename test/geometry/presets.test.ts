@@ -42,6 +42,7 @@ describe('presets', () => {
   it('finds names in any case, aliases, and names with their owner', () => {
     expect(findPreset('Ouro-1.4B').layers).toBe(24);
     expect(findPreset(' OURO-2.6B-Thinking ').name).toBe('ouro-2.6b');
+    expect(findPreset('ByteDance/Ouro-1.4B-Thinking').name).toBe('ouro-1.4b-thinking');
     expect(findPreset('ByteDance/Ouro-2.6B-Thinking').name).toBe('ouro-2.6b');
     expect(() => findPreset('models/ouro-1.4b')).toThrow(UserError);
     expect(findPreset('tomg-group-umd/huginn-0125').name).toBe('huginn-3.5b');

@@ -46,6 +46,14 @@ describe('the quality rule', () => {
     expect(words(report)).toContain('checkpoint of Table onpolicy, on-policy');
   });
 
+  it('says where nothing is published about a compressed cache of the model', async () => {
+    for (const model of ['nanbeige4.2-3b', 'ByteDance/Ouro-1.4B-Thinking'])
+      expect(words(await planOf({ model, codec: ['full', 'lla'] }))).toMatch(
+        /^Upside +none is recommended: no accuracy/m,
+      );
+    expect(words(await planOf({ codec: ['full', 'lla'] }))).not.toContain('none is recommended');
+  });
+
   it('--keep moves the line; --min stays absolute', async () => {
     const s: Scenario = { codec: ['full', 'kv-quant'], ratio: [4] };
     expect((await planOf(s)).answer.upside).toBeNull();
