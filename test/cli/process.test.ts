@@ -233,7 +233,7 @@ describe('help', () => {
   it('models lists presets and devices, as a table and as JSON', () => {
     expect(run('models').out).toContain('huginn-3.5b');
     expect(run('models', '--devices').out).toContain('rtx-4090');
-    expect((JSON.parse(run('models', '--format', 'json').out) as { models: unknown[] }).models.length).toBe(5);
+    expect((JSON.parse(run('models', '--format', 'json').out) as { models: unknown[] }).models.length).toBe(6);
   });
 });
 
