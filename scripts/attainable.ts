@@ -6,7 +6,7 @@
  *   node attainable.mjs [--write]
  *
  * Widths are told by leaving out; so that no number judges itself, the table's coverage is that of brackets widened by
- * what the OTHER devices' left-out stacks (or the other left-out GPUs) show.
+ * what the OTHER generations' left-out stacks (or the other left-out generations) show.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,6 +20,7 @@ import {
   widthLacking,
   type Measured,
 } from '../src/stacks/fit-attainable.js';
+import { generationOf } from '../src/stacks/gpus.js';
 import { lawSeconds } from '../src/stacks/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../src/kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
@@ -50,12 +51,12 @@ const pooled: Partial<Record<TunedClass, Bracket>> = {};
 const devices: Record<string, Partial<Record<TunedClass, Bracket>>> = {};
 for (const kind of TUNED_CLASSES) {
   const times = all.filter((t) => t.class === kind);
-  const byGpu = leaveOut(times, (t) => t.device);
-  for (const one of byGpu) {
-    const others = byGpu.filter((o) => o !== one);
-    console.log(`${kind}, GPU ${one.group} left out: ${judge(widened(one.bracket, widthLacking(others)), one.left)}`);
+  const byGeneration = leaveOut(times, (t) => generationOf(t.device));
+  for (const one of byGeneration) {
+    const others = byGeneration.filter((o) => o !== one);
+    console.log(`${kind}, ${one.group} left out: ${judge(widened(one.bracket, widthLacking(others)), one.left)}`);
   }
-  pooled[kind] = rounded(widened(fitBracket(times), widthLacking(byGpu)));
+  pooled[kind] = rounded(widened(fitBracket(times), widthLacking(byGeneration)));
   const ids = [...new Set(times.map((t) => t.device))];
   const byStack = new Map(
     ids.map(
@@ -70,11 +71,13 @@ for (const kind of TUNED_CLASSES) {
     ),
   );
   const widthOf = (without: string): number =>
-    widthLacking([...byStack].filter(([id]) => id !== without).flatMap(([, left]) => left));
+    widthLacking([...byStack].filter(([id]) => generationOf(id) !== without).flatMap(([, left]) => left));
   for (const id of ids) {
     const own = byStack.get(id) ?? [];
     for (const one of own)
-      console.log(`${kind} on ${id}, ${one.group} left out: ${judge(widened(one.bracket, widthOf(id)), one.left)}`);
+      console.log(
+        `${kind} on ${id}, ${one.group} left out: ${judge(widened(one.bracket, widthOf(generationOf(id))), one.left)}`,
+      );
     if (own.length === 0) continue;
     const bracket = widened(fitBracket(times.filter((t) => t.device === id)), widthOf(''));
     (devices[id] ??= {})[kind] = rounded(bracket);

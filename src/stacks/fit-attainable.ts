@@ -6,7 +6,7 @@ import { classSpec } from '../kernels/op-classes.js';
 import type { OpWork, Rates } from '../kernels/op-class.js';
 import { tunedClass, type TunedClass } from '../kernels/tuned.js';
 import type { Bracket } from './attainable.js';
-import { ratesOf } from './gpus.js';
+import { generationOf, ratesOf } from './gpus.js';
 import { knotSizes } from './grid.js';
 import { descend, lawSeconds, type Law } from './law.js';
 import { unpack } from './pack.js';
@@ -68,15 +68,23 @@ export function measuredTimes(file: StackFile): Measured[] {
 /** Points of a table that a fit looks at. */
 const MOST_OF_A_TABLE = 160;
 
-/** A weighted sample in which every table counts alike. */
+/** How many of a list belong to the generation of each. */
+const inGeneration = (devices: readonly string[]): ((device: string) => number) => {
+  const counts = new Map<string, number>();
+  for (const device of devices) counts.set(generationOf(device), (counts.get(generationOf(device)) ?? 0) + 1);
+  return (device) => counts.get(generationOf(device))!;
+};
+
+/** A weighted sample in which every generation counts alike, and every table of one. */
 function sampled(times: readonly Measured[]): { time: Measured; weight: number }[] {
   const tables = new Map<string, Measured[]>();
   for (const time of times) tables.set(time.table, [...(tables.get(time.table) ?? []), time]);
+  const tablesLike = inGeneration([...tables.values()].map(([first]) => first!.device));
   return [...tables.values()].flatMap((list) => {
     const count = Math.min(list.length, MOST_OF_A_TABLE);
     return Array.from({ length: count }, (_, i) => ({
       time: list[Math.floor((i * list.length) / count)]!,
-      weight: 1 / count,
+      weight: 1 / (count * tablesLike(list[0]!.device)),
     }));
   });
 }

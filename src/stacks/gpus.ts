@@ -17,6 +17,18 @@ const L2_BYTES: Readonly<Record<string, number>> = {
   'rtx-4090': 72 * MIB,
   'rtx-pro-6000': 128 * MIB,
 };
+/** GPUs of one generation are alike: what one shows of another generation's, the next shows again. */
+const GENERATIONS: Readonly<Record<string, string>> = {
+  h100: 'Hopper',
+  h200: 'Hopper',
+  b200: 'Blackwell',
+  b300: 'Blackwell',
+  gb200: 'Blackwell',
+  gb300: 'Blackwell',
+};
+/** The generation of a measured GPU; its own id where it is the only one. */
+export const generationOf = (deviceId: string): string => GENERATIONS[deviceId] ?? deviceId;
+
 /** Where nothing is known: no row is dropped for being read from a cache that may be there. */
 const LARGE_L2 = 256 * MIB;
 
