@@ -43,7 +43,16 @@ test('a difference of one byte is a mismatch, and both numbers are kept', () => 
 test('the cases are every codec with every path it has, with and without eviction', () => {
   const cases = memoryCases(false);
   const kinds = new Set(cases.map(({ c }) => c.codec.kind));
-  expect([...kinds].sort()).toEqual(['cla', 'final-loop', 'full', 'kv-quant', 'lla', 'lla-2d', 'lla-window', 'mla-head']);
+  expect([...kinds].sort()).toEqual([
+    'cla',
+    'final-loop',
+    'full',
+    'kv-quant',
+    'lla',
+    'lla-2d',
+    'lla-window',
+    'mla-head',
+  ]);
   expect(new Set(cases.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(6);
   expect(new Set(cases.map(({ c }) => c.eviction?.policy ?? 'none'))).toEqual(new Set(['none', 'streaming', 'h2o']));
   expect(new Set(cases.map((c) => c.batch)).size).toBeGreaterThan(1);
