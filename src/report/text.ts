@@ -18,11 +18,12 @@ export function columns<T>(spec: readonly Column<T>[], rows: readonly T[]): stri
   );
 }
 
-/** Wraps a paragraph to `width` columns, continuation lines indented. */
+/** Wraps a paragraph to `width` columns, continuation lines indented; a word that no line holds is broken. */
 export function wrap(text: string, width: number, indent = ''): string[] {
   const lines: string[] = [];
   let line = '';
-  for (const word of text.split(/\s+/)) {
+  const most = width - indent.length;
+  for (const word of text.split(/\s+/).flatMap((w) => (w.length > most ? pieces(w, most) : [w]))) {
     if (line !== '' && line.length + 1 + word.length > width) {
       lines.push(line);
       line = indent + word;
@@ -33,3 +34,7 @@ export function wrap(text: string, width: number, indent = ''): string[] {
   if (line !== '') lines.push(line);
   return lines;
 }
+
+/** Parts of a word of at most so many columns; a character of two units stays whole. */
+const pieces = (word: string, most: number): string[] =>
+  word.match(new RegExp(`.{1,${Math.max(1, Math.floor(most / 2))}}`, 'gsu')) ?? [];

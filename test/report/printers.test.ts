@@ -102,6 +102,13 @@ describe('tables', () => {
     );
     expect(lines).toEqual(['a        b', 'long one 8', 'x        1']);
   });
+  it('wrap breaks a word that no line holds', () => {
+    for (const word of ['x'.repeat(250), '\u{1f600}'.repeat(90)]) {
+      const lines = wrap(`a ${word} b`, 60, '  ');
+      for (const l of lines) expect(l.length).toBeLessThanOrEqual(60);
+      expect(lines.join('').replaceAll(/\s/g, '')).toBe(`a${word}b`);
+    }
+  });
   it('wrap keeps every word and the width', () => {
     fc.assert(
       fc.property(
