@@ -26,7 +26,7 @@ const checkpointOf = (f: QualityFigure): string =>
  * The scores that count at a context: those without one, and of those with one the cell at the smallest context that is
  * at least the asked one. Beyond the longest cell retrieval is unknown.
  */
-export function scoresAt(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
+function scoresAt(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
   const next = Math.min(...figures.map((f) => f.contextTokens ?? 0).filter((t) => t >= contextTokens));
   return figures.filter((f) => f.contextTokens === null || f.contextTokens === next);
 }

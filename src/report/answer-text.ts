@@ -156,7 +156,7 @@ const rate = (p: Plan): string => {
 };
 
 /** `Loses: math500 0.69 against 0.74 (93 %); checkpoint: Table onpolicy, on-policy`. */
-export function lossWords({ quality, qualityLost, checkpoint }: Choice, most = 3): string {
+function lossWords({ quality, qualityLost, checkpoint }: Choice, most = 3): string {
   if (quality === 'unknown') return 'Its quality is unknown';
   const lost = qualityLost.filter((s) => s.share < 1);
   const needs = checkpoint === null ? '' : `; checkpoint of ${checkpoint}`;

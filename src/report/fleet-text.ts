@@ -16,7 +16,7 @@ const questionOf = ({ users }: Fleet, report: PlanReport): string => {
 };
 
 /** Paragraphs of the answer. @param report any of the device's */
-export function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
+function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
   const { deploy, upside, fails, eightGpus } = fleet;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';

@@ -159,7 +159,7 @@ export class Service {
 const NEGLIGIBLE_WAITING = 0.01;
 
 /** Waiting by what stood in its way; the rest is for the running iteration to end. */
-export function waitingShares(m: Metrics): WaitingShares {
+function waitingShares(m: Metrics): WaitingShares {
   const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
   const all = Math.max(limited, m.queue.total);
   const shares = LIMITS.map((name, i) => [name, all === 0 ? 0 : m.limitSeconds[i]! / all] as const);

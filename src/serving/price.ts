@@ -36,7 +36,7 @@ export interface PriceOptions {
 }
 
 /** 1, 2, 3, 4, 6, 8, 12, …: 2^k and 3·2^(k−1), up to the first that is at least `last`. */
-export function octaveKnots(last: number): number[] {
+function octaveKnots(last: number): number[] {
   const knots = [1];
   for (let power = 2; knots.at(-1)! < last; power *= 2) knots.push(power, ...(power < last ? [1.5 * power] : []));
   return [...new Set(knots)].filter((_, i, all) => i === 0 || all[i - 1]! < last);

@@ -81,7 +81,7 @@ function choice<T extends string>(flag: string, value: string | number | undefin
  * Reads `512`, `uniform:100-900` or `lognormal:1024:512`.
  * @throws UserError for anything else
  */
-export function readLengths(text: string | number, subject: string): Lengths {
+function readLengths(text: string | number, subject: string): Lengths {
   const word = String(text).trim();
   const [kind, ...rest] = word.split(':');
   if (kind === 'uniform' && rest.length === 1) {
