@@ -80,7 +80,7 @@ describeGpu('sampling', (device) => {
         topP: r.pick([0.05, 0.5, 0.9, 0.95, 1]),
         seed: mix(SEED + i),
       };
-      // Rounded to a sixteenth, so that many tokens are as likely as each other.
+      // Rounded to a sixteenth, so that many tokens are as likely as each other; -0 and 0 are among them.
       const logits = randomSingles(mix(SEED + i), rows * vocab).map((x) => Math.round(96 * x) / 16);
       const draws = randomWords(mix(SEED + 7 * i), 2 * rows);
       const tokens = await topP(device, rows, logits, draws, sampling);
@@ -118,6 +118,19 @@ describeGpu('sampling', (device) => {
     expect(await rows([...order].reverse(), SEED)).toEqual([...first].reverse());
     expect(await rows(order, SEED + 1)).not.toEqual(first);
     expect(new Set(first).size).toBeGreaterThan(16);
+  });
+
+  test('top-p: a nucleus that ends at zero holds -0 and 0', async () => {
+    const logits = Float32Array.from({ length: 40 }, (_, i) => (i < 8 ? 1 : i % 2 ? 0 : -0));
+    const sampling = { temperature: 1, topP: 0.5, seed: SEED };
+    expect(nucleus(logits, sampling).every((w) => w > 0)).toBe(true);
+    const rows = Array.from({ length: 400 }, () => [...logits]).flat();
+    const draws = randomWords(mix(SEED), 800);
+    const tokens = await topP(device, 400, Float32Array.from(rows), draws, sampling);
+    const right = tokens.filter(
+      (t, i) => t === drawToken(logits, sampling, draws[2 * i] as number, draws[2 * i + 1] as number),
+    );
+    expect(right.length, `LLA_SIM_SEED=${SEED}`).toBeGreaterThan(390);
   });
 
   test('top-p reports NaN and infinity, and leaves masked tokens out', async () => {

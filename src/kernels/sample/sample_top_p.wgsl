@@ -23,8 +23,8 @@ var<workgroup> broken: atomic<u32>;
 
 #include "hash.wgsl"
 
-// Orders floats as unsigned integers.
-fn key_of(bits: u32) -> u32 { return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u); }
+// Orders floats as unsigned integers; -0 and 0, which are as likely as each other, are one.
+fn key_of(bits: u32) -> u32 { return select(bits | 0x80000000u, ~bits, bits > 0x80000000u); }
 
 fn weight(bits: u32, top: f32) -> f32 { return exp2(max((bitcast<f32>(bits) - top) * params.sharpness, -200.0)); }
 
