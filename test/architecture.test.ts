@@ -77,6 +77,8 @@ const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run)\b/;
 /** The parts of a kernel beside its terms: how it is run, and what it is checked against. */
 const LAUNCH = /^kernels\/(.*[/.])?launch(es)?\.ts$/;
 const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;
+/** WGSL: where it lies, and how it is resolved. */
+const SOURCE = /^kernels\/(source|files|names)\.ts$/;
 const GPU_SIDE = new RegExp(`^(gpu|bench|decoder|validate)/|${LAUNCH.source}|${REFERENCE.source}`);
 /** Files of the side that never needs a GPU. */
 const planner = files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f));
@@ -131,7 +133,7 @@ describe('architecture', () => {
 
   it('keeps the parts of a kernel apart: terms for all, launch for the GPU side, reference for bench', () => {
     const kernels = files.filter((f) => f.startsWith('kernels/'));
-    const terms = kernels.filter((f) => !LAUNCH.test(f) && !REFERENCE.test(f) && f !== 'kernels/source.ts');
+    const terms = kernels.filter((f) => !LAUNCH.test(f) && !REFERENCE.test(f) && !SOURCE.test(f));
     expect(terms.filter((f) => f.endsWith('/terms.ts')).length).toBeGreaterThan(20);
     const edges = (from: readonly string[], wrong: (target: string) => boolean): string[] =>
       from.flatMap((f) =>
@@ -162,6 +164,20 @@ describe('architecture', () => {
     for (const folder of folders)
       if (folder !== 'shared')
         for (const part of ['terms', 'launch', 'reference']) expect(kernels).toContain(`kernels/${folder}/${part}.ts`);
+  });
+
+  it('measures without Node: what a page loads of the measuring rooms imports no module of it', () => {
+    const loaded = reachable('bench/calibrate.ts', () => true);
+    expect([...loaded]).toEqual(
+      expect.arrayContaining(['gpu/device.ts', 'kernels/launches.ts', 'kernels/references.ts']),
+    );
+    const native = [...loaded].filter((f) =>
+      imports(f).some((i) => i.loads && (i.specifier.startsWith('node:') || i.specifier === 'webgpu')),
+    );
+    // The bundle of a page has the texts of the kernels in its place.
+    expect(native).toEqual(['kernels/files.ts']);
+    const globals = [...loaded].filter((f) => /\b(process|Buffer)\s*\./.test(readFileSync(join(SRC, f), 'utf8')));
+    expect(globals).toEqual([]);
   });
 
   it('imports Dawn (webgpu) in src/gpu only', () => {

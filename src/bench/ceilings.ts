@@ -1,6 +1,7 @@
 /**
  * What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement.
  */
+import { clockNow } from '../clock.js';
 import type { Buffer, Device } from '../gpu/device.js';
 import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
@@ -100,9 +101,9 @@ async function measureTransfers(device: Device): Promise<Required<Pick<Overheads
   const timed = async (list: number[], act: () => Promise<unknown>): Promise<void> => {
     // Work left over from the transfer before is not this one's cost.
     await device.submitEmpty();
-    const started = process.hrtime.bigint();
+    const started = clockNow();
     await act();
-    list.push(Number(process.hrtime.bigint() - started) * 1e-9);
+    list.push(clockNow() - started);
   };
   try {
     for (let i = 0; i <= REPEATS; i++) {

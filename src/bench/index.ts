@@ -1,5 +1,13 @@
-/** Microbenchmarks and calibration. Nothing in the planner imports it. */
-export { calibrate, type CalibrateOptions, type CalibrationProgress } from './calibrate.js';
+/** Microbenchmarks and calibration, as Node runs them. Nothing in the planner imports it. */
+import type { Calibration } from '../schema/calibration.js';
+import { calibrate as measure, type CalibrateOptions } from './calibrate.js';
+import { describeHost } from './host.js';
+
+/** Calibrates a device of this machine (calibrate.ts). */
+export const calibrate = (options: Omit<CalibrateOptions, 'host'>): Promise<Calibration> =>
+  measure({ ...options, host: describeHost() });
+
+export type { CalibrateOptions, CalibrationProgress } from './calibrate.js';
 export { obstacle, type MeasureRules } from './measure.js';
 export { measureCeilings, measureOverheads } from './ceilings.js';
 export { saveTo, writeCalibration } from './save.js';

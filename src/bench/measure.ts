@@ -1,14 +1,8 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
-import {
-  deviceOptions,
-  GpuError,
-  planOperation,
-  type BoundStep,
-  type Buffer,
-  type Device,
-  type OperationOptions,
-  type OperationPlan,
-} from '../gpu/index.js';
+import type { BoundStep, Buffer, Device } from '../gpu/device.js';
+import { GpuError } from '../gpu/errors.js';
+import type { OperationPlan } from '../gpu/plan.js';
+import { deviceOptions, planOperation } from '../kernels/launches.js';
 import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../kernels/shared/matrix.launch.js';
 import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
@@ -16,7 +10,7 @@ import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { batchTimer, type Clock } from './timing.js';
 import type { OpenPoint } from './visits.js';
-import type { Tuning } from '../kernels/launch.js';
+import type { OperationOptions, Tuning } from '../kernels/launch.js';
 
 const MIB = 2 ** 20;
 /**
@@ -24,8 +18,6 @@ const MIB = 2 ** 20;
  * used again.
  */
 const ROTATION_BYTES = { software: 64 * MIB, hardware: 256 * MIB };
-/** Operands of one call with all their copies. */
-const MOST_BYTES = { software: 1024 * MIB, hardware: 12_288 * MIB };
 const MOST_COPIES = 64;
 /** f32 sums over up to 2^17 terms; a kernel that is wrong is off by orders of magnitude more. */
 const TOLERANCE = 2e-5;
@@ -62,8 +54,8 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   if (largest.bytes > device.limits.maxStorageBufferBindingSize)
     return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
   const total = plan.buffers.reduce((sum, b) => sum + b.bytes, 0);
-  if (total > MOST_BYTES[kind(device)])
-    return `operands take ${total} bytes, over the benchmark's limit of ${MOST_BYTES[kind(device)]}`;
+  if (total > device.bounds.bytes)
+    return `operands take ${total} bytes, over the benchmark's limit of ${device.bounds.bytes}`;
   return null;
 }
 
@@ -106,9 +98,6 @@ export async function openPoint(
     throw error;
   }
 }
-
-/** Operands of the points of a calibration that take turns: as much as one point may take. */
-export const openBytes = (device: Device): number => MOST_BYTES[kind(device)];
 
 /** A call on the device: checked, and bound to several sets of operands. */
 export interface PreparedCall {
@@ -199,6 +188,6 @@ export const toleranceOf = (plan: OperationPlan): number =>
 export function copyCount(device: Device, plan: OperationPlan): number {
   const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
   if (streamed === 0) return 1;
-  const room = Math.floor(MOST_BYTES[kind(device)] / streamed);
+  const room = Math.floor(device.bounds.bytes / streamed);
   return Math.max(1, Math.min(MOST_COPIES, room, Math.ceil(ROTATION_BYTES[kind(device)] / streamed)));
 }

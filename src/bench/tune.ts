@@ -3,6 +3,7 @@
  * after the other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results
  * at every shape, and replaces the best only where the whole interval of the time ratio lies below 1.
  */
+import { clockNow } from '../clock.js';
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
 import type { Tunable, Tuning } from '../kernels/launch.js';
@@ -119,8 +120,6 @@ export interface TuneOptions {
   readonly signal?: AbortSignal;
   readonly onTrial?: (trial: Trial, elapsedSeconds: number) => void;
 }
-
-const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** The search on a device. */
 export async function tune(device: Device, options: TuneOptions): Promise<Partial<Record<KernelName, Tuning>>> {

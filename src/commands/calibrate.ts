@@ -3,7 +3,8 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
 import { calibrate, measureOverheads, saveTo, writeCalibration, type CalibrationProgress } from '../bench/index.js';
-import { otherDevice, staleKernels } from '../bench/calibrate.js';
+import { describeHost } from '../bench/host.js';
+import { otherDevice, staleKernels } from '../bench/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
 import type { Tuning } from '../kernels/launch.js';
@@ -140,7 +141,7 @@ function checkFile(file: string, args: Args): void {
 /** The calibration to resume. */
 async function resumed(device: Device, file: string, quiet: boolean): Promise<Calibration> {
   const { calibration, mended } = await loadCalibration(file, true);
-  const difference = otherDevice(device, calibration);
+  const difference = otherDevice(device, calibration, describeHost().cpu);
   if (difference !== null)
     throw new UserError(
       `calibration ${show(displayPath(file))} was measured on another device (${difference})`,

@@ -2,12 +2,12 @@
  * Fits the predictor of one kernel and variant to its measured samples: a physical mean, a Gaussian process on the log
  * residual, and 90 % intervals by conformal leave-one-out. Used when calibrating; predicting needs predictor.ts alone.
  */
-import { createHash } from 'node:crypto';
 import type { Predictor, Sample } from '../schema/calibration.js';
 import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
 import { measuredPoints } from './predictor.js';
+import { sha256 } from '../sha256.js';
 import { median } from '../statistics.js';
 
 export { activeSelector, mostInformative, outliers } from './fit-active.js';
@@ -24,9 +24,7 @@ export function digestSamples(kernel: KernelName, variant: string, samples: read
       JSON.stringify([Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)), seconds, ...(drift ? [drift] : [])]),
     )
     .sort();
-  return createHash('sha256')
-    .update(JSON.stringify([kernel, variant, lines]))
-    .digest('hex');
+  return sha256(JSON.stringify([kernel, variant, lines]));
 }
 
 /**

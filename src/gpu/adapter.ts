@@ -1,9 +1,10 @@
 /**
- * Finds an adapter through Dawn and says what it is. Together with device.ts the only importer of `webgpu`.
+ * Finds an adapter through Dawn.
  */
 import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
-import { EXIT, printable, UserError } from '../errors.js';
+import { EXIT, UserError } from '../errors.js';
+import { describeAdapter, type AdapterDescription } from './describe.js';
 
 /**
  * Dawn toggles, joined as its command line wants them (unknown names are ignored silently):
@@ -16,8 +17,6 @@ const DAWN_FLAGS = [
   'enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis',
 ];
 
-const SOFTWARE = /llvmpipe|lavapipe|swiftshader|softpipe|basic render/i;
-
 export interface AdapterOptions {
   /** Part of the name of the adapter wanted, where a machine has several. */
   adapter?: string;
@@ -25,19 +24,10 @@ export interface AdapterOptions {
   backend?: string;
 }
 
-export interface AdapterDescription {
-  vendor: string;
-  architecture: string;
-  device: string;
-  description: string;
-  /** Dawn reports the driver's own description; that is the only driver text it has. */
-  driver: string;
-  backend: string;
-  /** The adapter runs on the CPU: right results, no GPU's speed. */
-  software: boolean;
-}
-
 const PLATFORM_BACKENDS: Partial<Record<NodeJS.Platform, string>> = { darwin: 'metal', win32: 'd3d12' };
+
+/** The backend that Dawn takes on this platform, unless another is named. */
+export const ownBackend = (): string => PLATFORM_BACKENDS[process.platform] ?? 'vulkan';
 
 export interface OpenAdapter {
   /** Must stay referenced for as long as the device lives, or Dawn frees it. */
@@ -68,7 +58,7 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
       EXIT.noGpu,
     );
   }
-  return { gpu, adapter, description: describeAdapter(adapter, options.backend) };
+  return { gpu, adapter, description: describeAdapter(adapter, options.backend ?? ownBackend()) };
 }
 
 async function request(gpu: GPU): Promise<GPUAdapter | null> {
@@ -78,26 +68,4 @@ async function request(gpu: GPU): Promise<GPUAdapter | null> {
     // A name that matches nothing rejects where an empty machine resolves to null; both mean the same here.
     return null;
   }
-}
-
-/** Names an adapter and tells whether it runs on the CPU. */
-export function describeAdapter(adapter: GPUAdapter, backend?: string): AdapterDescription {
-  const info = adapter.info;
-  // A driver's words go to the terminal and into files.
-  const [vendor, architecture, device, description] = [
-    info.vendor,
-    info.architecture,
-    info.device,
-    info.description,
-  ].map((words) => printable(words).slice(0, 400)) as [string, string, string, string];
-  const text = `${vendor} ${architecture} ${device} ${description}`;
-  return {
-    vendor,
-    architecture,
-    device,
-    description,
-    driver: description,
-    backend: backend ?? PLATFORM_BACKENDS[process.platform] ?? 'vulkan',
-    software: info.isFallbackAdapter || info.architecture === 'software' || SOFTWARE.test(text),
-  };
 }

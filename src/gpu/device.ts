@@ -2,8 +2,8 @@
  * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission is
  * inside an error scope, and an error that Dawn reports outside of one makes the next call fail: no error is silent.
  */
-import { setImmediate as turn } from 'node:timers/promises';
-import { openAdapter, type AdapterDescription, type AdapterOptions } from './adapter.js';
+import { clockNow } from '../clock.js';
+import type { AdapterDescription } from './describe.js';
 import { GpuError, requireShape, type GpuFault } from './errors.js';
 import type { OperationPlan, Step } from './plan.js';
 import { packUniforms } from './uniforms.js';
@@ -21,18 +21,8 @@ const WANTED_LIMITS = [
   'maxStorageBuffersPerShaderStage',
   'maxComputeWorkgroupsPerDimension',
 ] as const;
-/**
- * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to
- * twice as slow. Between turns the thread therefore sleeps for a share of the time waited so far, which bounds the
- * error of a wall clock. It does not sleep at first, because a sleep is too coarse there, and never long, because
- * signals wait too. Where a software adapter measures the time itself the share is larger: at 3 % a hundred turns took
- * a fifth of a product of 10 ms.
- */
-const SLEPT = { share: 0.03, shareOfTimed: 0.25, afterSeconds: 0.0007, mostSeconds: 0.01 };
 /** Feature of Dawn that the standard's types do not name. */
 export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
-const pauseCell = new Int32Array(new SharedArrayBuffer(4));
-const pause = (seconds: number): void => void Atomics.wait(pauseCell, 0, 0, seconds * 1000);
 /** Threads across which kernels with subgroup operations add up or hand values round. */
 const LEAST_SUBGROUP = 8;
 const ACROSS_THREADS = /\bsubgroup(Add|Max|Min|Shuffle|Broadcast)/;
@@ -107,8 +97,33 @@ const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor =
   timestampWrites: { querySet: set, beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 },
 });
 
-export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
-  const { gpu, adapter, description } = await openAdapter(options);
+/** What a measurement may ask of a device. */
+export interface Bounds {
+  /** Longest dispatch: a driver resets a device that does not answer, and a desktop waits for it. */
+  readonly dispatchSeconds: number;
+  /** Bytes of a measurement's buffers, all that are there at once. */
+  readonly bytes: number;
+  /** Clocks are rounded, by how much is to be measured (bench/resolution.ts). */
+  readonly roundedClocks: boolean;
+}
+
+/** What a device runs on: Dawn in Node (dawn.ts) or a browser (browser.ts), chosen where the program begins. */
+export interface Platform {
+  readonly bounds: Bounds;
+  /**
+   * Waits until the queue is done.
+   * @param since when the work was submitted, by clockNow()
+   * @param timed the device measures the time itself, on the cores that wait: a software adapter with timestamps
+   */
+  wait(finished: Promise<unknown>, since: number, timed: boolean): Promise<unknown>;
+}
+
+/** Opens an adapter's device with all that kernels use of it. @throws GpuError or the adapter's own error */
+export async function deviceOf(
+  adapter: GPUAdapter,
+  description: AdapterDescription,
+  platform: Platform,
+): Promise<Device> {
   const features = WANTED_FEATURES.filter((f) => adapter.features.has(f));
   const requiredLimits: Record<string, number> = {};
   for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
@@ -126,7 +141,7 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
     N,
     K,
   }));
-  return new Device(gpu, raw, description, [...adapter.features].sort(), limits, {
+  return new Device(raw, description, [...adapter.features].sort(), limits, platform, {
     matrixConfigs,
     subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0],
   });
@@ -142,12 +157,11 @@ export class Device {
   private querySet: Queries | undefined;
 
   constructor(
-    /** Held so that Dawn's instance outlives the device. */
-    readonly gpu: GPU,
     private readonly raw: GPUDevice,
     readonly description: AdapterDescription,
     readonly features: readonly string[],
     readonly limits: Readonly<Record<(typeof WANTED_LIMITS)[number], number>>,
+    private readonly platform: Platform,
     /** Shapes of the matrix units, none where there are no such units; least and most threads of a subgroup. */
     readonly units: {
       readonly matrixConfigs: readonly MatrixConfig[];
@@ -161,6 +175,10 @@ export class Device {
     void raw.lost.then((info) => {
       if (!this.closed) this.fault ??= new GpuError('lost', `the device was lost: ${info.message}`);
     });
+  }
+
+  get bounds(): Bounds {
+    return this.platform.bounds;
   }
 
   get hasTimestamps(): boolean {
@@ -433,9 +451,9 @@ export class Device {
   /** Seconds of the host for encoding steps as `run` does, without submitting them. */
   encodeSeconds(steps: readonly BoundStep[]): number {
     this.check();
-    const began = process.hrtime.bigint();
+    const began = clockNow();
     this.encoded((encoder) => encodePass(encoder, steps, {}));
-    return Number(process.hrtime.bigint() - began) * 1e-9;
+    return clockNow() - began;
   }
 
   private queries(count: number): Queries {
@@ -470,25 +488,15 @@ export class Device {
   ): Promise<number> {
     const started = await this.scoped(subject, () => {
       const commands = typeof encode === 'function' ? this.encoded(encode) : encode;
-      const now = process.hrtime.bigint();
+      const now = clockNow();
       this.raw.queue.submit([commands]);
       meanwhile?.();
       return now;
     });
-    const waited = (): number => Number(process.hrtime.bigint() - started) * 1e-9;
-    let done = false;
     // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
-    const finished = this.raw.queue.onSubmittedWorkDone().then(
-      () => (done = true),
-      () => (done = true),
-    );
-    const share = this.description.software && this.hasTimestamps ? SLEPT.shareOfTimed : SLEPT.share;
-    while (!done) {
-      await turn();
-      if (!done && waited() > SLEPT.afterSeconds) pause(Math.min(SLEPT.mostSeconds, share * waited()));
-    }
-    await finished;
-    const seconds = waited();
+    const finished = this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
+    await this.platform.wait(finished, started, this.description.software && this.hasTimestamps);
+    const seconds = clockNow() - started;
     this.check();
     return seconds;
   }

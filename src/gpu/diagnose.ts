@@ -3,7 +3,8 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { describeAdapter } from './adapter.js';
+import { ownBackend } from './adapter.js';
+import { describeAdapter } from './describe.js';
 
 export interface AdapterReport {
   readonly description: string;
@@ -73,7 +74,7 @@ export async function diagnose(): Promise<Diagnosis> {
 }
 
 function reportOf(adapter: GPUAdapter): AdapterReport {
-  const d = describeAdapter(adapter);
+  const d = describeAdapter(adapter, ownBackend());
   const limits: Record<string, number> = {};
   for (const name of LIMITS) {
     const value =

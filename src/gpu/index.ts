@@ -1,6 +1,8 @@
-/** The GPU side's public face. Nothing in the planner imports it. */
-export { openDevice, partOf, Device, type Buffer, type BoundStep, type RunTime } from './device.js';
-export type { AdapterDescription, AdapterOptions } from './adapter.js';
+/** The GPU side's public face in Node. Nothing in the planner imports it, nor what a page may load. */
+export { openDevice } from './dawn.js';
+export { partOf, Device, type Buffer, type BoundStep, type RunTime } from './device.js';
+export type { AdapterDescription } from './describe.js';
+export type { AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';
 export type { OperationOptions } from '../kernels/launch.js';
 export { deviceOptions, planOperation, IMPLEMENTED } from '../kernels/launches.js';

@@ -1,5 +1,5 @@
 /**
- * Loads WGSL from the folders of src/kernels/, which the package ships beside dist/. A file is known by its name alone,
+ * Resolves the WGSL of src/kernels/, which the package ships beside dist/ (files.ts reads it). A file is known by its name alone,
  * which no two folders share. Four directives exist, each on a line of its own:
  *
  *   #include "name.wgsl"   the text of another file, once
@@ -9,47 +9,16 @@
  *
  * Everything else is plain WGSL; numbers are `override` constants or uniforms. Unresolved directives are refused.
  */
-import { createHash } from 'node:crypto';
-import { fileURLToPath } from 'node:url';
-import { join } from 'node:path';
-import { readdirSync, readFileSync } from 'node:fs';
+import { sha256 } from '../sha256.js';
+import { hasKernelFile, readKernelFile } from './files.js';
 import { KERNELS, type KernelName } from './registry.js';
 import { STORAGES, type Storage } from './spec.js';
 
 /** Storage of the streamed operand. Weights are f16 or f32, cached rows any storage. */
 export type Element = Storage;
 
-/** src/kernels/, dist/kernels/ and the bundle in dist/bin/ all lie two levels below the package root. */
-export const KERNEL_DIRECTORY = fileURLToPath(new URL('../../src/kernels/', import.meta.url));
-
 /** The text of a WGSL file, by its name. */
 type ReadSource = (file: string) => string;
-
-/**
- * Paths by file name of the WGSL among `paths`.
- * @throws Error where two folders hold a file of the same name
- */
-export function filesByName(paths: readonly string[]): ReadonlyMap<string, string> {
-  const files = new Map<string, string>();
-  for (const path of paths.filter((p) => p.endsWith('.wgsl'))) {
-    const name = path.slice(Math.max(path.lastIndexOf('/'), path.lastIndexOf('\\')) + 1);
-    const other = files.get(name);
-    if (other !== undefined) throw new Error(`${name} lies in two folders of kernels: ${other} and ${path}`);
-    files.set(name, path);
-  }
-  return files;
-}
-
-let own: ReadonlyMap<string, string> | undefined;
-const ownFiles = (): ReadonlyMap<string, string> =>
-  (own ??= filesByName(readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' })));
-
-/** Reads this program's own kernels. */
-export const readKernelFile: ReadSource = (file) => {
-  const path = ownFiles().get(file);
-  if (path === undefined) throw new Error(`there is no kernel file ${file}`);
-  return readFileSync(join(KERNEL_DIRECTORY, path), 'utf8');
-};
 
 const cache = new Map<string, string>();
 
@@ -140,11 +109,8 @@ export function codeOf(source: string): string {
 }
 
 /** SHA-256 over the code of resolved sources, in the order given: comments and line breaks do not count. */
-export function hashSources(sources: readonly { name: string; element: Element }[]): string {
-  const hash = createHash('sha256');
-  for (const { name, element } of sources) hash.update(codeOf(loadSource(name, element))).update('\0');
-  return hash.digest('hex');
-}
+export const hashSources = (sources: readonly { name: string; element: Element }[]): string =>
+  sha256(sources.map(({ name, element }) => `${codeOf(loadSource(name, element))}\0`).join(''));
 
 /** The element types that a source is compiled for: all storages where it reads cached rows. */
 function elementsOf(name: string): readonly Element[] {
@@ -158,7 +124,7 @@ function elementsOf(name: string): readonly Element[] {
  */
 export function kernelHash(kernel: KernelName): string {
   const { sources: names = [kernel], launchVersion: launch } = KERNELS[kernel];
-  if (!names.every((name) => ownFiles().has(`${name}.wgsl`))) return '';
+  if (!names.every((name) => hasKernelFile(`${name}.wgsl`))) return '';
   const sources = hashSources(names.flatMap((name) => elementsOf(name).map((element) => ({ name, element }))));
-  return launch === undefined ? sources : createHash('sha256').update(`${sources} launch ${launch}`).digest('hex');
+  return launch === undefined ? sources : sha256(`${sources} launch ${launch}`);
 }

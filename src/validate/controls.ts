@@ -4,7 +4,7 @@
  * control points of a kernel show how its times in a new calibration would differ.
  */
 import { best } from '../best.js';
-import { openBytes, openPoint, tuningOptions } from '../bench/measure.js';
+import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
 import { median } from '../statistics.js';
 import type { OpenPoint } from '../bench/visits.js';
@@ -214,7 +214,7 @@ export class DriftWatch {
     this.freePoints();
     let bytes = 0;
     for (const control of this.controls) {
-      if (bytes > openBytes(this.device)) return;
+      if (bytes > this.device.bounds.bytes) return;
       control.point = await this.openControl(control.of);
       bytes += control.point?.bytes ?? 0;
     }

@@ -1,5 +1,5 @@
 /** Runs the sections of a validation on one device, within a time budget. */
-import { describeProgram } from '../bench/host.js';
+import { describeProgram } from '../bench/describe.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { EXIT, UserError } from '../errors.js';
 import type { Device } from '../gpu/index.js';

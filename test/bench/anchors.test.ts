@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'vitest';
 import { ANCHOR_RANGES, anchorCalls, type Anchor } from '../../src/bench/anchors.js';
-import { drawByShare } from '../../src/bench/calibrate.js';
+import { drawByShare } from '../../src/bench/choose.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../src/kernels/registry.js';

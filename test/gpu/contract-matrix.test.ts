@@ -19,7 +19,8 @@ import {
 } from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../src/kernels/matmul/launch.js';
 import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/kernels/shared/matrix.launch.js';
-import { OWN_SOURCES, readKernelFile, sourcesFrom, type SourceSet } from '../../src/kernels/source.js';
+import { readKernelFile } from '../../src/kernels/files.js';
+import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../src/kernels/source.js';
 import type { KernelCall } from '../../src/kernels/registry.js';
 import { isQuantised, type Storage } from '../../src/kernels/spec.js';
 import { check } from './contract-run.js';

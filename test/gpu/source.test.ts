@@ -2,7 +2,9 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { codeOf, filesByName, hashSources, KERNEL_DIRECTORY, loadSource } from '../../src/kernels/source.js';
+import { KERNEL_DIRECTORY } from '../../src/kernels/files.js';
+import { filesByName } from '../../src/kernels/names.js';
+import { codeOf, hashSources, loadSource } from '../../src/kernels/source.js';
 
 const files =
   (sources: Record<string, string>) =>

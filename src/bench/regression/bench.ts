@@ -2,7 +2,8 @@
 import { IMPLEMENTED, type Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
-import { describeDevice, describeHost, describeProgram } from '../host.js';
+import { describeDevice, describeProgram } from '../describe.js';
+import { describeHost } from '../host.js';
 import type { Clock } from '../timing.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 import { compareVersions } from './compare.js';

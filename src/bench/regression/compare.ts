@@ -1,4 +1,5 @@
 /** Compares two versions of the kernels, call by call. */
+import { clockNow } from '../../clock.js';
 import { deviceOptions, GpuError, planOperation, type Device } from '../../gpu/index.js';
 import { OWN_SOURCES, type SourceSet } from '../../kernels/source.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
@@ -33,8 +34,6 @@ export interface CompareOptions {
   readonly all: boolean;
   readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
 }
-
-const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 export async function compareVersions(device: Device, options: CompareOptions): Promise<BenchResult[]> {
   const now = options.now ?? OWN_SOURCES;

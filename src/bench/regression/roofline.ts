@@ -2,6 +2,7 @@
  * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
+import { clockNow } from '../../clock.js';
 import { GpuError, IMPLEMENTED, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
@@ -36,7 +37,6 @@ export const YARDSTICK_SCALE = 0.25;
 const LEAST_ROUNDS = 4;
 const MOST_ROUNDS = 400;
 
-const clockNow = (): number => Number(process.hrtime.bigint()) * 1e-9;
 const keyOf = (call: KernelCall): string => `${call.kernel} ${call.variant} ${JSON.stringify(call.shape)}`;
 
 /** A call that is checked, bound and warm; or why not. */

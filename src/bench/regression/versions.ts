@@ -4,14 +4,9 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { UserError, printable, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../files.js';
-import {
-  codeOf,
-  filesByName,
-  KERNEL_DIRECTORY,
-  OWN_SOURCES,
-  sourcesFrom,
-  type SourceSet,
-} from '../../kernels/source.js';
+import { KERNEL_DIRECTORY } from '../../kernels/files.js';
+import { filesByName } from '../../kernels/names.js';
+import { codeOf, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
 import { packUniforms } from '../../gpu/uniforms.js';
 

@@ -1,0 +1,102 @@
+/** Which point of a calibration is measured next: of which kernel, and at which shape. */
+import { best } from '../best.js';
+import { mix } from '../hash.js';
+import type { KernelName } from '../kernels/registry.js';
+import type { Shape } from '../kernels/spec.js';
+import { randomFrom } from '../random.js';
+import type { Sample } from '../schema/calibration.js';
+import { median } from '../statistics.js';
+import { farthest } from './spread.js';
+import { samplesOf, unfinishedOf, type Track } from './visits.js';
+
+/** Points of a track that are spread over its shapes, before the model chooses. */
+const SPREAD_FIRST = 5;
+/** More points than this cost planning more than they add: predicting a call takes time with their square. */
+const MOST_POINTS = 96;
+const MOST_POINTS_SMALL = 28;
+/** Minimum weight of a kernel with a small share of a step, relative to the largest: a fit still needs a few points. */
+const LEAST_SHARE = 1 / 60;
+/** Kernels with at least this share of the largest weight may have many points. */
+const LARGE_SHARE = 0.05;
+/**
+ * Number of candidates that are drawn for the next point, with a probability that grows with their share, above a
+ * floor.
+ */
+const DRAWN_CANDIDATES = 16;
+const LEAST_DRAWN_SHARE = 1 / 400;
+
+/** Assumed time of a visit for each session that ended while the track's first point was prepared. */
+const UNFINISHED_SECONDS = 30;
+
+/** How the next shape is chosen. */
+export interface Choice {
+  readonly seed: number;
+  /** Index of the candidate to measure next; farthest-point unless given. */
+  readonly nextPoint?: (
+    kernel: KernelName,
+    variant: string,
+    samples: readonly Sample[],
+    candidates: readonly Shape[],
+  ) => number;
+}
+
+/**
+ * The track whose next point narrows the intervals of steps most for its time. A kernel's error falls about as 1/n with
+ * n points, so the track with the smallest n² · seconds / share is next.
+ */
+export function leastServed(tracks: readonly Track[]): Track | undefined {
+  const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
+  const visitSeconds = (t: Track): number =>
+    t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1 + UNFINISHED_SECONDS * unfinishedOf(t);
+  const served = (t: Track): number =>
+    ((samplesOf(t).length + 0.5) ** 2 * visitSeconds(t)) / Math.max(LEAST_SHARE, t.share / largest);
+  const full = (t: Track): boolean =>
+    samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
+  return tracks
+    .filter((t) => t.candidates.length > 0 && !full(t))
+    .reduce<Track | undefined>((least, t) => (!least || served(t) < served(least) ? t : least), undefined);
+}
+
+/** Index of the track's candidate to measure next. */
+export function choose(track: Track, options: Choice): number {
+  const samples = samplesOf(track);
+  const { candidates } = track;
+  if (samples.length < SPREAD_FIRST || !options.nextPoint) {
+    const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
+    const typical = median(candidates.map((c) => c.share));
+    return farthest(
+      tried,
+      candidates.map((c) => c.shape),
+      (i) => (candidates[i] as Track['candidates'][number]).share > typical,
+    );
+  }
+  // Every other point is the call with the largest share of a step: drawing alone leaves some of these out.
+  if (samples.length % 2 === 0)
+    return candidates.indexOf(best(candidates, (c) => c.share) as Track['candidates'][number]);
+  const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
+  return drawn[
+    options.nextPoint(
+      track.kernel,
+      track.variant,
+      samples,
+      drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape),
+    )
+  ] as number;
+}
+
+/** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */
+export function drawByShare(
+  candidates: readonly { readonly share: number }[],
+  count: number,
+  random: () => number,
+): number[] {
+  const largest = candidates.reduce((most, c) => Math.max(most, c.share), Number.MIN_VALUE);
+  const keys = candidates.map(({ share }, i) => ({
+    i,
+    key: Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest),
+  }));
+  return keys
+    .sort((a, b) => b.key - a.key)
+    .slice(0, count)
+    .map(({ i }) => i);
+}

@@ -1,0 +1,25 @@
+/**
+ * The WGSL files as they lie on disk. The bundle of a page has a list of their texts in place of this module
+ * (scripts/page-bundle.mjs), so it is the only one of the kernels that knows Node.
+ */
+import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { filesByName } from './names.js';
+
+/** src/kernels/, dist/kernels/ and the bundle in dist/bin/ all lie two levels below the package root. */
+export const KERNEL_DIRECTORY = fileURLToPath(new URL('../../src/kernels/', import.meta.url));
+
+let own: ReadonlyMap<string, string> | undefined;
+const ownFiles = (): ReadonlyMap<string, string> =>
+  (own ??= filesByName(readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' })));
+
+/** Whether the program has a WGSL file of this name. */
+export const hasKernelFile = (file: string): boolean => ownFiles().has(file);
+
+/** The text of one of this program's WGSL files, by its name. */
+export function readKernelFile(file: string): string {
+  const path = ownFiles().get(file);
+  if (path === undefined) throw new Error(`there is no kernel file ${file}`);
+  return readFileSync(join(KERNEL_DIRECTORY, path), 'utf8');
+}
