@@ -73,13 +73,13 @@ const graph = new Map(files.map((f) => [f, importsOf(f)]));
 const imports = (file: string): Import[] => graph.get(file) ?? [];
 
 /** Commands that need a GPU, and may know the other side. */
-const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run)\b/;
+const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run|fit|fidelity)\b/;
 /** The parts of a kernel beside its terms: how it is run, and what it is checked against. */
 const LAUNCH = /^kernels\/(.*[/.])?launch(es)?\.ts$/;
 const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;
 /** WGSL: where it lies, and how it is resolved. */
 const SOURCE = /^kernels\/(source|files|names)\.ts$/;
-const GPU_SIDE = new RegExp(`^(gpu|bench|decoder|validate)/|${LAUNCH.source}|${REFERENCE.source}`);
+const GPU_SIDE = new RegExp(`^(gpu|bench|decoder|validate|fit|fidelity)/|${LAUNCH.source}|${REFERENCE.source}`);
 /** Files of the side that never needs a GPU. */
 const planner = files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f));
 

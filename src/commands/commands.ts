@@ -35,6 +35,10 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
     help: 'decodes with the bundled decoder: try a codec and path',
     load: async () => (await import('./run.js')).runCommand,
   },
+  fit: {
+    help: "makes a codec's weights from a model's own keys and values",
+    load: async () => (await import('./fit.js')).fitCommand,
+  },
   doctor: {
     help: 'what GPU adapters there are, and what is missing',
     load: async () => (await import('./doctor.js')).doctorCommand,

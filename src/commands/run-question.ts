@@ -12,6 +12,7 @@ import {
 import { pathSpec } from '../codecs/paths.js';
 import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
 import { UserError, show } from '../errors.js';
+import { fingerprintOfFolder, fingerprintOfSeed } from '../fingerprint.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
 import { findPreset, isPreset } from '../geometry/presets.js';
@@ -67,6 +68,10 @@ export function loadModel(args: Args): Loaded {
     throw error;
   }
 }
+
+/** The fingerprint of a loaded model, by which a codec's file names it. @param seed of fabricated weights */
+export const modelFingerprint = ({ checkpoint, geometry }: Loaded, seed: number): string =>
+  checkpoint ? fingerprintOfFolder(checkpoint.folder) : fingerprintOfSeed(geometry, seed);
 
 export interface RunQuestion {
   readonly candidate: Candidate;
@@ -154,7 +159,7 @@ function readPrompt(args: Args, tokenizer: Tokenizer | null, g: Geometry): numbe
 }
 
 /** One codec and path out of the planner's list. */
-function readCandidate(
+export function readCandidate(
   args: Args,
   geometry: Geometry,
   contextTokens: number,

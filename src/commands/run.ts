@@ -1,5 +1,5 @@
 /** `lla-sim run`: decodes with the bundled decoder, so that a codec and path can be tried. */
-import { SafetensorsFile } from '../decoder/index.js';
+import { openCodecFile, type SafetensorsFile } from '../decoder/index.js';
 import { PREFILL_METHODS } from '../decoder/gpu/prefill-methods.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
@@ -8,7 +8,7 @@ import { SETTINGS } from '../schema/settings.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
 import { generate } from './run-generate.js';
-import { loadModel, readRun, WEIGHTS } from './run-question.js';
+import { loadModel, modelFingerprint, readRun, WEIGHTS } from './run-question.js';
 import { runText } from './run-report.js';
 
 const FORMATS = ['text', 'json'] as const;
@@ -47,7 +47,11 @@ export const runCommand: Command = {
       group: 'Model',
     },
     weights: { type: 'string', help: 'element type of the weights [f16]', choices: WEIGHTS, group: 'Model' },
-    'codec-weights': { type: 'string', help: 'safetensors file of the codec [fabricated]', group: 'Model' },
+    'codec-weights': {
+      type: 'string',
+      help: 'codec weights of this model, from lla-sim fit [fabricated]',
+      group: 'Model',
+    },
     codec: { type: 'string', help: 'codec of the cache [full]', choices: SETTINGS.codec.choices, group: 'Cache' },
     ratio: { type: 'string', help: 'compression ratio of the codec [the first published]', group: 'Cache' },
     ranks: { type: 'string', help: 'K/V ranks instead of a ratio, such as 96/160', group: 'Cache' },
@@ -111,7 +115,10 @@ async function run(args: Args): Promise<ExitCode> {
   let device: Device | undefined;
   try {
     const question = readRun(args, loaded);
-    codec = codecFile === null ? undefined : new SafetensorsFile(codecFile);
+    codec =
+      codecFile === null
+        ? undefined
+        : openCodecFile(codecFile, modelFingerprint(loaded, question.seed), question.candidate.codec);
     device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
     const report = await generate(device, loaded, question, codec, quiet);
     if (!quiet && format === 'text')

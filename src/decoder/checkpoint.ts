@@ -30,6 +30,7 @@ export interface OpenTensors extends TensorSource {
 }
 
 export interface Checkpoint {
+  readonly folder: string;
   readonly geometry: Geometry;
   readonly normEpsilon: number;
   readonly tensors: OpenTensors;
@@ -184,5 +185,5 @@ export function openCheckpoint(folder: string): Checkpoint {
     tensors.close();
     throw error;
   }
-  return { geometry, normEpsilon, tensors, ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}) };
+  return { folder, geometry, normEpsilon, tensors, ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}) };
 }

@@ -1,5 +1,13 @@
 /** The room's public side. */
 export { openCheckpoint, openSharded, type Checkpoint, type OpenTensors } from './checkpoint.js';
+export {
+  codecFacts,
+  INITIALISATIONS,
+  openCodecFile,
+  writeCodecFile,
+  type CodecFacts,
+  type Initialisation,
+} from './codec-file.js';
 export { SafetensorsFile } from './safetensors.js';
 export { checkSampling, GREEDY, sample, type Sampling } from './sampler.js';
 export { codecTensors, latentGroups, modelTensors, type TensorSpec } from './tensors.js';

@@ -68,8 +68,12 @@ function entryOf(file: string, name: string, value: unknown): Entry {
   return { name, dtype: dtype as Dtype, shape: shape as number[], elements, begin, end };
 }
 
-/** The header's tensors, which must cover the data without gap or overlap. */
-function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
+/** The header's tensors, which must cover the data without gap or overlap, and its texts. */
+function readHeader(
+  file: string,
+  text: string,
+  dataBytes: number,
+): { readonly entries: Entry[]; readonly metadata: Readonly<Record<string, string>> } {
   // Seven values a tensor of two dimensions; one more for each further dimension.
   const header = parseJson(text, `${file}: the header`, { maxValues: 16 * MAX_TENSORS, hint: WHOLE });
   if (!isObject(header)) throw new UserError(`${file}: the header is not a JSON object`, WHOLE);
@@ -82,10 +86,12 @@ function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
       'split the file into shards',
     );
   const entries: Entry[] = [];
+  let metadata: Readonly<Record<string, string>> = {};
   for (const [name, value] of Object.entries(header)) {
     if (name !== '__metadata__') entries.push(entryOf(file, name, value));
     else if (!isObject(value) || !Object.values(value).every((v) => typeof v === 'string'))
       throw new UserError(`${file}: __metadata__ must map names to texts`, WHOLE);
+    else metadata = value as Readonly<Record<string, string>>;
   }
   const byOffset = [...entries].sort((a, b) => a.begin - b.begin || a.end - b.end);
   let covered = 0;
@@ -109,7 +115,7 @@ function entriesOf(file: string, text: string, dataBytes: number): Entry[] {
       `${file} is too long: it has ${dataBytes} bytes of data, its header describes ${covered}`,
       WHOLE,
     );
-  return entries;
+  return { entries, metadata };
 }
 
 /** A system error as one line. */
@@ -173,6 +179,8 @@ export class SafetensorsFile implements TensorSource {
   readonly shapes: ReadonlyMap<string, readonly number[]>;
   /** As shown in messages. */
   readonly file: string;
+  /** Texts of the header's __metadata__; none where it has none. */
+  readonly metadata: Readonly<Record<string, string>>;
   private readonly entries: ReadonlyMap<string, Entry>;
   private readonly fd: number;
   private readonly dataStart: number;
@@ -222,7 +230,9 @@ export class SafetensorsFile implements TensorSource {
       }
       if (!text.startsWith('{'))
         throw new UserError(`${file}: the header does not begin with {`, 'check that it is a .safetensors file');
-      this.entries = new Map(entriesOf(file, text, stats.size - this.dataStart).map((entry) => [entry.name, entry]));
+      const { entries, metadata } = readHeader(file, text, stats.size - this.dataStart);
+      this.metadata = metadata;
+      this.entries = new Map(entries.map((entry) => [entry.name, entry]));
       this.shapes = new Map([...this.entries].map(([name, entry]) => [name, entry.shape]));
     } catch (error) {
       closeSync(this.fd);

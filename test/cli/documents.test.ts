@@ -92,6 +92,15 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
       `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 --max-tokens 2`,
       'the same',
     ],
+  'npx lla-sim fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors': [
+    `npx lla-sim fit ${TINY} --max-tokens 512 --ratio 4 -o lla4.safetensors`,
+    'the checkpoint is not carried',
+  ],
+  'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is" --codec lla --ratio 4 --codec-weights ouro-lla4.safetensors':
+    [
+      `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --codec-weights lla4.safetensors --max-tokens 2`,
+      'the same',
+    ],
   'npx lla-sim import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json': [
     null,
     'needs a clone; test/stacks imports one that it makes',
@@ -116,7 +125,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   formula: 'mathematics: nothing to run',
 };
 
-const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'validate', 'doctor'];
+const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'fit', 'validate', 'doctor'];
 const TINY_CONFIG = {
   model_type: 'ouro',
   num_hidden_layers: 1,

@@ -10,6 +10,7 @@ import { codecSpec } from '../../codecs/registry.js';
 import { checkSampling, choiceOf, GREEDY, type Sampling } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import { Allocations, type Allocation } from './allocations.js';
+import { cacheRows } from './cache-rows.js';
 import { Caches, spanOf } from './caches.js';
 import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
@@ -67,6 +68,8 @@ export interface GpuDecoder {
   prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
   /** Logits of the last step, [sequence][vocabulary]. */
   logits(): Promise<Float32Array>;
+  /** What the cache of a layer and loop of the core holds (cache-rows.ts): [sequence][head], each [token][width]. */
+  rows(role: 'key' | 'value', layer: number, loop: number): Promise<readonly (readonly Float64Array[])[]>;
   /** Tokens of each sequence so far, evicted ones included. */
   readonly lengths: readonly number[];
   /** Every buffer, with its bytes and what it is for. */
@@ -365,6 +368,11 @@ class Decoder implements GpuDecoder {
     return new Float32Array(
       await this.device.read(this.machine.buffer('logits'), 4 * this.options.batch * this.machine.c.geometry.vocab),
     );
+  }
+
+  async rows(role: 'key' | 'value', layer: number, loop: number): Promise<Float64Array[][]> {
+    this.requireOpen();
+    return cacheRows(this.machine, role, layer, loop, this.lengths);
   }
 
   reset(): void {

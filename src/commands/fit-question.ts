@@ -1,0 +1,85 @@
+/** The model and the text that `fit` and `fidelity` work on, read from their options. */
+import type { Tokenizer } from '../decoder/index.js';
+import type { Teacher } from '../fit/capture.js';
+import { readText, readTokens, windowsOf } from '../fit/windows.js';
+import { UserError } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { PRESET_NAMES } from '../geometry/presets.js';
+import type { Device } from '../gpu/index.js';
+import { randomFrom } from '../random.js';
+import { parseTokens } from '../units.js';
+import { choiceFlag, textFlag, type Args, type OptionTable } from './command.js';
+import { loadModel, modelFingerprint, WEIGHTS } from './run-question.js';
+
+/** Tokens of a window, where the model reaches as far. */
+const WINDOW_TOKENS = 256;
+/** Tokens that a codec is fitted to unless asked otherwise: a latent of 512 numbers has its covariance by then. */
+const CALIBRATION_TOKENS = 16_384;
+
+export const TEACHER_OPTIONS: OptionTable = {
+  model: {
+    type: 'string',
+    help: 'folder with config.json and safetensors, or a preset with fabricated weights',
+    proposals: PRESET_NAMES,
+    group: 'Model',
+  },
+  layers: { type: 'string', help: 'core layers of a model with fabricated weights [all]', group: 'Model' },
+  vocab: { type: 'string', help: 'vocabulary of a model with fabricated weights [all]', group: 'Model' },
+  weights: { type: 'string', help: 'element type of the weights [f16]', choices: WEIGHTS, group: 'Model' },
+  text: { type: 'string', help: 'text file to fit to', group: 'Text' },
+  tokens: { type: 'string', help: 'file of token numbers to fit to, instead of a text', group: 'Text' },
+  tokenizer: { type: 'string', help: 'tokenizer.json [the one of the checkpoint]', group: 'Text' },
+  'max-tokens': { type: 'string', help: 'tokens of it that are used [16k]', group: 'Text' },
+  window: { type: 'string', help: 'tokens of a sequence that the text is cut into [256]', group: 'Text' },
+  seed: { type: 'string', help: 'of fabricated weights and random directions [0]', group: 'Model' },
+};
+
+/** A model whose codec is fitted or judged. */
+export interface LoadedTeacher {
+  readonly geometry: Geometry;
+  readonly tokenizer: Tokenizer | null;
+  readonly trained: boolean;
+  fingerprint(seed: number): string;
+  teacher(device: Device, seed: number): Teacher;
+  close(): void;
+}
+
+export function teacherOf(args: Args): LoadedTeacher {
+  const loaded = loadModel(args);
+  const { geometry, checkpoint, tokenizer } = loaded;
+  const storage = choiceFlag(args, 'weights', WEIGHTS);
+  return {
+    geometry,
+    tokenizer,
+    trained: checkpoint !== null,
+    fingerprint: (seed) => modelFingerprint(loaded, seed),
+    teacher: (device, seed) => ({
+      device,
+      geometry,
+      normEpsilon: checkpoint?.normEpsilon ?? 1e-6,
+      weights: { storage, seed, ...(checkpoint ? { model: checkpoint.tensors } : {}) },
+    }),
+    close: () => checkpoint?.tensors.close(),
+  };
+}
+
+/** The windows that a codec is fitted to. @throws UserError where there is no text for the model */
+export function calibrationWindows(args: Args, loaded: LoadedTeacher): number[][] {
+  const { geometry: g, tokenizer } = loaded;
+  const [text, file] = [textFlag(args, 'text'), textFlag(args, 'tokens')];
+  const most = parseTokens(textFlag(args, 'max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
+  const length = Math.min(parseTokens(textFlag(args, 'window') ?? String(WINDOW_TOKENS), '--window'), g.maxPositions);
+  if (text !== null && file !== null) throw new UserError('--text and --tokens are two texts', 'give one of them');
+  if (text === null && file === null) {
+    if (loaded.trained)
+      throw new UserError('there is no text to fit to', 'give --text FILE, or --tokens FILE with token numbers');
+    // Weights without a meaning have no text either.
+    const random = randomFrom(1);
+    return windowsOf(
+      Array.from({ length: most }, () => Math.floor(random() * g.vocab)),
+      length,
+    );
+  }
+  const tokens = text !== null ? readText(text, tokenizer) : readTokens(file as string, g.vocab);
+  return windowsOf(tokens.slice(0, most), length);
+}

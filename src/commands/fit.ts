@@ -1,0 +1,120 @@
+/** `lla-sim fit`: makes the weights of a codec from a model's own keys and values. */
+import { isLatent } from '../codecs/registry.js';
+import { codecTensors, INITIALISATIONS, writeCodecFile } from '../decoder/index.js';
+import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { fitCodec } from '../fit/run.js';
+import { fitReport, fitText } from '../fit/report.js';
+import { openDevice } from '../gpu/index.js';
+import { SETTINGS } from '../schema/settings.js';
+import { displayPath } from '../files.js';
+import { parseBytes, parseNumber } from '../units.js';
+import { checkWritable } from '../write.js';
+import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from './command.js';
+import { calibrationWindows, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
+import { interruptible } from './interrupt.js';
+import { print } from './output.js';
+import { progressLine } from './progress.js';
+import { explained } from './run.js';
+import { readCandidate } from './run-question.js';
+
+const FORMATS = ['text', 'json'] as const;
+const KINDS = ['lla', 'lla-2d', 'mla-head'] as const;
+const DEFAULT_MEMORY = '2GB';
+
+const CODEC_OPTIONS: OptionTable = {
+  codec: { type: 'string', help: 'codec to fit [lla]', choices: KINDS, group: 'Codec' },
+  ratio: { type: 'string', help: 'compression ratio [4]', group: 'Codec' },
+  ranks: { type: 'string', help: SETTINGS.ranks.help, group: 'Codec' },
+  init: {
+    type: 'string',
+    help: 'directions that the latent keeps: those of most variance, or a control [svd]',
+    choices: INITIALISATIONS,
+    group: 'Codec',
+  },
+};
+
+export const fitCommand: Command = {
+  options: {
+    ...TEACHER_OPTIONS,
+    ...CODEC_OPTIONS,
+    memory: { type: 'string', help: `memory for covariances [${DEFAULT_MEMORY}]`, group: 'Codec' },
+    output: { type: 'string', short: 'o', help: 'file of the codec weights', group: 'Output' },
+    ...formatOption(FORMATS),
+  },
+  examples: [
+    ['fit --ratio 4 -o lla4.safetensors', 'codec weights of the bundled model'],
+    ['fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors', 'of your model, on your text'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const quiet = args.flags['quiet'] === true;
+  const output = textFlag(args, 'output');
+  if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
+  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
+  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const loaded = teacherOf(args);
+  let device;
+  try {
+    const { geometry } = loaded;
+    const asked = {
+      ...args,
+      flags: {
+        ...args.flags,
+        codec: textFlag(args, 'codec') ?? 'lla',
+        ratio: textFlag(args, 'ratio') ?? (textFlag(args, 'ranks') === null ? '4' : undefined),
+      },
+    };
+    const { configuration } = readCandidate(asked, geometry, 1);
+    const { codec, path, branch } = configuration;
+    if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d or mla-head');
+    const windows = calibrationWindows(args, loaded);
+    checkWritable(output, '--output', true);
+    const initialisation = choiceFlag(args, 'init', INITIALISATIONS);
+    const fingerprint = loaded.fingerprint(seed);
+    device = await openDevice();
+    const teacher = loaded.teacher(device, seed);
+    const began = Date.now();
+    const showsProgress = !quiet && process.stderr.isTTY === true;
+    const fitted = await interruptible((signal) =>
+      fitCodec(
+        teacher,
+        windows,
+        { codec, initialisation, seed },
+        {
+          memoryBytes,
+          onProgress: (done) => {
+            if (signal.aborted)
+              throw new UserError('interrupted; nothing is written', 'run it again', EXIT.interrupted);
+            const elapsed = (Date.now() - began) / 1e3;
+            if (showsProgress)
+              process.stderr.write(progressLine(elapsed, (elapsed * (1 - done)) / done, 'keys and values'));
+          },
+        },
+      ),
+    );
+    if (showsProgress) process.stderr.write('\r\u001b[K');
+    writeCodecFile(output, codecTensors(geometry, codec, path, branch), fitted.fitted.tensors, {
+      codec: codec.kind,
+      rankK: codec.rankK as number,
+      rankV: codec.rankV as number,
+      model: fingerprint,
+      initialisation,
+      tokens: fitted.tokens,
+    });
+    const report = fitReport(geometry, fingerprint, initialisation, fitted);
+    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : fitText(geometry, report), {
+      file: null,
+      quiet,
+    });
+    if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
+    return EXIT.ok;
+  } catch (error) {
+    throw explained(error);
+  } finally {
+    device?.close();
+    loaded.close();
+  }
+}

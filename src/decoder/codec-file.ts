@@ -1,0 +1,142 @@
+/**
+ * The file of a codec's weights: safetensors with the tensors of `codecTensors`, and in its metadata what they were
+ * fitted to. docs/fidelity.md describes it for people.
+ *
+ *   codec.layers.{i}.key.down     f16 [group, stacked width, rank K]    W_down of core layer i
+ *   codec.layers.{i}.key.up       f16 [group, stacked width, rank K]    W_up
+ *   codec.layers.{i}.key.mean     f32 [group, stacked width]            mu
+ *   codec.layers.{i}.value.*      the same of V
+ *   codec.layers.{i}.branch.query f16 [heads × width, hidden]           rotary branch of the absorbed path (lla)
+ *   codec.layers.{i}.branch.key   f16 [width, hidden], or [KV heads × width, hidden] with one key a head
+ *
+ * A stacked vector runs over loops, then KV heads, then components; a group is a latent of a token and layer
+ * (`latentGroups`).
+ */
+import type { Codec, CodecKind } from '../codecs/codec.js';
+import { CODEC_KINDS } from '../codecs/codec.js';
+import { UserError, show } from '../errors.js';
+import { halfBits } from '../gpu/half.js';
+import { writeWhole } from '../write.js';
+import { SafetensorsFile } from './safetensors.js';
+import { elementsOf, type TensorSpec } from './tensors.js';
+import type { TensorSource } from './weights.js';
+
+export const INITIALISATIONS = ['svd', 'first-loop', 'random'] as const;
+export type Initialisation = (typeof INITIALISATIONS)[number];
+
+/** What a file of codec weights says of itself. */
+export interface CodecFacts {
+  readonly codec: CodecKind;
+  readonly rankK: number;
+  readonly rankV: number;
+  /** Fingerprint of the model (fingerprint.ts). */
+  readonly model: string;
+  readonly initialisation: Initialisation;
+  /** Tokens that it was fitted to. */
+  readonly tokens: number;
+}
+
+const SCHEMA = 'lla-sim/codec';
+const VERSION = '1';
+const AGAIN = 'make the file with lla-sim fit';
+
+/** Bytes of an f16 or f32 tensor, little-endian. */
+function bytesOf(values: Float32Array, half: boolean): Uint8Array {
+  const stored = half ? Uint16Array.from(values, halfBits) : values;
+  return new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength);
+}
+
+const isHalf = ({ role }: TensorSpec): boolean => role !== 'mean';
+
+/**
+ * Writes a file of codec weights, whole or not at all.
+ * @param specs tensors to write, of `codecTensors`
+ * @throws UserError when it cannot be written
+ */
+export function writeCodecFile(
+  path: string,
+  specs: readonly TensorSpec[],
+  source: TensorSource,
+  facts: CodecFacts,
+): void {
+  const header: Record<string, unknown> = {
+    __metadata__: {
+      schema: SCHEMA,
+      schemaVersion: VERSION,
+      codec: facts.codec,
+      ranks: `${facts.rankK}/${facts.rankV}`,
+      model: facts.model,
+      initialisation: facts.initialisation,
+      tokens: String(facts.tokens),
+    },
+  };
+  let at = 0;
+  for (const spec of specs) {
+    const bytes = elementsOf(spec.shape) * (isHalf(spec) ? 2 : 4);
+    header[spec.name] = { dtype: isHalf(spec) ? 'F16' : 'F32', shape: spec.shape, data_offsets: [at, at + bytes] };
+    at += bytes;
+  }
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  // Data begins at a multiple of 8, as the format asks for.
+  const headerBytes = Math.ceil(text.length / 8) * 8;
+  const file = new Uint8Array(8 + headerBytes + at);
+  new DataView(file.buffer).setBigUint64(0, BigInt(headerBytes), true);
+  file.fill(0x20, 8, 8 + headerBytes).set(text, 8);
+  let offset = 8 + headerBytes;
+  for (const spec of specs) {
+    const bytes = bytesOf(source.read(spec.name), isHalf(spec));
+    file.set(bytes, offset);
+    offset += bytes.length;
+  }
+  writeWhole(path, file, '--output');
+}
+
+/** The facts of an open file. @throws UserError for a file that lla-sim fit did not make */
+export function codecFacts({ file, metadata }: SafetensorsFile): CodecFacts {
+  if (metadata['schema'] !== SCHEMA || metadata['schemaVersion'] !== VERSION)
+    throw new UserError(
+      `${file} says of itself ${show(metadata['schema'])} version ${show(metadata['schemaVersion'])}, not ${SCHEMA} version ${VERSION}`,
+      AGAIN,
+    );
+  const [rankK, rankV] = (metadata['ranks'] ?? '').split('/').map(Number) as [number, number | undefined];
+  const codec = CODEC_KINDS.find((kind) => kind === metadata['codec']);
+  const initialisation = INITIALISATIONS.find((kind) => kind === metadata['initialisation']);
+  const tokens = Number(metadata['tokens']);
+  const model = metadata['model'] ?? '';
+  if (!codec || !initialisation || !isRank(rankK) || !isRank(rankV) || !/^[0-9a-f]{64}$/.test(model))
+    throw new UserError(`${file} does not say which codec it holds and of which model`, AGAIN);
+  return { codec, rankK, rankV, model, initialisation, tokens: Number.isSafeInteger(tokens) ? tokens : 0 };
+}
+
+const isRank = (value: number | undefined): value is number => Number.isSafeInteger(value) && (value as number) > 0;
+
+/** Kinds that read the same tensors: a window keeps exact rows beside LLA's latents. */
+const tensorsOf = (kind: CodecKind): CodecKind => (kind === 'lla-window' ? 'lla' : kind);
+
+/**
+ * Opens codec weights for a model and codec. Close it when done.
+ * @param model fingerprint of the model that will be decoded
+ * @throws UserError for a file of another model or codec, and as SafetensorsFile
+ */
+export function openCodecFile(path: string, model: string, codec: Codec): SafetensorsFile {
+  const open = new SafetensorsFile(path);
+  try {
+    const facts = codecFacts(open);
+    if (facts.model !== model)
+      throw new UserError(
+        `${open.file} was fitted to another model (${facts.model.slice(0, 12)}… and not ${model.slice(0, 12)}…)`,
+        'fit a codec to this model: lla-sim fit',
+      );
+    if (facts.codec !== tensorsOf(codec.kind) || facts.rankK !== codec.rankK || facts.rankV !== codec.rankV)
+      throw new UserError(
+        `${open.file} holds ${facts.codec} of ranks ${facts.rankK}/${facts.rankV}, not ${codec.kind}${
+          codec.rankK === undefined ? '' : ` of ranks ${codec.rankK}/${codec.rankV}`
+        }`,
+        `decode it with --codec ${facts.codec} --ranks ${facts.rankK}/${facts.rankV}`,
+      );
+    return open;
+  } catch (error) {
+    open.close();
+    throw error;
+  }
+}

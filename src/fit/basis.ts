@@ -1,0 +1,56 @@
+/**
+ * Orthonormal bases of the directions that hold most variance, by ml-matrix (MIT): Householder tridiagonalisation and
+ * implicit QL. The right singular vectors of the centred data are the eigenvectors of its covariance.
+ */
+import { EigenvalueDecomposition, Matrix, QrDecomposition } from 'ml-matrix';
+import type { Covariance } from './covariance.js';
+
+/** Directions as columns: [width][rank], row-major, and the variance along each, largest first. */
+export interface Basis {
+  readonly width: number;
+  readonly rank: number;
+  readonly vectors: Float64Array;
+  readonly variances: readonly number[];
+}
+
+/** All eigenvalues of a covariance's leading block, largest first, and the eigenvectors of the first `rank`. */
+export function principalBasis(covariance: Covariance, rank: number, size = covariance.width): Basis {
+  const { realEigenvalues: ascending, eigenvectorMatrix: vectors } = new EigenvalueDecomposition(
+    new Matrix(covariance.rows(size)),
+    { assumeSymmetric: true },
+  );
+  const order = ascending.map((_, i) => i).sort((a, b) => (ascending[b] as number) - (ascending[a] as number));
+  const kept = order.slice(0, rank);
+  return {
+    width: size,
+    rank: kept.length,
+    vectors: Float64Array.from({ length: size * kept.length }, (_, at) =>
+      vectors.get(Math.floor(at / kept.length), kept[at % kept.length] as number),
+    ),
+    // Rounding makes tiny variances negative.
+    variances: order.map((i) => Math.max(0, ascending[i] as number)),
+  };
+}
+
+/** Random directions, orthonormal: the control of every fitted basis. @param normal draws of a normal distribution */
+export function randomBasis(width: number, rank: number, normal: () => number): Basis {
+  const q = new QrDecomposition(new Matrix(Array.from({ length: width }, () => Array.from({ length: rank }, normal))))
+    .orthogonalMatrix;
+  return {
+    width,
+    rank,
+    vectors: Float64Array.from({ length: width * rank }, (_, at) => q.get(Math.floor(at / rank), at % rank)),
+    variances: [],
+  };
+}
+
+/**
+ * exp(entropy of the variances' shares) over their number: 1 where all directions hold the same, 1/n where one holds
+ * all (Roy and Vetterli 2007, normalised).
+ */
+export function effectiveRank(variances: readonly number[]): number {
+  const total = variances.reduce((sum, v) => sum + v, 0);
+  if (total === 0) return 0;
+  const entropy = variances.reduce((sum, v) => (v > 0 ? sum - (v / total) * Math.log(v / total) : sum), 0);
+  return Math.exp(entropy) / variances.length;
+}

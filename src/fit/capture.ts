@@ -1,0 +1,102 @@
+/**
+ * Pre-RoPE keys and values of every loop, layer and head, from the decoder itself: windows of tokens are prefilled into
+ * a full f32 cache, which is read back layer by layer; keys are turned back by their positions.
+ */
+import { openDecoder, type DecoderWeights } from '../decoder/gpu/index.js';
+import { rotate } from '../decoder/reference/arithmetic.js';
+import type { CodecAxis } from '../decoder/tensors.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { Device } from '../gpu/index.js';
+import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
+import type { Configuration } from '../schedule/schedule.js';
+
+/** A model and where it runs. */
+export interface Teacher {
+  readonly device: Device;
+  readonly geometry: Geometry;
+  readonly normEpsilon: number;
+  readonly weights: DecoderWeights;
+}
+
+/** The configuration of an uncompressed f32 cache. */
+export const exactConfiguration = ({ device, geometry }: Teacher): Configuration => ({
+  geometry,
+  codec: { kind: 'full' },
+  path: 'full',
+  materialised: false,
+  choice: { storage: 'f32', groupSize: 64 },
+  branch: { width: 64, perHead: false },
+  eviction: null,
+  gpus: 1,
+  targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
+  bindingBytes: device.limits.maxStorageBufferBindingSize,
+});
+
+/** Keys and values of a batch of windows. */
+export interface Captured {
+  /** Tokens of all windows. */
+  readonly tokens: number;
+  /** One axis of a core layer: [loop][KV head][component], each with that component of all tokens. */
+  columns(axis: CodecAxis, layer: number): Promise<Float64Array[][][]>;
+}
+
+/** Windows that are prefilled together. */
+const BATCH = 8;
+
+/**
+ * Goes through all windows once, in order.
+ * @param windows tokens of each; each is a sequence of its own
+ * @param visit is waited for
+ */
+export async function capture(
+  teacher: Teacher,
+  windows: readonly (readonly number[])[],
+  visit: (captured: Captured, done: number) => Promise<void>,
+): Promise<void> {
+  const { device, geometry: g } = teacher;
+  for (let from = 0; from < windows.length; from += BATCH) {
+    const batch = windows.slice(from, from + BATCH);
+    const decoder = await openDecoder(device, exactConfiguration(teacher), {
+      weights: teacher.weights,
+      normEpsilon: teacher.normEpsilon,
+      batch: batch.length,
+      contextTokens: Math.max(...batch.map((window) => window.length)),
+    });
+    try {
+      await decoder.prefill(batch);
+      await visit(
+        {
+          tokens: batch.reduce((sum, window) => sum + window.length, 0),
+          columns: async (axis, layer) => {
+            const loops: Float64Array[][][] = [];
+            for (let loop = 0; loop < g.loops; loop++)
+              loops.push(columnsOf(g, axis, await decoder.rows(axis, layer, loop)));
+            return loops;
+          },
+        },
+        from + batch.length,
+      );
+    } finally {
+      decoder.close();
+    }
+  }
+}
+
+/** [KV head][component] over all tokens, from rows [sequence][head] of [token][component]. */
+function columnsOf(g: Geometry, axis: CodecAxis, rows: readonly (readonly Float64Array[])[]): Float64Array[][] {
+  const { headDim, rope } = g;
+  const tokens = rows.reduce((sum, heads) => sum + (heads[0] as Float64Array).length / headDim, 0);
+  return Array.from({ length: g.kvHeads }, (_, head) => {
+    const columns = Array.from({ length: headDim }, () => new Float64Array(tokens));
+    let at = 0;
+    for (const heads of rows) {
+      const own = heads[head] as Float64Array;
+      for (let position = 0; position * headDim < own.length; position++, at++) {
+        const row = own.subarray(position * headDim, (position + 1) * headDim);
+        const plain = axis === 'key' ? rotate(row, -position, rope) : row;
+        columns.forEach((column, i) => (column[at] = plain[i] as number));
+      }
+    }
+    return columns;
+  });
+}

@@ -1,0 +1,88 @@
+/** What a fit reports: energy kept by layer and head, and which lose most. */
+import type { Codec } from '../codecs/codec.js';
+import { codecLabel, coreRatio } from '../codecs/registry.js';
+import type { Initialisation } from '../decoder/index.js';
+import { latentGroups } from '../decoder/tensors.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { columns } from '../report/text.js';
+import { formatCount } from '../units.js';
+import type { LatentEnergy } from './fit.js';
+import type { FitRun } from './run.js';
+
+export interface FitReport {
+  readonly schema: 'lla-sim/fit';
+  readonly schemaVersion: 1;
+  readonly model: { readonly name: string; readonly fingerprint: string };
+  readonly codec: Codec;
+  readonly ratio: number;
+  readonly initialisation: Initialisation;
+  readonly tokens: number;
+  readonly passes: number;
+  /** Mean share of the variance that each initialisation keeps. */
+  readonly meanKept: FitRun['kept'];
+  readonly energy: readonly LatentEnergy[];
+}
+
+export const fitReport = (
+  g: Geometry,
+  fingerprint: string,
+  initialisation: Initialisation,
+  run: FitRun,
+): FitReport => ({
+  schema: 'lla-sim/fit',
+  schemaVersion: 1,
+  model: { name: g.name, fingerprint },
+  codec: run.fitted.codec,
+  ratio: coreRatio(g, run.fitted.codec),
+  initialisation,
+  tokens: run.tokens,
+  passes: run.passes,
+  meanKept: run.kept,
+  energy: run.fitted.energy,
+});
+
+const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
+
+/** Latents that are listed as losing most. */
+const WORST = 5;
+
+/** A report for a person at a terminal. */
+export function fitText(g: Geometry, r: FitReport): string {
+  const { heads, loops, count } = latentGroups(g, r.codec);
+  const headGroups = g.kvHeads / heads;
+  const nameOf = (group: number): string =>
+    [
+      ...(loops < g.loops ? [`loop ${Math.floor(group / headGroups)}`] : []),
+      ...(headGroups > 1 ? [`head ${group % headGroups}`] : []),
+    ].join(' ') || 'all';
+  const rows = [...new Set(r.energy.map(({ layer }) => layer))].flatMap((layer) =>
+    (['key', 'value'] as const).map((axis) => ({
+      layer,
+      axis,
+      own: r.energy.filter((e) => e.layer === layer && e.axis === axis),
+    })),
+  );
+  const worst = [...r.energy].sort((a, b) => a.kept - b.kept).slice(0, WORST);
+  const controls = Object.entries(r.meanKept).filter(([name]) => name !== r.initialisation);
+  return [
+    `${codecLabel(g, r.codec)} (ranks ${r.codec.rankK}/${r.codec.rankV}, ${r.initialisation}) fitted to ${g.name} on ${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
+    '',
+    'share of the variance kept, by layer and latent:',
+    ...columns(
+      [
+        { title: 'layer', align: 'right', cell: (row) => String(row.layer) },
+        { title: 'axis', align: 'left', cell: (row) => (row.axis === 'key' ? 'K' : 'V') },
+        ...Array.from({ length: Math.min(count, 16) }, (_, group) => ({
+          title: nameOf(group),
+          align: 'right' as const,
+          cell: (row: (typeof rows)[number]) => percent(row.own.find((e) => e.group === group)?.kept ?? 0),
+        })),
+      ],
+      rows,
+    ),
+    '',
+    `loses most: ${worst.map((e) => `layer ${e.layer} ${e.axis === 'key' ? 'K' : 'V'} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', ')}`,
+    `mean kept: ${percent(r.meanKept[r.initialisation] ?? 0)}${controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join('')}`,
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,88 @@
+/**
+ * W_down, W_up and mu of a latent from the covariance of the vectors that it stands for (paper, Sec. "Initialization
+ * and conversion"): the basis of the most variance, or a control.
+ */
+import type { Initialisation } from '../decoder/index.js';
+import type { LatentGroups } from '../decoder/tensors.js';
+import { principalBasis, randomBasis } from './basis.js';
+import type { Covariance } from './covariance.js';
+
+/** Matrices of one latent: [stacked width][rank], and mu. */
+export interface LatentWeights {
+  readonly down: Float64Array;
+  readonly up: Float64Array;
+  readonly mean: Float64Array;
+}
+
+/**
+ * @param own covariance of the stacked vectors
+ * @param firstLoop covariance whose leading components are the first loop's, of the same heads
+ * @param normal draws of a normal distribution, for random directions
+ */
+export function latentWeights(
+  initialisation: Initialisation,
+  groups: LatentGroups,
+  rank: number,
+  own: Covariance,
+  firstLoop: Covariance,
+  normal: () => number,
+): LatentWeights {
+  const mean = own.mean.slice();
+  if (initialisation === 'svd') {
+    const { vectors } = principalBasis(own, rank);
+    return { down: vectors, up: vectors, mean };
+  }
+  if (initialisation === 'random') {
+    const { vectors } = randomBasis(groups.width, rank, normal);
+    return { down: vectors, up: vectors, mean };
+  }
+  // The first loop's directions serve every loop: the latent is the mean of the loops' coordinates.
+  const size = groups.width / groups.loops;
+  const basis = principalBasis(firstLoop, Math.min(rank, size), size);
+  const down = new Float64Array(groups.width * rank);
+  const up = new Float64Array(groups.width * rank);
+  for (let i = 0; i < groups.width; i++)
+    for (let j = 0; j < basis.rank; j++) {
+      const value = basis.vectors[(i % size) * basis.rank + j] as number;
+      down[i * rank + j] = value / groups.loops;
+      up[i * rank + j] = value;
+    }
+  return { down, up, mean };
+}
+
+/** C W, [width][rank]. */
+function times(covariance: Covariance, matrix: Float64Array, rank: number): Float64Array {
+  const { width } = covariance;
+  const out = new Float64Array(width * rank);
+  for (let i = 0; i < width; i++)
+    for (let k = 0; k < width; k++) {
+      const c = covariance.at(i, k);
+      for (let j = 0; j < rank; j++)
+        out[i * rank + j] = (out[i * rank + j] as number) + c * (matrix[k * rank + j] as number);
+    }
+  return out;
+}
+
+/** AᵀB, [rank][rank]. */
+function gram(a: Float64Array, b: Float64Array, rank: number): Float64Array {
+  const out = new Float64Array(rank * rank);
+  for (let i = 0; i < a.length / rank; i++)
+    for (let j = 0; j < rank; j++)
+      for (let k = 0; k < rank; k++)
+        out[j * rank + k] = (out[j * rank + k] as number) + (a[i * rank + j] as number) * (b[i * rank + k] as number);
+  return out;
+}
+
+const inner = (a: Float64Array, b: Float64Array): number => a.reduce((sum, x, i) => sum + x * (b[i] as number), 0);
+
+/**
+ * Share of the variance that a latent keeps: 1 − E‖x − x̂‖² / E‖x − mu‖², exactly, from the covariance C:
+ * E‖x − x̂‖² = tr C − 2 tr(Dᵀ C U) + tr(UᵀU Dᵀ C D). Below 0 where it is worse than the mean alone.
+ */
+export function energyKept(covariance: Covariance, { down, up }: LatentWeights, rank: number): number {
+  const total = covariance.trace;
+  if (total === 0) return 1;
+  const product = times(covariance, down, rank);
+  const error = total - 2 * inner(up, product) + inner(gram(up, up, rank), gram(down, product, rank));
+  return 1 - error / total;
+}

@@ -1,0 +1,89 @@
+/** Keys and values captured from the GPU decoder beside those of the float64 network, and a codec that loses nothing. */
+import { expect, it } from 'vitest';
+import { openDecoder } from '../../src/decoder/gpu/index.js';
+import { loadModel } from '../../src/decoder/reference/model.js';
+import { run, type Projection } from '../../src/decoder/reference/network.js';
+import { exactAttention } from '../../src/decoder/reference/forward.js';
+import { modelTensors } from '../../src/decoder/tensors.js';
+import { fabricate } from '../../src/decoder/weights.js';
+import { capture, exactConfiguration } from '../../src/fit/capture.js';
+import { fitCodec } from '../../src/fit/run.js';
+import { GEOMETRIES, promptOf } from '../decoder/models.js';
+import { relative } from '../decoder/gpu-cases.js';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+
+describeGpu('capture and fit', (device) => {
+  const g = GEOMETRIES[0] as (typeof GEOMETRIES)[number];
+  const teacher = { device, geometry: g, normEpsilon: 1e-6, weights: { storage: 'f32' as const, seed: SEED } };
+  const windows = [promptOf(g, 40, SEED), promptOf(g, 33, SEED + 1)];
+
+  it(`captures what the network projects, before rotation (seed ${SEED})`, async () => {
+    const model = loadModel(g, fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: false, codec: 'random' }));
+    const expected = new Map<string, Projection[]>();
+    for (const window of windows) {
+      const exact = exactAttention(model);
+      run(
+        model,
+        window,
+        window.map((_, n) => n),
+        (site, tokens) => {
+          const key = `${site.layer} ${site.loop}`;
+          expected.set(key, [...(expected.get(key) ?? []), ...tokens]);
+          return exact(site, tokens);
+        },
+      );
+    }
+    await capture(teacher, windows, async (captured) => {
+      expect(captured.tokens).toBe(73);
+      for (const [axis, part] of [
+        ['key', 'keys'],
+        ['value', 'values'],
+      ] as const)
+        for (let layer = 0; layer < g.layers; layer++) {
+          const loops = await captured.columns(axis, layer);
+          loops.forEach((heads, loop) =>
+            heads.forEach((columns, head) => {
+              const tokens = expected.get(`${layer} ${loop}`) as Projection[];
+              columns.forEach((column, i) =>
+                expect(
+                  relative(
+                    column,
+                    tokens.map((t) => t[part][head]?.[i] as number),
+                  ),
+                ).toBeLessThan(1e-4),
+              );
+            }),
+          );
+        }
+    });
+  });
+
+  it(`a fitted codec of full rank decodes as the full cache does (seed ${SEED})`, async () => {
+    const width = g.loops * g.headDim;
+    const codec = { kind: 'lla', rankK: width, rankV: width } as const;
+    const { fitted, kept } = await fitCodec(
+      teacher,
+      windows,
+      { codec, initialisation: 'svd', seed: SEED },
+      { memoryBytes: 2 ** 20 },
+    );
+    expect(kept.svd).toBeCloseTo(1, 6);
+    expect(kept['first-loop']).toBeLessThan(1);
+    const logitsOf = async (own: object): Promise<Float32Array> => {
+      const decoder = await openDecoder(
+        device,
+        { ...exactConfiguration(teacher), ...own },
+        { weights: { ...teacher.weights, codec: fitted.tensors }, batch: 1, contextTokens: 64 },
+      );
+      try {
+        for (const token of windows[0] as number[]) await decoder.step([token]);
+        return await decoder.logits();
+      } finally {
+        decoder.close();
+      }
+    };
+    // Directions are kept as f16.
+    expect(relative(await logitsOf({ codec, path: 'reconstruct' }), await logitsOf({}))).toBeLessThan(5e-3);
+  });
+});

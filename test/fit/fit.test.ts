@@ -1,0 +1,161 @@
+/** Covariances, bases and the file of codec weights, without a GPU. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { codecFacts, codecTensors, openCodecFile, SafetensorsFile, writeCodecFile } from '../../src/decoder/index.js';
+import { fabricate } from '../../src/decoder/weights.js';
+import { latentGroups } from '../../src/decoder/tensors.js';
+import { effectiveRank, principalBasis, randomBasis } from '../../src/fit/basis.js';
+import { Covariance } from '../../src/fit/covariance.js';
+import { layersOfPasses } from '../../src/fit/fit.js';
+import { energyKept, latentWeights } from '../../src/fit/weights.js';
+import { windowsOf } from '../../src/fit/windows.js';
+import { fingerprintOfSeed } from '../../src/fingerprint.js';
+import { randomFrom } from '../../src/random.js';
+import { GEOMETRIES } from '../decoder/models.js';
+import { safetensors, temporary, temporaryFolder } from '../decoder/files.js';
+
+const g = GEOMETRIES[0] as (typeof GEOMETRIES)[number];
+
+/** Correlated vectors with a large mean: [component][vector]. */
+function columnsOf(seed: number, width: number, count: number): Float64Array[] {
+  const random = randomFrom(seed);
+  const mix = Array.from({ length: width }, () => Array.from({ length: width }, () => random() - 0.5));
+  const hidden = Array.from({ length: width }, (_, k) =>
+    Array.from({ length: count }, () => (random() - 0.5) / (1 + k)),
+  );
+  return mix.map((row) =>
+    Float64Array.from(
+      { length: count },
+      (_, n) => 1000 + row.reduce((s, w, k) => s + w * (hidden[k]?.[n] as number), 0),
+    ),
+  );
+}
+
+const covarianceOf = (columns: readonly Float64Array[], block: number): Covariance => {
+  const own = new Covariance(columns.length);
+  const count = columns[0]?.length as number;
+  for (let from = 0; from < count; from += block)
+    own.add(
+      columns.map((c) => c.slice(from, from + block)),
+      Math.min(block, count - from),
+    );
+  return own;
+};
+
+const normalOf = (seed: number): (() => number) => {
+  const random = randomFrom(seed);
+  return () => random() + random() + random() - 1.5;
+};
+
+describe('fit', () => {
+  it('the covariance of a stream is that of all vectors at once, whatever the blocks', () => {
+    fc.assert(
+      fc.property(
+        fc.integer(),
+        fc.integer({ min: 1, max: 7 }),
+        fc.integer({ min: 1, max: 40 }),
+        (seed, width, block) => {
+          const columns = columnsOf(seed, width, 37);
+          const own = covarianceOf(columns, block);
+          const means = columns.map((c) => c.reduce((s, x) => s + (x - 1000), 0) / 37);
+          for (let i = 0; i < width; i++)
+            for (let j = 0; j < width; j++) {
+              let sum = 0;
+              for (let n = 0; n < 37; n++)
+                sum +=
+                  ((columns[i]?.[n] as number) - 1000 - (means[i] as number)) *
+                  ((columns[j]?.[n] as number) - 1000 - (means[j] as number));
+              expect(Math.abs(own.at(i, j) - sum / 37)).toBeLessThan(1e-10);
+            }
+          own.mean.forEach((m, i) => expect(Math.abs(m - 1000 - (means[i] as number))).toBeLessThan(1e-9));
+        },
+      ),
+      { numRuns: 30 },
+    );
+  });
+
+  it('a basis is orthonormal, and what it loses is the tail of the spectrum', () => {
+    fc.assert(
+      fc.property(fc.integer(), fc.integer({ min: 1, max: 12 }), (seed, rank) => {
+        const own = covarianceOf(columnsOf(seed, 12, 50), 16);
+        const groups = { loops: 3, heads: 1, count: 1, width: 12 };
+        for (const basis of [principalBasis(own, rank), randomBasis(12, rank, normalOf(seed))])
+          for (let a = 0; a < rank; a++)
+            for (let b = 0; b < rank; b++) {
+              let sum = 0;
+              for (let i = 0; i < 12; i++)
+                sum += (basis.vectors[i * rank + a] as number) * (basis.vectors[i * rank + b] as number);
+              expect(Math.abs(sum - (a === b ? 1 : 0))).toBeLessThan(1e-10);
+            }
+        const { variances } = principalBasis(own, rank);
+        const tail = variances.slice(rank).reduce((s, v) => s + v, 0);
+        const kept = (init: 'svd' | 'first-loop' | 'random'): number =>
+          energyKept(own, latentWeights(init, groups, rank, own, own, normalOf(seed)), rank);
+        expect(Math.abs(kept('svd') - (1 - tail / own.trace))).toBeLessThan(1e-9);
+        // No other subspace keeps more.
+        expect(kept('random')).toBeLessThanOrEqual(kept('svd') + 1e-9);
+        expect(kept('first-loop')).toBeLessThanOrEqual(kept('svd') + 1e-9);
+      }),
+      { numRuns: 20 },
+    );
+  });
+
+  it('the effective rank counts directions', () => {
+    expect(effectiveRank([1, 1, 1, 1])).toBeCloseTo(1, 12);
+    expect(effectiveRank([1, 0, 0, 0])).toBeCloseTo(0.25, 12);
+    expect(effectiveRank([2, 2, 0, 0])).toBeCloseTo(0.5, 12);
+  });
+
+  it('layers share the memory, one layer too large is refused', () => {
+    const codec = { kind: 'lla', rankK: 2, rankV: 3 } as const;
+    expect(layersOfPasses(g, codec, 2 ** 30)).toEqual([[0, 1]]);
+    expect(layersOfPasses(g, codec, 6000)).toEqual([[0], [1]]);
+    expect(() => layersOfPasses(g, codec, 100)).toThrow(/--memory/);
+  });
+
+  it('windows cover a text without overlap', () => {
+    const tokens = Array.from({ length: 25 }, (_, i) => i);
+    expect(windowsOf(tokens, 10).map((w) => w.length)).toEqual([10, 10, 5]);
+    expect(windowsOf(tokens.slice(0, 24), 10).flat()).toEqual(tokens.slice(0, 20));
+    expect(windowsOf(tokens.slice(0, 3), 10)).toEqual([[0, 1, 2]]);
+  });
+});
+
+describe('file of codec weights', () => {
+  const codec = { kind: 'lla', rankK: 3, rankV: 5 } as const;
+  const specs = codecTensors(g, codec, 'reconstruct', { width: 6, perHead: false });
+  const model = fingerprintOfSeed(g, 1);
+  const facts = { codec: 'lla', rankK: 3, rankV: 5, model, initialisation: 'svd', tokens: 99 } as const;
+  const write = (): string => {
+    const path = `${temporaryFolder()}/codec.safetensors`;
+    writeCodecFile(path, specs, fabricate(specs, { seed: 4, tiedEmbeddings: false, codec: 'random' }), facts);
+    return path;
+  };
+
+  it('comes back as it was written', () => {
+    const path = write();
+    const file = openCodecFile(path, model, codec);
+    const source = fabricate(specs, { seed: 4, tiedEmbeddings: false, codec: 'random' });
+    expect(codecFacts(file)).toEqual(facts);
+    expect([...file.shapes.keys()]).toEqual(specs.map(({ name }) => name));
+    for (const { name, shape } of specs) {
+      expect(file.shapes.get(name)).toEqual(shape);
+      expect(file.read(name)).toEqual(source.read(name));
+    }
+    file.close();
+    expect(latentGroups(g, codec).width).toBe(specs[0]?.shape[1]);
+  });
+
+  it('of another model, codec or maker is refused', () => {
+    const path = write();
+    expect(() => openCodecFile(path, fingerprintOfSeed(g, 2), codec)).toThrow(/fitted to another model/);
+    expect(() => openCodecFile(path, fingerprintOfSeed({ ...g, loops: 4 }, 1), codec)).toThrow(/another model/);
+    expect(() => openCodecFile(path, model, { kind: 'lla', rankK: 3, rankV: 4 })).toThrow(/ranks 3\/5, not lla/);
+    expect(() => openCodecFile(path, model, { kind: 'mla-head', rankK: 3, rankV: 5 })).toThrow(/not mla-head/);
+    const foreign = temporary(safetensors({ a: { dtype: 'F32', shape: [1], values: [1] } }, { format: 'pt' }));
+    expect(() => openCodecFile(foreign, model, codec)).toThrow(/lla-sim\/codec/);
+    const open = new SafetensorsFile(path);
+    expect(open.metadata['ranks']).toBe('3/5');
+    open.close();
+  });
+});
