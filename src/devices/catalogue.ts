@@ -25,6 +25,10 @@ export interface DeviceSpec {
   readonly source: string;
 }
 
+/** Memory of a device that plans count with: what its driver reports where that is known, else what is advertised. */
+export const memoryOf = ({ driverBytes, vramBytes }: Pick<DeviceSpec, 'driverBytes' | 'vramBytes'>): number =>
+  driverBytes ?? vramBytes;
+
 /** What joins devices, bytes per second in one direction of one device. */
 export interface Interconnect {
   readonly name: string;

@@ -5,7 +5,7 @@ import { UserError, show } from '../errors.js';
 import type { Sources } from '../plan/answer.js';
 import { staleKernels } from '../plan/ask.js';
 import { loadCalibration } from '../plan/calibrations.js';
-import type { DeviceSpec } from '../devices/catalogue.js';
+import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
 
 export const PAPER_DEVICE = 'h200';
@@ -13,7 +13,7 @@ export const PAPER_DEVICE = 'h200';
 /** With the memory that its driver reports: the paper's tests ran until that was full. */
 export function paperSpec(): DeviceSpec {
   const spec = findDevice(PAPER_DEVICE);
-  return { ...spec, vramBytes: spec.driverBytes ?? spec.vramBytes };
+  return { ...spec, vramBytes: memoryOf(spec) };
 }
 
 /**

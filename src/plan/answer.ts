@@ -10,10 +10,12 @@ import type { Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
-import { parseBytes } from '../units.js';
+import { formatDecimalBytes, parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
 import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
+import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
+import { stackName } from '../stacks/serving.js';
 import { readQuestion } from './request.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
@@ -91,7 +93,12 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     notes.push(
       `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`,
     );
-  const question = readQuestion(shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario, geometry);
+  if (spec && spec.driverBytes === device.vramBytes && spec.driverBytes !== spec.vramBytes)
+    notes.push(
+      `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
+    );
+  const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
+  const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus));
   const pricer = choosePricer(sources, notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
@@ -126,6 +133,14 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     },
     refused,
   };
+}
+
+/** What the server keeps for itself whose tables price. */
+function serverOf({ gpu, device, model: { geometry } }: Sources, gpus: number): ServerMemory | null {
+  const file = gpu?.stack?.file;
+  if (!file) return null;
+  const named = { stack: file.stack, version: file.version, name: stackName(file) };
+  return serverMemory(named, { geometry, gpus, vramBytes: device.vramBytes, device: device.id ?? '' });
 }
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */

@@ -2,7 +2,7 @@
  * From a scenario to a report: reads the model, the device and the measurements that it names, then plans (answer.ts).
  */
 import { UserError, show } from '../errors.js';
-import type { DeviceSpec } from '../devices/catalogue.js';
+import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
 import { isPreset } from '../geometry/presets.js';
 import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
@@ -71,7 +71,7 @@ async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
       'add --vram 141GB, or --device h200 (lla-sim models --devices lists them)',
     );
   const spec = s.device === undefined ? byMemory(vram as number, notes) : findDevice(s.device);
-  const vramBytes = vram ?? (spec as DeviceSpec).vramBytes;
+  const vramBytes = vram ?? memoryOf(spec as DeviceSpec);
   if (!spec)
     return {
       device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null },
@@ -110,7 +110,10 @@ function measuredDevice(s: Scenario, vram: number | null, loaded: LoadedCalibrat
     );
   // A software adapter's memory is its host's.
   const vramBytes =
-    vram ?? spec?.vramBytes ?? measured.memoryBytes ?? (measured.software ? loaded.calibration.host.memoryBytes : null);
+    vram ??
+    (spec ? memoryOf(spec) : null) ??
+    measured.memoryBytes ??
+    (measured.software ? loaded.calibration.host.memoryBytes : null);
   if (vramBytes === null)
     throw new UserError(`${show(loaded.file)} does not say how much memory ${measured.description} has`, 'add --vram');
   return {

@@ -26,6 +26,9 @@ type Asked = Pick<
   | 'batch'
   | 'stack'
   | 'pricer'
+  | 'server'
+  | 'utilization'
+  | 'reserveBytes'
 >;
 
 /** Tokens per second where the plan is run; sequences where nothing is known about speed. */
@@ -115,19 +118,16 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
 
 /** The server's words for a plan at its operating batch, where a stack runs it. */
 function served(r: Asked, p: Plan): Pick<Answer, 'serve'> {
-  const { memory: m } = p;
-  const sequences = (p.knee ?? p.decode).batch;
-  const each = m.kvBytesPerSequence + m.inFlightBytesPerSequence + m.evictionBytesPerSequence;
   const command = serveCommand({
     stack: r.stack ?? '',
     model: r.publishedAs,
-    sequences,
+    sequences: (p.knee ?? p.decode).batch,
     contextTokens: r.contextTokens,
-    gpus: r.gpus,
     cacheType: p.cacheType,
-    neededBytes:
-      m.weightsBytes + m.workspaceBytes + (sequences - p.decode.batch) * m.workspaceBytesPerSequence + sequences * each,
-    vramBytes: r.device.vramBytes,
+    hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
+    utilization: r.utilization,
+    reserveBytes: r.reserveBytes,
+    server: r.server,
   });
   return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
 }

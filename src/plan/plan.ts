@@ -58,6 +58,7 @@ export function makePlan(
       groupSize: r.choice.groupSize,
       utilization: r.utilization,
       reserveBytes: r.reserveBytes,
+      server: r.server,
       pageTokens: r.pageTokens,
       gpus: r.gpus,
       prefill: r.prefill,

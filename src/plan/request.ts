@@ -11,11 +11,12 @@ import { GROUP_SIZE, type Storage } from '../kernels/spec.js';
 import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/settings.js';
 import { METRICS, type Metric } from '../quality/figure.js';
 import { isTable, tablesOf } from '../quality/quality.js';
+import { reserveOf, type ServerMemory } from '../stacks/server-memory.js';
 import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../units.js';
 import type { CandidateFilter } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from './types.js';
 
-/** Driver, context and allocator of a serving process on a large GPU: about half a gigabyte. */
+/** Driver, context and allocator of a process without a server's own: about half a gigabyte. */
 const DEFAULT_RESERVE_BYTES = 512 * 2 ** 20;
 /** Workgroups that split-KV attention aims for: about four for each of the 132 units of an H100 or H200. */
 export const DEFAULT_TARGET_WORKGROUPS = 512;
@@ -32,6 +33,7 @@ export type Question = Pick<
   | 'branch'
   | 'utilization'
   | 'reserveBytes'
+  | 'server'
   | 'pageTokens'
   | 'prefill'
   | 'batch'
@@ -50,9 +52,14 @@ const text = (value: string | number): string => String(value);
 
 /**
  * Reads everything but the model, the device and the measurements.
+ * @param serverOn what the chosen server keeps for itself on so many GPUs; null where there is no server
  * @throws UserError naming the setting, its rule and the value
  */
-export function readQuestion(s: Scenario, g: Geometry): Question {
+export function readQuestion(
+  s: Scenario,
+  g: Geometry,
+  serverOn: (gpus: number) => ServerMemory | null = () => null,
+): Question {
   const number = (name: SettingName, rule: { min: number; max: number; whole?: boolean }, otherwise: number): number =>
     s[name] === undefined ? otherwise : parseNumber(s[name] as string | number, flag(name), rule);
   const choices = (name: 'cacheType' | 'ropeBranch' | 'prefill', otherwise: string): string => {
@@ -69,12 +76,14 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
   const storage = STORAGE[cacheType] as Storage;
   const gpus = number('gpus', { min: 1, max: 1024, whole: true }, 1);
   checkGpus(g, gpus);
-  const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, 32);
-  if (pageTokens % 32 !== 0)
+  const server = serverOn(gpus);
+  const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, server?.pageTokens ?? 32);
+  if (s.pageTokens !== undefined && pageTokens % 32 !== 0)
     throw new UserError(
       `--page-tokens must be a multiple of 32 (a tile of the cache), not ${pageTokens}`,
       'use 32, 64, 128 or 256',
     );
+  const reserve = server ? Math.ceil(reserveOf(server)) : DEFAULT_RESERVE_BYTES;
   const groupSize = number('groupSize', { min: 32, max: 4096, whole: true }, GROUP_SIZE);
   if (groupSize % 32 !== 0)
     throw new UserError(
@@ -86,8 +95,9 @@ export function readQuestion(s: Scenario, g: Geometry): Question {
     cacheType,
     choice: { storage, groupSize },
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
-    utilization: number('utilization', { min: 0.1, max: 1 }, 1),
-    reserveBytes: s.reserve === undefined ? DEFAULT_RESERVE_BYTES : parseBytes(text(s.reserve), flag('reserve'), true),
+    utilization: number('utilization', { min: 0.1, max: 1 }, server?.utilization ?? 1),
+    reserveBytes: s.reserve === undefined ? reserve : parseBytes(text(s.reserve), flag('reserve'), true),
+    server,
     pageTokens,
     prefill: choices('prefill', 'accumulated') as PrefillKind,
     batch: s.batch === undefined ? null : number('batch', { min: 1, max: 2 ** 24, whole: true }, 1),

@@ -10,6 +10,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { QualityFigure } from '../quality/figure.js';
 import type { Contradiction } from '../quality/contradictions.js';
 import type { ReliableRetrieval } from '../quality/quality.js';
+import type { ServerMemory } from '../stacks/server-memory.js';
 
 /** One combination to plan. */
 export interface Candidate {
@@ -64,6 +65,8 @@ export interface PlanRequest {
   readonly branch: Branch;
   readonly utilization: number;
   readonly reserveBytes: number;
+  /** What the chosen server keeps for itself; null where none is chosen. */
+  readonly server: ServerMemory | null;
   readonly pageTokens: number;
   readonly gpus: number;
   readonly targetWorkgroups: number;
@@ -265,6 +268,8 @@ export interface PlanReport {
     readonly groupSize: number;
     readonly utilization: number;
     readonly reserveBytes: number;
+    /** What the server keeps by default, which `reserve` and `utilization` override; null without one. */
+    readonly server: ServerMemory | null;
     readonly pageTokens: number;
     readonly gpus: number;
     readonly prefill: PrefillKind;

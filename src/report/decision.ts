@@ -162,7 +162,7 @@ export function beforeSigning(report: PlanReport): string[] {
           `Measure: run ${d.batch} sequences of ${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} a token. One hour of this is worth more than this page.`,
         ]
       : []),
-    `Memory: ${plan.maxBatch.exact} fit beside a reserve of ${formatDecimalBytes(report.settings.reserveBytes)}; ${room}. Your server keeps more: set --reserve and --utilization to its values.`,
+    `Memory: ${plan.maxBatch.exact} fit beside ${keptWords(report.settings, plan.memory.reservedBytes)}; ${room}. Set --reserve and --utilization to what your server's log says.`,
     choice.qualityLost.length > 0
       ? `Quality: the scores are those of one published checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
       : isUncompressed(plan.codec) && plan.eviction === null
@@ -174,4 +174,11 @@ export function beforeSigning(report: PlanReport): string[] {
         ]
       : []),
   ];
+}
+
+/** What is kept of the memory: by a server's rules, or a plain reserve. */
+function keptWords({ server, utilization, reserveBytes }: PlanReport['settings'], reservedBytes: number): string {
+  if (!server) return `a reserve of ${formatDecimalBytes(reservedBytes)}, and a server keeps more`;
+  const own = `${formatDecimalBytes(reserveBytes)} inside it (${server.parts.map((p) => p.what).join(', ')})`;
+  return `what ${server.server} keeps by default: all but ${Number(utilization.toFixed(3))} of the memory, and ${own}`;
 }

@@ -75,7 +75,13 @@ function shapeLine(r: PlanReport): string {
       : `${m.layers} × ${m.loops}`;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
   const each = r.settings.gpus > 1 ? ' a GPU' : '';
-  return `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, reserve ${formatBytes(r.plans[0]?.memory.reservedBytes ?? r.settings.reserveBytes)}, cache ${r.settings.cacheType}`;
+  return `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
+}
+
+/** What is kept of the memory, and for whom. */
+function reserveWords({ plans, settings }: PlanReport): string {
+  const kept = formatDecimalBytes(plans[0]?.memory.reservedBytes ?? settings.reserveBytes);
+  return settings.server ? `${settings.server.server} keeps ${kept}` : `reserve ${kept}`;
 }
 
 /** `>` to deploy, `+` the upside, `*` Pareto-optimal. */

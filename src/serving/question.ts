@@ -12,6 +12,7 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
+import { vllmDefaults } from '../stacks/server-memory.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
 import { meanLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';
@@ -205,9 +206,6 @@ function readTrace(
   };
 }
 
-/** GPUs with more memory get vLLM's larger defaults, but for A100 (vllm/engine/arg_utils.py, get_batch_defaults). */
-const LARGE_BYTES = 70 * 2 ** 30;
-
 /** @throws UserError naming the setting, its rule and the value */
 export function readServer(
   s: Server,
@@ -218,9 +216,9 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
-  const large = device.vramBytes >= LARGE_BYTES && !(device.spec?.id ?? '').startsWith('a100');
-  const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, large ? 1024 : 256);
-  const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, large ? 8192 : 2048));
+  const usual = vllmDefaults(device.vramBytes, device.spec?.id ?? '');
+  const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
+  const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
   if (maxNumBatchedTokens < maxNumSeqs)
     throw new UserError(
       `--max-num-batched-tokens must be at least --max-num-seqs (${maxNumSeqs}), not ${maxNumBatchedTokens}`,

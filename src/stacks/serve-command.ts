@@ -1,5 +1,7 @@
 /** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
-import { STACK_LABELS, STACKS, servedBy, type Stack } from './serving.js';
+import { formatDecimalBytes } from '../units.js';
+import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
+import { STACKS, servedBy, type Stack } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -9,14 +11,16 @@ export interface ServeRequest {
   /** Sequences decoded together: the operating batch, not the largest one. */
   readonly sequences: number;
   readonly contextTokens: number;
-  /** GPUs that share the model by tensor parallelism. */
-  readonly gpus: number;
   /** Element type of the cache as a plan names it; `f16` and `bf16` are a stack's `auto`. */
   readonly cacheType: string;
-  /** Bytes on one GPU at that batch: weights, cache and workspace. */
-  readonly neededBytes: number;
-  /** Memory of one GPU that the plan counts with. */
-  readonly vramBytes: number;
+  /** The model's shape, the GPUs that share it by tensor parallelism, and the memory of one. */
+  readonly hosted: Hosted;
+  /** Share of the memory that the plan lets weights, cache and reserve take. */
+  readonly utilization: number;
+  /** What the plan keeps of it for the server. */
+  readonly reserveBytes: number;
+  /** What the server keeps by default. */
+  readonly server: ServerMemory | null;
 }
 
 export interface ServeFlag {
@@ -36,14 +40,12 @@ export interface ServeCommand {
 
 type Setting = 'sequences' | 'context' | 'memory' | 'gpus' | 'cacheType' | 'remoteCode';
 
-/** How a stack is told: the program, its documented flags, and its default share of the memory. */
+/** How a stack is told: the program and its documented flags. */
 interface Words {
   readonly program: readonly string[];
   readonly flags: Readonly<Partial<Record<Setting, string>>>;
   /** Value of the flag for an fp8 cache; null: it is no flag of the command. */
   readonly fp8: string | null;
-  /** Share of the GPU's memory that weights, workspace and cache may take unless it is said. */
-  readonly memoryShare: number | null;
   readonly source: ServeCommand['source'];
 }
 
@@ -60,9 +62,8 @@ export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
       remoteCode: '--trust-remote-code',
     },
     fp8: 'fp8',
-    memoryShare: 0.92,
     source: {
-      documentation: 'docs.vllm.ai/en/latest/configuration/engine_args; default share in vllm/config/cache.py',
+      documentation: 'docs.vllm.ai/en/latest/configuration/engine_args',
       version: 'commit 002f10e',
       date: '2026-11-22',
     },
@@ -78,7 +79,6 @@ export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
       remoteCode: '--trust-remote-code',
     },
     fp8: 'fp8_e4m3',
-    memoryShare: 0.9,
     source: {
       documentation: 'docs.sglang.io/advanced_features/server_arguments',
       version: 'latest',
@@ -90,12 +90,11 @@ export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
     flags: {
       sequences: '--max_batch_size',
       context: '--max_seq_len',
+      memory: '--kv_cache_free_gpu_memory_fraction',
       gpus: '--tp_size',
       remoteCode: '--trust_remote_code',
     },
-    // Its memory flag is a share of what is free once weights are loaded, not of the GPU: the default is kept.
     fp8: null,
-    memoryShare: null,
     source: {
       documentation: 'nvidia.github.io/TensorRT-LLM/commands/trtllm-serve; tensorrt_llm/commands/serve.py',
       version: 'commit 00209af',
@@ -114,31 +113,30 @@ const HUB: Readonly<Record<string, string>> = {
 
 const isStack = (name: string): name is Stack => (STACKS as readonly string[]).includes(name);
 
-/** A share of the memory, rounded up to a hundredth: rounding down would hold fewer sequences. */
-const hundredths = (share: number): number => Math.ceil(share * 100 - 1e-9) / 100;
+/** A share of the memory, rounded up to a thousandth: rounding down would hold fewer sequences. */
+const thousandths = (share: number): string => String(Math.min(1, Math.ceil(share * 1000 - 1e-6) / 1000));
 
 /**
  * The command that starts a server for a plan. Only a full cache on a stack that lists the model can be served: for
  * anything else there is no command.
  *
- * The memory flag is the stack's default where the batch fits in it. Otherwise it is what the batch needs, and a note
- * says so: the stack's own graphs and activations come on top.
+ * The memory flag is the share that the plan counts with. A note says where the plan leaves less than the server keeps
+ * by default.
  * @returns null where the stack does not exist or does not run the model, or cannot store the cache so
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
-  const { stack, model } = request;
+  const { stack, model, hosted } = request;
   if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
   const hub = HUB[model];
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';
   if (hub === undefined || (fp8 && words.fp8 === null)) return null;
   if (!fp8 && request.cacheType !== 'f16' && request.cacheType !== 'bf16') return null;
-  const notes: string[] = [];
   const values: Record<Setting, string | null | undefined> = {
     sequences: String(request.sequences),
     context: String(request.contextTokens),
-    memory: memoryValue(request, words, notes),
-    gpus: request.gpus > 1 ? String(request.gpus) : undefined,
+    memory: memoryValue(request),
+    gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
     // The presets' configurations are classes of their own repositories.
     remoteCode: null,
@@ -149,16 +147,27 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     return flag === undefined || value === undefined ? [] : [{ flag, value }];
   });
   const line = [...words.program, hub, ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value]))];
-  return { line: line.join(' '), flags, source: words.source, notes };
+  return { line: line.join(' '), flags, source: words.source, notes: notesOf(request) };
 }
 
-function memoryValue(request: ServeRequest, words: Words, notes: string[]): string | undefined {
-  if (words.memoryShare === null) return undefined;
-  const needed = hundredths(request.neededBytes / request.vramBytes);
-  if (needed <= words.memoryShare) return String(words.memoryShare);
-  const name = STACK_LABELS[request.stack] ?? request.stack;
-  notes.push(
-    `${request.sequences} sequences need ${needed} of the memory, ${name} takes ${words.memoryShare} unless told: its graphs and activations come on top, so expect fewer`,
-  );
-  return String(Math.min(needed, 1));
+/** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */
+const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>
+  thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
+
+/** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
+function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {
+  if (!server) return [];
+  const usual = reserveOf(server);
+  return [
+    ...(utilization > server.utilization + 1e-6
+      ? [
+          `${server.server} takes ${thousandths(server.utilization)} of the memory unless told: it may not start with more`,
+        ]
+      : []),
+    ...(reserveBytes < usual - 1
+      ? [
+          `the plan leaves it ${formatDecimalBytes(reserveBytes)} and it keeps about ${formatDecimalBytes(usual)}: expect fewer sequences`,
+        ]
+      : []),
+  ];
 }

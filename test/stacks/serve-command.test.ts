@@ -3,17 +3,21 @@ import { describe, expect, it } from 'vitest';
 import { findPreset, isPreset } from '../../src/geometry/presets.js';
 import { readModelFile } from '../../src/geometry/hf-config.js';
 import { plan } from '../../src/index.js';
+import { weightBytes } from '../../src/cost/memory.js';
+import { reserveOf, serverMemory, trtllmFreeShare } from '../../src/stacks/server-memory.js';
 import { serveCommand, SERVE_WORDS, type ServeRequest } from '../../src/stacks/serve-command.js';
 
+const HOSTED = { geometry: findPreset('ouro-1.4b'), gpus: 1, vramBytes: 141e9, device: 'h200' };
 const BASE: ServeRequest = {
   stack: 'vllm',
   model: 'ouro-1.4b',
   sequences: 32,
   contextTokens: 4096,
-  gpus: 1,
   cacheType: 'f16',
-  neededBytes: 106e9,
-  vramBytes: 141e9,
+  hosted: HOSTED,
+  utilization: 0.92,
+  reserveBytes: 2e9,
+  server: serverMemory({ stack: 'vllm', version: '0.24.0', name: 'vLLM 0.24.0' }, HOSTED),
 };
 
 describe('the command of a server', () => {
@@ -26,24 +30,23 @@ describe('the command of a server', () => {
   });
 
   it('says more GPUs and an fp8 cache where they are asked for', () => {
-    const line = serveCommand({ ...BASE, gpus: 2, cacheType: 'fp8' })?.line;
+    const line = serveCommand({ ...BASE, hosted: { ...HOSTED, gpus: 2 }, cacheType: 'fp8' })?.line;
     expect(line).toContain('--tensor-parallel-size 2 --kv-cache-dtype fp8 ');
-    expect(serveCommand({ ...BASE, model: 'nanbeige4.2-3b', stack: 'sglang', cacheType: 'fp8' })?.line).toBe(
-      'python -m sglang.launch_server --model-path Nanbeige/Nanbeige4.2-3B --max-running-requests 32 --context-length 4096 --mem-fraction-static 0.9 --kv-cache-dtype fp8_e4m3 --trust-remote-code',
+    const other: Partial<ServeRequest> = { model: 'nanbeige4.2-3b', stack: 'sglang', utilization: 0.907 };
+    expect(serveCommand({ ...BASE, ...other, cacheType: 'fp8' })?.line).toBe(
+      'python -m sglang.launch_server --model-path Nanbeige/Nanbeige4.2-3B --max-running-requests 32 --context-length 4096 --mem-fraction-static 0.907 --kv-cache-dtype fp8_e4m3 --trust-remote-code',
     );
   });
 
-  it('a batch beyond the default share raises it, and says so', () => {
-    const c = serveCommand({ ...BASE, sequences: 42, neededBytes: 138.2e9 });
-    expect(c?.line).toContain('--gpu-memory-utilization 0.99 ');
-    expect(c?.notes).toHaveLength(1);
-    expect(c?.notes[0]).toMatch(/42 sequences need 0.99 .*vLLM takes 0.92/);
+  it('a share beyond the default, or less kept than the server keeps, is printed as planned, and said', () => {
+    const more = serveCommand({ ...BASE, utilization: 0.97, reserveBytes: 1e9 });
+    expect(more?.line).toContain('--gpu-memory-utilization 0.97 ');
+    expect(more?.notes.join()).toMatch(/vLLM 0.24.0 takes 0.92 .*leaves it 1 GB and it keeps about 1.74 GB/);
     // Rounded up: the share never holds fewer than were asked for.
-    for (let share = 0.93; share < 1; share += 0.0037) {
-      const given = serveCommand({ ...BASE, neededBytes: share * BASE.vramBytes })?.flags.find((f) =>
-        f.flag.startsWith('--gpu-memory'),
-      );
-      expect(Number(given?.value)).toBeGreaterThanOrEqual(share - 1e-9);
+    for (let share = 0.5; share < 1; share += 0.00371) {
+      const given = serveCommand({ ...BASE, utilization: share })?.flags.find((f) => f.flag.startsWith('--gpu-memory'));
+      expect(Number(given?.value)).toBeGreaterThanOrEqual(share - 1e-6);
+      expect(Number(given?.value)).toBeLessThan(share + 0.0011);
     }
   });
 
@@ -65,7 +68,7 @@ describe('the command of a server', () => {
     for (const [stack, words] of Object.entries(SERVE_WORDS)) {
       expect(words.source.date, stack).toMatch(/^\d{4}-\d\d-\d\d$/);
       for (const model of ['ouro-1.4b', 'ouro-2.6b', 'nanbeige4.2-3b'])
-        for (const f of serveCommand({ ...BASE, stack, model, gpus: 4 })?.flags ?? [])
+        for (const f of serveCommand({ ...BASE, stack, model, hosted: { ...HOSTED, gpus: 4 } })?.flags ?? [])
           expect(Object.values(words.flags), `${stack} ${f.flag}`).toContain(f.flag);
     }
   });
@@ -75,9 +78,9 @@ describe('the line in an answer', () => {
   it('is for the batch that the answer deploys, and missing where nothing is served', async () => {
     const { answer } = await plan({ device: 'h200', context: 4096, codec: ['full', 'lla'], ratio: [4] });
     expect(answer.serve).toContain(`--max-num-seqs ${answer.deploy?.batch} --max-model-len 4096 `);
-    const whole = await plan({ device: 'h200', batch: 42, codec: ['full'] });
+    const whole = await plan({ vram: '141GB', batch: 42, codec: ['full'], reserve: '512MiB', utilization: 1 });
     expect(whole.answer.serve).toMatch(
-      /--max-num-seqs 42 .*--gpu-memory-utilization 0\.98 .*; 42 sequences need 0\.98/,
+      /--max-num-seqs 42 .*--gpu-memory-utilization 1 .*takes 0.92 .*leaves it 537 MB/,
     );
     expect((await plan({ device: 'h200', model: 'huginn-3.5b', codec: ['full'] })).answer.serve).toBeUndefined();
   });
@@ -106,5 +109,79 @@ describe('Hugging Face ids', () => {
     expect(refused('meta-llama/Llama-3.1-8B').hint).toMatch(hint);
     expect(refused('./meta-llama/Llama-3.1-8B').message).toContain('does not exist');
     expect(refused('models/config.json').message).toContain('does not exist');
+  });
+});
+
+describe('what a server keeps for itself', () => {
+  const GIB = 2 ** 30;
+  const llama = {
+    ...findPreset('ouro-1.4b'),
+    layers: 32,
+    loops: 1,
+    heads: 32,
+    kvHeads: 8,
+    hidden: 4096,
+    mlpHidden: 14336,
+    vocab: 128256,
+    normsPerLayer: 2 as const,
+    exitGate: false,
+  };
+  const vllm = (version: string, device: string, gib: number, geometry = llama) =>
+    serverMemory({ stack: 'vllm', version, name: 'vLLM' }, { geometry, gpus: 1, vramBytes: gib * GIB, device })!;
+
+  // Llama-3-8B (14.96 GiB of weights): what vLLM's own log left for the cache.
+  it.each([
+    ['h100', 79.22, 53.29, 54.93],
+    ['a10', 22.07, 4.6, 4.6],
+  ])('leaves on %s what vLLM said in its log, within 4 %%', (device, gib, low, high) => {
+    const m = vllm('0.7.0', device, gib);
+    const left = m.utilization * gib - 14.96 - reserveOf(m) / GIB;
+    expect(left).toBeGreaterThan(low * 0.96);
+    expect(left).toBeLessThan(high * 1.04);
+  });
+
+  it('vLLM counts its graphs from 0.21 on, and its share is larger since', () => {
+    const [before, after] = [vllm('0.20.1', 'h200', 140), vllm('0.21.0', 'h200', 140)];
+    expect([before.utilization, after.utilization]).toEqual([0.9, 0.92]);
+    expect(reserveOf(after) - reserveOf(before)).toBeCloseTo(1.1 * GIB, 0);
+    expect(vllm('1.2.0', 'h200', 140).utilization).toBe(0.92);
+  });
+
+  it('is planned with, is overridden, and is not used without a server', async () => {
+    const fits = async (s: Parameters<typeof plan>[0]) => {
+      const report = await plan({ vram: '141GB', codec: ['full'], ...s });
+      return [report.plans[0]?.maxBatch.exact, report.settings.server?.server, report.settings.pageTokens];
+    };
+    expect(await fits({})).toEqual([38, 'vLLM 0.24.0', 16]);
+    expect(await fits({ reserve: '512MiB', utilization: 1 })).toEqual([42, 'vLLM 0.24.0', 16]);
+    expect(await fits({ stack: 'attainable' })).toEqual([42, undefined, 32]);
+    expect(await fits({ stack: 'sglang' })).toEqual([38, 'SGLang 0.5.14', 1]);
+    expect(await fits({ model: 'nanbeige4.2-3b', stack: 'trtllm' })).toEqual([160, 'TRT-LLM 1.3.0rc20', 32]);
+  });
+
+  it("TRT-LLM's flag is its default for its default plan, and moves with the share", () => {
+    const server = serverMemory({ stack: 'trtllm', version: '1.3.0', name: 'TRT-LLM' }, HOSTED)!;
+    const reserveBytes = reserveOf(server);
+    expect(trtllmFreeShare(HOSTED, server.utilization, reserveBytes)).toBeCloseTo(0.9, 9);
+    expect(trtllmFreeShare(HOSTED, 1, reserveBytes)).toBe(1);
+    // What the flag leaves for the cache is what the plan counts with.
+    const free = HOSTED.vramBytes - weightBytes(HOSTED.geometry, 1) - reserveBytes;
+    const planned = 0.6 * HOSTED.vramBytes - weightBytes(HOSTED.geometry, 1) - reserveBytes;
+    expect(free * trtllmFreeShare(HOSTED, 0.6, reserveBytes)).toBeCloseTo(planned, 0);
+  });
+
+  it('a stack of somebody’s own has no rules', () => {
+    expect(serverMemory({ stack: 'mine', version: '1', name: 'mine' }, HOSTED)).toBeNull();
+    expect(serverMemory({ stack: 'toString', version: '1', name: 'mine' }, HOSTED)).toBeNull();
+  });
+
+  it('--device plans with the bytes that the driver reports, --vram with its own', async () => {
+    const [device, literal] = [
+      await plan({ device: 'h200', codec: ['full'] }),
+      await plan({ vram: '141GB', codec: ['full'] }),
+    ];
+    expect([device.device.vramBytes, literal.device.vramBytes]).toEqual([143_771 * 2 ** 20, 141e9]);
+    expect(device.notes.join()).toContain('151 GB that the driver');
+    expect(literal.notes.join()).not.toContain('driver');
   });
 });

@@ -1,5 +1,5 @@
 /** The page's controls: which settings they change, what they show, and how their text becomes a scenario again. */
-import { DEVICES } from '../../devices/catalogue.js';
+import { DEVICES, memoryOf } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import type { Sources } from '../../plan/answer.js';
 import type { Scenario } from '../../schema/settings.js';
@@ -62,9 +62,9 @@ export function controlsOf(data: PageData, presets: readonly string[]): Control[
   const models = presets.includes(values.model) ? presets : [values.model, ...presets];
   const { sources } = data;
   const own = `${sources.device.name}, ${formatDecimalBytes(sources.device.vramBytes)}`;
-  const devices = DEVICES.map(({ id, name, vramBytes }): [string, string] => [
-    id,
-    id === values.device ? own : `${name}, ${formatDecimalBytes(vramBytes)}`,
+  const devices = DEVICES.map((spec): [string, string] => [
+    spec.id,
+    spec.id === values.device ? own : `${spec.name}, ${formatDecimalBytes(memoryOf(spec))}`,
   ]);
   const stacks: [string, string][] = [
     ['', 'chosen for the device'],

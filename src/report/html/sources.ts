@@ -1,6 +1,6 @@
 /** What a changed question rests on, from the tables that the page carries: as the command line reads them from files. */
 import { findDevice } from '../../devices/find.js';
-import type { DeviceSpec } from '../../devices/catalogue.js';
+import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/answer.js';
 import type { Scenario } from '../../schema/settings.js';
@@ -26,7 +26,7 @@ export function sourcesFor(data: PageData, scenario: Scenario, changed: Readonly
   const measured = own.gpu === null && !other && !changed.has('stack');
   if (measured || !['model', 'device', 'stack'].some((name) => changed.has(name))) return own;
   const spec = other ? findDevice(String(scenario.device)) : (own.spec as DeviceSpec);
-  const device = other ? { id: spec.id, name: spec.name, vramBytes: spec.vramBytes, calibration: null } : own.device;
+  const device = other ? { id: spec.id, name: spec.name, vramBytes: memoryOf(spec), calibration: null } : own.device;
   const shared = { ...own, device, spec, calibration: null, notes: other ? [] : own.notes };
   if (isFile(stack)) {
     if (other) throw new UserError(`${show(String(stack))} holds times of another device`, 'choose other kernels');

@@ -1,0 +1,171 @@
+/**
+ * What a server keeps for itself before its cache gets the rest: rules of vLLM, SGLang and TRT-LLM, with their sources.
+ * Bytes of one GPU. Looked up on 2026-11-22.
+ */
+import { weightBytes } from '../cost/memory.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { Stack } from './serving.js';
+
+const MIB = 2 ** 20;
+const GIB = 2 ** 30;
+/** Activations of a server are in 16 bits. */
+const BF16 = 2;
+
+/** A part of the memory that a server takes beside weights and cache. */
+export interface MemoryPart {
+  readonly what: string;
+  readonly bytes: number;
+}
+
+export interface ServerMemory {
+  /** As shown to people, such as `vLLM 0.24.0`. */
+  readonly server: string;
+  /** Share of the GPU's memory that weights, cache and `parts` may take. */
+  readonly utilization: number;
+  readonly parts: readonly MemoryPart[];
+  /** Tokens of a block of its cache. */
+  readonly pageTokens: number;
+  /** Where the rules come from, and when they were read. */
+  readonly source: string;
+  readonly date: string;
+}
+
+/** The question that a server is configured for. */
+export interface Hosted {
+  readonly geometry: Geometry;
+  readonly gpus: number;
+  /** Memory of one GPU. */
+  readonly vramBytes: number;
+  /** The device's id in the catalogue. */
+  readonly device: string;
+}
+
+/** GPUs with more memory get vLLM's larger defaults, but for A100. */
+const LARGE_BYTES = 70 * GIB;
+/** vLLM's defaults for its server (vllm/engine/arg_utils.py, get_batch_defaults). */
+export const vllmDefaults = (
+  vramBytes: number,
+  device: string,
+): { readonly sequences: number; readonly batchedTokens: number } =>
+  vramBytes >= LARGE_BYTES && !device.startsWith('a100')
+    ? { sequences: 1024, batchedTokens: 8192 }
+    : { sequences: 256, batchedTokens: 2048 };
+
+/** CUDA context and libraries: aiconfigurator's measured 551 MB, before it was raised for safety. */
+const CONTEXT_BYTES = 551 * MIB;
+/** What PyTorch does not count, in vLLM's logs: 0.05 to 0.20 GiB on one GPU. */
+const OUTSIDE_TORCH_BYTES = 0.2 * GIB;
+/** CUDA graphs in vLLM's logs: 0.11 to 1.10 GiB. */
+const GRAPH_BYTES = 1.1 * GIB;
+
+/** Buffers of NCCL (aiconfigurator, `nccl_mem` of h200_sxm.yaml). */
+const ncclBytes = (gpus: number): number => (gpus === 1 ? 0 : (gpus === 2 ? 342 : 392) * MIB);
+
+/**
+ * Activations that live at once while so many tokens pass a layer: hidden state and residual, then gate, up and their
+ * product. Llama-3-8B with 8,192 tokens: 0.78 GiB, and vLLM's log says 1.19 to 1.26 GiB with its sampler's logits.
+ */
+export const activationBytes = ({ hidden, mlpHidden, mlp }: Geometry, gpus: number, tokens: number): number =>
+  Math.ceil(tokens * BF16 * (2 * hidden + ((mlp === 'gated' ? 3 : 2) * mlpHidden) / gpus));
+
+const nccl = (gpus: number): MemoryPart[] => (gpus === 1 ? [] : [{ what: 'NCCL', bytes: ncclBytes(gpus) }]);
+const activations = (h: Hosted, tokens: number): MemoryPart => ({
+  what: `activations of ${tokens} tokens`,
+  bytes: activationBytes(h.geometry, h.gpus, tokens),
+});
+
+type Rule = (h: Hosted, version: string) => Omit<ServerMemory, 'server' | 'date'>;
+
+/** True for vLLM 0.21 and later, which count CUDA graphs into their share and raised it. */
+function countsGraphs(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major > 0 || minor >= 21;
+}
+
+const vllm: Rule = (h, version) => {
+  const graphs = countsGraphs(version);
+  return {
+    // The CUDA context was there before vLLM measures, so it lies in what the share leaves.
+    utilization: graphs ? 0.92 : 0.9,
+    parts: [
+      activations(h, vllmDefaults(h.vramBytes, h.device).batchedTokens),
+      { what: 'memory outside PyTorch', bytes: OUTSIDE_TORCH_BYTES },
+      ...(graphs ? [{ what: 'CUDA graphs', bytes: GRAPH_BYTES }] : []),
+      ...nccl(h.gpus),
+    ],
+    pageTokens: 16,
+    source:
+      'vllm/config/cache.py, vllm/engine/arg_utils.py, vllm/v1/worker/gpu_worker.py; logs in vllm-project/vllm#10511, #17122, #30515',
+  };
+};
+
+/** SGLang's default share, from the memory of the GPU in MiB. */
+function sglangReserveMib(capacityMib: number, gpus: number): number {
+  const gib = capacityMib / 1024;
+  const few = gpus < 4;
+  const [chunk, graphs] =
+    gib < 20
+      ? [2048, 8]
+      : gib < 35
+        ? [2048, few ? 24 : 80]
+        : gib < 60
+          ? [4096, few ? 32 : 160]
+          : gib < 160
+            ? [8192, few ? 256 : 512]
+            : [16384, 512];
+  const reserved = 512 + 1.5 * chunk + (gpus / 8) * 1024 + 2 * graphs;
+  return gib > 60 ? Math.max(reserved, 10 * 1024) : reserved;
+}
+
+const sglang: Rule = ({ vramBytes, gpus }) => {
+  const mib = vramBytes / MIB;
+  const utilization = Math.max(0.1, Math.round((1 - sglangReserveMib(mib, gpus) / mib) * 1000) / 1000);
+  return {
+    // Activations, graphs and NCCL lie outside the share, which is one of what the context leaves.
+    utilization,
+    parts: [{ what: 'CUDA context', bytes: Math.ceil(utilization * CONTEXT_BYTES) }],
+    pageTokens: 1,
+    source: 'python/sglang/srt/server_args.py of 0.5.16, as in ai-dynamo/aiconfigurator 095f58a, sglang_backend.py',
+  };
+};
+
+/** Share of the memory that is free once weights are loaded which the cache gets. */
+const TRTLLM_FREE_SHARE = 0.9;
+const TRTLLM_TOKENS = 8192;
+
+const trtllm: Rule = (h) => {
+  const parts = [{ what: 'CUDA context', bytes: CONTEXT_BYTES }, activations(h, TRTLLM_TOKENS), ...nccl(h.gpus)];
+  const free = freeForTrtllm(h, bytesOf(parts));
+  return {
+    utilization: Math.max(0.1, 1 - ((1 - TRTLLM_FREE_SHARE) * free) / h.vramBytes),
+    parts,
+    pageTokens: 32,
+    source:
+      'TensorRT-LLM, KvCacheConfig (free_gpu_memory_fraction, tokens_per_block); ai-dynamo/aiconfigurator 095f58a, trtllm_backend.py',
+  };
+};
+
+const bytesOf = (parts: readonly MemoryPart[]): number => parts.reduce((sum, p) => sum + p.bytes, 0);
+
+const freeForTrtllm = (h: Hosted, reserveBytes: number): number =>
+  Math.max(0, h.vramBytes - weightBytes(h.geometry, h.gpus) - reserveBytes);
+
+/** TRT-LLM's flag for a plan that lets weights, cache and reserve take this share of the memory. */
+export const trtllmFreeShare = (h: Hosted, utilization: number, reserveBytes: number): number => {
+  const free = freeForTrtllm(h, reserveBytes);
+  return free === 0 ? 0 : Math.max(0, 1 - ((1 - utilization) * h.vramBytes) / free);
+};
+
+const RULES: Readonly<Record<Stack, Rule>> = { vllm, sglang, trtllm };
+
+/**
+ * What a server keeps for itself by default.
+ * @returns null for a stack without rules: a file of somebody's own
+ */
+export function serverMemory(stack: { stack: string; version: string; name: string }, h: Hosted): ServerMemory | null {
+  const rule = Object.hasOwn(RULES, stack.stack) ? RULES[stack.stack as Stack] : undefined;
+  return rule ? { server: stack.name, ...rule(h, stack.version), date: '2026-11-22' } : null;
+}
+
+/** Bytes that a server keeps inside its share. */
+export const reserveOf = (m: ServerMemory): number => bytesOf(m.parts);
