@@ -91,9 +91,21 @@ export const SETTINGS = {
     help: 'rotary branch shared by the heads or one per head [shared]',
     choices: ['shared', 'per-head'],
   },
-  utilization: { kind: 'number', group: 'Memory', help: 'share of the memory that may be used, 0.1 to 1 [1]' },
-  reserve: { kind: 'amount', group: 'Memory', help: 'memory kept for driver, context and allocator [512MiB]' },
-  pageTokens: { kind: 'number', group: 'Memory', help: 'tokens in a page of the cache, a multiple of 32 [32]' },
+  utilization: {
+    kind: 'number',
+    group: 'Memory',
+    help: "share of the memory that may be used, 0.1 to 1 [the server's; else 1]",
+  },
+  reserve: {
+    kind: 'amount',
+    group: 'Memory',
+    help: "memory kept for context, activations, allocator [the server's; else 512MiB]",
+  },
+  pageTokens: {
+    kind: 'number',
+    group: 'Memory',
+    help: "tokens in a page of the cache, a multiple of 32 [the server's; else 32]",
+  },
   prefill: {
     kind: 'text',
     group: 'Memory',

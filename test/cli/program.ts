@@ -109,6 +109,7 @@ const NULLABLE = new Set([
   'contextTokens',
   'items',
   'scenario',
+  'server',
   'name',
   'description',
   'note',

@@ -3,9 +3,12 @@ import { ask } from '../../src/plan/ask.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 
-/** Plans a scenario on an H200 unless it says otherwise. */
+/** The memory of this project's own decoder, without what a server keeps for itself. */
+const OWN_MEMORY: Scenario = { reserve: '512MiB', utilization: 1, pageTokens: 32 };
+
+/** Plans a scenario on 141 GB of an H200 unless it says otherwise. */
 export const planOf = (s: Scenario): Promise<PlanReport> =>
-  ask(s.vram === undefined && s.device === undefined ? { device: 'h200', ...s } : s);
+  ask({ ...OWN_MEMORY, ...(s.vram === undefined && s.device === undefined ? { vram: '141GB' } : {}), ...s });
 
 /** The plan with this id. */
 export function row(report: PlanReport, id: string): Plan {

@@ -162,6 +162,6 @@ describe('a sweep', () => {
     const at = row(await planOf({ ...s, batch: 16 }), 'full/full');
     expect(points.find((d) => d.batch === 16)).toEqual(at.decode);
     const o = await inProcess('plan', '--device', 'h200', '--codec', 'full', '--sweep');
-    expect(o.out).toMatch(/^> +29 /m);
+    expect(o.out).toMatch(/^> +28 /m);
   });
 });
