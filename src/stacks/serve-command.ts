@@ -158,16 +158,8 @@ const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest)
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {
   if (!server) return [];
   const usual = reserveOf(server);
+  if (utilization <= server.utilization + 1e-6 && reserveBytes >= usual - 1) return [];
   return [
-    ...(utilization > server.utilization + 1e-6
-      ? [
-          `${server.server} takes ${thousandths(server.utilization)} of the memory unless told: it may not start with more`,
-        ]
-      : []),
-    ...(reserveBytes < usual - 1
-      ? [
-          `the plan leaves it ${formatDecimalBytes(reserveBytes)} and it keeps about ${formatDecimalBytes(usual)}: expect fewer sequences`,
-        ]
-      : []),
+    `by default it takes ${thousandths(server.utilization)}, and ${formatDecimalBytes(usual)} of that for itself: it may hold fewer`,
   ];
 }

@@ -11,7 +11,7 @@ import { atContext } from '../../src/plan/targets.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { planOf, row } from './requests.js';
+import { planOwn as planOf, row } from './requests.js';
 
 const objectives = (p: Plan): number[] => [
   p.maxBatch.exact,

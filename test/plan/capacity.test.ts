@@ -24,7 +24,7 @@ import {
   SHARED,
   smallGeometry,
 } from '../contract/geometries.js';
-import { planOf, row } from './requests.js';
+import { planOwn as planOf, row } from './requests.js';
 
 const DRIVER_H200 = 143_771 * MiB;
 

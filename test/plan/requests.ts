@@ -6,8 +6,12 @@ import type { Scenario } from '../../src/schema/settings.js';
 /** The memory of this project's own decoder, without what a server keeps for itself. */
 const OWN_MEMORY: Scenario = { reserve: '512MiB', utilization: 1, pageTokens: 32 };
 
-/** Plans a scenario on 141 GB of an H200 unless it says otherwise. */
+/** Plans a scenario on an H200 unless it says otherwise. */
 export const planOf = (s: Scenario): Promise<PlanReport> =>
+  ask(s.vram === undefined && s.device === undefined ? { device: 'h200', ...s } : s);
+
+/** The same with the memory of this project's own decoder, on 141 GB of an H200. */
+export const planOwn = (s: Scenario): Promise<PlanReport> =>
   ask({ ...OWN_MEMORY, ...(s.vram === undefined && s.device === undefined ? { vram: '141GB' } : {}), ...s });
 
 /** The plan with this id. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pageBundle } from '../../scripts/page-bundle.mjs';
-import { DEVICES } from '../../src/devices/catalogue.js';
+import { DEVICES, memoryOf } from '../../src/devices/catalogue.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import { readSources } from '../../src/plan/ask.js';
 import { randomFrom } from '../../src/random.js';
@@ -118,7 +118,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
       expect(essence(page), about).toEqual(essence(wanted));
       // No device that does not exist: name and memory are those of the catalogue.
       const spec = DEVICES.find((d) => d.id === values['device']);
-      expect([page.device.name, page.device.vramBytes], about).toEqual([spec?.name, spec?.vramBytes]);
+      expect([page.device.name, page.device.vramBytes], about).toEqual([spec?.name, spec && memoryOf(spec)]);
       compared++;
     }
     expect(compared, `seed ${SEED}`).toBeGreaterThan(SETTINGS / 2);

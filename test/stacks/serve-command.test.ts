@@ -41,7 +41,7 @@ describe('the command of a server', () => {
   it('a share beyond the default, or less kept than the server keeps, is printed as planned, and said', () => {
     const more = serveCommand({ ...BASE, utilization: 0.97, reserveBytes: 1e9 });
     expect(more?.line).toContain('--gpu-memory-utilization 0.97 ');
-    expect(more?.notes.join()).toMatch(/vLLM 0.24.0 takes 0.92 .*leaves it 1 GB and it keeps about 1.74 GB/);
+    expect(more?.notes.join()).toMatch(/takes 0.92, and 1.74 GB of that for itself/);
     // Rounded up: the share never holds fewer than were asked for.
     for (let share = 0.5; share < 1; share += 0.00371) {
       const given = serveCommand({ ...BASE, utilization: share })?.flags.find((f) => f.flag.startsWith('--gpu-memory'));
@@ -80,7 +80,7 @@ describe('the line in an answer', () => {
     expect(answer.serve).toContain(`--max-num-seqs ${answer.deploy?.batch} --max-model-len 4096 `);
     const whole = await plan({ vram: '141GB', batch: 42, codec: ['full'], reserve: '512MiB', utilization: 1 });
     expect(whole.answer.serve).toMatch(
-      /--max-num-seqs 42 .*--gpu-memory-utilization 1 .*takes 0.92 .*leaves it 537 MB/,
+      /--max-num-seqs 42 .*--gpu-memory-utilization 1 .*; by default it takes 0.92, and 1.74 GB/,
     );
     expect((await plan({ device: 'h200', model: 'huginn-3.5b', codec: ['full'] })).answer.serve).toBeUndefined();
   });
