@@ -48,7 +48,11 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   ],
   'npm test': [null, 'this is a part of it'],
   'npx lla-sim calibrate --budget 10m': ['npx lla-sim calibrate --budget 2s --kernel rmsnorm', 'minutes'],
-  'npx lla-sim calibrate --resume': ['npx lla-sim calibrate --resume --budget 1s --kernel rmsnorm', 'minutes'],
+  'npx lla-sim calibrate --resume': [null, 'minutes; test/faults/calibrate.test.ts resumes'],
+  'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate': [
+    'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --codec full --ttft 2s --tpot 80ms --percentile 99',
+    'half a minute for all candidates',
+  ],
   'npx lla-sim calibrate --tune --budget 15m': [null, 'minutes; test/bench/tune.test.ts tunes'],
   'npx lla-sim calibrate --kernel attend,matmul --budget 5m --resume': [
     null,

@@ -84,7 +84,7 @@ describe('model configs', () => {
           );
         },
       ),
-      { numRuns: 60, seed: SEED },
+      { numRuns: 15, seed: SEED },
     );
   });
   it('a published model by its own config plans like its preset, without its published quality', async () => {

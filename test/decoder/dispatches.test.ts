@@ -18,6 +18,7 @@ import { sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
 import { mix } from '../../src/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
+import { FULL } from '../gpu/sample.js';
 import { configurationOf, open, type Case } from './gpu-cases.js';
 import { ALL, label } from './gpu-list.js';
 import { promptOf } from './models.js';
@@ -125,7 +126,7 @@ async function checkPrompt(of: Case, method: WholePrompt, promptTokens: number):
 for (const [i, { kind, cases }] of KINDS.entries()) {
   test(`${kind}: dispatches are the priced calls (LLA_SIM_SEED=${SEED})`, { timeout: 60_000 }, async () => {
     const random = randomOf(mix(SEED + i));
-    for (const of of process.env.LLA_SIM_CONTRACT === 'full' ? cases : [random.pick(cases)]) {
+    for (const of of FULL ? cases : [random.pick(cases)]) {
       try {
         for (const batch of [1, 3]) await checkStep(of, batch);
         for (const method of isLatent(of.codec) ? METHODS : (['accumulated', 'chunked'] as const))

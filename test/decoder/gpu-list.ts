@@ -6,6 +6,7 @@ import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
 import { mix } from '../../src/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
+import { everyNth, FULL } from '../gpu/sample.js';
 import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
 
 const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name) as Geometry;
@@ -149,7 +150,7 @@ const kindOf = ({ codec, path, materialised, eviction }: Case): string =>
  * software adapter seconds to compile.
  */
 function sampled(all: Case[], seed: number): Case[] {
-  if (process.env.LLA_SIM_CONTRACT === 'full') return all;
+  if (FULL) return all;
   const random = randomOf(mix(seed));
   const kinds = new Map<string, Case[]>();
   for (const of of all) kinds.set(kindOf(of), [...(kinds.get(kindOf(of)) ?? []), of]);
@@ -158,25 +159,17 @@ function sampled(all: Case[], seed: number): Case[] {
 
 export const CASES = sampled(ALL, SEED);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
-export const BATCH_CASES = sampled(BATCHED, SEED + 1).filter(
-  (_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED) % 2,
-);
-/**
- * Prompts that are taken in whole, of H2O's a part: what they have of their own does not depend on the path that
- * decoding goes on with.
- */
-export const PREFILL_CASES = sampled(ALL, SEED + 2).filter(
-  (of, i) => process.env.LLA_SIM_CONTRACT === 'full' || of.eviction?.policy !== 'h2o' || i % 2 === mix(SEED + 2) % 2,
-);
+export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 3);
+/** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
+export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 3, 2);
 /** The same, taken in chunk by chunk. */
-export const CHUNKED_CASES = sampled(ALL, SEED + 3).filter(
-  (_, i) => process.env.LLA_SIM_CONTRACT === 'full' || i % 2 === mix(SEED + 3) % 2,
+export const CHUNKED_CASES = everyNth(sampled(ALL, SEED + 3), 5, 3);
+/** Those whose latents can be encoded from captures. */
+export const CAPTURED_CASES = everyNth(
+  sampled(
+    ALL.filter((of) => isLatent(of.codec)),
+    SEED + 4,
+  ),
+  4,
+  4,
 );
-/**
- * Those whose latents can be encoded from captures. Where tokens are evicted, a part: what captures have of their own
- * does not depend on it.
- */
-export const CAPTURED_CASES = sampled(
-  ALL.filter((of) => isLatent(of.codec)),
-  SEED + 4,
-).filter((of, i) => process.env.LLA_SIM_CONTRACT === 'full' || !of.eviction || i % 3 === mix(SEED + 4) % 3);

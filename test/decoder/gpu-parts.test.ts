@@ -13,6 +13,7 @@ import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { compareBytes, holds } from '../../src/validate/memory.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
+import { everyNth } from '../gpu/sample.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { label } from './gpu-list.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
@@ -76,14 +77,6 @@ const EVICTIONS: Eviction[] = [
   { policy: 'budget', budgetTokens: 19 },
 ];
 
-/** Two of them, and one of each policy, by each seed; all with LLA_SIM_CONTRACT=full. */
-const sampled = (cases: readonly Case[], count: number): readonly Case[] =>
-  process.env.LLA_SIM_CONTRACT === 'full'
-    ? cases
-    : Array.from(
-        { length: count },
-        (_, i) => cases[(SEED + Math.ceil(cases.length / count) * i) % cases.length] as Case,
-      );
 /** Neither is a multiple of what a part can have. */
 const BATCH = 19;
 const EVICTED_BATCH = 37;
@@ -121,7 +114,7 @@ async function expectEqual(
 }
 
 describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const whole of sampled(CASES, 2)) {
+  for (const whole of everyNth(CASES, CASES.length)) {
     test(label(whole), { timeout: 600_000 }, async () => {
       const c = configurationOf(whole);
       // Room for more than half of the batch, and for a part of it whose queries begin where a binding may.
@@ -152,7 +145,8 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
     });
   }
 
-  for (const whole of EVICTIONS.flatMap((eviction) => sampled(evicted(eviction), 1))) {
+  const all = EVICTIONS.flatMap(evicted);
+  for (const whole of everyNth(all, all.length)) {
     test(label(whole), { timeout: 600_000 }, async () => {
       const { capacity } = slotsOf(whole.eviction as Eviction, EVICTED_CONTEXT, 32);
       const blocks = blocksOf(whole.geometry);

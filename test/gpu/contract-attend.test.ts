@@ -15,8 +15,8 @@ import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { pairwise, product, type Case } from './pairwise.js';
 import { randomOf, SEED, type Random } from './random.js';
+import { FULL } from './sample.js';
 
-const FULL = process.env.LLA_SIM_CONTRACT === 'full';
 /** Positions of the rotary tables where a sequence has gone far. */
 const FAR = 2 ** 20;
 
@@ -77,7 +77,7 @@ const scoresOf = (s: Setting): string => (s.scores === 'written' ? '+scores' : '
 const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'attend',
-    cases: 3,
+    cases: 2,
     variant: (s) => s.storage + scoresOf(s),
     // Rows of a head's width, or latents with an absorbed query and a rotary branch.
     shape: (s, random) => {
@@ -100,7 +100,7 @@ const CONTRACTS: readonly Contract[] = [
   },
   {
     kernel: 'attend_rebuild',
-    cases: 3,
+    cases: 2,
     variant: (s) => s.storage + scoresOf(s),
     shape: (s, random) => ({
       ...common(s),

@@ -12,8 +12,8 @@ import { check, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { pairwise, type Case, type Factors } from './pairwise.js';
 import { randomOf, SEED, type Random } from './random.js';
+import { FULL } from './sample.js';
 
-const FULL = process.env.LLA_SIM_CONTRACT === 'full';
 /** What a pipeline is compiled for, which takes most of the time: each is run at several places. */
 const COMPILED = {
   storage: ['f16', 'f32'],
@@ -174,9 +174,9 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
       }
     });
   }
-  contract('attend_prefill', [COMPILED, FULL ? 60 : 4], [PLACES, FULL ? 6 : 2], settingCall);
-  contract('attend_carried', [CARRIED_COMPILED, FULL ? 60 : 5], [CARRIED_PLACES, FULL ? 6 : 2], carriedCall);
-  contract('mass_prefill', [COMPILED, FULL ? 60 : 2], [MASS_PLACES, FULL ? 6 : 2], massCall);
+  contract('attend_prefill', [COMPILED, FULL ? 60 : 1], [PLACES, FULL ? 6 : 3], settingCall);
+  contract('attend_carried', [CARRIED_COMPILED, FULL ? 60 : 2], [CARRIED_PLACES, FULL ? 6 : 3], carriedCall);
+  contract('mass_prefill', [COMPILED, FULL ? 60 : 1], [MASS_PLACES, FULL ? 6 : 3], massCall);
 
   test('load reads what is stored, in every storage', { timeout: 600_000 }, async () => {
     const random = randomOf(mix(SEED));

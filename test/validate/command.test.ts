@@ -5,6 +5,7 @@ import { memoryCases, type MemoryCase, type MemoryReport } from '../../src/valid
 import { inProcess } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
+import { FULL } from '../gpu/sample.js';
 import { expectAllBytes } from './bytes.js';
 
 /**
@@ -12,7 +13,7 @@ import { expectAllBytes } from './bytes.js';
  * nothing; all of them with LLA_SIM_CONTRACT=full.
  */
 function sampled(cases: readonly MemoryCase[]): readonly MemoryCase[] {
-  if (process.env['LLA_SIM_CONTRACT'] === 'full') return cases;
+  if (FULL) return cases;
   const random = randomOf(SEED);
   const kinds = [...new Set(cases.map(({ c }) => c.codec.kind))];
   return [
