@@ -13,7 +13,7 @@
  *   scales   [group][word], f16, two tokens a word (quantised storages only)
  */
 import { UserError } from '../errors.js';
-import { GROUP_SIZE, isQuantised, STORAGE_BITS, type Storage } from '../kernels/spec.js';
+import { GROUP_SIZE, isQuantised, STORAGE_BITS, type OwnStorage, type Storage } from '../kernels/spec.js';
 import { halfBits, halfValue } from './half.js';
 
 /** Tokens in one tile. */
@@ -25,7 +25,7 @@ const SCALE_WORDS = TILE_TOKENS / 2;
 export const capacityOf = (tokens: number): number => Math.ceil(tokens / TILE_TOKENS) * TILE_TOKENS;
 
 /** Components and words of a unit, by storage. */
-const UNITS: Record<Storage, { readonly components: number; readonly planes: number }> = {
+const UNITS: Record<OwnStorage, { readonly components: number; readonly planes: number }> = {
   f32: { components: 1, planes: 1 },
   f16: { components: 2, planes: 1 },
   q8: { components: 4, planes: 1 },
@@ -62,6 +62,7 @@ export interface RowLayout {
  * @throws UserError for a group size that is not a positive multiple of 32: a unit could cross groups
  */
 export function rowLayout(storage: Storage, width: number, groupSize: number = GROUP_SIZE): RowLayout {
+  if (storage === 'f8') throw new Error('kernels of this project store no 8-bit floats');
   const bits = STORAGE_BITS[storage];
   const quantised = isQuantised(storage);
   if (quantised && (groupSize < 32 || groupSize % 32 !== 0)) {

@@ -4,18 +4,23 @@
  */
 import { STORAGE_BYTES, type ClassSpec, type OpShape } from './op-class.js';
 
-/** K and V of `heads` × `tokens` at one head's width, and queries and results. */
-const attentionBytes = (heads: number, kvHeads: number, batch: number, read: number, rows: number, width: number) =>
-  STORAGE_BYTES * batch * width * (2 * kvHeads * read + 2 * heads * rows);
+/** Bytes of a cached scalar in 8-bit floats. */
+const FP8_BYTES = 1;
 
-const decode = (kvHeads: (s: OpShape) => number, heads: (s: OpShape) => number): Omit<ClassSpec, 'axes'> => ({
+type Heads = (s: OpShape) => number;
+
+/** @param stored bytes of a cached scalar; queries and results are bf16 */
+const decode = (kvHeads: Heads, heads: Heads, stored = STORAGE_BYTES): Omit<ClassSpec, 'axes'> => ({
   fixed: ['headDim'],
-  work: (s) => ({
-    bytes: attentionBytes(heads(s), kvHeads(s), s.batch!, s.context!, 1, s.headDim!),
-    operations: 4 * heads(s) * s.batch! * s.context! * s.headDim!,
-    cacheBytes: 2 * STORAGE_BYTES * kvHeads(s) * s.batch! * s.context! * s.headDim!,
-    rows: s.batch! * kvHeads(s),
-  }),
+  work: (s) => {
+    const cacheBytes = 2 * stored * kvHeads(s) * s.batch! * s.context! * s.headDim!;
+    return {
+      bytes: cacheBytes + 2 * STORAGE_BYTES * heads(s) * s.batch! * s.headDim!,
+      operations: 4 * heads(s) * s.batch! * s.context! * s.headDim!,
+      cacheBytes,
+      rows: s.batch! * kvHeads(s),
+    };
+  },
   // Sequences × KV heads are what a kernel divides among its units; which of the two it is hardly matters.
   coordinates: (s) => [
     s.batch! * kvHeads(s),
@@ -26,10 +31,10 @@ const decode = (kvHeads: (s: OpShape) => number, heads: (s: OpShape) => number):
   ],
 });
 
-const prefill = (kvHeads: (s: OpShape) => number, heads: (s: OpShape) => number): Omit<ClassSpec, 'axes'> => ({
+const prefill = (kvHeads: Heads, heads: Heads, stored = STORAGE_BYTES): Omit<ClassSpec, 'axes'> => ({
   fixed: ['headDim'],
   work: (s) => ({
-    bytes: attentionBytes(heads(s), kvHeads(s), s.batch!, s.tokens!, s.tokens!, s.headDim!),
+    bytes: 2 * s.batch! * s.tokens! * s.headDim! * (stored * kvHeads(s) + STORAGE_BYTES * heads(s)),
     // Causal: a query reads the keys up to its own.
     operations: 2 * heads(s) * s.batch! * s.tokens! * (s.tokens! + 1) * s.headDim!,
   }),
@@ -84,6 +89,17 @@ export const OP_CLASSES = {
   /** Causal attention of a prompt to itself. */
   'prefill-attention': { axes: ['heads', 'batch', 'tokens'], ...prefill(all, all) },
   'prefill-attention-grouped': { axes: ['kvHeads', 'group', 'batch', 'tokens'], ...prefill(groups, grouped) },
+  /** The same over a cache of 8-bit floats; products are bf16. */
+  'decode-attention-fp8': { axes: ['heads', 'batch', 'context'], ...decode(all, all, FP8_BYTES) },
+  'decode-attention-grouped-fp8': {
+    axes: ['kvHeads', 'group', 'batch', 'context'],
+    ...decode(groups, grouped, FP8_BYTES),
+  },
+  'prefill-attention-fp8': { axes: ['heads', 'batch', 'tokens'], ...prefill(all, all, FP8_BYTES) },
+  'prefill-attention-grouped-fp8': {
+    axes: ['kvHeads', 'group', 'batch', 'tokens'],
+    ...prefill(groups, grouped, FP8_BYTES),
+  },
   /** A message of so many bytes summed over GPUs and left on each. Each sends it once where switches add. */
   'all-reduce': {
     axes: ['gpus', 'bytes'],

@@ -40,9 +40,12 @@ export interface KernelSpec {
 }
 
 /** Element types of the cache, with the bits of one scalar; group scales are counted by the layout. */
-export const STORAGE_BITS = { f32: 32, f16: 16, q8: 8, q4: 4, q3: 3, q2: 2 } as const;
+export const STORAGE_BITS = { f32: 32, f16: 16, f8: 8, q8: 8, q4: 4, q3: 3, q2: 2 } as const;
+/** `f8`: 8-bit floats, which servers store and kernels of this project do not. */
 export type Storage = keyof typeof STORAGE_BITS;
-export const STORAGES = Object.keys(STORAGE_BITS) as Storage[];
+/** Element types that kernels of this project read and write. */
+export type OwnStorage = Exclude<Storage, 'f8'>;
+export const STORAGES = (Object.keys(STORAGE_BITS) as Storage[]).filter((s): boolean => s !== 'f8');
 /** Scalars that share one f16 scale in a quantised cache row, unless a plan says otherwise. */
 export const GROUP_SIZE = 64;
 

@@ -40,11 +40,15 @@ export function tunedClass(op: OpClass): TunedClass {
       return op;
     case 'decode-attention':
     case 'decode-attention-grouped':
+    case 'decode-attention-fp8':
+    case 'decode-attention-grouped-fp8':
       return 'decode-attention';
     case 'decode-attention-latent':
       return 'latent-attention';
     case 'prefill-attention':
     case 'prefill-attention-grouped':
+    case 'prefill-attention-fp8':
+    case 'prefill-attention-grouped-fp8':
       return 'prefill-attention';
     default:
       return 'small';
@@ -82,19 +86,22 @@ export const LISTED_HEAD_DIMS: readonly number[] = [64, 128];
 /**
  * Attention of a prompt's `queries` to the `context` tokens before them and, if `causal`, to each other. The tables
  * hold whole prompts: a chunk is the difference of two.
+ * @param fp8 the cache holds 8-bit floats
  */
-export function tunedPrefill(s: OpShape, matrixOperations: number, causal: boolean): TunedCall {
+export function tunedPrefill(s: OpShape, matrixOperations: number, causal: boolean, fp8 = false): TunedCall {
   const { sequences = 1, kvHeads = 1, group = 1, queries = 0, context = 0, keyWidth = 0, valueWidth = 0 } = s;
   const read = kvHeads * (context + (causal ? queries : 0)) * (keyWidth + valueWidth);
   const call = unlisted(
     'prefill-attention',
-    STORAGE_BYTES * sequences * (read + kvHeads * group * queries * (keyWidth + valueWidth)),
+    sequences *
+      ((fp8 ? 1 : STORAGE_BYTES) * read + STORAGE_BYTES * kvHeads * group * queries * (keyWidth + valueWidth)),
     {
       matrix: matrixOperations,
     },
   );
   if (!causal || keyWidth !== valueWidth || !LISTED_HEAD_DIMS.includes(keyWidth)) return call;
-  const op = group === 1 ? 'prefill-attention' : 'prefill-attention-grouped';
+  const kind = group === 1 ? 'prefill-attention' : 'prefill-attention-grouped';
+  const op: OpClass = fp8 ? `${kind}-fp8` : kind;
   const heads = group === 1 ? { heads: kvHeads } : { kvHeads, group };
   const shape = { headDim: keyWidth, batch: sequences, ...heads };
   return {

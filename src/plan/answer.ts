@@ -99,6 +99,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus));
+  if (question.cacheType === 'fp8') {
+    checkFp8(sources);
+    notes.push('nothing is published about the quality of a cache in 8-bit floats on these models');
+  }
   const pricer = choosePricer(sources, notes);
   const { candidates, refused } = listCandidates(geometry, question.filter);
   const { filter: _filter, ...settings } = question;
@@ -133,6 +137,16 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     },
     refused,
   };
+}
+
+/** @throws UserError where the stack has no kernel times of a cache in 8-bit floats on the device */
+function checkFp8({ gpu, device }: Sources): void {
+  const file = gpu?.stack?.file;
+  if (file && !file.tables.some((t) => t.op.endsWith('-fp8')))
+    throw new UserError(
+      `there are no kernel times of ${stackName(file)} with an fp8 cache on ${device.name}`,
+      'choose another --stack or --device, or --cache-type f16',
+    );
 }
 
 /** What the server keeps for itself whose tables price. */

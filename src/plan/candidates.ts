@@ -23,6 +23,8 @@ export interface CandidateFilter {
   readonly ranks: readonly { readonly rankK: number; readonly rankV: number }[] | null;
   readonly paths: readonly PathChoice[] | null;
   readonly evictions: readonly (Eviction | null)[];
+  /** Why a codec under a policy cannot be stored as asked; undefined where it can. */
+  readonly refuses?: (kind: CodecKind, eviction: Eviction | null) => string | undefined;
   /** Exact tokens of codecs that keep some beside their latents; the codec's own number unless given. */
   readonly windowTokens?: number | null;
 }
@@ -52,6 +54,12 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     }
     for (const choice of paths) {
       for (const eviction of evictions) {
+        const unstorable = filter.refuses?.(codec.kind, eviction);
+        if (unstorable !== undefined) {
+          const parts = [codecLabel(g, codec), choice, ...(eviction === null ? [] : [evictionLabel(eviction)])];
+          refused.push({ id: parts.join('/'), reason: unstorable });
+          continue;
+        }
         const { refusesEviction }: CodecSpec = CODECS[codec.kind];
         if (eviction !== null && refusesEviction !== undefined) {
           refused.push({

@@ -112,7 +112,7 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
       named.filter((p) => p !== null),
     ),
     qualityLost: deploy?.qualityKept?.scores ?? [],
-    ...(deploy ? served(r, deploy) : {}),
+    ...(deploy ? served(r, deploy) : fallback && fallback.servedBy !== null ? served(r, fallback) : {}),
   };
 }
 

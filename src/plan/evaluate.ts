@@ -142,9 +142,10 @@ function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: P
   return target === null || seconds === null || evidence === null ? null : chanceWithin({ seconds, evidence }, target);
 }
 
-/** Stacks keep a full cache in 16 bits and evict nothing. */
+/** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
 function servingStack(r: PlanRequest, c: Candidate): string | null {
-  const plain = isUncompressed(c.codec) && c.eviction === null && r.choice.storage === 'f16';
+  const stored = r.choice.storage === 'f16' || r.choice.storage === 'f8';
+  const plain = isUncompressed(c.codec) && c.eviction === null && stored;
   return plain && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
 }
 
@@ -217,10 +218,11 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
   };
 }
 
-/** What to ask the published tables for; null when nothing published can hold (another model, a quantised latent). */
+/** What to ask the published tables for; null when nothing published can hold (another model, a cache in 8 bits). */
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   if (r.publishedAs === null) return null;
-  if (r.choice.storage.startsWith('q') && !hasOwnStorage(c.codec)) return null;
+  const coarse = r.choice.storage === 'f8' || r.choice.storage.startsWith('q');
+  if (coarse && !hasOwnStorage(c.codec)) return null;
   return {
     model: r.publishedAs,
     codec: c.codec.kind,

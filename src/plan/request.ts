@@ -22,7 +22,7 @@ const DEFAULT_RESERVE_BYTES = 512 * 2 ** 20;
 export const DEFAULT_TARGET_WORKGROUPS = 512;
 const DEFAULT_ROPE_DIM = 64;
 
-const STORAGE: Record<string, Storage> = { f16: 'f16', bf16: 'f16', f32: 'f32', int8: 'q8', int4: 'q4' };
+const STORAGE: Record<string, Storage> = { f16: 'f16', bf16: 'f16', f32: 'f32', fp8: 'f8', int8: 'q8', int4: 'q4' };
 
 /** The part of a request that the scenario alone decides. */
 export type Question = Pick<
@@ -77,6 +77,11 @@ export function readQuestion(
   const gpus = number('gpus', { min: 1, max: 1024, whole: true }, 1);
   checkGpus(g, gpus);
   const server = serverOn(gpus);
+  if (storage === 'f8' && server === null)
+    throw new UserError(
+      "--cache-type fp8 is a server's cache, and no server is chosen: kernels of this project do not store 8-bit floats",
+      'name a device that vLLM, SGLang or TRT-LLM have kernel times of, or take --cache-type int8',
+    );
   const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, server?.pageTokens ?? 32);
   if (s.pageTokens !== undefined && pageTokens % 32 !== 0)
     throw new UserError(
@@ -217,6 +222,7 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`,
     );
   return {
+    ...(storage === 'f8' ? { refuses: refusedAsFp8 } : {}),
     kinds: storage.startsWith('q') ? (kinds ?? PLANNED_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
     ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
     ranks,
@@ -225,6 +231,12 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
     windowTokens,
   };
 }
+
+/** Servers store the full cache in 8-bit floats; everything else would need kernels of this project. */
+const refusedAsFp8 = (kind: CodecKind, eviction: Eviction | null): string | undefined =>
+  kind === 'full' && eviction === null
+    ? undefined
+    : 'servers store a full cache without eviction in fp8, and kernels of this project do not store 8-bit floats';
 
 const EXAMPLES = {
   codec: 'full,lla',

@@ -109,9 +109,12 @@ function worth(p: Plan, keep: number): number {
   return { kept: 3 + speed, lost: 1 + (p.qualityKept?.share ?? 0) + speed, unknown: speed }[verdictOn(p, keep)];
 }
 
+/** Element types that store the cache as the model computes it. */
+const EXACT_TYPES: readonly string[] = ['f16', 'bf16', 'f32'];
+
 /** `93 % math500`: the worst published score that counts at this context; `unknown` without one. */
-export function keepsLabel({ qualityKept, codec, eviction }: Plan): string {
-  if (isUncompressed(codec) && eviction === null) return '100 %';
+export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan): string {
+  if (isUncompressed(codec) && eviction === null) return EXACT_TYPES.includes(cacheType) ? '100 %' : 'unknown';
   if (!qualityKept) return 'unknown';
   return `${Math.floor(qualityKept.share * 100 + 1e-9)} % ${qualityKept.metric}`;
 }

@@ -10,7 +10,10 @@ import { isQuantised } from '../kernels/spec.js';
 export const PREFILL_CHUNK_TOKENS = 2048;
 
 /** Element type of the rows that attention of a prompt reads: that of the cache, 16 bits where it is quantised. */
-export const prefillRowType = (c: Configuration): 'f16' | 'f32' => (storageOf(c) === 'f32' ? 'f32' : 'f16');
+export function prefillRowType(c: Configuration): 'f16' | 'f32' | 'f8' {
+  const storage = storageOf(c);
+  return storage === 'f32' || storage === 'f8' ? storage : 'f16';
+}
 
 /**
  * True where attention of a prompt reads exact rows that are kept for one (layer, loop). Elsewhere it reads the cache.
@@ -72,7 +75,7 @@ export interface Pass {
 }
 
 /** Element type of the rows that attention reads: `one-shot` keeps everything in 32 bits. */
-export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' =>
+export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' | 'f8' =>
   captures === 'one-shot' ? 'f32' : prefillRowType(c);
 
 /** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */

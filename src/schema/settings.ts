@@ -79,8 +79,8 @@ export const SETTINGS = {
   cacheType: {
     kind: 'text',
     group: 'Candidates',
-    help: 'element type of the cache [f16]',
-    choices: ['f16', 'bf16', 'f32', 'int8', 'int4'],
+    help: "element type of the cache; fp8 is a server's [f16]",
+    choices: ['f16', 'bf16', 'f32', 'fp8', 'int8', 'int4'],
     several: true,
   },
   groupSize: { kind: 'number', group: 'Candidates', help: 'scalars that share an f16 scale in a quantised cache [64]' },

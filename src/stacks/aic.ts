@@ -30,10 +30,14 @@ export const AIC_GPUS: Readonly<Record<string, string>> = {
 const MLA = { latentWidth: 512, branchWidth: 64 };
 /** Head widths that tables are made of; models with others are rare, and files are small. */
 const HEAD_DIMS: readonly number[] = [64, 128];
+/** Of caches in 8-bit floats one width is enough for the presets. */
+const FP8_HEAD_DIMS: readonly number[] = [128];
 
 interface Reader {
   readonly folder: string;
   readonly file: string;
+  /** Element type of the cache, where not bf16. */
+  readonly cache?: 'fp8';
   readonly columns: readonly string[];
   readonly optional?: readonly string[];
   /** Adds one row; rows of other types than bf16 are passed over. */
@@ -46,26 +50,32 @@ function sizes(row: Row, columns: readonly string[], least = 1): number[] | null
   return list.every((size) => size !== undefined) ? (list as number[]) : null;
 }
 
-const attention = (file: string, decode: boolean): Reader => ({
+/** Tables of a cache in 8-bit floats are selected apart: where they fail the screen, those in bf16 are used still. */
+const attention = (file: string, decode: boolean, cache?: 'fp8'): Reader => ({
   folder: 'attention',
   file,
+  ...(cache ? { cache } : {}),
   columns: ['batch_size', 'isl', 'num_heads', 'num_key_value_heads', 'head_dim', 'kv_cache_dtype', 'step', 'latency'],
-  optional: ['window_size', 'beam_width'],
+  optional: ['window_size', 'beam_width', 'attn_dtype'],
   add(row, builders) {
     const found = sizes(row, ['batch_size', 'isl', 'num_heads', 'head_dim']);
     const step = sizeIn(row, 'step', 0);
     const seconds = millisecondsIn(row, 'latency');
     const kv = sizeIn(row, 'num_key_value_heads', 0);
     if (!found || step === undefined || seconds === undefined || kv === undefined) return;
-    if (row['kv_cache_dtype'] !== 'bfloat16' || (sizeIn(row, 'window_size', 0) ?? 0) !== 0) return;
+    if (row['kv_cache_dtype'] !== (cache ?? 'bfloat16') || (sizeIn(row, 'window_size', 0) ?? 0) !== 0) return;
+    // Attention that multiplies in 8 bits, too, is another kernel.
+    if (cache && row['attn_dtype'] !== 'bfloat16') return;
     const [batch, isl, heads, headDim] = found as [number, number, number, number];
     // 0 KV heads stand for as many as there are query heads.
     const kvHeads = kv === 0 ? heads : kv;
-    if (!HEAD_DIMS.includes(headDim) || heads % kvHeads !== 0 || (!decode && step !== 0)) return;
+    if (!(cache ? FP8_HEAD_DIMS : HEAD_DIMS).includes(headDim) || heads % kvHeads !== 0 || (!decode && step !== 0))
+      return;
     const at: Record<string, number> = decode ? { batch, context: step + isl } : { batch, tokens: isl };
     const kind = decode ? 'decode-attention' : 'prefill-attention';
-    if (kvHeads === heads) builders.add(kind, { headDim }, { heads, ...at }, seconds);
-    else builders.add(`${kind}-grouped`, { headDim }, { kvHeads, group: heads / kvHeads, ...at }, seconds);
+    const of = cache ? (`-${cache}` as const) : '';
+    if (kvHeads === heads) builders.add(`${kind}${of}`, { headDim }, { heads, ...at }, seconds);
+    else builders.add(`${kind}-grouped${of}`, { headDim }, { kvHeads, group: heads / kvHeads, ...at }, seconds);
   },
 });
 
@@ -83,6 +93,8 @@ const READERS: readonly Reader[] = [
   },
   attention('generation_attention_perf.parquet', true),
   attention('context_attention_perf.parquet', false),
+  attention('generation_attention_perf.parquet', true, 'fp8'),
+  attention('context_attention_perf.parquet', false, 'fp8'),
   {
     folder: 'mla',
     file: 'generation_mla_perf.parquet',
@@ -167,7 +179,7 @@ export function aicTables(
           },
         };
       });
-    return { name: `${reader.folder}/${reader.file}`, versions };
+    return { name: [reader.folder, reader.file, ...(reader.cache ? [reader.cache] : [])].join('/'), versions };
   });
   if (kinds.every((kind) => kind.versions.length === 0))
     throw new UserError(

@@ -120,6 +120,10 @@ const MOVED_AXES: readonly OpClass[] = [
   'decode-attention-grouped',
   'prefill-attention',
   'prefill-attention-grouped',
+  'decode-attention-fp8',
+  'decode-attention-grouped-fp8',
+  'prefill-attention-fp8',
+  'prefill-attention-grouped-fp8',
 ];
 
 /** Unpacked tables: plans of one file share them, and a plan asks few of a file's tables. */

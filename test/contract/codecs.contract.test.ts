@@ -32,7 +32,7 @@ import { memoryModel } from '../../src/cost/memory.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { STORAGE_BITS, storedBytes, type Storage } from '../../src/kernels/spec.js';
+import { STORAGE_BITS, STORAGES, storedBytes } from '../../src/kernels/spec.js';
 import {
   anyGeometry,
   configuration,
@@ -129,7 +129,7 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
 };
 
 const storage = fc.record({
-  storage: fc.constantFrom(...(Object.keys(STORAGE_BITS) as Storage[])),
+  storage: fc.constantFrom(...STORAGES),
   groupSize: fc.constantFrom(32, 64, 96, 128),
 });
 const branch: fc.Arbitrary<Branch> = fc.record({ width: fc.constantFrom(2, 32, 64), perHead: fc.boolean() });

@@ -22,12 +22,11 @@ import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import type { AppendOptions } from '../../src/kernels/append/launch.js';
 import { KERNELS, type KernelCall } from '../../src/kernels/registry.js';
-import { isQuantised, STORAGE_BITS, storedBytes, type Storage } from '../../src/kernels/spec.js';
+import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage } from '../../src/kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
 
-const STORAGES = Object.keys(STORAGE_BITS) as Storage[];
 const WIDTHS = [1, 2, 18, 27, 30, 32, 45, 64, 96, 128, 160] as const;
 
 test.each(STORAGES)(

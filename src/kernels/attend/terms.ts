@@ -56,11 +56,12 @@ export const spec: KernelSpec = {
     const [batch, kvHeads] = [field(s, 'sequences'), field(s, 'kvHeads')];
     // The tables' context counts the new token, which `attend_merge` folds in here.
     const context = field(s, 'context') + 1;
-    if (v === 'f16' && branch === 0 && key === value && LISTED_HEAD_DIMS.includes(key)) {
+    if ((v === 'f16' || v === 'f8') && branch === 0 && key === value && LISTED_HEAD_DIMS.includes(key)) {
       const shape = { headDim: key, batch, context };
+      const fp8 = v === 'f8';
       return group === 1
-        ? listed('decode-attention', { ...shape, heads: kvHeads })
-        : listed('decode-attention-grouped', { ...shape, kvHeads, group });
+        ? listed(fp8 ? 'decode-attention-fp8' : 'decode-attention', { ...shape, heads: kvHeads })
+        : listed(fp8 ? 'decode-attention-grouped-fp8' : 'decode-attention-grouped', { ...shape, kvHeads, group });
     }
     const { readBytes, matrixFlops } = spec.work(s, v);
     // Queries and results are bf16; scores that H2O wants are written.

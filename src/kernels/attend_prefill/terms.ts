@@ -1,4 +1,4 @@
-import { field, type KernelSpec } from '../spec.js';
+import { field, storageOfVariant, storedBytes, type KernelSpec } from '../spec.js';
 import { tunedPrefill } from '../tuned.js';
 
 /**
@@ -20,7 +20,9 @@ export const spec: KernelSpec = {
     const product = heads * field(s, 'group') * scores * 2 * (key + value);
     return {
       readBytes:
-        heads * ((context + tokens) * (key + value) * (v === 'f32' ? 4 : 2) + field(s, 'group') * tokens * key * 4),
+        heads *
+        ((context + tokens) * (key + value) * storedBytes(storageOfVariant(v), 1) +
+          field(s, 'group') * tokens * key * 4),
       writeBytes: heads * field(s, 'group') * tokens * value * 4,
       flops: product,
       matrixFlops: product,
@@ -30,5 +32,5 @@ export const spec: KernelSpec = {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.flops, w.writeBytes];
   },
-  tuned: (s) => tunedPrefill(s, spec.work(s, 'f16').matrixFlops, true),
+  tuned: (s, v) => tunedPrefill(s, spec.work(s, v).matrixFlops, true, v === 'f8'),
 };

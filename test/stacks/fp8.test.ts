@@ -1,0 +1,98 @@
+/** A server's full cache in 8-bit floats: exact bytes, its own kernel times, refused where nobody stores it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { plan, type Plan } from '../../src/index.js';
+import { OP_CLASSES } from '../../src/kernels/op-classes.js';
+import { keepsLabel } from '../../src/report/plan-rows.js';
+import { aicTables } from '../../src/stacks/aic.js';
+import { expectBadInput, inProcess } from '../cli/program.js';
+import { DATA, parquet, put } from './tables.js';
+
+const of = (cacheType: string, more: object = {}) => plan({ device: 'h200', codec: ['full'], cacheType, ...more });
+
+describe('--cache-type fp8', () => {
+  it('takes half the bytes, holds twice the sequences, and is priced by fp8 kernels of the stack', async () => {
+    const [half, whole] = [await of('fp8', { batch: 32 }), await of('f16', { batch: 32 })];
+    const [a, b] = [half.plans[0] as Plan, whole.plans[0] as Plan];
+    expect(a.memory.kvBytesPerToken).toBe(2 * 24 * 4 * 16 * 128);
+    expect(2 * a.memory.kvBytesPerSequence).toBe(b.memory.kvBytesPerSequence);
+    expect(a.maxBatch.exact / b.maxBatch.exact).toBeCloseTo(2, 0);
+    const gain = b.decode.secondsPerStep!.estimate / a.decode.secondsPerStep!.estimate;
+    expect(gain).toBeGreaterThan(1.1);
+    expect(gain).toBeLessThan(2);
+    expect(a.decode.pricedBy!['vLLM 0.24.0']).toBeGreaterThan(0.8);
+    expect(a.servedBy).toBe('vLLM 0.24.0');
+  });
+
+  it('has no published quality, says so, and is not recommended; the server is told of it', async () => {
+    const report = await of('fp8');
+    expect(report.answer.verdict).toBe('not-recommended');
+    expect(report.answer.serve).toContain(' --kv-cache-dtype fp8 ');
+    expect(report.notes.join()).toContain('nothing is published about the quality of a cache in 8-bit floats');
+    expect(keepsLabel(report.plans[0] as Plan)).toBe('unknown');
+    expect(keepsLabel((await of('int8')).plans[0] as Plan)).toBe('unknown');
+    expect(keepsLabel((await of('f16')).plans[0] as Plan)).toBe('100 %');
+  });
+
+  it('refuses every other codec and every eviction policy', async () => {
+    const all = await plan({ device: 'h200', cacheType: 'fp8', eviction: ['none', 'streaming:4+256'] });
+    expect(all.plans.map((p) => p.id)).toEqual(['full@fp8/full']);
+    expect(all.refused.map((r) => r.id)).toContain('full/full/streaming:4+256');
+    expect(all.refused.filter((r) => /8-bit floats/.test(r.reason)).length).toBeGreaterThan(20);
+  });
+
+  it.each([
+    'plan --device h200 --stack attainable',
+    'plan --device h200 --codec lla',
+    'plan --device rtx-4090',
+    'plan --vram 77GB',
+    'run --layers 1 --fill 32',
+  ])('%s: refused in one line', async (line) => {
+    const o = await inProcess(...line.split(' '), '--cache-type', 'fp8');
+    expectBadInput(o);
+    expect(o.err).toMatch(/8-bit floats|fp8 cache/);
+  });
+});
+
+describe('tables of an fp8 cache', () => {
+  const rows = [1, 2, 4, 8].flatMap((batch) =>
+    ['bfloat16', 'fp8'].flatMap((cache) => ['bfloat16', 'fp8'].map((attention) => ({ batch, cache, attention }))),
+  );
+  const generation = {
+    batch_size: rows.map((r) => r.batch),
+    isl: rows.map(() => 1),
+    num_heads: rows.map(() => 16),
+    num_key_value_heads: rows.map(() => 0),
+    head_dim: rows.map(() => 128),
+    attn_dtype: rows.map((r) => r.attention),
+    kv_cache_dtype: rows.map((r) => r.cache),
+    step: rows.map(() => 4095),
+    latency: rows.map((r) => (r.cache === 'fp8' ? 2 : 3) + (r.attention === 'fp8' ? 100 : 0)),
+  };
+
+  it('are read apart from those in bf16, without attention that multiplies in 8 bits', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'lla-sim-fp8-'));
+    try {
+      const path = `${DATA}/h200_sxm/attention/vllm/0.24.0/generation_attention_perf.parquet`;
+      put(folder, path, parquet(generation));
+      const kinds = aicTables(folder, { gpu: 'h200_sxm', stack: 'vllm', version: null, commit: 'c' });
+      const fp8 = kinds.find((k) => k.name === 'attention/generation_attention_perf.parquet/fp8')!;
+      const [table, ...others] = await fp8.versions[0]!.read();
+      expect([table!.op, table!.fixed, others.length]).toEqual(['decode-attention-fp8', { headDim: 128 }, 0]);
+      expect(table!.rows.map((r) => r.seconds)).toEqual([0.002, 0.002, 0.002, 0.002]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('are of a class that reads one byte a scalar, and bf16 queries', () => {
+    const shape = { headDim: 128, heads: 16, kvHeads: 8, group: 2, batch: 3, context: 1000, tokens: 1000 };
+    const bytes = (op: keyof typeof OP_CLASSES): number => OP_CLASSES[op].work(shape as never).bytes;
+    expect(bytes('decode-attention-fp8')).toBe(3 * 128 * (2 * 16 * 1000 + 4 * 16));
+    expect(bytes('decode-attention')).toBe(3 * 128 * (4 * 16 * 1000 + 4 * 16));
+    expect(bytes('prefill-attention-grouped-fp8')).toBe(2 * 3 * 1000 * 128 * (8 + 2 * 16));
+    expect(bytes('prefill-attention-grouped')).toBe(2 * 3 * 1000 * 128 * (2 * 8 + 2 * 16));
+  });
+});
