@@ -50,7 +50,8 @@ describe('--cache-type fp8', () => {
     'plan --vram 77GB',
     'run --layers 1 --fill 32',
   ])('%s: refused in one line', async (line) => {
-    const o = await inProcess(...line.split(' '), '--cache-type', 'fp8');
+    const [name, ...argv] = line.split(' ');
+    const o = await inProcess(name!, ...argv, '--cache-type', 'fp8');
     expectBadInput(o);
     expect(o.err).toMatch(/8-bit floats|fp8 cache/);
   });
