@@ -25,6 +25,10 @@ export const validateCommand: Command = {
     },
     budget: { type: 'string', help: `time to spend: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]` },
     only: { type: 'string', multiple: true, help: 'only these sections [all]', choices: SECTIONS },
+    serving: {
+      type: 'boolean',
+      help: 'serve requests with continuous batching and simulate the same requests; without the sections unless --only names some',
+    },
     model: {
       type: 'string',
       help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]',
@@ -49,6 +53,7 @@ export const validateCommand: Command = {
   examples: [
     ['validate', 'everything; exit code 5 when a tolerance is missed'],
     ['validate --quick', 'what CI runs: exit code 5 for memory, capacity and correctness only'],
+    ['validate --serving', 'continuous batching on the device against the simulation of the same requests'],
     ['validate --only latency --budget 5m --format markdown -o validation.md', 'step times alone, as a page'],
   ],
   run,
@@ -68,7 +73,8 @@ async function run(args: Args): Promise<ExitCode> {
     max: 2 ** 32 - 1,
     whole: true,
   });
-  const sections = choicesFlag<Section>(args, 'only') ?? SECTIONS;
+  const serving = args.flags['serving'] === true;
+  const sections = choicesFlag<Section>(args, 'only') ?? (serving ? [] : SECTIONS);
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
   const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
@@ -89,6 +95,7 @@ async function run(args: Args): Promise<ExitCode> {
       quick,
       seed,
       sections,
+      serving,
       memoryBytes,
       calibration: textFlag(args, 'calibration'),
       model: textFlag(args, 'model'),

@@ -294,7 +294,7 @@ export class CostModelPricer implements IterationPricer {
     let seconds = tables.overhead + tables.shared.at(size + chunks.total) + tables.head.at(size + chunks.ending);
     let attention = 0;
     if (size > 0) {
-      attention = tables.own.at(size) + this.attention(batch);
+      attention = tables.own.at(size) + attentionOf(tables, batch);
       seconds += attention;
     }
     if (chunks.count > 0) {
@@ -319,17 +319,27 @@ export class CostModelPricer implements IterationPricer {
     }
     return end;
   }
+}
 
-  /** Attention of every sequence at its own length, between the two neighbouring batch knots. */
-  private attention({ size, counts, offsets, iteration }: MixedBatch): number {
-    const { batches } = this.tables;
-    const below = placeOf(batches, size);
-    const share = shareOf(batches, below, size);
-    const first = sumOf(this.tables.linesOf(below), counts, offsets, iteration);
-    if (share === 0) return (first * batches[below]!) / size;
-    const second = sumOf(this.tables.linesOf(below + 1), counts, offsets, iteration);
-    return ((1 - share) * first * batches[below]! + share * second * batches[below + 1]!) / size;
-  }
+/**
+ * Seconds of attention of every sequence at its own length, between the two neighbouring batch knots.
+ * @param rows sequences that the step has room for; those beyond the batch's hold one token
+ */
+export function attentionOf(
+  tables: PriceTables,
+  { size, counts, offsets, iteration }: MixedBatch,
+  rows = size,
+): number {
+  const { batches } = tables;
+  const at = (knot: number): number => {
+    const lines = tables.linesOf(knot);
+    const empty = (rows - size) * (lines[0]! + lines[1]!);
+    return (sumOf(lines, counts, offsets, iteration) + empty) * batches[knot]!;
+  };
+  const below = placeOf(batches, rows);
+  const share = shareOf(batches, below, rows);
+  const first = at(below);
+  return share === 0 ? first / rows : ((1 - share) * first + share * at(below + 1)) / rows;
 }
 
 /** Σ over segments of intercept · sequences + slope · sum of lengths. */

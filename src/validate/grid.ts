@@ -13,6 +13,7 @@ import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { StepCase } from './latency.js';
 import type { PromptCase } from './prefill.js';
+import type { ServingCase } from './serving.js';
 
 /** The part of a grid that a candidate names: kind, ratio, path and eviction. */
 interface Choice {
@@ -145,3 +146,24 @@ export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<Gri
       : [];
   });
 }
+
+/** Requests for the serving loop: rows of full width, latents, and eviction, which takes whole prompts. */
+export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules, 'seed' | 'quick'>): ServingCase[] {
+  const sizes: Sizes = software
+    ? { sequences: 4, requests: 16, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 16] }
+    : { sequences: 16, requests: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
+  const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
+  const kinds: readonly (Choice & Pick<ServingCase, 'arrivals' | 'chunkedPrefill'>)[] = [
+    { kind: 'full', ratio: null, path: 'full', arrivals: 'poisson', chunkedPrefill: true },
+    { kind: 'lla', ratio: 4, path: 'block-absorbed', arrivals: 'at-once', chunkedPrefill: true },
+    { kind: 'full', ratio: null, path: 'full', eviction: evicting, arrivals: 'poisson', chunkedPrefill: false },
+  ];
+  return kinds.flatMap(({ arrivals, chunkedPrefill, ...choice }): ServingCase[] => {
+    const candidate = candidateOf(geometry, choice);
+    if (!candidate) return [];
+    const c = configurationFor(geometry, candidate, bindingBytes);
+    return [{ id: candidateId(geometry, candidate, 'f16'), c, arrivals, chunkedPrefill, ...sizes }];
+  });
+}
+
+type Sizes = Pick<ServingCase, 'sequences' | 'requests' | 'maxNumBatchedTokens' | 'promptTokens' | 'outputTokens'>;

@@ -9,6 +9,7 @@ import type { StepRow } from './latency.js';
 import type { MemoryRow } from './memory.js';
 import type { PromptRow } from './prefill.js';
 import { overheadOf, percent, verdict, type Check, type KernelSummary, type ValidationReport } from './report.js';
+import type { ServingRow } from './serving.js';
 import { covered, signedError } from './statistics.js';
 
 const WIDTH = 100;
@@ -125,6 +126,34 @@ const DIFFERENCES: readonly Column<Difference>[] = [
   right('difference', (d) => String(d.allocated - d.predicted)),
 ];
 
+const beside = ({ measured, simulated }: { measured: number; simulated: number }): string =>
+  `${milliseconds(measured)} / ${milliseconds(simulated)} (${signed(simulated / measured - 1)})`;
+
+const SERVING: readonly Column<ServingRow>[] = [
+  left('cache', (r) => r.id),
+  left('requests', (r) => `${r.requests} ${r.arrivals}${r.chunkedPrefill ? '' : ', whole prompts'}`),
+  right('iterations', (r) => `${r.iterations.measured} / ${r.iterations.simulated}`),
+  right('preempted', (r) => `${r.preemptions.measured} / ${r.preemptions.simulated}`),
+  right('mean TPOT ms', (r) => beside(r.meanTpotSeconds)),
+  right('mean TTFT ms', (r) => beside(r.meanTtftSeconds)),
+  right('p90 E2EL ms', (r) => beside(r.p90E2elSeconds)),
+  right('order', (r) => `${r.inverted} of ${r.pairs}`),
+];
+
+function servingBlock({ serving }: ValidationReport): Block[] {
+  if (!serving || serving.rows.length === 0) return [];
+  const drift = serving.rows.map((r) => r.drift);
+  return [
+    {
+      title: 'Serving',
+      paragraphs: [
+        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
+      ],
+      table: table(SERVING, serving.rows),
+    },
+  ];
+}
+
 function memoryBlock({ memory }: ValidationReport): Block[] {
   if (!memory) return [];
   const differences = memory.mismatches.flatMap((row) =>
@@ -231,6 +260,7 @@ function blocksOf(r: ValidationReport): Block[] {
         ]
       : []),
     ...longContextBlock(r),
+    ...servingBlock(r),
     ...(r.notes.length > 0 ? [{ title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) }] : []),
   ];
 }

@@ -6,6 +6,7 @@ import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory.js';
 import type { PromptsReport } from './prefill.js';
+import { SERVING_TOLERANCES, type ServingReport } from './serving.js';
 import { quantile } from '../statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -20,7 +21,10 @@ export interface Check {
     | 'step-p90-error'
     | 'interval-coverage'
     | 'decoder-overhead'
-    | 'capacity';
+    | 'capacity'
+    | 'serving-tpot'
+    | 'serving-e2el'
+    | 'serving-order';
   /** `failed` sets the exit code where `strict`. */
   readonly status: 'holds' | 'failed' | 'not-checked';
   readonly strict: boolean;
@@ -56,6 +60,7 @@ export interface ValidationReport {
     | null;
   readonly capacity: CapacityReport | null;
   readonly longContext: LongContextReport | null;
+  readonly serving: ServingReport | null;
   /** Why a section is missing, and what the reader should know. */
   readonly notes: readonly string[];
 }
@@ -219,6 +224,43 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
             text: `${percent(quantile(overheads, 0.5))}, at worst ${percent(Math.max(...overheads))}`,
           },
     ),
+  ];
+}
+
+/** The serving loop against the simulation: the worst of the rows. */
+export function servingChecks({ rows }: ServingReport, strict: boolean): Check[] {
+  const worst = (of: (row: ServingReport['rows'][number]) => { measured: number; simulated: number }): number =>
+    rows.map(of).reduce((a, { measured, simulated }) => {
+      const error = simulated / measured - 1;
+      return Math.abs(error) > Math.abs(a) ? error : a;
+    }, 0);
+  const within = (name: Check['name'], error: number, tolerance: number): Check => ({
+    name,
+    strict,
+    tolerance: `within ${percent(tolerance)}`,
+    status: rows.length === 0 ? 'not-checked' : Math.abs(error) <= tolerance ? 'holds' : 'failed',
+    found: rows.length === 0 ? '–' : `${error < 0 ? '−' : '+'}${percent(Math.abs(error))} at worst`,
+  });
+  const pairs = rows.reduce((sum, row) => sum + row.pairs, 0);
+  const inverted = rows.reduce((sum, row) => sum + row.inverted, 0);
+  return [
+    within(
+      'serving-tpot',
+      worst((r) => r.meanTpotSeconds),
+      SERVING_TOLERANCES.tpot,
+    ),
+    within(
+      'serving-e2el',
+      worst((r) => r.p90E2elSeconds),
+      SERVING_TOLERANCES.e2el,
+    ),
+    {
+      name: 'serving-order',
+      strict,
+      tolerance: 'equal where the schedule decides it',
+      status: rows.length === 0 ? 'not-checked' : inverted === 0 ? 'holds' : 'failed',
+      found: `${inverted} of ${pairs} pairs differ`,
+    },
   ];
 }
 

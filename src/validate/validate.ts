@@ -7,12 +7,13 @@ import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
 import { chooseControls, DriftWatch, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './correctness.js';
-import { candidateOf, configurationFor, promptGrid, stepGrid, validationModel } from './grid.js';
+import { candidateOf, configurationFor, promptGrid, servingGrid, stepGrid, validationModel } from './grid.js';
 import { callsOfStep, checkSteps, type StepCase } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
-import { judge, kernelSummaries, SECTIONS, type Section, type ValidationReport } from './report.js';
+import { judge, kernelSummaries, SECTIONS, servingChecks, type Section, type ValidationReport } from './report.js';
+import { checkServing, type ServingReport } from './serving.js';
 import { summarise } from './statistics.js';
 
 export interface ValidateOptions {
@@ -20,6 +21,8 @@ export interface ValidateOptions {
   readonly quick: boolean;
   readonly seed: number;
   readonly sections: readonly Section[];
+  /** Serve requests with the decoder, and simulate them. */
+  readonly serving: boolean;
   /** Calibration file; the one that fits the device unless given. */
   readonly calibration: string | null;
   /** Model whose steps are measured: a preset. */
@@ -90,20 +93,22 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
       o.onProgress?.({ section, doing, elapsedSeconds: now() - started, budgetSeconds: o.budgetSeconds }),
   };
   const wants = (section: Section): boolean => o.sections.includes(section) && !s.stopped();
-  const calibrated = wants('latency') || wants('long-context') ? await calibratedFor(device, o.calibration) : null;
+  const timed = o.serving || wants('latency') || wants('long-context');
+  const calibrated = timed ? await calibratedFor(device, o.calibration) : null;
   const { correctness, memory } = wants('memory') ? await memorySection(s) : { correctness: null, memory: null };
   const capacity = wants('capacity') ? await capacitySection(s) : null;
-  if (wants('latency') && !calibrated)
+  if (timed && !calibrated)
     s.notes.push(
-      `there is no calibration of ${description}: steps have no prediction to compare with; measure with lla-sim calibrate`,
+      `there is no calibration of ${description}: times have no prediction to compare with; measure with lla-sim calibrate`,
     );
-  const { latency, longContext } = calibrated
+  const { latency, longContext, serving } = calibrated
     ? await timeSections(s, calibrated, wants)
-    : { latency: null, longContext: null };
+    : { latency: null, longContext: null, serving: null };
   if (o.quick && o.sections.includes('long-context')) s.notes.push('--quick leaves the long context out');
   if (o.quick) s.notes.push('--quick: times are reported and not judged; memory, capacity and correctness are');
-  for (const section of SECTIONS.filter((name) => !o.sections.includes(name)))
-    s.notes.push(`${section} was not asked for`);
+  if (!o.serving)
+    for (const section of SECTIONS.filter((name) => !o.sections.includes(name)))
+      s.notes.push(`${section} was not asked for`);
   if (s.stopped()) throw interrupted();
   return {
     schema: 'lla-sim/validate',
@@ -114,12 +119,18 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     quick: o.quick,
     seed: o.seed,
     elapsedSeconds: now() - started,
-    checks: judge({ software, quick: o.quick, correctness, memory, steps: latency?.steps ?? null, capacity }),
+    checks: [
+      ...(serving ? servingChecks(serving, !o.quick) : []),
+      ...(o.serving && o.sections.length === 0
+        ? []
+        : judge({ software, quick: o.quick, correctness, memory, steps: latency?.steps ?? null, capacity })),
+    ],
     correctness,
     memory,
     latency,
     capacity,
     longContext,
+    serving,
     notes: s.notes,
   };
 }
@@ -156,7 +167,7 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
   return { correctness, memory };
 }
 
-type Timed = Pick<ValidationReport, 'latency' | 'longContext'>;
+type Timed = Pick<ValidationReport, 'latency' | 'longContext' | 'serving'>;
 
 /** The sections that compare with a calibration, all beside the same control points. */
 async function timeSections(s: Session, calibrated: Calibrated, wants: (section: Section) => boolean): Promise<Timed> {
@@ -169,8 +180,19 @@ async function timeSections(s: Session, calibrated: Calibrated, wants: (section:
     seed,
     bindingBytes: limits(s).bindingBytes,
   };
-  const grid: Grid = { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) };
+  const timesSteps = wants('latency') || wants('long-context');
+  const grid: Grid = timesSteps
+    ? { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) }
+    : { model: rules.geometry.name, steps: [], prompts: [] };
+  const served = s.o.serving ? servingGrid(rules) : [];
   const calls = [
+    ...served.flatMap(({ id, c, sequences, maxNumBatchedTokens, promptTokens: [, most] }) => [
+      callsOfStep({ id, c, batch: sequences, contextTokens: most }, calibrated.pricer),
+      callsOfPrompt(
+        { id, c, prompt: { method: 'chunked', promptTokens: most, chunkTokens: maxNumBatchedTokens } },
+        calibrated.pricer,
+      ),
+    ]),
     ...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)),
     ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
   ].flatMap(shares);
@@ -187,6 +209,7 @@ async function timeSections(s: Session, calibrated: Calibrated, wants: (section:
     return {
       latency: wants('latency') ? await latencySection(s, grid, of) : null,
       longContext: wants('long-context') && !quick ? await longContextSection(s, of) : null,
+      serving: s.o.serving ? await servingSection(s, grid.model, served, of) : null,
     };
   } finally {
     watch.free();
@@ -247,6 +270,22 @@ async function latencySection(
     kernels: kernelSummaries(report.steps),
     prefill,
   };
+}
+
+async function servingSection(
+  s: Session,
+  model: string,
+  cases: ReturnType<typeof servingGrid>,
+  { calibrated, watch }: Watched,
+): Promise<ServingReport> {
+  const rows = await checkServing(s.device, cases, {
+    calibrated,
+    watch,
+    seed: s.o.seed,
+    stopped: s.stopped,
+    onCase: (done, total, id) => s.progress('serving', `${done + 1} of ${total}: ${id}`),
+  });
+  return { model, rows };
 }
 
 const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({

@@ -65,6 +65,7 @@ const validation = (text: string): ValidationReport => ({
   latency: null,
   capacity: null,
   longContext: null,
+  serving: null,
   notes: [text],
 });
 

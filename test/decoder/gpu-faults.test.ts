@@ -1,7 +1,7 @@
 /** What the GPU decoder does when something goes wrong, and that nothing stays allocated. */
 import { expect, test } from 'vitest';
 import { UserError } from '../../src/errors.js';
-import { plannedContext } from '../../src/decoder/gpu/decoder.js';
+import { plannedContext } from '../../src/decoder/gpu/options.js';
 import { codecTensors, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import { GpuError, openDevice, type Buffer, type Device } from '../../src/gpu/index.js';

@@ -4,11 +4,10 @@
  */
 import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
+import type { GpuDecoder, GpuDecoderOptions, PrefillResult, StepResult } from './interface.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { codecSpec } from '../../codecs/registry.js';
-import { checkSampling, choiceOf, GREEDY, type Sampling } from '../sampler.js';
-import { biasedProjections } from '../tensors.js';
+import { choiceOf, GREEDY } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { cacheRows } from './cache-rows.js';
 import { Caches, spanOf } from './caches.js';
@@ -16,111 +15,13 @@ import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { allocateWorkspace, Machine } from './machine.js';
+import { checkOptions, plannedContext } from './options.js';
 import { prefillPrompts } from './prefill.js';
 import { requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, compile, executorsOf, type Operation } from './program.js';
-import { Weights, type DecoderWeights } from './weights.js';
+import { Weights } from './weights.js';
 
-export interface GpuDecoderOptions {
-  readonly weights: DecoderWeights;
-  /** Sequences decoded together. */
-  readonly batch: number;
-  /** Tokens of a sequence, evicted ones included, that can be decoded. */
-  readonly contextTokens: number;
-  /** Cache is allocated in pages of this many tokens, a multiple of 32; 32 unless given. */
-  readonly pageTokens?: number;
-  /** ε of RMSNorm; 1e-6 unless given. */
-  readonly normEpsilon?: number;
-  /** Greedy unless given. */
-  readonly sampling?: Sampling;
-  /** Prompt tokens that are worked on at once; 2048 unless given. */
-  readonly prefillChunkTokens?: number;
-}
-
-export interface PrefillResult extends StepResult {
-  readonly method: PrefillMethod;
-}
-
-export interface StepResult {
-  /** The next token of each sequence. */
-  readonly tokens: Uint32Array;
-  /**
-   * Of the step's operations on the device: by its timestamps where it has them, else from submission to completion.
-   */
-  readonly seconds: number;
-}
-
-export interface GpuDecoder {
-  /**
-   * Decodes one token of each sequence.
-   * @throws UserError for a token that the model has not, or when a sequence would outgrow its cache
-   * @throws GpuError when the device fails or a logit is NaN; everything is freed then
-   */
-  step(tokens: Uint32Array | readonly number[]): Promise<StepResult>;
-  /**
-   * Prefills a prompt of each sequence.
-   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` also
-   *   continues sequences that hold tokens. With `by-token` shorter prompts begin later
-   * @returns the first token after each prompt
-   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be prefilled beside the decoder, which
-   * stays usable
-   */
-  prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
-  /** Logits of the last step, [sequence][vocabulary]. */
-  logits(): Promise<Float32Array>;
-  /** What the cache of a layer and loop of the core holds (cache-rows.ts): [sequence][head], each [token][width]. */
-  rows(role: 'key' | 'value', layer: number, loop: number): Promise<readonly (readonly Float64Array[])[]>;
-  /** Tokens of each sequence so far, evicted ones included. */
-  readonly lengths: readonly number[];
-  /** Every buffer, with its bytes and what it is for. */
-  readonly allocations: readonly Allocation[];
-  /** Buffers of the last prefill, which are freed. */
-  readonly prefillAllocations: readonly Allocation[];
-  /** Bytes of uniform blocks: one a distinct bound step. */
-  readonly uniformBytes: number;
-  /** Operations of the step that was run last, in order: for measuring them one by one. */
-  readonly operations: readonly Operation[];
-  /** Forgets all sequences. */
-  reset(): void;
-  /** Gives each sequence a cache of this many tokens with fabricated contents, for tests of capacity and latency. */
-  fillCache(lengths: number | readonly number[]): Promise<void>;
-  /** Frees everything. */
-  close(): void;
-}
-
-const MIN_PLANNED_TOKENS = 256;
-
-/**
- * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom. Tokens beyond a
- * sequence's own cost an empty workgroup.
- */
-export function plannedContext(longest: number, contextTokens: number): number {
-  const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
-  return Math.min(contextTokens, Math.max(1, Math.ceil(longest / grain) * grain));
-}
-
-function check(c: Configuration, o: GpuDecoderOptions): void {
-  const { batch, contextTokens, pageTokens = 32 } = o;
-  const whole = (name: string, value: number): void => {
-    if (!Number.isSafeInteger(value) || value < 1)
-      throw new UserError(`${name} must be a whole number of at least 1, not ${value}`, 'give at least 1');
-  };
-  whole('the batch', batch);
-  whole('the context', contextTokens);
-  whole('a chunk of a prompt', o.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS);
-  if (!(pageTokens % 32 === 0 && pageTokens > 0))
-    throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
-  if (c.gpus !== 1) throw new UserError('the decoder runs on one GPU', 'leave out --gpus');
-  const spec = codecSpec(c.codec);
-  const reason = spec.refuse(c.geometry, c.codec);
-  if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-  if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
-    throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
-  if (c.eviction && spec.refusesEviction)
-    throw new UserError(`${c.codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
-  biasedProjections(c.geometry);
-  checkSampling(o.sampling ?? GREEDY);
-}
+export type * from './interface.js';
 
 /**
  * Allocates a decoder and everything that it will need.
@@ -129,7 +30,7 @@ function check(c: Configuration, o: GpuDecoderOptions): void {
  * allocated
  */
 export async function openDecoder(device: Device, c: Configuration, options: GpuDecoderOptions): Promise<GpuDecoder> {
-  check(c, options);
+  checkOptions(c, options);
   const allocations = new Allocations(device);
   let weights: Weights | undefined;
   try {
@@ -169,6 +70,8 @@ class Decoder implements GpuDecoder {
   private closed = false;
   private readonly executors;
   private readonly draws: number[];
+  /** Number of the stream of random draws of each sequence. */
+  private readonly streams: number[];
   prefillAllocations: readonly Allocation[] = [];
 
   constructor(
@@ -179,6 +82,7 @@ class Decoder implements GpuDecoder {
   ) {
     this.lengths = new Array<number>(options.batch).fill(0);
     this.draws = new Array<number>(options.batch).fill(0);
+    this.streams = this.draws.map((_, sequence) => sequence);
     this.executors = executorsOf(options.sampling ?? GREEDY);
   }
 
@@ -222,15 +126,47 @@ class Decoder implements GpuDecoder {
     if (this.closed) throw new GpuError('lost', 'the decoder is closed');
   }
 
-  async step(tokens: Uint32Array | readonly number[]): Promise<StepResult> {
-    const result = await this.run(tokens, () => true);
-    this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
+  async step(
+    tokens: Uint32Array | readonly number[],
+    joins: (sequence: number) => boolean = () => true,
+  ): Promise<StepResult> {
+    const waits = this.machine.c.eviction ? this.lengths.findIndex((length, i) => length > 0 && !joins(i)) : -1;
+    if (waits >= 0)
+      throw new UserError(
+        `sequence ${waits} holds tokens under eviction and cannot wait while others decode`,
+        'take its prompt in whole, or forget it',
+      );
+    const result = await this.run(tokens, joins);
+    this.draws.forEach((draw, i) => (this.draws[i] = joins(i) ? draw + 1 : draw));
     return result;
+  }
+
+  async extend(
+    sequence: number,
+    tokens: readonly number[],
+    ends: boolean,
+  ): Promise<{ token: number | null; seconds: number }> {
+    const prompts = this.lengths.map((_, i) => (i === sequence ? tokens : []));
+    if (prompts[sequence] === undefined || tokens.length === 0)
+      throw new UserError(
+        `sequence ${sequence} of ${prompts.length} cannot take ${tokens.length} tokens`,
+        'give a sequence from 0 and at least one token',
+      );
+    this.requireRoom(prompts);
+    const { tokens: next, seconds } = await this.prefillWhole(prompts, 'chunked', ends);
+    return { token: ends ? (next[sequence] as number) : null, seconds };
+  }
+
+  forget(sequence: number, stream = sequence, draw = 0): void {
+    this.requireOpen();
+    this.lengths[sequence] = 0;
+    this.draws[sequence] = draw;
+    this.streams[sequence] = stream;
   }
 
   async prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult> {
     this.requireOpen();
-    const { batch, contextTokens } = this.options;
+    const { batch } = this.options;
     if (prompts.length !== batch)
       throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
@@ -238,6 +174,13 @@ class Decoder implements GpuDecoder {
     const taken = method ?? usualMethod(this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
     requireWhole(taken, this.begun);
+    this.requireRoom(prompts);
+    return { ...(await this.prefillWhole(prompts, taken, true)), method: taken };
+  }
+
+  private requireRoom(prompts: readonly (readonly number[])[]): void {
+    this.requireOpen();
+    const { contextTokens } = this.options;
     for (const [i, prompt] of prompts.entries()) {
       this.requireTokens(prompt);
       const length = (this.lengths[i] as number) + prompt.length;
@@ -247,14 +190,18 @@ class Decoder implements GpuDecoder {
           'open the decoder with a longer context',
         );
     }
-    return { ...(await this.prefillWhole(prompts, taken)), method: taken };
   }
 
   private get begun(): boolean {
     return this.lengths.some((length) => length > 0);
   }
 
-  private async prefillWhole(prompts: readonly (readonly number[])[], method: WholePrompt): Promise<StepResult> {
+  /** Takes prompts in; an empty one leaves its sequence alone. */
+  private async prefillWhole(
+    prompts: readonly (readonly number[])[],
+    method: WholePrompt,
+    ends: boolean,
+  ): Promise<StepResult> {
     const { machine, options } = this;
     let started = false;
     try {
@@ -268,13 +215,16 @@ class Decoder implements GpuDecoder {
           chunkTokens,
           sampling: options.sampling ?? GREEDY,
           draws: this.draws,
+          streams: this.streams,
+          ends,
         },
         () => (started = true),
       );
       this.prefillAllocations = allocations;
       prompts.forEach((prompt, i) => (this.lengths[i] = (this.lengths[i] as number) + prompt.length));
+      if (!ends) return { tokens: new Uint32Array(prompts.length), seconds };
       const tokens = await this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
-      this.draws.forEach((draw, i) => (this.draws[i] = draw + 1));
+      this.draws.forEach((draw, i) => (this.draws[i] = prompts[i]!.length > 0 ? draw + 1 : draw));
       return { tokens, seconds };
     } catch (error) {
       // Half-written caches behind a sequence's tokens are harmless; a device that failed is not.
@@ -287,7 +237,7 @@ class Decoder implements GpuDecoder {
     if ((this.options.sampling?.temperature ?? 0) > 0)
       await this.device.write(
         this.machine.buffer('draws'),
-        Uint32Array.from(this.draws.flatMap((draw, stream) => [stream, draw])),
+        Uint32Array.from(this.draws.flatMap((draw, i) => [this.streams[i] as number, draw])),
       );
   }
 
@@ -342,7 +292,7 @@ class Decoder implements GpuDecoder {
     if (tokens.length !== batch)
       throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
     this.requireTokens(tokens);
-    const full = this.lengths.findIndex((length) => length >= contextTokens);
+    const full = this.lengths.findIndex((length, i) => joins(i) && length >= contextTokens);
     if (full >= 0)
       throw new UserError(
         `sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`,
@@ -379,6 +329,7 @@ class Decoder implements GpuDecoder {
     this.requireOpen();
     this.lengths.fill(0);
     this.draws.fill(0);
+    this.streams.forEach((_, sequence) => (this.streams[sequence] = sequence));
   }
 
   async fillCache(lengths: number | readonly number[]): Promise<void> {

@@ -1,5 +1,6 @@
 /** The GPU decoder's public side. */
-export { openDecoder, plannedContext, type GpuDecoder, type GpuDecoderOptions, type StepResult } from './decoder.js';
+export { openDecoder, type GpuDecoder, type GpuDecoderOptions, type StepResult } from './decoder.js';
+export { plannedContext } from './options.js';
 export type { Allocation, AllocationKind } from './allocations.js';
 export type { Operation } from './program.js';
 export type { DecoderWeights } from './weights.js';

@@ -224,22 +224,27 @@ export interface WholePrompts {
   /** How the first tokens are chosen, and the number of each sequence's draw. */
   readonly sampling: Sampling;
   readonly draws: readonly number[];
+  /** Stream of random draws of each sequence. */
+  readonly streams: readonly number[];
+  /** False where more of the prompts follows: neither logits nor tokens are made. */
+  readonly ends: boolean;
 }
 
 const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
 /**
- * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt.
+ * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt. An empty
+ * prompt leaves its sequence alone.
  * @param onStart called before the first submission of each run: a failure before then has changed nothing
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
 export async function prefillPrompts(
   m: Machine,
-  { method, prompts, lengths, chunkTokens, sampling, draws }: WholePrompts,
+  { method, prompts, lengths, chunkTokens, sampling, draws, streams, ends }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
   const runs = prompts.map((tokens, sequence) =>
-    runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens),
+    tokens.length === 0 ? [] : runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens),
   );
   // Pieces of what is before a run are as long as a chunk, however short the run.
   const room =
@@ -261,9 +266,13 @@ export async function prefillPrompts(
   let seconds = 0;
   try {
     for (const [sequence, own] of runs.entries()) {
+      if (own.length === 0) continue;
       const tokens = prompts[sequence] as readonly number[];
       prompt.sequence = sequence;
-      await m.device.write(prompt.buffer('draw'), Uint32Array.of(sequence, draws[sequence] as number));
+      await m.device.write(
+        prompt.buffer('draw'),
+        Uint32Array.of(streams[sequence] as number, draws[sequence] as number),
+      );
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
         seconds += await takeIn(prompt, run, rest, {
@@ -274,12 +283,13 @@ export async function prefillPrompts(
             batch: 1,
             chunkTokens,
             method,
-            ends: run.tokens === rest.length,
+            ends: ends && run.tokens === rest.length,
             slots: m.caches.slots.capacity,
             choice,
           },
         });
       }
+      if (!ends) continue;
       await m.device.copy(prompt.buffer('logits'), m.buffer('logits'), 4 * vocab, 4 * sequence * vocab);
       await m.device.copy(prompt.buffer('next token'), m.buffer('next tokens'), 4, 4 * sequence);
     }

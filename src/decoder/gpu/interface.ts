@@ -1,0 +1,92 @@
+/** The GPU decoder's public side, as types. */
+import type { Sampling } from '../sampler.js';
+import type { Allocation } from './allocations.js';
+import type { PrefillMethod } from './prefill-methods.js';
+import type { Operation } from './program.js';
+import type { DecoderWeights } from './weights.js';
+
+export interface GpuDecoderOptions {
+  readonly weights: DecoderWeights;
+  /** Sequences decoded together. */
+  readonly batch: number;
+  /** Tokens of a sequence, evicted ones included, that can be decoded. */
+  readonly contextTokens: number;
+  /** Cache is allocated in pages of this many tokens, a multiple of 32; 32 unless given. */
+  readonly pageTokens?: number;
+  /** ε of RMSNorm; 1e-6 unless given. */
+  readonly normEpsilon?: number;
+  /** Greedy unless given. */
+  readonly sampling?: Sampling;
+  /** Prompt tokens that are worked on at once; 2048 unless given. */
+  readonly prefillChunkTokens?: number;
+}
+
+export interface PrefillResult extends StepResult {
+  readonly method: PrefillMethod;
+}
+
+export interface StepResult {
+  /** The next token of each sequence. */
+  readonly tokens: Uint32Array;
+  /**
+   * Of the step's operations on the device: by its timestamps where it has them, else from submission to completion.
+   */
+  readonly seconds: number;
+}
+
+export interface GpuDecoder {
+  /**
+   * Decodes one token of each sequence.
+   * @param joins the sequences that decode, all unless given; the others keep what they hold, and their token is void
+   * @throws UserError for a token that the model has not, or when a sequence would outgrow its cache; under eviction
+   * when a sequence that holds tokens does not join, as a step would evict one of them
+   * @throws GpuError when the device fails or a logit is NaN; everything is freed then
+   */
+  step(tokens: Uint32Array | readonly number[], joins?: (sequence: number) => boolean): Promise<StepResult>;
+  /**
+   * Takes a part of a prompt into one sequence, behind the tokens that it holds. Other sequences keep what they hold.
+   * @param ends false where more of the prompt follows: no token is chosen then
+   * @returns the token after the prompt; null where it goes on
+   * @throws as `prefill`
+   */
+  extend(
+    sequence: number,
+    tokens: readonly number[],
+    ends: boolean,
+  ): Promise<{ readonly token: number | null; readonly seconds: number }>;
+  /**
+   * Forgets one sequence, so that another takes its place.
+   * @param stream of the random draws of the new one; its own number unless given
+   * @param draw number of its first draw; 0 unless given
+   */
+  forget(sequence: number, stream?: number, draw?: number): void;
+  /**
+   * Prefills a prompt of each sequence.
+   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` also
+   *   continues sequences that hold tokens. With `by-token` shorter prompts begin later
+   * @returns the first token after each prompt
+   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be prefilled beside the decoder, which
+   * stays usable
+   */
+  prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
+  /** Logits of the last step, [sequence][vocabulary]. */
+  logits(): Promise<Float32Array>;
+  /** What the cache of a layer and loop of the core holds (cache-rows.ts): [sequence][head], each [token][width]. */
+  rows(role: 'key' | 'value', layer: number, loop: number): Promise<readonly (readonly Float64Array[])[]>;
+  /** Tokens of each sequence so far, evicted ones included. */
+  readonly lengths: readonly number[];
+  /** Every buffer, with its bytes and what it is for. */
+  readonly allocations: readonly Allocation[];
+  /** Buffers of the last prefill, which are freed. */
+  readonly prefillAllocations: readonly Allocation[];
+  /** Bytes of uniform blocks: one a distinct bound step. */
+  readonly uniformBytes: number;
+  /** Operations of the step that was run last, in order: for measuring them one by one. */
+  readonly operations: readonly Operation[];
+  /** Forgets all sequences. */
+  reset(): void;
+  /** Gives each sequence a cache of this many tokens with fabricated contents, for tests of capacity and latency. */
+  fillCache(lengths: number | readonly number[]): Promise<void>;
+  /** Frees everything. */
+  close(): void;
+}

@@ -1,0 +1,43 @@
+/** What a decoder may be opened with, and the context that its steps are planned for. */
+import { UserError } from '../../errors.js';
+import { codecSpec } from '../../codecs/registry.js';
+import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import { checkSampling, GREEDY } from '../sampler.js';
+import { biasedProjections } from '../tensors.js';
+import type { GpuDecoderOptions } from './interface.js';
+
+const MIN_PLANNED_TOKENS = 256;
+
+/**
+ * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom. Tokens beyond a
+ * sequence's own cost an empty workgroup.
+ */
+export function plannedContext(longest: number, contextTokens: number): number {
+  const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
+  return Math.min(contextTokens, Math.max(1, Math.ceil(longest / grain) * grain));
+}
+
+/** @throws UserError for settings that do not go together */
+export function checkOptions(c: Configuration, o: GpuDecoderOptions): void {
+  const { batch, contextTokens, pageTokens = 32 } = o;
+  const whole = (name: string, value: number): void => {
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new UserError(`${name} must be a whole number of at least 1, not ${value}`, 'give at least 1');
+  };
+  whole('the batch', batch);
+  whole('the context', contextTokens);
+  whole('a chunk of a prompt', o.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS);
+  if (!(pageTokens % 32 === 0 && pageTokens > 0))
+    throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
+  if (c.gpus !== 1) throw new UserError('the decoder runs on one GPU', 'leave out --gpus');
+  const spec = codecSpec(c.codec);
+  const reason = spec.refuse(c.geometry, c.codec);
+  if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
+  if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
+    throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
+  if (c.eviction && spec.refusesEviction)
+    throw new UserError(`${c.codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
+  biasedProjections(c.geometry);
+  checkSampling(o.sampling ?? GREEDY);
+}
