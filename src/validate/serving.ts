@@ -6,7 +6,7 @@
 import type { Pricer } from '../cost/latency.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/index.js';
-import { decoderEngine } from '../decoder/serving/decoder-engine.js';
+import { decoderEngine } from '../decoder/gpu/serving-engine.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
 import { ServingLoop, type LoopOptions } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';

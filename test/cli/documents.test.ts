@@ -75,6 +75,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   ],
   'npx lla-sim validate': [null, 'a quarter of an hour; test/validate runs its sections'],
   'npx lla-sim validate --quick': [null, 'a minute or two; test/validate runs its sections'],
+  'npx lla-sim validate --serving': [null, 'minutes; test/decoder runs the loop'],
   'npx lla-sim validate --only latency --budget 5m --format markdown --picture scatter.png -o validation.md': [
     'npx lla-sim validate --quick --only long-context --format markdown -o validation.md',
     'minutes, and a calibration of this very driver',

@@ -1,7 +1,7 @@
 /** The decoder under its serving loop: every request gets the tokens that it would get alone. */
 import { expect, test } from 'vitest';
 import { openDecoder } from '../../src/decoder/gpu/index.js';
-import { decoderEngine } from '../../src/decoder/serving/decoder-engine.js';
+import { decoderEngine } from '../../src/decoder/gpu/serving-engine.js';
 import { drive, type TimedRequest } from '../../src/decoder/serving/drive.js';
 import { ServingLoop } from '../../src/decoder/serving/loop.js';
 import { describeGpu } from '../gpu/device.js';

@@ -1,6 +1,6 @@
 /** The bundled decoder under a serving loop. */
-import type { GpuDecoder } from '../gpu/index.js';
-import type { SequenceEngine } from './loop.js';
+import type { GpuDecoder } from './interface.js';
+import type { SequenceEngine } from '../serving/loop.js';
 
 /** @param decoder of which nothing else takes sequences meanwhile */
 export const decoderEngine = (decoder: GpuDecoder, contextTokens: number): SequenceEngine => ({
