@@ -130,8 +130,11 @@ async function readServed(args: Args): Promise<Scenario> {
   const asked = given(args, WORKLOAD_SETTINGS);
   return {
     ...scenario,
-    // A trace replaces the scenario's requests.
-    workload: asked['trace'] === undefined ? { ...scenario.workload, ...asked } : asked,
+    // A trace replaces the scenario's requests, but not how deep tokens go.
+    workload:
+      asked['trace'] === undefined
+        ? { ...scenario.workload, ...asked }
+        : { ...(scenario.workload?.depth === undefined ? {} : { depth: scenario.workload.depth }), ...asked },
     server: { ...scenario.server, ...given(args, SERVER_SETTINGS) },
   };
 }

@@ -17,7 +17,9 @@ export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
   const lead = r.candidates ? rateLead(r, r.candidates) : runLead(r);
-  const tables = r.candidates ? rateTables(r.candidates) : [...runTable(r.runs), ...percentiles(r.runs[0])];
+  const tables = r.candidates
+    ? rateTables(r.candidates)
+    : [...runTable(r.runs), ...percentiles(r.runs[0]), ...depthTable(r.runs[0])];
   return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
 }
 
@@ -171,6 +173,36 @@ function percentiles(run: Run | undefined): string[] {
       ],
       METRICS,
     ),
+  ];
+}
+
+/** What early exit does to the first candidate. */
+function depthTable(run: Run | undefined): string[] {
+  const depth = run?.depth;
+  if (!depth) return [];
+  type Row = readonly [string, RunFigures];
+  const rows: Row[] = [
+    [`all ${depth.probabilities.length} loops`, depth.allLoops],
+    [`${formatNumber(depth.meanLoops)} loops, by steps`, depth.steps],
+    [`${formatNumber(depth.meanLoops)} loops, at loop boundaries`, depth.loops],
+  ];
+  return [
+    '',
+    `${run.id}, tokens that leave early (K/V of loops left out: ${depth.skippedKv}), by the estimate:`,
+    ...columns<Row>(
+      [
+        { title: 'tokens take', align: 'left', cell: ([name]) => name },
+        { title: 'req/s', align: 'right', cell: ([, f]) => formatNumber(f.request_throughput) },
+        { title: 'goodput', align: 'right', cell: ([, f]) => formatNumber(f.request_goodput) },
+        { title: 'out tok/s', align: 'right', cell: ([, f]) => formatCount(f.output_throughput) },
+        { title: 'mean TPOT', align: 'right', cell: ([, f]) => millis(f.mean_tpot_ms) },
+        { title: 'p99 TPOT', align: 'right', cell: ([, f]) => millis(f.p99_tpot_ms) },
+        { title: 'p99 TTFT', align: 'right', cell: ([, f]) => millis(f.p99_ttft_ms) },
+        { title: 'preempted', align: 'right', cell: ([, f]) => String(f.preemptions) },
+      ],
+      rows,
+    ),
+    ...wrap('What leaving early costs in quality is not simulated, nor what a policy for K/V does to it.', WIDTH),
   ];
 }
 

@@ -24,6 +24,10 @@ export const WORKLOAD_SETTINGS = {
   lengthsOf: { kind: 'text', help: 'draw lengths of prompts and outputs from those of this trace' },
   turns: { kind: 'number', help: 'turns of a conversation; each prompt holds what was said before [1]' },
   sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with' },
+  depth: {
+    kind: 'text',
+    help: 'shares of output tokens that leave after loop 1, 2, …, one for each loop, such as 0.1,0.2,0.3,0.4 [all loops]',
+  },
   requests: { kind: 'number', help: 'requests to simulate [1000]' },
   seed: { kind: 'number', help: 'of all random draws [1]' },
   trace: { kind: 'text', help: 'CSV or JSONL of real requests: Azure, Vidur, Mooncake, BurstGPT, vLLM' },
@@ -46,6 +50,16 @@ export const SERVER_SETTINGS = {
     kind: 'text',
     help: 'who is served first [fcfs]',
     choices: ['fcfs', 'priority', 'shortest-prompt'],
+  },
+  depthBatching: {
+    kind: 'text',
+    help: 'with --depth: whether a token that leaves waits for the step to end, or makes room in the next loop [steps]',
+    choices: ['steps', 'loops'],
+  },
+  skippedKv: {
+    kind: 'text',
+    help: "with --depth: keys and values of loops left out are recomputed, copies of the last loop's, or shared [recompute]",
+    choices: ['recompute', 'copy', 'share'],
   },
   replicas: { kind: 'number', help: 'copies of the model, each on --gpus GPUs [1]' },
   router: {

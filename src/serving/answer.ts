@@ -44,7 +44,8 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   if (!request.pricer)
     throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');
   const plan = makePlan(request, refused);
-  const read = readServer(scenario.server ?? {}, {
+  const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, {
+    loops: request.geometry.loops,
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,

@@ -88,6 +88,15 @@ export class MixedBatch {
     return this.size === 0 ? 0 : this.offset / this.size + this.iteration;
   }
 
+  /** Empties it of sequences and chunks. */
+  clear(): void {
+    this.counts.fill(0);
+    this.offsets.fill(0);
+    this.size = 0;
+    this.offset = 0;
+    this.clearChunks();
+  }
+
   clearChunks(): void {
     const { chunks } = this;
     chunks.count = 0;

@@ -10,6 +10,8 @@ import type { WholePrompt } from '../schedule/prefill.js';
 import { capacityOf, type Capacity } from './capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
+import { meanLoops, type Depth } from './depth.js';
+import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
 import type { ServerChoice, WorkloadChoice } from './question.js';
@@ -33,6 +35,8 @@ export class Service {
   readonly options: ServerOptions;
   readonly servedBy: string | null;
   private readonly tables: PriceTables;
+  /** Cache of a token of so many loops, over that of one of all. */
+  private readonly weightOf: (loops: number) => number;
 
   constructor(
     private readonly setting: Setting,
@@ -42,7 +46,8 @@ export class Service {
     const { request, link, workload, server, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
-    this.servedBy = plan?.servedBy ?? null;
+    // No server lets tokens leave early.
+    this.servedBy = server.depth === null ? (plan?.servedBy ?? null) : null;
     const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
     this.capacity = capacityOf(c, {
       usableBytes: usableBytes(request),
@@ -77,6 +82,11 @@ export class Service {
               linkBytesPerSecond: (linkRate(link, 2) ?? NETWORK_BYTES_PER_SECOND) * c.gpus,
             },
     };
+    const bytesOf = (loops: number): number =>
+      bytesPerToken(layoutPerGpu({ ...c, geometry: { ...c.geometry, loops } }));
+    const [all, one] = [bytesOf(c.geometry.loops), bytesOf(1)];
+    const each = (all - one) / Math.max(1, c.geometry.loops - 1);
+    this.weightOf = (loops) => (one + (loops - 1) * each) / all;
     this.tables = new PriceTables(c, request.pricer!, {
       method,
       longest: server.maxModelLen,
@@ -117,11 +127,46 @@ export class Service {
       if (!result.finished) partial = true;
     }
     const estimate = results.estimate!;
-    return { run: this.describe({ low: estimate, high: estimate, ...results, estimate }), partial };
+    const run = this.describe({ low: estimate, high: estimate, ...results, estimate });
+    const depth = this.setting.server.depth;
+    if (depth === null || partial) return { run, partial };
+    return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn) }, partial };
   }
 
-  private runOptions(bound: Bound, source: RunOptions['source']): RunOptions {
-    return { server: this.options, source, pricer: new CostModelPricer(this.tables, bound) };
+  /** The same requests where every token takes all loops, and with the other batching. */
+  private async compareDepths(
+    depth: Depth,
+    own: RunFigures,
+    turn: (done: number) => boolean,
+  ): Promise<NonNullable<Run['depth']>> {
+    const figures = async (of: Depth | null): Promise<RunFigures> => {
+      const { source } = this.setting.workload.source(null);
+      return figuresOf((await runInTurns(this.runOptions('estimate', source, of), () => turn(1))).metrics);
+    };
+    const { batching, skippedKv, probabilities } = depth;
+    return {
+      meanLoops: meanLoops(probabilities),
+      probabilities,
+      batching,
+      skippedKv,
+      allLoops: await figures(null),
+      steps: batching === 'steps' ? own : await figures({ ...depth, batching: 'steps' }),
+      loops: batching === 'loops' ? own : await figures({ ...depth, batching: 'loops' }),
+    };
+  }
+
+  private runOptions(
+    bound: Bound,
+    source: RunOptions['source'],
+    depth: Depth | null = this.setting.server.depth,
+  ): RunOptions {
+    const { options, tables, weightOf } = this;
+    return {
+      server: options,
+      source,
+      pricer: new CostModelPricer(tables, bound),
+      ...(depth ? { depth: { of: depth, pricer: new LoopCostPricer(tables, bound), weightOf } } : {}),
+    };
   }
 
   private describe(results: Readonly<Record<Bound, RunResult>>): Run {

@@ -1,5 +1,7 @@
 /** The simulation: requests come, replicas work, and one queue of events says what is next. */
 import type { IterationPricer } from './batch.js';
+import type { Depth } from './depth.js';
+import { DepthReplica, type LoopPricer } from './depth-replica.js';
 import { EVENT, EventQueue } from './events.js';
 import { Metrics, type Ended } from './metrics.js';
 import type { ServerOptions } from './options.js';
@@ -29,6 +31,12 @@ export interface RunOptions {
   readonly server: ServerOptions;
   readonly source: Source;
   readonly pricer: IterationPricer;
+  /** Tokens that leave the loops early; one replica's prompts and tokens together, without a prefix cache. */
+  readonly depth?: {
+    readonly of: Depth;
+    readonly pricer: LoopPricer;
+    readonly weightOf: (loops: number) => number;
+  };
   /** Called for every request that ends. */
   readonly onEnd?: (ended: Ended) => void;
   /** Asked now and then; true ends the run early. */
@@ -73,11 +81,13 @@ export async function runInTurns(options: RunOptions, turn: (metrics: Metrics) =
   }
 }
 
+type Worker = Replica | DepthReplica;
+
 class Simulation implements Surroundings {
   readonly metrics: Metrics;
-  readonly replicas: Replica[] = [];
-  private readonly decoders: Replica[];
-  private readonly prefillers: Replica[];
+  readonly replicas: Worker[] = [];
+  private readonly decoders: Worker[];
+  private readonly prefillers: Worker[];
   private readonly requests = new Requests();
   private readonly events = new EventQueue();
   private readonly draft = emptyDraft();
@@ -97,12 +107,24 @@ class Simulation implements Surroundings {
     this.server = server;
     this.source = source;
     this.metrics = new Metrics(server.targets, options.onEnd ?? null);
-    const make = (count: number, prefillOnly: boolean): Replica[] => {
+    const make = (count: number, prefillOnly: boolean): Worker[] => {
       const shared = server.router === 'shared-queue' ? makeQueue(server.policy, this.requests) : null;
       return Array.from({ length: count }, () => {
         const queue = shared ?? makeQueue(server.policy, this.requests);
         const own = { ...server, prefillOnly };
-        const replica = new Replica(this.replicas.length, own, this.requests, queue, pricer, this.metrics, this);
+        const { length: index } = this.replicas;
+        const { depth } = options;
+        const replica = depth
+          ? new DepthReplica(
+              index,
+              { ...own, depth: depth.of, weightOf: depth.weightOf },
+              this.requests,
+              queue,
+              depth.pricer,
+              this.metrics,
+              this,
+            )
+          : new Replica(index, own, this.requests, queue, pricer, this.metrics, this);
         this.replicas.push(replica);
         return replica;
       });
@@ -154,7 +176,7 @@ class Simulation implements Surroundings {
     return slot;
   }
 
-  private begin(replica: Replica, now: number): void {
+  private begin(replica: Worker, now: number): void {
     const seconds = replica.begin(now);
     if (seconds >= 0) this.events.push(now + seconds, EVENT.iterationEnd, replica.index);
   }
@@ -187,7 +209,7 @@ class Simulation implements Surroundings {
   }
 
   /** Lets an idle replica that the queue belongs to begin. */
-  private wake(replica: Replica, now: number): void {
+  private wake(replica: Worker, now: number): void {
     if (this.server.router !== 'shared-queue') {
       if (!replica.busy) this.begin(replica, now);
       return;
@@ -196,7 +218,7 @@ class Simulation implements Surroundings {
     for (const other of group) if (!other.busy && other.waiting.size > 0) this.begin(other, now);
   }
 
-  private route(among: readonly Replica[], prefill: boolean): Replica {
+  private route(among: readonly Worker[], prefill: boolean): Worker {
     if (among.length === 1 || this.server.router === 'shared-queue') return among[0]!;
     if (this.server.router === 'round-robin') {
       const turn = prefill ? this.turnOfPrefill++ : this.turnOfDecode++;

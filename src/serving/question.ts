@@ -14,6 +14,7 @@ import {
 import type { Scenario } from '../schema/settings.js';
 import { vllmDefaults } from '../stacks/server-memory.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
+import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { meanLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
@@ -64,6 +65,8 @@ export interface ServerChoice {
   readonly replicas: number;
   readonly router: Router;
   readonly prefillReplicas: number;
+  /** Null where every token takes all loops. */
+  readonly depth: Depth | null;
 }
 
 const asked = (value: string | number | undefined): value is string | number => value !== undefined;
@@ -172,7 +175,7 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
 
 /** Settings that only made-up requests have. */
 const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
-  (name) => !['trace', 'speedUp', 'limit', 'rate'].includes(name),
+  (name) => !['trace', 'speedUp', 'limit', 'rate', 'depth'].includes(name),
 );
 
 function readTrace(
@@ -206,10 +209,51 @@ function readTrace(
   };
 }
 
+/** Shares of a list may miss 1 by this much, as they are rounded. */
+const ROUNDED = 0.005;
+
+/** @throws UserError naming the setting, its rule and the value */
+function readDepth(w: Workload, s: Server, loops: number): Depth | null {
+  for (const name of ['depthBatching', 'skippedKv'] as const)
+    if (asked(s[name]) && !asked(w.depth))
+      throw new UserError(
+        `--${servingFlag(name)} is for tokens that leave early`,
+        'say with --depth how many do, or leave it out',
+      );
+  if (!asked(w.depth)) return null;
+  const given = String(w.depth)
+    .split(',')
+    .map((part) => parseNumber(part.trim(), '--depth', { min: 0, max: 1 }));
+  const sum = given.reduce((a, b) => a + b, 0);
+  if (given.length !== loops || Math.abs(sum - 1) > ROUNDED)
+    throw new UserError(
+      `--depth must have a share for each of the ${loops} loops, and they must add up to 1: ${show(String(w.depth))} has ${given.length}, with a sum of ${sum.toFixed(3)}`,
+      loops === 1 ? 'a model that does not loop has none to leave out' : `write for example --depth ${example(loops)}`,
+    );
+  const against = (asked(s.prefillReplicas) && 'prefillReplicas') || (s.prefixCaching === 'on' && 'prefixCaching');
+  if (against) throw new UserError(`--depth does not go with --${servingFlag(against)}`, 'leave one of them out');
+  return {
+    probabilities: given.map((p) => p / sum),
+    batching: choice('depth-batching', s.depthBatching, BATCHINGS),
+    skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
+    seed: asked(w.seed) ? Number(w.seed) : 1,
+  };
+}
+
+/** Half of the tokens one loop early. */
+const example = (loops: number): string =>
+  Array.from({ length: loops }, (_, i) => (i < loops - 2 ? '0' : '0.5')).join(',');
+
 /** @throws UserError naming the setting, its rule and the value */
 export function readServer(
   s: Server,
-  device: { readonly vramBytes: number; readonly spec: DeviceSpec | null; readonly stack: string | null },
+  w: Workload,
+  device: {
+    readonly vramBytes: number;
+    readonly spec: DeviceSpec | null;
+    readonly stack: string | null;
+    readonly loops: number;
+  },
 ): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
   const flag = (name: ServerName): string => `--${servingFlag(name)}`;
   const whole = (name: ServerName, min: number, max: number, otherwise: number): number =>
@@ -231,11 +275,13 @@ export function readServer(
     blockTokens: whole('blockTokens', 1, 65_536, device.stack === 'vllm' || device.stack === 'sglang' ? 16 : 32),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill'),
-    prefixCaching: on('prefixCaching'),
+    // What is cached of a token depends on its depth.
+    prefixCaching: on('prefixCaching') && !asked(w.depth),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
     prefillReplicas: whole('prefillReplicas', 0, 1024, 0),
+    depth: readDepth(w, s, device.loops),
   };
 }
 

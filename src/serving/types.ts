@@ -2,6 +2,7 @@
 import type { Interval } from '../cost/evidence.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Capacity } from './capacity.js';
+import type { Batching, SkippedKv } from './depth.js';
 import type { Limit } from './metrics.js';
 import type { ServerChoice } from './question.js';
 import type { TimelinePoint } from './timeline.js';
@@ -55,6 +56,17 @@ export interface Run {
   readonly kvBlocks: number;
   readonly capacity: Capacity;
   readonly timeline: readonly TimelinePoint[];
+  /** Where tokens leave early: what that does, by the estimate. */
+  readonly depth?: {
+    readonly meanLoops: number;
+    readonly probabilities: readonly number[];
+    readonly batching: Batching;
+    readonly skippedKv: SkippedKv;
+    /** Every token takes all loops; those that leave wait for their step; they make room in the next loop. */
+    readonly allLoops: RunFigures;
+    readonly steps: RunFigures;
+    readonly loops: RunFigures;
+  };
 }
 
 /** The highest rate at which a candidate meets the targets. */

@@ -1,0 +1,335 @@
+/**
+ * A replica whose tokens may leave early (depth.ts), scheduled as Replica is. Tokens of one batch take different numbers
+ * of loops, so nothing is counted for all sequences at once: an iteration looks at each. Prompts take all loops. There
+ * is no prefix cache, since what is cached of a token depends on its depth.
+ */
+import { MixedBatch } from './batch.js';
+import { BlockPool } from './blocks.js';
+import { DepthDraws, type Depth } from './depth.js';
+import type { Surroundings } from './replica.js';
+import type { Metrics } from './metrics.js';
+import type { ReplicaOptions } from './options.js';
+import { STATE, type Requests } from './requests.js';
+import type { WaitingQueue } from './waiting.js';
+
+/** Prices of passes over the looped layers. */
+export interface LoopPricer {
+  readonly knots: Float64Array;
+  /** One pass: the batch's sequences, and its chunks of prompts. */
+  pass(batch: MixedBatch): number;
+  /**
+   * What an iteration has beside its passes: the server's own time, and what comes once a token or prompt.
+   * @param begun sequences that begin a token
+   * @param promptTokens tokens of chunks that begin
+   * @param ended tokens that are chosen
+   */
+  outside(begun: number, promptTokens: number, ended: number): number;
+}
+
+export interface DepthOptions extends ReplicaOptions {
+  readonly depth: Depth;
+  /** Cache of a token of so many loops, over that of one of all loops, where what it left out is not stored. */
+  readonly weightOf: (loops: number) => number;
+}
+
+interface Job {
+  readonly slot: number;
+  readonly number: number;
+  /** Prompt tokens that are done, or all cached tokens once it decodes. */
+  cached: number;
+  /** Cached tokens in tokens of all loops. */
+  held: number;
+  /** Blocks that it has. */
+  blocks: number;
+  decoding: boolean;
+  /** Of the current token: its loops, and those that are done. 0 of 0: none has begun. */
+  loops: number;
+  done: number;
+  /** Loops that tokens which left early still run, one entry a token. */
+  fills: number[];
+}
+
+interface RunningChunk {
+  readonly job: Job;
+  readonly tokens: number;
+  readonly before: number;
+  done: number;
+}
+
+export class DepthReplica {
+  readonly pool: BlockPool;
+  busy = false;
+  outstanding = 0;
+  private readonly jobs: Job[] = [];
+  private chunks: RunningChunk[] = [];
+  private readonly batch: MixedBatch;
+  private readonly draws: DepthDraws;
+  private readonly all: number;
+  /** Passes of the iteration that runs. */
+  private passes = 0;
+
+  constructor(
+    readonly index: number,
+    private readonly options: DepthOptions,
+    private readonly requests: Requests,
+    readonly waiting: WaitingQueue,
+    private readonly pricer: LoopPricer,
+    private readonly metrics: Metrics,
+    private readonly around: Surroundings,
+  ) {
+    this.pool = new BlockPool(options.blocks, 1);
+    this.batch = new MixedBatch(pricer.knots, options.maxNumBatchedTokens + 1);
+    this.draws = new DepthDraws(options.depth, options.depth.seed);
+    this.all = options.depth.probabilities.length;
+  }
+
+  get runningCount(): number {
+    return this.jobs.length;
+  }
+
+  /** Begins an iteration: a step, or one pass. @returns its seconds, −1 where there is nothing to do */
+  begin(now: number): number {
+    const { metrics, options } = this;
+    const preempted = this.growSequences();
+    const inFlight = this.chunks.reduce((sum, chunk) => sum + chunk.tokens, 0);
+    const limit = this.scheduleChunks(now, options.maxNumBatchedTokens - this.decoding - inFlight, preempted);
+    if (this.jobs.length === 0) return -1;
+    const seconds = options.depth.batching === 'steps' ? this.step() : this.pass();
+    this.busy = true;
+    metrics.iterations++;
+    metrics.busySeconds += seconds;
+    metrics.sequenceSeconds += seconds * this.jobs.length;
+    metrics.mostSequences = Math.max(metrics.mostSequences, this.jobs.length);
+    const { used } = this.pool;
+    metrics.blockSeconds += seconds * used;
+    metrics.mostBlocks = Math.max(metrics.mostBlocks, used);
+    const waiting = this.waiting.size;
+    if (waiting > 0 && limit >= 0) metrics.limitSeconds[limit]! += seconds * waiting;
+    metrics.timeline.add(now + seconds, seconds, this.jobs.length, waiting, used);
+    return seconds;
+  }
+
+  private get decoding(): number {
+    return this.jobs.reduce((sum, job) => sum + (job.decoding ? 1 : 0), 0);
+  }
+
+  /** Ends the iteration: its passes are done. */
+  end(now: number): void {
+    this.busy = false;
+    for (const job of [...this.jobs]) {
+      if (!job.decoding) continue;
+      job.done = Math.min(job.loops, job.done + this.passes);
+      job.fills = job.fills.map((left) => left - this.passes).filter((left) => left > 0);
+      if (job.done === job.loops) this.endToken(job, now);
+    }
+    const running = this.chunks;
+    this.chunks = [];
+    for (const chunk of running) {
+      chunk.done += this.passes;
+      if (chunk.done < this.all) this.chunks.push(chunk);
+      else this.endChunk(chunk, now);
+    }
+  }
+
+  /** All loops of a token of each sequence; those that left early wait. */
+  private step(): number {
+    const { all, pricer, options } = this;
+    const keeps = options.depth.skippedKv === 'recompute';
+    const deepest = this.jobs.reduce((most, job) => Math.max(most, keeps || !job.decoding ? all : job.loops), 0);
+    const promptTokens = this.chunks.reduce((sum, chunk) => sum + chunk.tokens, 0);
+    const ending = this.chunks.reduce((sum, chunk) => sum + (this.endsPrompt(chunk) ? 1 : 0), 0);
+    this.passes = all;
+    let seconds = pricer.outside(this.decoding, promptTokens, this.decoding + ending);
+    for (let loop = 0; loop < deepest; loop++) {
+      this.fillBatch((job) => (keeps || job.loops > loop ? 1 : 0));
+      seconds += pricer.pass(this.batch);
+    }
+    return seconds;
+  }
+
+  /** One pass over the looped layers, each sequence in its own loop. */
+  private pass(): number {
+    const { all, pricer } = this;
+    let [begun, begunTokens, ended] = [0, 0, 0];
+    for (const { decoding, loops, done } of this.jobs) {
+      if (!decoding) continue;
+      if (done === 0) begun++;
+      if (done + 1 === loops) ended++;
+    }
+    for (const chunk of this.chunks) {
+      if (chunk.done === 0) begunTokens += chunk.tokens;
+      if (chunk.done + 1 === all && this.endsPrompt(chunk)) ended++;
+    }
+    this.passes = 1;
+    this.fillBatch((job) => 1 + job.fills.length);
+    return pricer.pass(this.batch) + pricer.outside(begun, begunTokens, ended);
+  }
+
+  private endsPrompt({ job, tokens, before }: RunningChunk): boolean {
+    return before + tokens === this.requests.target[job.slot]!;
+  }
+
+  /** @param rowsOf a decoding sequence in this pass */
+  private fillBatch(rowsOf: (job: Job) => number): void {
+    const { batch } = this;
+    batch.clear();
+    for (const job of this.jobs)
+      if (job.decoding) for (let row = rowsOf(job); row > 0; row--) batch.add(Math.max(1, job.cached));
+    for (const chunk of this.chunks) batch.addChunk(chunk.tokens, chunk.before, this.endsPrompt(chunk));
+  }
+
+  /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
+  private growSequences(): boolean {
+    const { requests, pool } = this;
+    let preempted = false;
+    const beginning = this.jobs.filter((job) => job.decoding && job.loops === 0);
+    const needs = (job: Job): number => this.blocksFor(job.held + 1) - job.blocks;
+    const needed = (): number => beginning.reduce((sum, job) => sum + needs(job), 0);
+    let left = needed();
+    while (left > pool.available) {
+      const victim = this.victim();
+      this.preempt(victim);
+      const at = beginning.indexOf(victim);
+      if (at >= 0) beginning.splice(at, 1);
+      preempted = true;
+      left = needed();
+    }
+    for (const job of beginning) {
+      this.resize(job, this.blocksFor(job.held + 1));
+      job.loops = this.draws.of(job.number, requests.emitted[job.slot]!);
+      job.done = 0;
+    }
+    return preempted;
+  }
+
+  /** @returns what keeps the next waiting request waiting, as a number in LIMITS; −1 where none waits */
+  private scheduleChunks(now: number, tokens: number, preempted: boolean): number {
+    const { options, requests, pool, waiting } = this;
+    let budget = tokens;
+    const partial = this.jobs.find((job) => !job.decoding && !this.chunks.some((chunk) => chunk.job === job));
+    if (partial && budget > 0) {
+      const count = Math.min(requests.target[partial.slot]! - partial.cached, budget);
+      const blocks = this.blocksFor(partial.cached + count);
+      if (blocks - partial.blocks > pool.available) {
+        this.preempt(partial);
+        return 0;
+      }
+      this.resize(partial, blocks);
+      this.chunks.push({ job: partial, tokens: count, before: partial.cached, done: 0 });
+      budget -= count;
+    }
+    if (preempted) return 0;
+    while (waiting.size > 0) {
+      if (this.jobs.length >= options.maxNumSeqs) return 1;
+      if (budget <= 0) return 2;
+      const slot = waiting.peek();
+      const target = requests.target[slot]!;
+      if (!options.chunkedPrefill && target > budget && this.chunks.length > 0) return 2;
+      const first = options.chunkedPrefill ? Math.min(target, budget) : target;
+      if (this.blocksFor(options.reserveFullPrompt ? target : first) > pool.available) return 0;
+      waiting.pop();
+      const job = this.open(slot, now);
+      this.resize(job, this.blocksFor(first));
+      this.chunks.push({ job, tokens: first, before: 0, done: 0 });
+      budget -= first;
+    }
+    return -1;
+  }
+
+  private open(slot: number, now: number): Job {
+    const { requests } = this;
+    requests.replica[slot] = this.index;
+    requests.state[slot] = STATE.prefill;
+    if (requests.scheduled[slot]! < 0) requests.scheduled[slot] = now;
+    const number = requests.number[slot]!;
+    const job: Job = {
+      slot,
+      number,
+      cached: 0,
+      held: 0,
+      blocks: 0,
+      decoding: false,
+      loops: 0,
+      done: 0,
+      fills: [],
+    };
+    this.jobs.push(job);
+    return job;
+  }
+
+  private endChunk({ job, tokens }: RunningChunk, now: number): void {
+    const { requests } = this;
+    job.cached += tokens;
+    job.held += tokens;
+    if (job.cached < requests.target[job.slot]!) return;
+    job.decoding = true;
+    requests.state[job.slot] = STATE.decode;
+    this.emit(job, now);
+  }
+
+  /** The current token has left the loops. */
+  private endToken(job: Job, now: number): void {
+    const { depth, weightOf } = this.options;
+    job.cached++;
+    job.held += depth.skippedKv === 'share' ? weightOf(job.loops) : 1;
+    if (depth.skippedKv === 'recompute' && depth.batching === 'loops' && job.loops < this.all)
+      job.fills.push(this.all - job.loops);
+    this.resize(job, this.blocksFor(job.held));
+    job.loops = 0;
+    job.done = 0;
+    this.emit(job, now);
+  }
+
+  private emit(job: Job, now: number): void {
+    const { requests, metrics } = this;
+    const { slot } = job;
+    if (requests.firstToken[slot]! < 0) requests.firstToken[slot] = now;
+    else metrics.itl.add(now - requests.lastToken[slot]!);
+    requests.lastToken[slot] = now;
+    if (++requests.emitted[slot]! < requests.output[slot]!) return;
+    this.leave(job);
+    this.around.completed(slot, now);
+  }
+
+  /** The sequence that is preempted: the last one that began, or the least urgent. */
+  private victim(): Job {
+    const { requests, jobs } = this;
+    if (this.options.policy !== 'priority') return jobs.at(-1)!;
+    return jobs.reduceRight((a, b) => {
+      const more = requests.priority[b.slot]! - requests.priority[a.slot]!;
+      return more > 0 || (more === 0 && b.number > a.number) ? b : a;
+    });
+  }
+
+  private preempt(job: Job): void {
+    const { requests, metrics } = this;
+    const { slot } = job;
+    metrics.preemptions++;
+    metrics.recomputedTokens += job.cached;
+    requests.preemptions[slot]!++;
+    requests.target[slot] = requests.prompt[slot]! + requests.emitted[slot]!;
+    requests.state[slot] = STATE.waiting;
+    this.leave(job, false);
+    this.waiting.putBack(slot);
+  }
+
+  private leave(job: Job, ends = true): void {
+    this.resize(job, 0);
+    this.jobs.splice(this.jobs.indexOf(job), 1);
+    this.chunks = this.chunks.filter((chunk) => chunk.job !== job);
+    if (ends) this.outstanding--;
+  }
+
+  private resize(job: Job, blocks: number): void {
+    if (blocks > job.blocks) this.pool.take(blocks - job.blocks);
+    else this.pool.give(job.blocks - blocks);
+    job.blocks = blocks;
+  }
+
+  /** Blocks that hold so many tokens of all loops. */
+  private blocksFor(tokens: number): number {
+    const { capTokens, blockTokens } = this.options;
+    // Sums of shares of tokens may end a rounding error above a whole number.
+    return Math.ceil(Math.min(tokens, capTokens) / blockTokens - 1e-9);
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * Early exit: how many of a looped model's loops a token takes, and what becomes of the keys and values of the loops
+ * that it left out.
+ */
+import { mix } from '../hash.js';
+
+/**
+ * `steps`: all sequences begin a token together, and wait for the deepest. `loops`: each pass over the looped layers
+ * takes the sequences as they are, whatever loop each is in; one that leaves begins its next token in the next pass, or
+ * makes room.
+ */
+export const BATCHINGS = ['steps', 'loops'] as const;
+export type Batching = (typeof BATCHINGS)[number];
+
+/**
+ * `recompute`: the token runs the loops that it left out after its exit, beside its successors, for its keys and values
+ * alone. `copy`: those of its last loop are written in their place. `share`: later tokens read those of its last loop,
+ * and nothing is stored.
+ */
+export const SKIPPED_KV = ['recompute', 'copy', 'share'] as const;
+export type SkippedKv = (typeof SKIPPED_KV)[number];
+
+export interface Depth {
+  /** Probability that a token leaves after loop 1, 2, …, one for each loop of the model; their sum is 1. */
+  readonly probabilities: readonly number[];
+  readonly batching: Batching;
+  readonly skippedKv: SkippedKv;
+  readonly seed: number;
+}
+
+export const meanLoops = (probabilities: readonly number[]): number =>
+  probabilities.reduce((sum, p, i) => sum + p * (i + 1), 0);
+
+/** Loops of an output token. A token has the same in every run of a seed, whatever the schedule. */
+export class DepthDraws {
+  private readonly cumulative: Float64Array;
+
+  constructor(
+    { probabilities }: Pick<Depth, 'probabilities'>,
+    private readonly seed: number,
+  ) {
+    let sum = 0;
+    this.cumulative = Float64Array.from(probabilities, (p) => (sum += p));
+  }
+
+  /** @param request number of the request @param token number of the output token, from 0 */
+  of(request: number, token: number): number {
+    const uniform = mix(mix(mix(this.seed ^ 0x5bd1e995) + request) + token) / 2 ** 32;
+    const { cumulative } = this;
+    let loop = 0;
+    while (loop < cumulative.length - 1 && uniform >= cumulative[loop]!) loop++;
+    return loop + 1;
+  }
+}

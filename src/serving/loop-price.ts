@@ -1,0 +1,49 @@
+/** Prices of single passes over the looped layers, from the tables that price whole steps. */
+import type { MixedBatch } from './batch.js';
+import type { LoopPricer } from './depth-replica.js';
+import { attentionOf, type Bound, type PriceTables } from './price.js';
+
+/**
+ * All passes of a step, and what it has beside them, are the step's price. Of the operations on tokens the looped layers
+ * take their share of all layers.
+ */
+export class LoopCostPricer implements LoopPricer {
+  readonly knots: Float64Array;
+  private readonly loops: number;
+  /** Share of the layers' work that is looped. */
+  private readonly looped: number;
+
+  constructor(
+    private readonly tables: PriceTables,
+    private readonly bound: Bound,
+  ) {
+    const { preludeLayers, layers, codaLayers, loops } = tables.c.geometry;
+    this.knots = tables.knots;
+    this.loops = loops;
+    this.looped = (layers * loops) / (preludeLayers + layers * loops + codaLayers);
+  }
+
+  pass(batch: MixedBatch): number {
+    const { tables, bound, loops, looped } = this;
+    const { size, chunks } = batch;
+    const steps = size === 0 ? 0 : looped * tables.shared.at(size) + tables.own.at(size) + attentionOf(tables, batch);
+    let prompts = looped * (tables.shared.at(size + chunks.total) - (size === 0 ? 0 : tables.shared.at(size)));
+    prompts += (tables.passes - 1) * looped * tables.shared.at(chunks.total);
+    let wide = 0;
+    for (let i = 0; i < chunks.count; i++) {
+      const [tokens, before] = [chunks.tokens[i]!, chunks.before[i]!];
+      prompts += tables.chunk.at(tokens, before);
+      if (bound !== 'estimate') wide += (tokens / chunks.total) * tables.chunkWidth(bound, tokens, before);
+    }
+    if (bound === 'estimate') return (steps + prompts) / loops;
+    return ((size === 0 ? 0 : steps * tables.stepWidth(bound, size, batch.meanLength)) + prompts * wide) / loops;
+  }
+
+  outside(begun: number, promptTokens: number, ended: number): number {
+    const { tables, bound, looped } = this;
+    const rows = begun + promptTokens;
+    const rest = (1 - looped) * (tables.shared.at(rows) + (tables.passes - 1) * tables.shared.at(promptTokens));
+    const seconds = tables.overhead + rest + tables.head.at(ended);
+    return bound === 'estimate' ? seconds : seconds * tables.stepWidth(bound, Math.max(1, begun), 1);
+  }
+}

@@ -1,0 +1,131 @@
+/** Tokens that leave early: against the replica without them, a plain program, and what a model must give. */
+import { describe, expect, test } from 'vitest';
+import type { MixedBatch } from '../../src/serving/batch.js';
+import { DepthDraws, meanLoops, SKIPPED_KV, type Depth } from '../../src/serving/depth.js';
+import type { LoopPricer } from '../../src/serving/depth-replica.js';
+import { run, type RunResult } from '../../src/serving/engine.js';
+import type { Ended } from '../../src/serving/metrics.js';
+import type { ServerOptions } from '../../src/serving/options.js';
+import { randomOf, SEED, type Random } from '../gpu/random.js';
+import { outsideSeconds, passSeconds, referenceLoops } from './depth-reference.js';
+import { given, KNOTS, pricerOf, SERVER, type GivenRequest } from './harness.js';
+
+const LOOPS = 4;
+const weightOf = (loops: number): number => (1 + loops) / (1 + LOOPS);
+
+const lengthsOf = ({ size, meanLength }: MixedBatch): number[] => new Array<number>(size).fill(meanLength);
+const LOOP_PRICER: LoopPricer = {
+  knots: KNOTS,
+  pass: (batch) => passSeconds(lengthsOf(batch), batch.chunks.total),
+  outside: outsideSeconds,
+};
+
+const requestsOf = (random: Random): GivenRequest[] => {
+  let time = 0;
+  return Array.from({ length: 40 }, () => ({
+    time: (time += random.whole(0, 9000) * 1e-6 + 1e-7),
+    promptTokens: random.whole(1, 60),
+    outputTokens: random.whole(1, 40),
+    priority: random.whole(0, 3),
+  }));
+};
+
+const serverOf = (random: Random): ServerOptions => {
+  const maxNumSeqs = random.whole(1, 9);
+  const blockTokens = random.pick([1, 4, 16]);
+  return {
+    ...SERVER,
+    maxNumSeqs,
+    maxNumBatchedTokens: random.whole(Math.max(8, maxNumSeqs), 80),
+    blockTokens,
+    unitTokens: blockTokens,
+    blocks: Math.ceil(100 / blockTokens) + random.whole(0, 12),
+  };
+};
+
+function ends(server: ServerOptions, requests: readonly GivenRequest[], depth: Depth | null): [Ended[], RunResult] {
+  const all: Ended[] = [];
+  const result = run({
+    server,
+    source: given(requests),
+    pricer: pricerOf((batch) => {
+      const { size, chunks } = batch;
+      const passes = LOOPS * passSeconds(lengthsOf(batch), chunks.total);
+      return passes + outsideSeconds(size, chunks.total, size + chunks.ending);
+    }),
+    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, weightOf } } : {}),
+    onEnd: (ended) => all.push({ ...ended }),
+  });
+  return [all.sort((a, b) => a.number - b.number), result];
+}
+
+const depthOf = (probabilities: readonly number[], of: Partial<Depth>): Depth => ({
+  probabilities,
+  batching: 'loops',
+  skippedKv: 'recompute',
+  seed: SEED % 1000,
+  ...of,
+});
+
+describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
+  test('where none does, batching by steps is the replica without depth', () => {
+    const random = randomOf(SEED);
+    let preemptions = 0;
+    for (let scenario = 0; scenario < 30; scenario++) {
+      const policy = random.pick(['fcfs', 'priority', 'shortest-prompt'] as const);
+      const server = { ...serverOf(random), policy, chunkedPrefill: random.pick([true, false]) };
+      const requests = requestsOf(random);
+      const [plain] = ends(server, requests, null);
+      const [deep, { blocksInUse }] = ends(server, requests, depthOf([0, 0, 0, 1], { batching: 'steps' }));
+      expect(deep.length).toBe(plain.length);
+      expect(blocksInUse).toBe(0);
+      for (const [i, end] of deep.entries()) {
+        expect(end.e2elSeconds, `scenario ${scenario}, request ${i}`).toBeCloseTo(plain[i]!.e2elSeconds, 9);
+        expect(end.ttftSeconds).toBeCloseTo(plain[i]!.ttftSeconds, 9);
+        expect(end.preemptions).toBe(plain[i]!.preemptions);
+        preemptions += end.preemptions;
+      }
+    }
+    expect(preemptions).toBeGreaterThan(20);
+  });
+
+  test('at loop boundaries every policy ends every request when a plain program does', () => {
+    const random = randomOf(SEED + 1);
+    let preemptions = 0;
+    for (let scenario = 0; scenario < 30; scenario++) {
+      const server = serverOf(random);
+      const requests = requestsOf(random);
+      const depth = depthOf([0.3, 0.2, 0.1, 0.4], { skippedKv: random.pick(SKIPPED_KV) });
+      const draws = new DepthDraws(depth, depth.seed);
+      const [found, { blocksInUse }] = ends(server, requests, depth);
+      expect(blocksInUse).toBe(0);
+      const expected = referenceLoops(
+        requests,
+        server,
+        LOOPS,
+        depth.skippedKv,
+        (request, token) => draws.of(request, token),
+        weightOf,
+      ).sort((a, b) => a.number - b.number);
+      expect(found.length).toBe(expected.length);
+      for (const [i, end] of found.entries()) {
+        const where = `scenario ${scenario} (${depth.skippedKv}), request ${i}`;
+        expect(end.e2elSeconds, where).toBeCloseTo(expected[i]!.e2elSeconds, 9);
+        expect(end.ttftSeconds, where).toBeCloseTo(expected[i]!.ttftSeconds, 9);
+        expect(end.preemptions, where).toBe(expected[i]!.preemptions);
+        preemptions += end.preemptions;
+      }
+    }
+    expect(preemptions).toBeGreaterThan(20);
+  });
+
+  test('depths are drawn with the given shares, by request and token alone', () => {
+    const probabilities = [0.1, 0.2, 0.3, 0.4];
+    const draws = new DepthDraws({ probabilities }, SEED);
+    const counts = [0, 0, 0, 0];
+    for (let request = 0; request < 100; request++)
+      for (let token = 0; token < 100; token++) counts[draws.of(request, token) - 1]!++;
+    for (const [i, p] of probabilities.entries()) expect(Math.abs(counts[i]! / 1e4 - p)).toBeLessThan(0.025);
+    expect(meanLoops(probabilities)).toBeCloseTo(3, 12);
+  });
+});
