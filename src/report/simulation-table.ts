@@ -258,7 +258,7 @@ function trust(r: SimulationReport): string[] {
       .map(
         (run) => `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len`,
       ),
-    `a replica: at most ${s.maxNumSeqs} sequences and ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}`,
+    `a replica: at most ${s.maxNumSeqs} sequences and ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
     r.candidates
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'in parentheses and fast–slow: every iteration takes the low, or the high end of its interval',

@@ -46,6 +46,11 @@ export const SERVER_SETTINGS = {
   kvBlocks: { kind: 'number', help: 'blocks of the cache of a replica [as many as fit]' },
   chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },
   prefixCaching: { kind: 'text', help: 'keep blocks that later prompts may begin with [on]', choices: ['on', 'off'] },
+  asyncScheduling: {
+    kind: 'text',
+    help: 'schedule the next iteration while the GPU works [on for vLLM from 0.14.0, else off]',
+    choices: ['on', 'off'],
+  },
   policy: {
     kind: 'text',
     help: 'who is served first [fcfs]',

@@ -49,6 +49,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,
+    version: sources.gpu?.stack?.file.version ?? null,
   });
   const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, request.geometry, o.skipBad);
   if (o.findRate && workload.requestsPerSecond === null)

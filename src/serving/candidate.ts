@@ -13,7 +13,7 @@ import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './me
 import { meanLoops, type Depth } from './depth.js';
 import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
-import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
+import { BOUNDS, CostModelPricer, overlapped, PriceTables, type Bound } from './price.js';
 import type { ServerChoice, WorkloadChoice } from './question.js';
 import type { Run, RunFigures, WaitingShares } from './types.js';
 
@@ -87,7 +87,7 @@ export class Service {
     const [all, one] = [bytesOf(c.geometry.loops), bytesOf(1)];
     const each = (all - one) / Math.max(1, c.geometry.loops - 1);
     this.weightOf = (loops) => (one + (loops - 1) * each) / all;
-    this.tables = new PriceTables(c, request.pricer!, {
+    this.tables = new PriceTables(c, server.asyncScheduling ? overlapped(request.pricer!) : request.pricer!, {
       method,
       longest: server.maxModelLen,
       mostSequences: server.maxNumSeqs,

@@ -13,6 +13,7 @@ import {
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { vllmDefaults } from '../stacks/server-memory.js';
+import { schedulesMeanwhile } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { meanLength, type Lengths } from './draws.js';
@@ -61,6 +62,8 @@ export interface ServerChoice {
   readonly kvBlocks: number | null;
   readonly chunkedPrefill: boolean;
   readonly prefixCaching: boolean;
+  /** The server schedules while the GPU works: its own time adds nothing to an iteration. */
+  readonly asyncScheduling: boolean;
   readonly policy: Policy;
   readonly replicas: number;
   readonly router: Router;
@@ -252,6 +255,8 @@ export function readServer(
     readonly vramBytes: number;
     readonly spec: DeviceSpec | null;
     readonly stack: string | null;
+    /** Version of the stack whose tables price; null without. */
+    readonly version: string | null;
     readonly loops: number;
   },
 ): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
@@ -277,6 +282,9 @@ export function readServer(
     chunkedPrefill: on('chunkedPrefill'),
     // What is cached of a token depends on its depth.
     prefixCaching: on('prefixCaching') && !asked(w.depth),
+    asyncScheduling: asked(s.asyncScheduling)
+      ? choice('async-scheduling', s.asyncScheduling, SERVER_SETTINGS.asyncScheduling.choices) === 'on'
+      : device.stack !== null && device.version !== null && schedulesMeanwhile(device.stack, device.version),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),

@@ -44,6 +44,30 @@ export interface ServerFile {
   >;
 }
 
+/**
+ * Servers that schedule the next step while the GPU works on this one. What `servers.json` says of them was fitted to an
+ * older version, which scheduled between steps.
+ */
+const OVERLAPPED: Readonly<
+  Record<string, { readonly since: string; readonly fittedTo: string; readonly source: string; readonly date: string }>
+> = {
+  vllm: {
+    since: '0.14.0',
+    fittedTo: '0.12.0',
+    source: 'release notes of vLLM 0.14.0: asynchronous scheduling is on by default (pull request 27614)',
+    date: '2026-11-22',
+  },
+};
+
+/** True where this version of a stack schedules while the GPU works, unless told otherwise. */
+export function schedulesMeanwhile(stack: string, version: string): boolean {
+  const since = OVERLAPPED[stack]?.since.split('.').map(Number);
+  if (!since) return false;
+  const own = version.split('.').map((part) => Number.parseInt(part, 10) || 0);
+  const first = since.findIndex((part, i) => part !== (own[i] ?? 0));
+  return first < 0 || (own[first] ?? 0) > since[first]!;
+}
+
 export interface Served {
   /** The stack's own list of models, or its code. */
   readonly source: string;

@@ -1,6 +1,9 @@
 /** Sketch, event queue, calendar and draws. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Pricer } from '../../src/cost/latency.js';
+import { overlapped } from '../../src/serving/price.js';
+import { schedulesMeanwhile } from '../../src/stacks/serving.js';
 import { Calendar } from '../../src/serving/calendar.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/draws.js';
 import { EVENT, EventQueue, type EventKind } from '../../src/serving/events.js';
@@ -86,4 +89,12 @@ describe('draws', () => {
     expect(Math.abs(m - mean)).toBeLessThan(0.05);
     expect(Math.abs(v / variance - 1)).toBeLessThan(0.15);
   });
+});
+
+test('servers that schedule while the GPU works: vLLM from the version on that does', () => {
+  const versions = ['0.9.2', '0.12.0', '0.13.1', '0.14.0', '0.14.0rc1', '0.19.0', '1.0'];
+  expect(versions.map((v) => schedulesMeanwhile('vllm', v))).toEqual([false, false, false, true, true, true, true]);
+  expect(schedulesMeanwhile('sglang', '9.0')).toBe(false);
+  const pricer = { stepOverhead: { estimate: 2, low: 1, high: 3 } } as Pricer;
+  expect(overlapped(pricer).stepOverhead).toMatchObject({ estimate: 0, low: 0, high: 3 });
 });
