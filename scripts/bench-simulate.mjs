@@ -23,7 +23,7 @@ const candidates = [
 const options = { findRate: false, percentile: null, skipBad: false, shard: null, progress: () => false };
 
 for (const [name, filter] of candidates) {
-  for (const requests of trace === undefined ? [19_366, 193_660] : [null]) {
+  for (const requests of trace === undefined ? [19_366, 193_660, 1_000_000] : [null]) {
     const workload = trace === undefined ? madeUp(requests) : { trace };
     const scenario = { model: 'ouro-1.4b', device: 'h200', ...filter, workload };
     const sources = await readSources(scenario);

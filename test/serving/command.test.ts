@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { EXIT } from '../../src/errors.js';
 import type { Run, SimulationReport } from '../../src/serving/types.js';
 import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
 
@@ -36,6 +37,20 @@ function file(name: string, content: string): string {
 }
 
 describe('the answer', () => {
+  it('is what is done so far, marked partial, where the program is asked to end', async () => {
+    const before = process.listenerCount('SIGINT');
+    const ask = setInterval(() => {
+      if (process.listenerCount('SIGINT') > before) process.kill(process.pid, 'SIGINT');
+    }, 20);
+    const o = await simulate('--device', 'h200', '--codec', 'full', '--requests', '50000000', '--format', 'json');
+    clearInterval(ask);
+    expect(o.code).toBe(EXIT.interrupted);
+    const { partial, completed } = JSON.parse(o.out) as SimulationReport & Run;
+    expect(partial).toBe(true);
+    expect(completed).toBeGreaterThan(0);
+    expect(completed).toBeLessThan(50_000_000);
+  });
+
   it("has the keys of vLLM's benchmark at each end of the interval", async () => {
     const r = await report(...BASE, '--rate', '20');
     expect(r).toMatchObject({ schema: 'lla-sim/simulation', schemaVersion: 1, completed: 60, preemptions: 0 });

@@ -91,7 +91,7 @@ describe('draws', () => {
   });
 });
 
-test('servers that schedule while the GPU works: vLLM from the version on that does', () => {
+it('servers that schedule while the GPU works: vLLM from the version on that does', () => {
   const versions = ['0.9.2', '0.12.0', '0.13.1', '0.14.0', '0.14.0rc1', '0.19.0', '1.0'];
   expect(versions.map((v) => schedulesMeanwhile('vllm', v))).toEqual([false, false, false, true, true, true, true]);
   expect(schedulesMeanwhile('sglang', '9.0')).toBe(false);
