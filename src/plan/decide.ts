@@ -8,6 +8,7 @@ import { formatDecimalBytes, formatTokens } from '../units.js';
 import { planName } from './names.js';
 import { representatives } from './representatives.js';
 import { risksOf } from './risks.js';
+import { isRuined, isUseless } from './unfit.js';
 import type { Alternative, Answer, Choice, Plan, PlanRequest, Score } from './types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
@@ -67,14 +68,10 @@ function bestKnown(plans: readonly Plan[]): Plan | null {
 /** Decides over the evaluated plans that meet the targets. */
 export function decide(r: Asked, plans: readonly Plan[]): Answer {
   const usable = representatives(plans).filter(
-    (p) =>
-      p.maxBatch.exact >= 1 &&
-      (r.pricer === null || p.knee !== null) &&
-      !p.marks.some((m) => ['prefill-does-not-fit', 'unfaithful-post-hoc', 'no-memory-saved'].includes(m.code)),
+    (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p),
   );
   const beyond = r.contextTokens > knownTo(r);
-  const ruined = (p: Plan): boolean => p.marks.some((m) => m.code === 'destroys-generation');
-  const kept = beyond ? [] : usable.filter((p) => verdictOn(p, r.keep) === 'kept' && !ruined(p));
+  const kept = beyond ? [] : usable.filter((p) => verdictOn(p, r.keep) === 'kept' && !isRuined(p));
   const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost');
   const deploy = best(
     kept.filter((p) => runsToday(r, p)),
@@ -86,7 +83,7 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
   const fallback =
     main === null
       ? best(
-          usable.filter((p) => !ruined(p)),
+          usable.filter((p) => !isRuined(p)),
           speedOf,
         )
       : null;
@@ -115,6 +112,10 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
     ...(deploy ? served(r, deploy) : fallback && fallback.servedBy !== null ? served(r, fallback) : {}),
   };
 }
+
+/** Every plan that an answer names. */
+export const choicesOf = ({ deploy, upside, fallback, fails, alternatives }: Answer): Choice[] =>
+  [deploy, upside, fallback, fails, ...alternatives].filter((c) => c !== null);
 
 /** The server's words for a plan at its operating batch, where a stack runs it. */
 function served(r: Asked, p: Plan): Pick<Answer, 'serve'> {

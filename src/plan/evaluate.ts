@@ -31,7 +31,7 @@ import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
 import { candidateId } from './candidates.js';
 import { chanceWithin } from './chance.js';
-import { UNPRICED } from './prompt-time.js';
+import { UNPRICED, type PromptPricer } from './prompt-time.js';
 import { keptQuality } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from './types.js';
 
@@ -57,8 +57,14 @@ export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
 export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number =>
   Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
 
+/** What is priced of a candidate: its prompt not unless asked for, its step unless told otherwise. */
+interface Priced {
+  readonly prompts?: PromptPricer;
+  readonly step?: boolean;
+}
+
 /** Evaluates a candidate. `pareto` is false until all candidates are known. */
-export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICED): Plan {
+export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRICED, step = true }: Priced = {}): Plan {
   const c = configurationOf(r, candidate);
   const g = r.geometry;
   const { codec } = candidate;
@@ -67,7 +73,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
   const exact = maxBatch(m, usable);
   const peaks = prefillPeaks(c, r.contextTokens);
   const memoryOfPrefill = prefillFigures(r, m, peaks, usable);
-  const prefill = { ...memoryOfPrefill, ...prompts(c, exact >= 1 && memoryOfPrefill.fits) };
+  const prefill = { ...memoryOfPrefill, ...prompts(c, { maxBatch: { exact }, prefill: memoryOfPrefill }) };
   const batch = r.batch ?? exact;
   const fits = batch >= 1 && batch <= exact;
   const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
@@ -75,7 +81,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, prompts = UNPRICE
   const quality = query ? qualityOf(query) : [];
   const retrieval = query ? reliableRetrieval(query) : null;
   const kept = query ? keptQuality(query, quality, r.contextTokens) : null;
-  const decode = decodeFigures(r, c, fits ? batch : 0);
+  const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
@@ -232,6 +238,13 @@ function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   };
 }
 
+/** Why nobody would take this path where the codec has another: it saves no memory, or computes something else. */
+export function unlikePublished({ codec, path }: Pick<Candidate, 'codec' | 'path'>) {
+  const { restores, branch } = pathSpec(path);
+  if (restores) return 'no-memory-saved' as const;
+  return branch && isLatent(codec) ? ('unfaithful-post-hoc' as const) : null;
+}
+
 function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
   const g: Geometry = r.geometry;
   const marks: Mark[] = [];
@@ -242,7 +255,8 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
     });
   }
-  if (pathSpec(c.path).restores)
+  const unlike = unlikePublished(c);
+  if (unlike === 'no-memory-saved')
     marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
   if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
     marks.push({
@@ -256,7 +270,7 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       code: 'destroys-generation',
       message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
     });
-  if (pathSpec(c.path).branch && isLatent(c.codec)) {
+  if (unlike === 'unfaithful-post-hoc') {
     marks.push({
       code: 'unfaithful-post-hoc',
       message:

@@ -2,6 +2,7 @@
 import { speedOf, verdictOn } from './decide.js';
 import { planName } from './names.js';
 import { representatives } from './representatives.js';
+import { isUnfit } from './unfit.js';
 import type { Fleet, FleetRow, Plan, PlanReport, PlanRequest } from './types.js';
 
 /** GPUs that share a model within one server. */
@@ -52,19 +53,11 @@ export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
   };
 }
 
-/** What no fleet is made of. */
-const UNFIT: readonly string[] = [
-  'destroys-generation',
-  'unfaithful-post-hoc',
-  'no-memory-saved',
-  'prefill-does-not-fit',
-];
-
 function rowOf(users: number, { settings }: PlanReport, p: Plan): FleetRow[] {
   const timed = settings.targets.secondsPerToken !== null;
   const usersPerReplica = usersOf(p, timed);
   const point = p.knee ?? p.decode;
-  if (p.marks.some((m) => UNFIT.includes(m.code))) return [];
+  if (isUnfit(p)) return [];
   if (usersPerReplica < 1) return [];
   const replicas = Math.ceil(users / usersPerReplica);
   const gpus = replicas * settings.gpus;

@@ -1,4 +1,5 @@
 /** Pareto front over capacity, speed and published quality. */
+import { isUnfit } from './unfit.js';
 import type { Plan } from './types.js';
 
 /** Larger is better in each. */
@@ -19,9 +20,8 @@ const objectivesOf = (p: Plan): Objectives => ({
 const atLeast = (a: Objectives, b: Objectives): boolean =>
   a.capacity >= b.capacity && a.speed >= b.speed && a.quality >= b.quality;
 
-/** Plans that hold nothing, cannot take their prompts in, or ruin generation are on no front. */
-const buyable = (p: Plan): boolean =>
-  p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'prefill-does-not-fit');
+/** Plans that hold nothing, and those that nobody would take, are on no front. */
+const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !isUnfit(p);
 
 /** Plans that no other beats in one objective without losing in another; of equals the first. */
 function frontOf(plans: readonly Plan[]): Plan[] {

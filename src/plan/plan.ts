@@ -4,8 +4,8 @@ import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { withBreakEven } from './break-even.js';
-import { decide } from './decide.js';
-import { configurationOf, evaluate } from './evaluate.js';
+import { choicesOf, decide } from './decide.js';
+import { configurationOf, evaluate, unlikePublished } from './evaluate.js';
 import { nearestPlans } from './nearest.js';
 import { operate } from './operating.js';
 import { markPareto } from './pareto.js';
@@ -13,9 +13,9 @@ import { promptPricer } from './prompt-time.js';
 import { MOST_ROWS, representatives } from './representatives.js';
 import { applyTargets } from './targets.js';
 import { warningsOf } from './warnings.js';
-import type { Plan, PlanReport, PlanRequest, Removed } from './types.js';
+import type { Candidate, Plan, PlanReport, PlanRequest, Removed } from './types.js';
 
-/** Which rows have an operating point. */
+/** Which rows have an operating point and a priced prompt. */
 export interface Rows {
   /** False: those of a short table only, which saves the prices of the others. */
   readonly everyRow?: boolean;
@@ -34,9 +34,12 @@ export function makePlan(
 ): PlanReport {
   const prompts = promptPricer(r);
   const configurations = new Map<string, Configuration>();
-  const run = (p: Plan): Plan => (p.knee ? p : operate(r, configurations.get(p.id) as Configuration, p));
+  const configured = (p: Plan): Configuration => configurations.get(p.id) as Configuration;
+  const run = (p: Plan): Plan => (p.knee ? p : operate(r, configured(p), p));
+  const early = r.targets.secondsToFirstToken !== null;
+  const unseen = everyRow || hasTargets(r) ? () => false : neverShown(r.candidates);
   const evaluated = r.candidates.map((c) => {
-    const plan = evaluate(r, c, prompts);
+    const plan = evaluate(r, c, { step: !unseen(c), ...(early ? { prompts } : {}) });
     configurations.set(plan.id, configurationOf(r, c));
     return plan;
   });
@@ -44,7 +47,12 @@ export function makePlan(
   const timed = r.targets.secondsPerToken === null ? evaluated : evaluated.map(run);
   const { kept, removed } = hasTargets(r) ? applyTargets(r, timed) : { kept: timed, removed: [] as Removed[] };
   const shown = new Set(everyRow || kept.length <= MOST_ROWS ? kept : representatives(kept));
-  const plans = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
+  const ranked = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
+  const answer = decide(r, ranked);
+  const named = new Set(choicesOf(answer).map((c) => c.planId));
+  const plans = ranked.map((p) =>
+    early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },
+  );
   const g = r.geometry;
   const report = {
     schema: 'lla-sim/plan' as const,
@@ -68,7 +76,7 @@ export function makePlan(
       confidence: r.confidence,
       keep: r.keep,
     },
-    answer: decide(r, plans),
+    answer,
     plans,
     removed,
     nearest: kept.length > 0 ? null : nearestPlans(r, timed, onlyLate(removed)),
@@ -77,6 +85,13 @@ export function makePlan(
     notes: r.notes,
   };
   return { ...report, warnings: warningsOf(report) };
+}
+
+/** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */
+function neverShown(candidates: readonly Candidate[]): (c: Candidate) => boolean {
+  const key = ({ codec, eviction }: Candidate): string => JSON.stringify([codec, eviction]);
+  const others = new Set(candidates.filter((c) => unlikePublished(c) === null).map(key));
+  return (c) => unlikePublished(c) !== null && others.has(key(c));
 }
 
 /** Plans that targets of time alone removed. */

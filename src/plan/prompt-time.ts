@@ -2,10 +2,16 @@
 import { pathSpec } from '../codecs/paths.js';
 import { pricePrompt } from '../cost/latency.js';
 import type { Configuration } from '../schedule/schedule.js';
-import type { PlanRequest, PromptFigures } from './types.js';
+import type { Plan, PlanRequest, PromptFigures } from './types.js';
 
-/** @param fits the prompt can be taken in beside the weights and its cache */
-export type PromptPricer = (c: Configuration, fits: boolean) => PromptFigures;
+/** @param room what the prompt and its cache find beside the weights: nothing is priced that does not fit */
+export type PromptPricer = (c: Configuration, room: Room) => PromptFigures;
+
+/** The parts of a plan that say whether a prompt can be taken in. */
+interface Room {
+  readonly maxBatch: Pick<Plan['maxBatch'], 'exact'>;
+  readonly prefill: Pick<Plan['prefill'], 'fits'>;
+}
 
 const notPriced = (reason: string): PromptFigures => ({
   secondsPerPrompt: null,
@@ -28,8 +34,8 @@ export function promptKey(c: Pick<Configuration, 'codec' | 'eviction' | 'path'>)
 /** Prices the prompts of one request, those that take the same calls once. */
 export function promptPricer(r: PlanRequest): PromptPricer {
   const known = new Map<string, PromptFigures>();
-  return (c, fits) => {
-    if (!fits) return notPriced('it does not fit');
+  return (c, { maxBatch, prefill }) => {
+    if (maxBatch.exact < 1 || !prefill.fits) return notPriced('it does not fit');
     const key = promptKey(c);
     const figures = known.get(key) ?? figuresOf(r, c);
     known.set(key, figures);

@@ -90,10 +90,8 @@ function judge(query: QualityQuery, checkpoint: string | null, figures: readonly
 }
 
 function scoreOf({ model }: QualityQuery, f: QualityFigure): Score[] {
-  const teachers = qualityOf({ model, codec: 'full', ratio: 1, pathClass: 'uncompressed', eviction: null });
-  const alike = teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens);
   // Agreement with the uncompressed model's own choice is 1 for that model.
-  const teacher = f.metric === 'top-1' ? 1 : (teacherOf(f)?.value ?? Math.max(...alike.map((t) => t.value)));
+  const teacher = f.metric === 'top-1' ? 1 : (teacherOf(f)?.value ?? bestTeacher(model, f));
   if (!(teacher > 0)) return [];
   return [
     {
@@ -105,4 +103,11 @@ function scoreOf({ model }: QualityQuery, f: QualityFigure): Score[] {
       contextTokens: f.contextTokens,
     },
   ];
+}
+
+/** The uncompressed model's best value of a metric at a context, over all tables; -Infinity without one. */
+function bestTeacher(model: string, f: QualityFigure): number {
+  const teachers = qualityOf({ model, codec: 'full', ratio: 1, pathClass: 'uncompressed', eviction: null });
+  const alike = teachers.filter((t) => t.metric === f.metric && t.contextTokens === f.contextTokens);
+  return Math.max(...alike.map((t) => t.value));
 }

@@ -15,7 +15,8 @@ export function representatives(plans: readonly Plan[]): Plan[] {
     const known = best.get(key);
     if (!known || rank(p) > rank(known)) best.set(key, p);
   }
-  return plans.filter((p) => [...best.values()].includes(p));
+  const chosen = new Set(best.values());
+  return plans.filter((p) => chosen.has(p));
 }
 
 /** Orders paths of one codec: faithful and memory-saving ones first, then by speed, then by capacity. */

@@ -82,19 +82,17 @@ export function qualityOf(query: QualityQuery): QualityFigure[] {
   );
 }
 
-/** The uncompressed model's figure of the same table, metric and context, or null where the table has none. */
-export function teacherOf(figure: QualityFigure): QualityFigure | null {
-  return (
-    FIGURES.find(
-      (f) =>
-        f.isTeacher &&
-        f.source === figure.source &&
-        f.model === figure.model &&
-        f.metric === figure.metric &&
-        f.contextTokens === figure.contextTokens,
-    ) ?? null
-  );
+/** One key for figures of the same table, model, metric and context. */
+const teacherKey = (f: QualityFigure): string => `${f.source}|${f.model}|${f.metric}|${f.contextTokens}`;
+
+const TEACHERS = new Map<string, QualityFigure>();
+for (const f of FIGURES) {
+  const key = teacherKey(f);
+  if (f.isTeacher && !TEACHERS.has(key)) TEACHERS.set(key, f);
 }
+
+/** The uncompressed model's figure of the same table, metric and context, or null where the table has none. */
+export const teacherOf = (figure: QualityFigure): QualityFigure | null => TEACHERS.get(teacherKey(figure)) ?? null;
 
 /** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */
 export const isTable = (source: string, wanted: string): boolean =>

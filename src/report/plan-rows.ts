@@ -1,7 +1,7 @@
 /** Fields of a row as text, for every printer of a plan. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
-import { verdictOn } from '../plan/decide.js';
+import { choicesOf, verdictOn } from '../plan/decide.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
@@ -79,9 +79,7 @@ export function shortList(report: PlanReport): Plan[] {
   if (report.plans.length <= MOST_ROWS) return [...report.plans];
   const rows = representatives(report.plans);
   if (rows.length <= MOST_ROWS) return rows;
-  const namedIds = [answer.deploy, answer.upside, answer.fallback, answer.fails, ...answer.alternatives].map(
-    (c) => c?.planId,
-  );
+  const namedIds = choicesOf(answer).map((c) => c.planId);
   const named = rows.filter((p) => namedIds.includes(p.id));
   const families = new Map<string, Plan>();
   for (const p of rows) {
