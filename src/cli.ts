@@ -1,8 +1,13 @@
 #!/usr/bin/env node
 /** The command line. The only place that ends the process. */
+import { setFlagsFromString } from 'node:v8';
 import { runCommandLine } from './commands/parser.js';
 import { EXIT, UserError, type ExitCode } from './errors.js';
 import { cannotWrite } from './write.js';
+
+// A cold plan is over before compiled code pays for its compilation: functions are optimised after 1 MB of bytecode
+// instead of some 100 kB, which takes a third off its time and nothing from what computes for long.
+setFlagsFromString('--interrupt-budget=1000000');
 
 /** Prints an expected error as one line and its hint, a defect with its stack. */
 function report(error: unknown): ExitCode {

@@ -1,5 +1,21 @@
 /** JSON from outside: bounded before it is parsed, since a parser takes memory and time for whatever it is given. */
-import { UserError } from './errors.js';
+import { UNPRINTABLE, UserError } from './errors.js';
+
+const unprintable = new RegExp(`[${UNPRINTABLE}]`, 'gu');
+
+/**
+ * A result as JSON and a line end. What a terminal would interpret, or what nobody sees, is escaped inside its texts:
+ * they are the same when they are read.
+ */
+export const jsonText = (value: unknown, indent = 2): string =>
+  `${JSON.stringify(value, null, indent).replace(unprintable, (c) => (c === '\n' ? c : escaped(c)))}\n`;
+
+/** Each of a character's UTF-16 units as JSON writes it. */
+const escaped = (character: string): string =>
+  character
+    .split('')
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('');
 
 /** Lists and objects inside each other; published files have a handful. */
 const MAX_DEPTH = 64;

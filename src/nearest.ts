@@ -24,20 +24,26 @@ function editDistance(a: string, b: string): number {
 }
 
 /**
- * The candidate closest to `name`, ignoring case and punctuation, or undefined when none is close enough to be
- * worth suggesting (more than a third of the letters differ, unless one name contains the other).
+ * The candidates closest to `name`, ignoring case and punctuation, closest first; none that is too far to be worth
+ * suggesting (more than a third of the letters differ, unless one name contains the other).
  */
-export function nearestName(name: string, candidates: readonly string[]): string | undefined {
+export function nearestNames(name: string, candidates: readonly string[], most: number): string[] {
   const plain = (s: string): string => s.toLowerCase().replace(/[^a-z0-9]/g, '');
   const wanted = plain(name.slice(0, 64));
-  if (wanted.length < 2) return undefined;
-  let best: { name: string; distance: number } | undefined;
+  if (wanted.length < 2) return [];
+  const near: { name: string; distance: number }[] = [];
   for (const candidate of candidates) {
     const other = plain(candidate);
     const contained = other.includes(wanted) || wanted.includes(other);
     const distance = contained ? Math.abs(other.length - wanted.length) / 16 : editDistance(wanted, other);
-    if (!contained && distance > Math.max(wanted.length, other.length) / 3) continue;
-    if (best === undefined || distance < best.distance) best = { name: candidate, distance };
+    if (contained || distance <= Math.max(wanted.length, other.length) / 3) near.push({ name: candidate, distance });
   }
-  return best?.name;
+  return near
+    .sort((a, b) => a.distance - b.distance)
+    .slice(0, most)
+    .map((n) => n.name);
 }
+
+/** The closest candidate, or undefined when none is close. */
+export const nearestName = (name: string, candidates: readonly string[]): string | undefined =>
+  nearestNames(name, candidates, 1)[0];

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { printable, show, UNPRINTABLE, UserError } from '../src/errors.js';
+import { jsonText } from '../src/json.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 import { SEED } from './gpu/random.js';
 
@@ -48,6 +49,19 @@ describe('printable', () => {
       fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom(...UNSEEN)), (text) => {
         expect(label.safeParse(text).success).toBe(printable(text) === text);
         expect(label.safeParse(printable(text)).success).toBe(true);
+      }),
+      { seed: SEED },
+    );
+  });
+});
+
+describe('JSON of a result', () => {
+  it('holds nothing that a terminal interprets or that nobody sees, and reads back as it was', () => {
+    fc.assert(
+      fc.property(fc.array(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom(...UNSEEN))), (texts) => {
+        const text = jsonText({ texts });
+        expect(text.replace(/\n/g, '')).toBe(printable(text.replace(/\n/g, '')));
+        expect(JSON.parse(text)).toEqual({ texts });
       }),
       { seed: SEED },
     );

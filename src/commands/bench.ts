@@ -12,6 +12,7 @@ import {
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
 import { IMPLEMENTED, openDevice } from '../gpu/index.js';
+import { jsonText } from '../json.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { parseNumber, parseSeconds } from '../units.js';
@@ -46,6 +47,19 @@ export const benchCommand: Command = {
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
+  shown: [
+    'against',
+    'threshold',
+    'kernel',
+    'shapes',
+    'roofline',
+    'calibration',
+    'budget',
+    'adapter',
+    'format',
+    'output',
+    'quiet',
+  ],
   examples: [
     ['bench', 'time, achieved rates and share of the ceilings of every kernel'],
     ['bench --against HEAD~1', 'did the last commit slow a kernel down? exit code 4 if so'],
@@ -96,7 +110,7 @@ async function run(args: Args): Promise<ExitCode> {
 function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
   switch (format) {
     case 'json':
-      return `${JSON.stringify(report, null, 1)}\n`;
+      return jsonText(report, 1);
     case 'markdown':
       return benchMarkdown(report);
     case 'table':

@@ -19,8 +19,13 @@ export interface OptionSpec {
 
 export type OptionTable = Readonly<Record<string, OptionSpec>>;
 
+/** Most options that --help shows of a command, itself among them. */
+export const MOST_SHOWN = 12;
+
 export interface Command {
   readonly options: OptionTable;
+  /** Options that --help shows, where they are more than MOST_SHOWN; --help all shows the others. */
+  readonly shown?: readonly string[];
   /** Name of the positional argument, where the command takes one. */
   readonly positional?: { readonly name: string; readonly help: string };
   /** Name of a second one. */

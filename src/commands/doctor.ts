@@ -2,6 +2,7 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import { diagnose, type AdapterReport, type Diagnosis } from '../gpu/diagnose.js';
 import { deviceOfAdapter } from '../devices/find.js';
+import { jsonText } from '../json.js';
 import { formatBytes } from '../units.js';
 import { VERSION } from '../version.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
@@ -20,7 +21,14 @@ async function run(args: Args): Promise<ExitCode> {
   const diagnosis = await diagnose();
   const text =
     format === 'json'
-      ? `${JSON.stringify({ schema: 'lla-sim/doctor', schemaVersion: 1, version: VERSION, node: process.version, platform: `${process.platform} ${process.arch}`, ...diagnosis }, null, 2)}\n`
+      ? jsonText({
+          schema: 'lla-sim/doctor',
+          schemaVersion: 1,
+          version: VERSION,
+          node: process.version,
+          platform: `${process.platform} ${process.arch}`,
+          ...diagnosis,
+        })
       : describe(diagnosis);
   await print(text, { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
   return diagnosis.adapters.length > 0 ? EXIT.ok : EXIT.noGpu;

@@ -4,6 +4,7 @@ import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { findPreset, PRESETS } from '../geometry/presets.js';
+import { jsonText } from '../json.js';
 import { modelCard, modelCardTable } from '../report/model-card.js';
 import { WIDTH } from '../report/plan-table.js';
 import { columns, type Column } from '../report/text.js';
@@ -35,7 +36,7 @@ async function run(args: Args): Promise<ExitCode> {
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
     const card = modelCard(findPreset(args.positional));
-    await print(format === 'json' ? `${JSON.stringify(card, null, 2)}\n` : modelCardTable(card, WIDTH), destination);
+    await print(format === 'json' ? jsonText(card) : modelCardTable(card, WIDTH), destination);
     return EXIT.ok;
   }
   const table = devices
@@ -53,7 +54,7 @@ async function run(args: Args): Promise<ExitCode> {
         schemaVersion: 1,
         models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })),
       };
-  await print(format === 'json' ? `${JSON.stringify(json, null, 2)}\n` : `${table.join('\n')}\n`, destination);
+  await print(format === 'json' ? jsonText(json) : `${table.join('\n')}\n`, destination);
   return EXIT.ok;
 }
 

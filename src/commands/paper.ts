@@ -1,5 +1,6 @@
 /** `lla-sim paper`: the figures of the paper's systems part beside the planner's own. */
 import { EXIT, type ExitCode } from '../errors.js';
+import { jsonText } from '../json.js';
 import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
@@ -45,7 +46,7 @@ async function run(args: Args): Promise<ExitCode> {
 async function render(report: PaperReport, format: (typeof FORMATS)[number], toTerminal: boolean): Promise<string> {
   switch (format) {
     case 'json':
-      return `${JSON.stringify(report, null, 2)}\n`;
+      return jsonText(report);
     case 'markdown':
       return (await import('../paper/print-markdown.js')).paperMarkdown(report);
     case 'table':

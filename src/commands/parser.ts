@@ -29,15 +29,16 @@ export async function runCommandLine(argv: readonly string[]): Promise<ExitCode>
  *   given twice and surplus words
  */
 export async function parse(argv: readonly string[]): Promise<Parsed | null> {
-  const [name = '', ...words] = argv;
+  const [name = '', ...given] = argv;
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!entry) {
     await parseProgram(argv);
     return null;
   }
   const command = await entry.load();
+  const { words, all } = helpWanted(given);
   let values: Readonly<Record<string, unknown>> = {};
-  const parser = declare(common(yargs([]).scriptName(`lla-sim ${name}`)), name, entry.help, command)
+  const parser = declare(common(yargs([]).scriptName(`lla-sim ${name}`)), name, { ...entry, command, all })
     .middleware((given) => void (values = given), true)
     .fail((message: string | null, error: Error | undefined) => {
       const text = message ?? error?.message ?? '';
@@ -60,7 +61,7 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
   for (const [name, { help, load }] of Object.entries(COMMANDS)) {
     if (argv.includes(COMPLETIONS) && argv.includes(name)) commands.set(name, await load());
     const command = commands.get(name);
-    parser.command(name, help, (y) => (command ? declare(y, name, help, command) : y));
+    parser.command(name, help, (y) => (command ? declare(y, name, { help, command, all: true }) : y));
   }
   parser.completion('completion', 'shell completion script (bash, zsh)', completer(argv, commands));
   await output(parser, argv.length === 0 ? ['--help'] : argv);
@@ -98,24 +99,41 @@ const common = (y: Argv): Argv =>
 
 const tableOf = (command: Command): OptionTable => ({ ...command.options, ...COMMON });
 
-/** Declares a command's options, as yargs parses, validates, explains and completes them. */
-function declare(y: Argv, name: string, help: string, command: Command): Argv {
-  const { options, examples } = command;
+/** The words without the `all` of `--help all`, and whether it is there. */
+function helpWanted(given: readonly string[]): { words: readonly string[]; all: boolean } {
+  const at = given.findIndex((word, i) => (word === '--help' || word === '-h') && given[i + 1] === 'all');
+  return at < 0 ? { words: given, all: false } : { words: given.filter((_, i) => i !== at + 1), all: true };
+}
+
+/**
+ * Declares a command's options, as yargs parses, validates, explains and completes them. Unless `all` is wanted its
+ * help leaves out those that the command does not show.
+ */
+function declare(
+  y: Argv,
+  name: string,
+  { help, command, all }: { readonly help: string; readonly command: Command; readonly all: boolean },
+): Argv {
+  const { examples, shown } = command;
+  const hidden = (flag: string): boolean => !all && shown !== undefined && !shown.includes(flag);
   const words = positionalsOf(command);
   const explained = [help, words.map((word) => `${word.name}: ${word.help}`).join('\n')].filter((text) => text !== '');
   y.usage(
     [`lla-sim ${name}${words.map((word) => ` [${word.name}]`).join('')}`, ...explained].join('\n\n'),
   ).strictOptions();
-  for (const [flag, spec] of Object.entries({ ...options, ...COMMON }))
+  for (const [flag, spec] of Object.entries(tableOf(command)))
     y.option(flag, {
       type: spec.type,
       describe: spec.help,
+      hidden: hidden(flag),
       nargs: spec.type === 'string' ? 1 : 0,
       ...(spec.multiple ? { array: true, coerce: splitAtCommas } : {}),
       ...(spec.choices ? { choices: spec.choices } : {}),
       ...(spec.group ? { group: `${spec.group}:` } : {}),
       ...(spec.short ? { alias: spec.short } : spec.alias ? { alias: spec.alias } : {}),
     });
+  const more = Object.keys(tableOf(command)).filter(hidden).length;
+  if (more > 0) y.epilogue(`${more} more options: lla-sim ${name} --help all`);
   for (const [line, meaning] of examples) y.example(`lla-sim ${line}`, meaning);
   return y;
 }
@@ -126,7 +144,7 @@ const splitAtCommas = (values: readonly string[]): string[] => values.flatMap((v
 function argsOf(name: string, command: Command, values: Readonly<Record<string, unknown>>): Args {
   const flags: Record<string, string | boolean | readonly string[]> = {};
   // yargs takes --help=1 for a help that is not wanted.
-  if (values['help'] !== undefined) throw takesNoValue('help');
+  if (values['help'] !== undefined) throw new UserError('--help takes no value', 'write --help, or --help all');
   for (const [flag, spec] of Object.entries(tableOf(command))) {
     const value = values[flag] as string | boolean | readonly string[] | undefined;
     if (value === undefined) continue;

@@ -1,5 +1,6 @@
 /** `lla-sim plan --users N`: the fewest GPUs for each device. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { jsonText } from '../json.js';
 import { prepare } from '../plan/answer.js';
 import { readSources } from '../plan/ask.js';
 import { degreesFor, fleetOf } from '../plan/fleet.js';
@@ -73,5 +74,5 @@ function fleetJson(planned: readonly Planned[]): string {
     settings: reports[0]?.settings,
     fleet,
   }));
-  return `${JSON.stringify({ schema: 'lla-sim/fleet', schemaVersion: 1, runs }, null, 2)}\n`;
+  return jsonText({ schema: 'lla-sim/fleet', schemaVersion: 1, runs });
 }

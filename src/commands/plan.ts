@@ -2,6 +2,7 @@
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
+import { jsonText } from '../json.js';
 import { prepare } from '../plan/answer.js';
 import { readSources } from '../plan/ask.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
@@ -67,6 +68,7 @@ export const planCommand: Command = {
     },
     ...OUTPUT,
   },
+  shown: ['model', 'ctx', 'device', 'vram', 'gpus', 'users', 'tpot', 'usd-per-hour', 'codec', 'ratio', 'format'],
   examples: [
     ['plan --vram 141GB --ctx 4096', 'everything that fits an H200'],
     ['plan --device h200 --tpot 80ms --min gsm8k=0.75 --usd-per-hour 3.5', 'the fastest that meets targets'],
@@ -133,7 +135,7 @@ function json(planned: readonly Planned[]): string {
     planned.length === 1 && first
       ? withSweeps(first)
       : { schema: 'lla-sim/plan', schemaVersion: 2, runs: planned.map(withSweeps) };
-  return `${JSON.stringify(body, null, 2)}\n`;
+  return jsonText(body);
 }
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({

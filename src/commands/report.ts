@@ -26,6 +26,7 @@ export const reportCommand: Command = {
     },
     overwrite: { type: 'boolean', help: 'replace a report of another scenario in that folder', group: 'Output' },
   },
+  shown: ['model', 'ctx', 'device', 'gpus', 'tpot', 'min', 'usd-per-hour', 'codec', 'ratio', 'output', 'overwrite'],
   examples: [
     [
       'report scenarios/chat-h200.yaml -o reports/chat-h200',

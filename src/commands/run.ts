@@ -4,6 +4,7 @@ import { PREFILL_METHODS } from '../decoder/gpu/prefill-methods.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { GpuError, openDevice, type Device } from '../gpu/index.js';
+import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
@@ -91,6 +92,7 @@ export const runCommand: Command = {
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
+  shown: ['tokens', 'text', 'fill', 'model', 'codec', 'ratio', 'path', 'ctx', 'batch', 'max-tokens', 'format'],
   examples: [
     [
       'run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct',
@@ -123,7 +125,7 @@ async function run(args: Args): Promise<ExitCode> {
     const report = await generate(device, loaded, question, codec, quiet);
     if (!quiet && format === 'text')
       for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
-    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : runText(report), {
+    await print(format === 'json' ? jsonText(report) : runText(report), {
       file: textFlag(args, 'output'),
       quiet,
     });

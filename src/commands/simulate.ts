@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
+import { jsonText } from '../json.js';
 import { readSources } from '../plan/ask.js';
 import {
   SERVER_SETTINGS,
@@ -71,6 +72,19 @@ export const simulateCommand: Command = {
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
+  shown: [
+    'model',
+    'device',
+    'codec',
+    'trace',
+    'rate',
+    'prompt-tokens',
+    'output-tokens',
+    'tpot',
+    'ttft',
+    'find-rate',
+    'format',
+  ],
   examples: [
     ['simulate --device h200 --codec full --rate 3', 'p99 latencies at three requests a second'],
     ['simulate scenarios/chat-h200.yaml --find-rate', 'which codec, ratio and path serve most users'],
@@ -265,7 +279,7 @@ async function render(
   lines: readonly string[],
   output: OutputOptions,
 ): Promise<string> {
-  if (format === 'json') return `${JSON.stringify(report, null, 2)}\n`;
+  if (format === 'json') return jsonText(report);
   if (format === 'csv')
     return report.candidates
       ? (await import('../report/simulation-csv.js')).ratesCsv(report.candidates)

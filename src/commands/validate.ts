@@ -3,6 +3,7 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';
 import { openDevice } from '../gpu/index.js';
+import { jsonText } from '../json.js';
 import { parseBytes, parseNumber, parseSeconds } from '../units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
@@ -50,6 +51,7 @@ export const validateCommand: Command = {
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
+  shown: ['quick', 'budget', 'only', 'model', 'calibration', 'vram', 'picture', 'adapter', 'format', 'output', 'quiet'],
   examples: [
     ['validate', 'everything; exit code 5 when a tolerance is missed'],
     ['validate --quick', 'what CI runs: exit code 5 for memory, capacity and correctness only'],
@@ -147,7 +149,7 @@ async function writePicture(report: ValidationReport, file: string | null, quiet
 function render(report: ValidationReport, format: (typeof FORMATS)[number], picture: string | null): string {
   switch (format) {
     case 'json':
-      return `${JSON.stringify(report, null, 2)}\n`;
+      return jsonText(report);
     case 'markdown':
       return validationMarkdown(report, picture);
     case 'table':

@@ -1,10 +1,13 @@
 /** Looking devices up: by name, by the memory that a user states, by what an adapter calls itself. */
 import { UserError, show } from '../errors.js';
 import { DEVICES, type DeviceSpec } from './catalogue.js';
-import { nearestName } from '../nearest.js';
+import { nearestNames } from '../nearest.js';
 
 /** Two figures for the same memory (marketing, driver, a user's rounding) differ by less than this share. */
 const VRAM_TOLERANCE = 0.02;
+
+/** Names that an error proposes. */
+const MOST_GUESSES = 3;
 
 const PATTERNS = new Map(
   DEVICES.map((d) => [d.id, new RegExp(`(?<![a-z0-9])(?:${d.adapterPattern})(?![a-z0-9])`, 'i')]),
@@ -24,7 +27,7 @@ function plain(name: string): string {
 /**
  * The device of this id or name (`h200`, `NVIDIA H200 SXM`, `RTX 4090`), in any case and punctuation, or of this
  * adapter description (`NVIDIA A100-SXM4-80GB`).
- * @throws UserError listing the known ids, and the likeliest one where there is one
+ * @throws UserError with the nearest ids, and how to list all
  */
 export function findDevice(idOrName: string): DeviceSpec {
   const asked = idOrName.trim().slice(0, 200);
@@ -33,13 +36,14 @@ export function findDevice(idOrName: string): DeviceSpec {
   const wanted = plain(asked);
   const named = DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ?? deviceOfAdapter(asked);
   if (named) return named;
-  const guess = nearestName(
+  const guesses = nearestNames(
     wanted,
     DEVICES.map((d) => d.id),
+    MOST_GUESSES,
   );
   throw new UserError(
-    `unknown device ${show(idOrName)}; known devices: ${DEVICES.map((d) => d.id).join(', ')}`,
-    `${guess === undefined ? '' : `did you mean ${guess}? `}name one of them, or state its memory with --vram`,
+    `unknown device ${show(idOrName)}`,
+    `${guesses.length === 0 ? '' : `did you mean ${guesses.join(' or ')}? `}lla-sim models --devices lists all ${DEVICES.length}; for another GPU state its memory with --vram`,
   );
 }
 

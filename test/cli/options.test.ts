@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
-import type { Command } from '../../src/commands/command.js';
+import { MOST_SHOWN, type Command } from '../../src/commands/command.js';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parse } from '../../src/commands/parser.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
@@ -66,7 +66,7 @@ describe('refusals name the option, the rule and the cure', () => {
     ['plan --vram=', '--vram needs a value; write one after it; see lla-sim plan --help'],
     ['plan --ratio=', '--ratio needs a value; write one after it; see lla-sim plan --help'],
     ['plan --all=1', '--all takes no value; write --all alone'],
-    ['plan --help=1', '--help takes no value; write --help alone'],
+    ['plan --help=1', '--help takes no value; write --help, or --help all'],
     ['plan --vram 1GB --vram 2GB', '--vram is given more than once; give it once'],
     ['plan --ctx 1k --context 2k', '--ctx is given more than once; give it once'],
     ['plan a.yaml b.yaml', '"b.yaml" is one word too many; lla-sim plan takes one scenario; see lla-sim plan --help'],
@@ -103,10 +103,17 @@ describe('refusals name the option, the rule and the cure', () => {
 });
 
 describe('help', () => {
-  it('is printed once, and names every option of its command once', async () => {
+  /** The options that a help names. */
+  const named = (out: string): string[] =>
+    [...out.matchAll(/^ *(?:-\w, )?--([\w-]+)[, ] /gm)].map((m) => m[1] as string);
+
+  it('is printed once; --help all names every option of its command once', async () => {
     for (const [name, { load }] of Object.entries(COMMANDS)) {
       const command: Command = await load();
-      for (const asked of [['--help'], ['-h'], ['--quiet', '-h']]) {
+      for (const asked of [
+        ['--help', 'all'],
+        ['--quiet', '-h', 'all'],
+      ]) {
         const { code, out, err } = await inProcess(name, ...asked);
         expect([code, err]).toEqual([0, '']);
         expect(
@@ -114,8 +121,23 @@ describe('help', () => {
             `lla-sim ${name}${[command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : '')).join('')}\n`,
           ).length,
         ).toBe(2);
-        for (const flag of [...Object.keys(command.options), 'quiet', 'help'])
-          expect(out.match(new RegExp(`^ *(-\\w, )?--${flag}[, ] `, 'gm')) ?? [], `${name} --${flag}`).toHaveLength(1);
+        expect(named(out).sort(), name).toEqual([...Object.keys({ ...command.options, quiet: '', help: '' })].sort());
+      }
+    }
+  });
+
+  it('shows at most twelve options of a command, and says how many more there are', async () => {
+    for (const [name, { load }] of Object.entries(COMMANDS)) {
+      const command: Command = await load();
+      for (const asked of ['--help', '-h']) {
+        const { code, out, err } = await inProcess(name, asked);
+        expect([code, err]).toEqual([0, '']);
+        const shown = named(out);
+        expect(shown.length, name).toBeLessThanOrEqual(MOST_SHOWN);
+        const more = Object.keys({ ...command.options, quiet: '', help: '' }).length - shown.length;
+        if (more > 0) expect(out).toContain(`${more} more options: lla-sim ${name} --help all`);
+        else expect(out).not.toContain('--help all');
+        if (command.shown) expect(shown.sort()).toEqual([...command.shown, 'help'].sort());
       }
     }
   });
@@ -125,6 +147,10 @@ describe('completion', () => {
   it('of commands and options', async () => {
     expect(await completionsOf('')).toEqual(expect.arrayContaining(Object.keys(COMMANDS)));
     expect(await completionsOf('plan', '--us')).toContain('--usd-per-hour');
+    for (const [name, { load }] of Object.entries(COMMANDS))
+      expect(await completionsOf(name, '--')).toEqual(
+        expect.arrayContaining(Object.keys((await load()).options).map((flag) => `--${flag}`)),
+      );
   });
 
   it('of values: closed lists, names that a file may stand for, lists with commas', async () => {

@@ -312,8 +312,8 @@ describe('targets', () => {
           const near = KNEE_SHARE + KNEE_TOLERANCE;
           if (rate(knee) > near * rate(most) * (1 + 1e-9))
             expect(rate(knee - 1)).toBeLessThan(KNEE_SHARE * rate(most) * (1 + 1e-9));
-          // The largest batch, its half, and what two prices of a straight line leave open.
-          expect(asked.size).toBeLessThanOrEqual(4);
+          // Batches are whole, so a line that is straight takes a few more than two.
+          expect(asked.size).toBeLessThanOrEqual(8);
         },
       ),
     );

@@ -1,5 +1,6 @@
 /** Lists of devices, contexts and cache types; fleets; sweeps; and what the command prints of them. */
 import { describe, expect, it } from 'vitest';
+import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
 import { prepare } from '../../src/plan/answer.js';
 import { readSources } from '../../src/plan/ask.js';
@@ -46,6 +47,21 @@ describe('lists', () => {
   ] as [Scenario, RegExp][])('%j is refused', (s, reason) => {
     expect(() => runsOf(s)).toThrow(UserError);
     expect(() => runsOf(s)).toThrow(reason);
+  });
+  it('an unknown device has the nearest names, and where all are listed', () => {
+    const hint = (device: string): string => {
+      try {
+        runsOf({ device });
+      } catch (error) {
+        if (error instanceof UserError) return `${error.message}; ${error.hint}`;
+      }
+      throw new Error(`${device} is not refused`);
+    };
+    const all = `lla-sim models --devices lists all ${DEVICES.length}; for another GPU state its memory with --vram`;
+    expect(hint('h20')).toBe(`unknown device "h20"; did you mean h200 or h200-nvl? ${all}`);
+    expect(hint('rtx4080')).toMatch(/did you mean rtx-4090/);
+    expect(hint('zx81')).toBe(`unknown device "zx81"; ${all}`);
+    for (const d of DEVICES) expect(hint(`${d.id}x`)).toContain(d.id);
   });
   it('where one device is planned a list is refused, not matched in part', async () => {
     await expect(planOf({ device: 'h200,foo' })).rejects.toThrow(/one device/);
