@@ -5,6 +5,7 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { fitCodec } from '../fit/run.js';
 import { fitReport, fitText } from '../fit/report.js';
 import { openDevice } from '../gpu/index.js';
+import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { displayPath } from '../files.js';
 import { parseBytes, parseNumber } from '../units.js';
@@ -41,6 +42,7 @@ export const fitCommand: Command = {
     output: { type: 'string', short: 'o', help: 'file of the codec weights', group: 'Output' },
     ...formatOption(FORMATS),
   },
+  shown: ['model', 'layers', 'text', 'tokens', 'max-tokens', 'codec', 'ratio', 'init', 'output', 'format', 'quiet'],
   examples: [
     ['fit --ratio 4 -o lla4.safetensors', 'codec weights of the bundled model'],
     ['fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors', 'of your model, on your text'],
@@ -105,7 +107,7 @@ async function run(args: Args): Promise<ExitCode> {
       tokens: fitted.tokens,
     });
     const report = fitReport(geometry, fingerprint, initialisation, fitted);
-    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : fitText(geometry, report), {
+    await print(format === 'json' ? jsonText(report) : fitText(geometry, report), {
       file: null,
       quiet,
     });

@@ -34,7 +34,11 @@ export function findDevice(idOrName: string): DeviceSpec {
   if (asked.includes(','))
     throw new UserError(`one device is planned here, not ${show(idOrName)}`, 'name one; lla-sim plan takes several');
   const wanted = plain(asked);
-  const named = DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ?? deviceOfAdapter(asked);
+  // `h200-foo` is a mistyped id: the description of an adapter has capitals or spaces.
+  const isId = /^[a-z0-9-]+$/.test(asked);
+  const named =
+    DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ??
+    (isId ? undefined : deviceOfAdapter(asked));
   if (named) return named;
   const guesses = nearestNames(
     wanted,
