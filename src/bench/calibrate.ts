@@ -11,9 +11,10 @@ import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../sc
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { choose, leastServed } from './choose.js';
 import { describeDevice, describeProgram } from './describe.js';
+import { lightest, permitted } from './bounded.js';
 import { openPoint, tuningOptions } from './measure.js';
 import { Drift, openProbe } from './probe.js';
-import type { Clock } from './timing.js';
+import { resolutionOf } from './resolution.js';
 import { planTracks, type WeightedCall } from './tracks.js';
 import { samplesOf, Visits, type Track } from './visits.js';
 
@@ -60,6 +61,12 @@ export interface CalibrateOptions {
   /** An earlier calibration of this device (sameDevice), to go on with. Its ceilings and overheads are kept. */
   resumeFrom?: Calibration;
   onProgress?: (progress: CalibrationProgress) => void;
+  /** Awaited before every run of the probe: a page waits there until it is seen again. */
+  ready?: () => Promise<void>;
+  /** Seconds that were waited so; they take nothing of the budget. */
+  pausedSeconds?: () => number;
+  /** How often the page was left: repetitions made meanwhile do not count. */
+  pauses?: () => number;
   /** Called after every round of repetitions, and with `must` before anything that may last or end the program. */
   save?: (calibration: Calibration, must: boolean) => void;
   signal?: AbortSignal;
@@ -75,7 +82,8 @@ export interface CalibrateOptions {
 export async function calibrate(options: CalibrateOptions): Promise<Calibration> {
   const { device } = options;
   const started = clockNow();
-  const clock: Clock = device.hasTimestamps ? 'gpu-timestamp' : 'wall';
+  const spent = (): number => clockNow() - started - (options.pausedSeconds?.() ?? 0);
+  const { kind: clock, resolutionSeconds, batchSeconds, mostCalls } = await resolutionOf(device);
   const earlier = options.resumeFrom;
   const overheads = earlier?.overheads ?? (await measureOverheads(device));
   const ceilings = earlier?.ceilings ?? (await measureCeilings(device, overheads.submitSeconds));
@@ -85,7 +93,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     program: describeProgram(),
     device: describeDevice(device),
     host: options.host,
-    clock: { kind: clock, resolutionSeconds: 1e-9 },
+    clock: { kind: clock, resolutionSeconds },
     overheads,
     ceilings,
     kernels: [],
@@ -93,15 +101,17 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   // The next session need not measure them again, whatever ends this one.
   if (!earlier) options.save?.(calibration, true);
   else if (earlier.probe) calibration.probe = earlier.probe;
-  const probe = await openProbe(device, { clock, submitSeconds: overheads.submitSeconds });
+  const probe = await openProbe(device, { clock, submitSeconds: overheads.submitSeconds, rates: ceilings });
   const drift = new Drift();
   const runProbe = async (): Promise<number> => {
+    await options.ready?.();
     const seconds = await probe.run();
     drift.record(seconds);
     return seconds;
   };
-  const rules = { clock, submitSeconds: overheads.submitSeconds, seed: options.seed };
+  const rules = { clock, batchSeconds, mostCalls, submitSeconds: overheads.submitSeconds, seed: options.seed };
   const { budgetSeconds } = options;
+  const bounded = Number.isFinite(device.bounds.dispatchSeconds);
   const measure = async (
     calls: readonly WeightedCall[],
     until: number,
@@ -109,22 +119,23 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   ): Promise<void> => {
     const tracks = planTracks(device, calibration, calls, from, options);
     const visits = new Visits(tracks, drift, {
-      now: () => clockNow() - started,
+      now: () => spent(),
       budgetSeconds: until,
       stopped: () => options.signal?.aborted ?? false,
       secondsPerVisit: (budgetSeconds * POINT_SHARE) / VISITS,
-      openBytes: device.bounds.bytes,
-      open: (track, shape, known) =>
+      openBytes: device.bounds.pointBytes,
+      open: async (track, shape, known) =>
         openPoint(
           device,
-          { kernel: track.kernel, variant: track.variant, shape },
+          permitted(device, track, { kernel: track.kernel, variant: track.variant, shape }, ceilings),
           rules,
           known,
           tuningOptions(track.entry.tuning),
         ),
       probe: runProbe,
       chooseTrack: leastServed,
-      chooseCandidate: (track) => choose(track, options),
+      chooseCandidate: (track) => (bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, options)),
+      ...(options.pauses ? { pauses: options.pauses } : {}),
       save: (must) => {
         const probe = drift.describe();
         if (probe) calibration.probe = probe;
@@ -136,9 +147,9 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
           variant: track.variant,
           samples: samplesOf(track).length,
           left: track.candidates.length,
-          elapsedSeconds: clockNow() - started,
+          elapsedSeconds: spent(),
           budgetSeconds,
-          secondsLeft: secondsLeft(clockNow() - started, budgetSeconds, tracks),
+          secondsLeft: secondsLeft(spent(), budgetSeconds, tracks),
           gap,
         }),
       outliers: (track, samples) =>
@@ -156,7 +167,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     for (const [i, list] of lists.entries()) {
       if (stopped()) break;
       const last = i === lists.length - 1;
-      const first = clockNow() - started + Math.min(FIRST_LIST.seconds, FIRST_LIST.share * budgetSeconds);
+      const first = spent() + Math.min(FIRST_LIST.seconds, FIRST_LIST.share * budgetSeconds);
       await measure(list(), last ? budgetSeconds : Math.min(budgetSeconds, first), from);
       from = { ...calibration };
     }

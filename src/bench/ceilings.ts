@@ -2,7 +2,7 @@
  * What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement.
  */
 import { clockNow } from '../clock.js';
-import type { Buffer, Device } from '../gpu/device.js';
+import type { BoundStep, Buffer, Device } from '../gpu/device.js';
 import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
@@ -17,14 +17,15 @@ const MIB = 2 ** 20;
 const STREAM_BYTES = { software: 128 * MIB, hardware: 1024 * MIB };
 const REPEATS = 5;
 const EMPTY_SUBMISSIONS = 40;
-const WORKGROUP = 256;
+/** Threads of a workgroup of the yardsticks. */
+export const WORKGROUP = 256;
 const GROUPS = 4096;
 /**
  * How the threads of the streaming read share the buffer (ceiling_read.wgsl): the fastest way for each kind of adapter.
  */
 export const READ = { software: { groups: 64, stream: 8 }, hardware: { groups: GROUPS, stream: 0 } };
 /** 8 chains of vec4 multiply-adds. */
-const FLOPS_PER_ROUND = 64;
+export const FLOPS_PER_ROUND = 64;
 const DISPATCHES = 256;
 /** Transfers: one small enough to show the fixed cost alone, and one large enough for the rate. */
 const TRANSFER_BYTES = { small: 16, large: 32 * MIB };
@@ -36,6 +37,12 @@ const ROUNDS = {
   f16: { software: 8, hardware: 16384 },
   matrix: { software: 8, hardware: 4096 },
 };
+
+/**
+ * Where a dispatch is bounded, arithmetic begins with few rounds, of which there are more until a run takes the first
+ * of these, seconds. Streams are short there, and made so often that they take as long: the second at most.
+ */
+const BOUNDED = { least: 0.01, most: 0.05, factor: 4, rounds: 8, streamBytes: 64 * MIB, times: 64 };
 
 type Overheads = Calibration['overheads'];
 type Ceilings = Calibration['ceilings'];
@@ -155,9 +162,11 @@ export type CeilingKind = 'copy' | 'read' | 'f32' | 'f16' | 'matrix';
 export async function openYardsticks(device: Device, submitSeconds: number, scale = 1): Promise<Yardsticks> {
   const { software } = device.description;
   const size = software ? 'software' : 'hardware';
+  const bounded = Number.isFinite(device.bounds.dispatchSeconds);
   const bytes = Math.min(
     Math.ceil((scale * STREAM_BYTES[size]) / MIB) * MIB,
     Math.floor(device.limits.maxStorageBufferBindingSize / 16) * 16,
+    bounded ? BOUNDED.streamBytes : Infinity,
   );
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
@@ -173,13 +182,20 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
     await fill(device, source, 1);
     await fill(device, other, 2);
     // Read and written: a copy moves each byte twice.
-    kinds.set('copy', {
-      work: 2 * bytes,
-      run: async () => Math.max(1e-9, (await device.copy(source, other, bytes)) - submitSeconds),
-    });
-    const roundsOf = (kind: keyof typeof ROUNDS): number => Math.max(8, Math.round(scale * ROUNDS[kind][size]));
-    const flops = (kind: keyof typeof ROUNDS): number => GROUPS * WORKGROUP * roundsOf(kind) * FLOPS_PER_ROUND;
-    const add = async (kind: CeilingKind, work: number, step: Omit<Step, 'element' | 'constants'>): Promise<void> => {
+    const copy = async (times: number): Promise<number> =>
+      Math.max(1e-9, (await device.copy(source, other, bytes, 0, times)) - submitSeconds);
+    const copies = bounded ? await timesFor(copy) : 1;
+    kinds.set('copy', { work: 2 * bytes * copies, run: () => copy(copies) });
+    const runOf =
+      (steps: readonly BoundStep[]) =>
+      async (times: number): Promise<number> => {
+        const time = await device.run(times === 1 ? steps : Array.from({ length: times }, () => steps).flat());
+        return Math.max(
+          1e-9,
+          software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds,
+        );
+      };
+    const bind = async (step: Omit<Step, 'element' | 'constants'>): Promise<BoundStep> => {
       const bound = await device.bind(
         { element: 'f32', constants: {}, ...step },
         new Map([
@@ -188,29 +204,36 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
         ]),
       );
       owned.push(bound.uniforms);
-      kinds.set(kind, {
-        work,
-        run: async () => {
-          const time = await device.run([bound]);
-          return Math.max(
-            1e-9,
-            software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds,
-          );
-        },
-      });
+      return bound;
     };
-    await add('read', bytes, {
-      source: 'ceiling_read',
-      uniforms: { quads: bytes / 16, stream: READ[size].stream },
-      buffers: [...read('source'), ...write('sums')],
-      workgroups: [READ[size].groups, 1, 1],
-    });
-    await add('f32', flops('f32'), {
-      source: 'ceiling_fma',
-      uniforms: { rounds: roundsOf('f32') },
-      buffers: write('sums'),
-      workgroups: [GROUPS, 1, 1],
-    });
+    const reading = runOf([
+      await bind({
+        source: 'ceiling_read',
+        uniforms: { quads: bytes / 16, stream: READ[size].stream },
+        buffers: [...read('source'), ...write('sums')],
+        workgroups: [READ[size].groups, 1, 1],
+      }),
+    ]);
+    const readings = bounded ? await timesFor(reading) : 1;
+    kinds.set('read', { work: bytes * readings, run: () => reading(readings) });
+    /** Arithmetic of a number of rounds: as many as are usual, or as a bounded dispatch takes. */
+    const add = async (
+      kind: keyof typeof ROUNDS,
+      flopsARound: number,
+      step: Omit<Step, 'element' | 'constants' | 'uniforms'>,
+    ): Promise<void> => {
+      const usual = Math.max(BOUNDED.rounds, Math.round(scale * ROUNDS[kind][size]));
+      const runWith = async (rounds: number): Promise<(times: number) => Promise<number>> =>
+        runOf([await bind({ ...step, uniforms: { rounds } })]);
+      let rounds = bounded ? BOUNDED.rounds : usual;
+      let run = await runWith(rounds);
+      if (bounded) await run(1);
+      while (bounded && rounds < usual && (await run(1)) < BOUNDED.least)
+        run = await runWith((rounds = Math.min(usual, BOUNDED.factor * rounds)));
+      kinds.set(kind, { work: rounds * flopsARound, run: () => run(1) });
+    };
+    const flops = GROUPS * WORKGROUP * FLOPS_PER_ROUND;
+    await add('f32', flops, { source: 'ceiling_fma', buffers: write('sums'), workgroups: [GROUPS, 1, 1] });
     const optional = async (kind: CeilingKind, obstacle: string | null, make: () => Promise<void>): Promise<void> => {
       if (obstacle !== null) {
         reasons[kind] = obstacle;
@@ -225,20 +248,14 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
       }
     };
     await optional('f16', device.has('shader-f16') ? null : 'the adapter has no shader-f16', () =>
-      add('f16', flops('f16'), {
-        source: 'ceiling_fma_f16',
-        uniforms: { rounds: roundsOf('f16') },
-        buffers: write('sums'),
-        workgroups: [GROUPS, 1, 1],
-      }),
+      add('f16', flops, { source: 'ceiling_fma_f16', buffers: write('sums'), workgroups: [GROUPS, 1, 1] }),
     );
     const matrixFlops = MATRIX.chains * 2 * MATRIX.side ** 3;
     const subgroups = MATRIX.workgroup / (device.units.subgroupSizes[0] || 1);
     const groups = Math.min(GROUPS, Math.floor(other.bytes / (subgroups * MATRIX.chains * MATRIX.side ** 2 * 4)));
     await optional('matrix', matrixObstacle(device), () =>
-      add('matrix', groups * subgroups * roundsOf('matrix') * matrixFlops, {
+      add('matrix', groups * subgroups * matrixFlops, {
         source: 'ceiling_matrix',
-        uniforms: { rounds: roundsOf('matrix') },
         buffers: write('sums'),
         workgroups: [groups, 1, 1],
       }),
@@ -248,6 +265,13 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
     free();
     throw error;
   }
+}
+
+/** How often a short run is made in one submission, so that it is long beside a rounded clock's step. */
+async function timesFor(run: (times: number) => Promise<number>): Promise<number> {
+  await run(1);
+  const each = await run(1);
+  return Math.max(1, Math.min(BOUNDED.times, Math.floor(BOUNDED.most / each), Math.ceil(BOUNDED.least / each)));
 }
 
 /** Why ceiling_matrix.wgsl cannot run on a device, or null. */

@@ -8,6 +8,7 @@ import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
+import { BATCH_SECONDS } from './resolution.js';
 import { batchTimer, type Clock } from './timing.js';
 import type { OpenPoint } from './visits.js';
 import type { OperationOptions, Tuning } from '../kernels/launch.js';
@@ -30,13 +31,13 @@ const HALF_TOLERANCE = 5e-4;
  */
 const CHECK_FLOPS = 1e7;
 
-/** A submission's length. What the host does beside a submission takes part of a software adapter's cores. */
-export const BATCH_SECONDS = { software: 0.05, hardware: 0.005 };
-
 export interface MeasureRules {
   clock: Clock;
   submitSeconds: number;
   seed: number;
+  /** Length of a submission, and most calls in it (resolution.ts); those of exact clocks unless given. */
+  batchSeconds?: number;
+  mostCalls?: number;
 }
 
 const kind = (device: Device): 'software' | 'hardware' => (device.description.software ? 'software' : 'hardware');
@@ -54,8 +55,8 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   if (largest.bytes > device.limits.maxStorageBufferBindingSize)
     return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
   const total = plan.buffers.reduce((sum, b) => sum + b.bytes, 0);
-  if (total > device.bounds.bytes)
-    return `operands take ${total} bytes, over the benchmark's limit of ${device.bounds.bytes}`;
+  if (total > device.bounds.pointBytes)
+    return `operands take ${total} bytes, over the benchmark's limit of ${device.bounds.pointBytes}`;
   return null;
 }
 
@@ -88,9 +89,8 @@ export async function openPoint(
   const prepared = await prepareCall(device, call, rules.seed, options, known?.relativeError);
   try {
     const time = await batchTimer(device, prepared.copies, {
-      clock: rules.clock,
-      submitSeconds: rules.submitSeconds,
       batchSeconds: BATCH_SECONDS[kind(device)],
+      ...rules,
     });
     return { sample: sampleOf(call, prepared, []), bytes: prepared.bytes, time, free: () => prepared.free() };
   } catch (error) {
@@ -135,7 +135,7 @@ export async function prepareCall(
       return steps;
     };
     const first = await bind(operands.buffers);
-    await device.run(first);
+    await runOnce(device, first);
     const error = knownError ?? (await relativeError(device, call, plan, operands, options, seed, CHECK_FLOPS));
     const tolerance = toleranceOf(plan);
     if (!(error <= tolerance))
@@ -161,6 +161,25 @@ export async function prepareCall(
     throw error;
   }
 }
+
+/**
+ * The first run of a call. One that takes too long is made again, because the first may include compiling it.
+ * @throws GpuError `unsupported` for a call that would hold the device longer than its bounds allow
+ */
+async function runOnce(device: Device, steps: readonly BoundStep[]): Promise<void> {
+  const { dispatchSeconds } = device.bounds;
+  const seconds = async (): Promise<number> => {
+    const { gpuSeconds, wallSeconds } = await device.run(steps);
+    return gpuSeconds ?? wallSeconds;
+  };
+  if ((await seconds()) <= dispatchSeconds) return;
+  const again = await seconds();
+  if (again > dispatchSeconds) throw new GpuError('unsupported', tooLongFor(again, dispatchSeconds));
+}
+
+/** Why a call of so many seconds is not measured. */
+export const tooLongFor = (seconds: number, most: number): string =>
+  `takes about ${seconds.toPrecision(2)} s a call, and a device may be held for ${most} s at most`;
 
 function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall, seconds: number[]): Sample {
   const { readBytes, writeBytes, flops } = workOf(call);
@@ -188,6 +207,6 @@ export const toleranceOf = (plan: OperationPlan): number =>
 export function copyCount(device: Device, plan: OperationPlan): number {
   const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
   if (streamed === 0) return 1;
-  const room = Math.floor(device.bounds.bytes / streamed);
+  const room = Math.floor(device.bounds.pointBytes / streamed);
   return Math.max(1, Math.min(MOST_COPIES, room, Math.ceil(ROTATION_BYTES[kind(device)] / streamed)));
 }

@@ -6,7 +6,7 @@
 import type { BoundStep, Buffer, Device } from '../gpu/index.js';
 import { read, write, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
-import { READ } from './ceilings.js';
+import { FLOPS_PER_ROUND, READ, WORKGROUP } from './ceilings.js';
 import { fill } from './inputs.js';
 import type { Clock } from './timing.js';
 import { median } from '../statistics.js';
@@ -20,12 +20,32 @@ const SIZES = {
   software: { bytes: 64 * 2 ** 20, read: READ.software, groups: 512, rounds: 16 },
   hardware: { bytes: 256 * 2 ** 20, read: READ.hardware, groups: 4096, rounds: 512 },
 };
+/** Where clocks are rounded or a dispatch is bounded, each half of the mix is sized to take this long, within bounds. */
+const HALF_SECONDS = 0.008;
+/** The stream is at most this share of a point's operands there. */
+const STREAM_SHARE = 1 / 4;
+
+/** Bytes of the stream, and rounds of arithmetic. */
+function sizesFor(device: Device, rates: Rates | undefined): { bytes: number; rounds: number } {
+  const { bytes, rounds, groups } = SIZES[device.description.software ? 'software' : 'hardware'];
+  if (!rates || !Number.isFinite(device.bounds.dispatchSeconds)) return { bytes, rounds };
+  const flopsARound = groups * WORKGROUP * FLOPS_PER_ROUND;
+  const most = Math.min(bytes, STREAM_SHARE * device.bounds.pointBytes, device.limits.maxStorageBufferBindingSize);
+  return {
+    bytes: MIB * Math.max(1, Math.floor(Math.min(most, HALF_SECONDS * rates.readBytesPerSecond) / MIB)),
+    rounds: Math.min(rounds, Math.max(1, Math.round((HALF_SECONDS * rates.f32FlopsPerSecond) / flopsARound))),
+  };
+}
+
 /**
  * The reference is the median of the fastest runs, this share of all, updated as runs arrive. So a session that starts
  * on a loaded machine is not measured against the load.
  */
 const FASTEST_SHARE = 0.2;
 const SHORTEST_SECONDS = 1e-9;
+
+type Rates = Pick<Calibration['ceilings'], 'readBytesPerSecond' | 'f32FlopsPerSecond'>;
+const MIB = 2 ** 20;
 
 /** Keeps the reference of a session and the machine's drift from it. */
 export class Drift {
@@ -76,20 +96,19 @@ export interface Probe {
 /** Makes the probe's buffers and pipelines, and warms it up. The caller frees. */
 export async function openProbe(
   device: Device,
-  rules: { readonly clock: Clock; readonly submitSeconds: number },
+  rules: { readonly clock: Clock; readonly submitSeconds: number; readonly rates?: Rates },
 ): Promise<Probe> {
   const {
-    bytes,
     read: { groups: readers, stream },
     groups,
-    rounds,
   } = SIZES[device.description.software ? 'software' : 'hardware'];
+  const { bytes, rounds } = sizesFor(device, rules.rates);
   const owned: Buffer[] = [];
   const free = (): void => device.free(...owned);
   try {
     for (const [label, size] of [
       ['probe stream', bytes],
-      ['probe sums', Math.max(readers, groups) * 256 * 4],
+      ['probe sums', Math.max(readers, groups) * WORKGROUP * 4],
     ] as const) {
       const buffer = await device.buffer(label, size);
       owned.push(buffer);

@@ -17,9 +17,10 @@ export interface TimingRules {
   submitSeconds: number;
   /** A submission is filled with calls until it takes this long, so that the clock's resolution does not matter. */
   batchSeconds: number;
+  /** Most calls in one submission; 4096 unless given. */
+  mostCalls?: number;
 }
 
-/** Most calls in one submission: drivers give up on passes that run for seconds. */
 const MOST_CALLS = 4096;
 /** A time may not come out as nothing, whatever the noise of the overhead that is taken off. */
 const SHORTEST_SECONDS = 1e-9;
@@ -28,8 +29,13 @@ const SHORTEST_SECONDS = 1e-9;
  * Calls of which each takes `secondsEach`: whole rotations of the operand copies where one fits, else the next copies
  * each time.
  */
-export function callsPerBatch(secondsEach: number, copies: number, batchSeconds: number): number {
-  const wanted = Math.min(MOST_CALLS, Math.max(1, Math.ceil(batchSeconds / Math.max(secondsEach, SHORTEST_SECONDS))));
+export function callsPerBatch(
+  secondsEach: number,
+  copies: number,
+  batchSeconds: number,
+  mostCalls = MOST_CALLS,
+): number {
+  const wanted = Math.min(mostCalls, Math.max(1, Math.ceil(batchSeconds / Math.max(secondsEach, SHORTEST_SECONDS))));
   return wanted < copies ? wanted : Math.ceil(wanted / copies) * copies;
 }
 
@@ -56,9 +62,9 @@ export async function batchTimer(
   };
   let estimate = await timeBatch(1);
   // A cheap call's first estimate is mostly noise: one larger batch corrects it.
-  const calls = callsPerBatch(estimate, copies.length, rules.batchSeconds / 4);
+  const calls = callsPerBatch(estimate, copies.length, rules.batchSeconds / 4, rules.mostCalls);
   if (calls > 1) estimate = await timeBatch(calls);
-  const perSample = callsPerBatch(estimate, copies.length, rules.batchSeconds);
+  const perSample = callsPerBatch(estimate, copies.length, rules.batchSeconds, rules.mostCalls);
   return async () => {
     const each = await timeBatch(perSample);
     return { each, total: each * perSample };

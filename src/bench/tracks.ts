@@ -2,12 +2,13 @@
 import type { Device } from '../gpu/device.js';
 import type { Tuning } from '../kernels/launch.js';
 import { IMPLEMENTED } from '../kernels/launches.js';
-import { workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
+import type { KernelCall, KernelName } from '../kernels/registry.js';
 import { kernelHash } from '../kernels/source.js';
 import type { Shape } from '../kernels/spec.js';
 import type { Calibration, KernelCalibration, Sample } from '../schema/calibration.js';
+import { ceilingSeconds } from './bounded.js';
 import { launchOf, obstacle, tuningOptions } from './measure.js';
-import { UNFINISHED, type Track } from './visits.js';
+import { isUnfinished, type Track } from './visits.js';
 
 /**
  * Calls that would take longer than this, or than this share of the budget, are left out: they would take the time of
@@ -41,7 +42,11 @@ export function planTracks(
   const kernels = (options.kernels ?? IMPLEMENTED).filter((k) => IMPLEMENTED.includes(k));
   const resumed = from?.kernels ?? [];
   calibration.kernels = [];
-  const longest = Math.min(LONGEST_CALL_SECONDS, options.budgetSeconds * LONGEST_CALL_SHARE);
+  const longest = Math.min(
+    LONGEST_CALL_SECONDS,
+    options.budgetSeconds * LONGEST_CALL_SHARE,
+    device.bounds.dispatchSeconds,
+  );
   const tracks = new Map<string, Track>();
   const seen = new Map<string, Sample | null>();
   const entries = new Map<KernelName, KernelCalibration>();
@@ -54,7 +59,7 @@ export function planTracks(
       sourceHash: kernelHash(kernel),
       samples: samples.map((sample) => ({ ...sample, seconds: [...sample.seconds] })),
       // Others are tried again: the driver's limits may have changed.
-      gaps: (old?.gaps ?? []).filter((gap) => gap.reason === UNFINISHED),
+      gaps: (old?.gaps ?? []).filter((gap) => isUnfinished(gap)),
       predictors: samples.length > 0 ? { ...old?.predictors } : {},
       ...(tuning ? { tuning } : {}),
     };
@@ -170,10 +175,7 @@ export function otherDevice(device: Device, earlier: Calibration, cpu: string): 
 
 /** Why a call would take too long to be worth measuring, or null. */
 function tooLong(call: KernelCall, ceilings: Calibration['ceilings'], longest: number): string | null {
-  const { readBytes, writeBytes, flops } = workOf(call);
-  const seconds =
-    Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond) /
-    ASSUMED_EFFICIENCY;
+  const seconds = ceilingSeconds(call, ceilings) / ASSUMED_EFFICIENCY;
   return seconds > longest
     ? `would take about ${seconds.toPrecision(2)} s a call, more than ${longest.toPrecision(2)} s of this budget`
     : null;

@@ -11,7 +11,8 @@ import { TUNABLES } from '../kernels/launches.js';
 import type { KernelCall, KernelName } from '../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { interleave, type Measure } from './interleave.js';
-import { BATCH_SECONDS, obstacle, prepareCall, tuningOptions, type PreparedCall } from './measure.js';
+import { obstacle, prepareCall, tuningOptions, type PreparedCall } from './measure.js';
+import { BATCH_SECONDS } from './resolution.js';
 import { batchTimer, type Clock } from './timing.js';
 import { bootstrap, exponential, type Interval } from './regression/statistics.js';
 

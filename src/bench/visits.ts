@@ -40,6 +40,13 @@ const DRIFT_BOUNDS = { low: 1e-3, high: 1e3 };
 /** Reason of the gap that the file holds while a point is prepared. The gap remains if the program dies then. */
 export const UNFINISHED = 'the program ended while this point was being prepared';
 
+/** Reason of the gap of a point that was on the device when it was lost begins so. */
+const LOST = 'lost: ';
+
+/** Whether a point was begun and may have ended the session: it is tried again, later than others. */
+export const isUnfinished = ({ reason }: { readonly reason: string }): boolean =>
+  reason === UNFINISHED || reason.startsWith(LOST);
+
 /** One kernel and variant with what is left to measure of it. */
 export interface Track {
   kernel: KernelName;
@@ -57,7 +64,7 @@ export interface Track {
 
 /** How many points of the track were begun and never measured: compiling its kernel may take longer than a session. */
 export const unfinishedOf = (track: Pick<Track, 'entry' | 'variant'>): number =>
-  track.entry.gaps.filter((g) => g.variant === track.variant && g.reason === UNFINISHED).length;
+  track.entry.gaps.filter((g) => g.variant === track.variant && isUnfinished(g)).length;
 
 /** A point whose operands are on the device, where it takes turns with others. */
 export interface OpenPoint {
@@ -79,6 +86,8 @@ export interface VisitTools {
   /** Operands of all open points together, but for one point, which may be larger. */
   readonly openBytes: number;
   stopped(): boolean;
+  /** How often measuring was disturbed from outside: repetitions beside which this grew do not count. */
+  pauses?(): number;
   /** Prepares a point; `known`: it was verified before. Throws GpuError where it cannot be measured. */
   open(track: Track, shape: Shape, known: Sample | null): Promise<OpenPoint>;
   /** Runs the probe, which also records it. */
@@ -264,7 +273,7 @@ export class Visits {
       return this.failed(track, shape, error);
     }
     // The kernel can be compiled here, so earlier gaps of unfinished preparation no longer apply.
-    gaps.splice(0, gaps.length, ...gaps.filter((g) => g.variant !== track.variant || g.reason !== UNFINISHED));
+    gaps.splice(0, gaps.length, ...gaps.filter((g) => g.variant !== track.variant || !isUnfinished(g)));
     const opened = tools.now();
     const sample = known ?? point.sample;
     const visit: Visit = { track, point, sample, replaces, probes: [], counted: 0, spent: 0 };
@@ -283,6 +292,7 @@ export class Visits {
   private async repeat(visits: readonly Visit[]): Promise<void> {
     const { drift, tools } = this;
     const before = await tools.probe();
+    const pauses = tools.pauses?.();
     const times: { visit: Visit; each: number; total: number }[] = [];
     for (const visit of visits) {
       try {
@@ -293,6 +303,10 @@ export class Visits {
       }
     }
     const probe = Math.sqrt(before * (await tools.probe()));
+    if (tools.pauses?.() !== pauses) {
+      this.open.push(...times.map(({ visit }) => visit));
+      return;
+    }
     for (const { visit, each, total } of times) {
       this.keep(visit, each, probe);
       visit.spent += total;

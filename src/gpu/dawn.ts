@@ -16,7 +16,7 @@ const pauseCell = new Int32Array(new SharedArrayBuffer(4));
 const pause = (seconds: number): void => void Atomics.wait(pauseCell, 0, 0, seconds * 1000);
 
 const MIB = 2 ** 20;
-/** Bytes of a measurement's buffers. A software adapter has the machine's memory, which is shared. */
+/** Operands of one call with all their copies. A software adapter has the machine's memory, which is shared. */
 const MOST_BYTES = { software: 1024 * MIB, hardware: 12_288 * MIB };
 
 async function wait(finished: Promise<unknown>, since: number, timed: boolean): Promise<void> {
@@ -40,7 +40,7 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
     gpu,
     bounds: {
       dispatchSeconds: Infinity,
-      bytes: MOST_BYTES[description.software ? 'software' : 'hardware'],
+      pointBytes: MOST_BYTES[description.software ? 'software' : 'hardware'],
       roundedClocks: false,
     },
     wait,

@@ -23,9 +23,12 @@ const WANTED_LIMITS = [
 ] as const;
 /** Feature of Dawn that the standard's types do not name. */
 export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
-/** Threads across which kernels with subgroup operations add up or hand values round. */
+/** Kernels that hand values round among eight threads of a subgroup; others shuffle among WIDE, a constant. */
 const LEAST_SUBGROUP = 8;
-const ACROSS_THREADS = /\bsubgroup(Add|Max|Min|Shuffle|Broadcast)/;
+const AMONG_EIGHT = /\bsubgroup(Add|Max|Min|Shuffle|Broadcast)\(/;
+const AMONG_WIDE = /\bsubgroupShuffleXor\(/;
+/** Where a row belongs to one thread, a shuffle changes nothing: this stands in for it on devices without subgroups. */
+const ALONE = 'fn subgroupShuffleXor(x: vec4f, step: u32) -> vec4f { return x; }\n';
 
 const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
 
@@ -73,6 +76,9 @@ interface Queries {
   readonly count: number;
 }
 
+/** How long a device that was lost may take to say so. */
+const LOSS_IS_TOLD_MS = 100;
+
 /** Most timestamps of a set, by the standard. */
 const MOST_QUERIES = 4096;
 
@@ -101,8 +107,8 @@ const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor =
 export interface Bounds {
   /** Longest dispatch: a driver resets a device that does not answer, and a desktop waits for it. */
   readonly dispatchSeconds: number;
-  /** Bytes of a measurement's buffers, all that are there at once. */
-  readonly bytes: number;
+  /** Operands of one call with all their copies, bytes; points that take turns have as much again. */
+  readonly pointBytes: number;
   /** Clocks are rounded, by how much is to be measured (bench/resolution.ts). */
   readonly roundedClocks: boolean;
 }
@@ -173,7 +179,7 @@ export class Device {
       this.fault ??= new GpuError('internal', `uncaptured GPU error: ${event.error.message}`);
     });
     void raw.lost.then((info) => {
-      if (!this.closed) this.fault ??= new GpuError('lost', `the device was lost: ${info.message}`);
+      if (!this.closed) this.fault = new GpuError('lost', `the device was lost: ${info.message}`);
     });
   }
 
@@ -208,13 +214,22 @@ export class Device {
     } catch (error) {
       thrown = error instanceof Error ? error.message : 'unknown error';
     }
-    const caught = await Promise.all([...filters].reverse().map(() => this.raw.popErrorScope()));
+    const caught = await Promise.all([...filters].reverse().map(() => this.raw.popErrorScope())).catch(
+      (error: unknown) => this.lostOr(error),
+    );
     for (const [i, error] of caught.entries()) {
       if (error) throw new GpuError([...filters].reverse()[i] as GpuFault, `${subject}: ${error.message}`);
     }
     if (thrown !== undefined) throw new GpuError('validation', `${subject}: ${thrown}`);
     this.check();
     return result as T;
+  }
+
+  /** What a rejection of the device means: that it was lost, which its promise tells within a turn, or `error`. */
+  private async lostOr(error: unknown): Promise<never> {
+    await Promise.race([this.raw.lost, new Promise((resolve) => setTimeout(resolve, LOSS_IS_TOLD_MS))]);
+    this.check();
+    throw error;
   }
 
   /** A storage buffer that can be written, copied and read back. Sizes are rounded up to whole words. */
@@ -261,11 +276,12 @@ export class Device {
   /**
    * Copies on the device, from the start of a buffer to `offset` of the other; returns the seconds that it took,
    * submission included.
+   * @param times that it is made in one submission
    */
-  async copy(from: Buffer, to: Buffer, bytes: number, offset = 0): Promise<number> {
-    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) =>
-      encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes),
-    );
+  async copy(from: Buffer, to: Buffer, bytes: number, offset = 0, times = 1): Promise<number> {
+    return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => {
+      for (let i = 0; i < times; i++) encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes);
+    });
   }
 
   /** Downloads `bytes` from `offset`. */
@@ -277,7 +293,7 @@ export class Device {
       await this.submit(`read ${buffer.label}`, (encoder) =>
         encoder.copyBufferToBuffer(buffer.raw, offset, staging, 0, bytes),
       );
-      await staging.mapAsync(GPUMapMode.READ);
+      await staging.mapAsync(GPUMapMode.READ).catch((error: unknown) => this.lostOr(error));
       // The range dies with the mapping, so it is copied out.
       const copy = staging.getMappedRange().slice(0);
       staging.unmap();
@@ -333,12 +349,7 @@ export class Device {
 
   private async compile(step: Step, layout: GPUBindGroupLayout, sources: SourceSet): Promise<GPUComputePipeline> {
     const label = `${step.source}.wgsl (${step.element})`;
-    const code = sources.load(step.source, step.element);
-    const [least] = this.units.subgroupSizes;
-    requireShape(
-      least === 0 || least >= LEAST_SUBGROUP || !ACROSS_THREADS.test(code),
-      `${label}: subgroups of this adapter have ${least} threads, and the kernel adds up across ${LEAST_SUBGROUP}`,
-    );
+    const code = this.runnable(sources.load(step.source, step.element), step, label);
     return this.scoped(label, () => {
       const module = this.raw.createShaderModule({ label, code });
       return this.raw.createComputePipeline({
@@ -347,6 +358,25 @@ export class Device {
         compute: { module, entryPoint: 'main', constants: { ...step.constants } },
       });
     });
+  }
+
+  /**
+   * The code as this device can run it.
+   * @throws GpuError `unsupported` for a kernel that adds up across more threads than a subgroup has
+   */
+  private runnable(code: string, step: Step, label: string): string {
+    const [least] = this.units.subgroupSizes;
+    const threads = this.has('subgroups') ? least || LEAST_SUBGROUP : 1;
+    const needed = AMONG_EIGHT.test(code) ? LEAST_SUBGROUP : AMONG_WIDE.test(code) ? (step.constants['WIDE'] ?? 1) : 1;
+    requireShape(
+      threads >= needed,
+      this.has('subgroups')
+        ? `${label}: subgroups of this adapter have ${least} threads, and the kernel adds up across ${needed}`
+        : `${label}: the kernel adds up across ${needed} threads of a subgroup, and this adapter has no subgroups`,
+    );
+    return this.has('subgroups') || !/^enable subgroups;/m.test(code)
+      ? code
+      : code.replace(/^enable subgroups;/gm, '') + ALONE;
   }
 
   /** Binds a step to buffers by name. `sources`: another version's kernels, for comparing (bench/regression). */

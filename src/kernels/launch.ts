@@ -65,6 +65,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   matrixUnits?: boolean;
   /** The device is a software adapter: launch constants that suit one, where these differ from a GPU's. */
   software?: boolean;
+  /** Threads of the smallest subgroup, 1 without subgroups; launches are made for 8 and more. */
+  subgroupThreads?: number;
   /** Launch constants that `calibrate --tune` found; the planners' own unless given. */
   tuning?: Tuning;
   /** Segments, spans and splits of an attention call; a plain cache unless given. */

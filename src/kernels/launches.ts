@@ -66,10 +66,17 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = Object.
   Object.entries(LAUNCHES).flatMap(([kernel, { tunables }]) => (tunables ? [[kernel, tunables]] : [])),
 );
 
-/** Options that the device decides: launch constants of software adapters, and matrix units of a fitting shape. */
-export const deviceOptions = (device: Device): Pick<OperationOptions, 'software' | 'matrixUnits'> => ({
+/** Options that the device decides: launch constants of software adapters and of small subgroups, and matrix units. */
+export const deviceOptions = (
+  device: Device,
+): Pick<OperationOptions, 'software' | 'matrixUnits' | 'subgroupThreads'> => ({
   software: device.description.software,
   matrixUnits: matrixUnitsObstacle(device) === null,
+  ...(device.has('subgroups')
+    ? device.units.subgroupSizes[0] > 0
+      ? { subgroupThreads: device.units.subgroupSizes[0] }
+      : {}
+    : { subgroupThreads: 1 }),
 });
 
 /**
@@ -77,4 +84,15 @@ export const deviceOptions = (device: Device): Pick<OperationOptions, 'software'
  * @throws GpuError `unsupported` for a shape or variant that no kernel handles
  */
 export const planOperation = (call: KernelCall, options: OperationOptions = {}): OperationPlan =>
-  LAUNCHES[call.kernel].plan(call, options);
+  LAUNCHES[call.kernel].plan(call, narrowed(options));
+
+/** Threads that may share a cached row where nothing else is said. */
+const USUAL_SUBGROUP = 8;
+
+/** Smaller subgroups: fewer threads share a row, and take more of it each. */
+function narrowed(options: OperationOptions): OperationOptions {
+  const { subgroupThreads = USUAL_SUBGROUP } = options;
+  return subgroupThreads >= USUAL_SUBGROUP
+    ? options
+    : { ...options, tuning: { lanes: 1, wide: subgroupThreads, ...options.tuning } };
+}

@@ -214,7 +214,7 @@ export class DriftWatch {
     this.freePoints();
     let bytes = 0;
     for (const control of this.controls) {
-      if (bytes > this.device.bounds.bytes) return;
+      if (bytes > this.device.bounds.pointBytes) return;
       control.point = await this.openControl(control.of);
       bytes += control.point?.bytes ?? 0;
     }

@@ -1,0 +1,50 @@
+/**
+ * What keeps dispatches short where a device may not be held for long: a kernel is measured from its lightest shape up,
+ * and a shape that the slowest so far says would take too long is left out.
+ */
+import { best } from '../best.js';
+import type { Device } from '../gpu/device.js';
+import { GpuError } from '../gpu/errors.js';
+import { workOf, type KernelCall } from '../kernels/registry.js';
+import type { Calibration } from '../schema/calibration.js';
+import { median } from '../statistics.js';
+import { tooLongFor } from './measure.js';
+import { samplesOf, type Track } from './visits.js';
+
+type Ceilings = Pick<Calibration['ceilings'], 'readBytesPerSecond' | 'f32FlopsPerSecond'>;
+
+/** Seconds of a call at the device's ceilings. */
+export function ceilingSeconds(call: KernelCall, ceilings: Ceilings): number {
+  const { readBytes, writeBytes, flops } = workOf(call);
+  return Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond);
+}
+
+/** Index of the candidate with the least work: of a kernel about which nothing is known yet, the safest. */
+export function lightest(track: Pick<Track, 'kernel' | 'variant' | 'candidates'>): number {
+  const work = (i: number): number => {
+    const { kernel, variant } = track;
+    const { readBytes, writeBytes, flops } = workOf({ kernel, variant, shape: track.candidates[i]!.shape });
+    return readBytes + writeBytes + flops;
+  };
+  return best([...track.candidates.keys()], (i) => -work(i)) ?? 0;
+}
+
+/**
+ * The call itself, where the slowest shape of its kernel so far, by its share of the ceilings, lets it be run.
+ * @throws GpuError `unsupported` where the call would hold the device longer than it may
+ */
+export function permitted(
+  device: Pick<Device, 'bounds'>,
+  track: Pick<Track, 'entry' | 'variant'>,
+  call: KernelCall,
+  ceilings: Ceilings,
+): KernelCall {
+  const { dispatchSeconds } = device.bounds;
+  const slowest = samplesOf(track).reduce(
+    (most, s) => Math.max(most, median(s.seconds) / ceilingSeconds({ ...call, shape: s.shape }, ceilings)),
+    1,
+  );
+  const expected = slowest * ceilingSeconds(call, ceilings);
+  if (expected > dispatchSeconds) throw new GpuError('unsupported', tooLongFor(expected, dispatchSeconds));
+  return call;
+}
