@@ -1,16 +1,17 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
- * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs).
+ * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs), and the measuring page
+ * is dist/measure.html.
  * dist/LICENCES.txt holds the licences of the packages in both. dist/bin/ lies as deep as the modules that find kernels/
  * and calibrations/ relative to themselves. `--checked`: the types have been checked just now.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { commandBundles } from './command-bundles.mjs';
 import { licencesOf } from './licences.mjs';
-import { pageBundle } from './page-bundle.mjs';
+import { measureBundle, pageBundle } from './page-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
@@ -22,4 +23,11 @@ const bundled = await commandBundles(`${root}dist/bin`);
 mkdirSync(`${root}dist/page`);
 const page = await pageBundle();
 writeFileSync(`${root}dist/page/page.js`, page.text);
-writeFileSync(`${root}dist/LICENCES.txt`, licencesOf([...bundled, ...page.inputs]));
+const measure = await measureBundle();
+const { measureDocument } = await import('../dist/measure/document.js');
+const carried = (name) => JSON.parse(readFileSync(`${root}calibrations/${name}.json`, 'utf8'));
+writeFileSync(
+  `${root}dist/measure.html`,
+  measureDocument(measure.text.trim(), { attainable: carried('attainable'), servers: carried('servers') }),
+);
+writeFileSync(`${root}dist/LICENCES.txt`, licencesOf([...bundled, ...page.inputs, ...measure.inputs]));

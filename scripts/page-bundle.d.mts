@@ -1,2 +1,5 @@
 /** Program of a report's page. */
 export function pageBundle(): Promise<{ text: string; inputs: string[] }>;
+
+/** Program of the measuring page. */
+export function measureBundle(): Promise<{ text: string; inputs: string[] }>;

@@ -1,17 +1,50 @@
 /**
- * Bundles the program of a report's page (src/report/html/page.ts) for browsers: the planner and chart.js in one
- * script. A module of Node that slips into the planner's pure part makes this fail.
+ * Bundles the programs of the pages for browsers, each one script: of a report (src/report/html/page.ts), with the
+ * planner and chart.js, and of the measuring page (src/measure/page.ts), with the kernels and what measures them too. A
+ * module of Node that slips into them makes this fail.
  */
+import { readdirSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** @returns the script's text, safe inside a script element, and the paths of all that is in it */
-export async function pageBundle() {
+/** The texts of all kernels, in place of the module that reads their files. */
+const kernelTexts = {
+  name: 'kernel-texts',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /\/src\/kernels\/files\.ts$/ }, () => {
+      const folder = join(root, 'src/kernels');
+      const files = readdirSync(folder, { recursive: true }).filter((file) => file.endsWith('.wgsl'));
+      const texts = Object.fromEntries(
+        files.sort().map((file) => [basename(file), readFileSync(join(folder, file), 'utf8')]),
+      );
+      return {
+        contents: `const texts = new Map(Object.entries(${JSON.stringify(texts)}));
+          export const hasKernelFile = (file) => texts.has(file);
+          export const readKernelFile = (file) => {
+            const text = texts.get(file);
+            if (text === undefined) throw new Error(\`there is no kernel file \${file}\`);
+            return text;
+          };`,
+        loader: 'js',
+      };
+    }),
+};
+
+/** The measuring page's program, as pageBundle() gives that of a report. */
+export const measureBundle = () => pageBundle('src/measure/page.ts');
+
+/**
+ * @param entry the program's first module
+ * @returns the script's text, safe inside a script element, and the paths of all that is in it
+ */
+export async function pageBundle(entry = 'src/report/html/page.ts') {
   const result = await build({
     absWorkingDir: root,
-    entryPoints: ['src/report/html/page.ts'],
+    entryPoints: [entry],
+    plugins: [kernelTexts],
     bundle: true,
     write: false,
     platform: 'browser',

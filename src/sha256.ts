@@ -4,3 +4,7 @@ import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
 
 /** SHA-256 of a text in UTF-8, as 64 hexadecimal digits. */
 export const sha256 = (text: string): string => bytesToHex(digest(utf8ToBytes(text)));
+
+/** The hash of an inline element as a content policy names it. */
+export const policyHash = (text: string): string =>
+  `'sha256-${btoa(String.fromCharCode(...digest(utf8ToBytes(text))))}'`;

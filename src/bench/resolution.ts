@@ -26,7 +26,8 @@ const STEP_SHARE = 0.01;
 /** Longest submission that a rounded clock may ask for: the screen waits for it. */
 const LONGEST_BATCH_SECONDS = 0.08;
 const EXACT_SECONDS = 1e-9;
-const STAMPED_RUNS = 32;
+/** Runs between timestamps: how many, and from which length on they grow no more. */
+const STAMPED = { runs: 24, rounds: 8, groups: 16, seconds: 0.002 };
 const TICKS = 25;
 /** A clock that does not move this long does not count. */
 const STANDS_STILL_SECONDS = 0.2;
@@ -87,24 +88,27 @@ export function wallStep(now: () => number): number {
   return least;
 }
 
-/** Times by timestamps of runs of several lengths. */
+/** Times by timestamps of runs of several lengths, about as long as the steps of a rounded clock. */
 async function stampedSeconds(device: Device): Promise<number[]> {
-  const target = await device.buffer('resolution', 256 * 256 * 4);
+  const target = await device.buffer('resolution', 256 * STAMPED.groups * 4);
   const seconds: number[] = [];
+  let rounds: number = STAMPED.rounds;
   try {
-    for (let i = 0; i < STAMPED_RUNS; i++) {
+    for (let i = 0; i < STAMPED.runs; i++) {
       const step = await device.bind(
         {
           source: 'ceiling_fma',
           element: 'f32',
           constants: {},
-          uniforms: { rounds: 8 * (1 + i) },
+          uniforms: { rounds },
           buffers: write('sums'),
-          workgroups: [256, 1, 1],
+          workgroups: [STAMPED.groups, 1, 1],
         },
         new Map([['sums', target]]),
       );
-      seconds.push((await device.run([step])).gpuSeconds ?? 0);
+      const { gpuSeconds, wallSeconds } = await device.run([step]);
+      seconds.push(gpuSeconds ?? 0);
+      rounds = wallSeconds < STAMPED.seconds ? 2 * rounds : rounds + STAMPED.rounds;
       device.free(step.uniforms);
     }
   } finally {

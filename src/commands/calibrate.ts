@@ -1,30 +1,29 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor, type AnchorRange } from '../bench/anchors.js';
+import type { Anchor } from '../bench/anchors.js';
+import { callsOf } from '../bench/lists.js';
 import { calibrate, measureOverheads, saveTo, writeCalibration, type CalibrationProgress } from '../bench/index.js';
 import { describeHost } from '../bench/host.js';
 import { otherDevice, staleKernels } from '../bench/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
 import type { Tuning } from '../kernels/launch.js';
-import { activeSelector, fitPredictor, outliers } from '../cost/fit.js';
+import { outliers } from '../cost/fit.js';
+import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
 import { IMPLEMENTED, openDevice, type Device } from '../gpu/index.js';
 import { displayPath } from '../files.js';
 import { loadCalibration } from '../plan/calibrations.js';
-import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
-import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
+import type { Calibration, Predictor } from '../schema/calibration.js';
 import { DRIFT_CORRECTED } from '../schema/drift.js';
-import { validationModel } from '../validate/grid.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../lock.js';
-import { cannotWrite, checkWritable, keepBeside } from '../write.js';
+import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../write.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
@@ -39,28 +38,21 @@ export const calibrateCommand: Command = {
     tune: { type: 'boolean', help: 'first search for faster workgroup sizes and the like, in a third of the budget' },
     resume: { type: 'boolean', help: 'continue the output file: keep its points and measure more' },
     seed: { type: 'string', help: 'seed of the random operands [from the clock]' },
+    page: { type: 'string', help: 'write the page that measures in a browser to this file, and measure nothing' },
     output: { type: 'string', short: 'o', help: 'calibration file [calibrations/<device>.json]', group: 'Output' },
   },
   examples: [
     ['calibrate', 'measure for five minutes'],
     ['calibrate --budget 30m --resume', 'continue an earlier calibration'],
+    ['calibrate --page measure.html', 'a page that measures the GPU of whoever opens it'],
     ['calibrate --tune --budget 15m', 'tune the kernels for this device, then measure them'],
   ],
   run,
 };
 
-/** Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. */
-function callsOf(device: Device, model: string | null): (() => Anchor[])[] {
-  const range: AnchorRange = {
-    ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'],
-    targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
-    bindingBytes: device.limits.maxStorageBufferBindingSize,
-  };
-  const geometries = [findPreset(model ?? 'ouro-1.4b'), validationModel(device.description.software, model)];
-  return [firstCalls, anchorCalls].map((list) => () => [...new Set(geometries)].flatMap((g) => list(g, range)));
-}
-
 async function run(args: Args): Promise<ExitCode> {
+  const page = textFlag(args, 'page');
+  if (page !== null) return writePage(page, args.flags['quiet'] === true);
   const budgetSeconds = parseSeconds(textFlag(args, 'budget') ?? '5m', '--budget', true);
   const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', {
     min: 0,
@@ -121,6 +113,16 @@ async function run(args: Args): Promise<ExitCode> {
       device.close();
     }
   });
+}
+
+/** The measuring page, as the build left it: dist/bin/ lies one level below. */
+const PAGE = new URL('../../dist/measure.html', import.meta.url);
+
+function writePage(file: string, quiet: boolean): ExitCode {
+  writeWhole(file, readFileSync(PAGE), 'page');
+  if (!quiet)
+    process.stderr.write(`written to ${displayPath(file)}: open it in the browser of the machine to measure\n`);
+  return EXIT.ok;
 }
 
 /** Refuses an existing file without --resume, and a place that cannot be written. */
@@ -242,16 +244,6 @@ interface Measuring {
 
 /** Measures until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended. */
 async function measure(device: Device, m: Measuring): Promise<Calibration> {
-  const selectors = new Map<string, (samples: readonly Sample[], candidates: readonly Shape[]) => number>();
-  const selector = (
-    kernel: KernelName,
-    variant: string,
-  ): ((samples: readonly Sample[], candidates: readonly Shape[]) => number) => {
-    const key = `${kernel}/${variant}`;
-    const known = selectors.get(key) ?? activeSelector(kernel, variant);
-    selectors.set(key, known);
-    return known;
-  };
   try {
     return await calibrate({
       device,
@@ -263,8 +255,8 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
       ...(m.earlier ? { resumeFrom: m.earlier } : {}),
       signal: m.signal,
       save: saveTo(m.file),
-      nextPoint: (kernel, variant, samples, candidates) => selector(kernel, variant)(samples, candidates),
-      outliers: (kernel, variant, samples) => outliers(kernel, variant, samples),
+      nextPoint: nextPoints(),
+      outliers,
       onProgress: m.quiet || process.stderr.isTTY !== true ? () => undefined : showProgress,
     });
   } finally {
@@ -279,13 +271,10 @@ const showProgress = (p: CalibrationProgress): void =>
 
 /** Fits a predictor for every kernel and variant that has samples. */
 function fit(calibration: Calibration, quiet: boolean): void {
-  for (const k of calibration.kernels) {
-    for (const variant of new Set(k.samples.map((s) => s.variant))) {
-      if (!quiet && process.stderr.isTTY === true) process.stderr.write(`\rfitting ${k.kernel} ${variant}\u001b[K`);
-      k.predictors[variant] = fitPredictor(k.kernel as KernelName, variant, k.samples);
-    }
-  }
-  if (!quiet && process.stderr.isTTY === true) process.stderr.write('\r\u001b[K');
+  const shown = !quiet && process.stderr.isTTY === true;
+  for (const { kernel, variant } of fitting(calibration))
+    if (shown) process.stderr.write(`\rfitting ${kernel} ${variant}\u001b[K`);
+  if (shown) process.stderr.write('\r\u001b[K');
 }
 
 function readKernels(args: Args): KernelName[] | null {

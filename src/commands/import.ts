@@ -1,6 +1,6 @@
 /** `lla-sim import`: kernel times that others measured become a stack file that plans are priced from. */
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { findDevice } from '../devices/find.js';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import { MAX_STACK_BYTES, type StackFile } from '../stacks/stack-schema.js';
@@ -17,15 +17,18 @@ import { print } from './output.js';
 
 const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
 type Source = (typeof SOURCES)[number];
+/** A calibration is judged, not turned into a stack file. */
+const CALIBRATION = 'calibration';
 
 export const importCommand: Command = {
-  positional: { name: 'source', help: `where the tables come from: ${SOURCES.join(', ')}` },
-  secondPositional: { name: 'path', help: 'folder of a checkout, or the CSV file' },
+  positional: { name: 'source', help: `where the tables come from: ${SOURCES.join(', ')}; or ${CALIBRATION}` },
+  secondPositional: { name: 'path', help: 'folder of a checkout, the CSV file, or the calibration' },
   options: {
     gpu: { type: 'string', help: "the checkout's name of the GPU: h200_sxm, RTX4090, a100, ..." },
     stack: { type: 'string', help: `whose kernels: ${STACKS.join(', ')}, or any name for CSV` },
     version: { type: 'string', help: 'only this version of the stack [the latest that passes the physical limits]' },
     device: { type: 'string', help: 'CSV: the device that was measured, as in models --devices' },
+    check: { type: 'boolean', help: 'calibration: judge the file, and write nothing' },
     commit: { type: 'string', help: "the checkout's commit, where its folder does not record it" },
     ...OUTPUT,
   },
@@ -34,16 +37,18 @@ export const importCommand: Command = {
     ['import llmservingsim ./LLMServingSim --gpu RTX4090 -o rtx-4090-vllm.json', 'a profile of vLLM, layer by layer'],
     ['import vidur ./vidur --gpu h100 -o h100-vidur.json', 'small operations: norms, rotations, activations'],
     ['import csv times.csv --device h100 --stack ours -o ours.json', 'columns op, seconds and the sizes of each op'],
+    ['import calibration mine.json --check', 'whether a calibration can be taken into calibrations/'],
   ],
   run,
 };
 
 async function run(args: Args): Promise<ExitCode> {
+  if (args.positional === CALIBRATION) return checkCalibration(args);
   const source = args.positional as Source | null;
   if (source === null || !SOURCES.includes(source))
     throw new UserError(
       source === null ? 'the source of the tables is not given' : `import knows no source ${show(source)}`,
-      `write lla-sim import with one of ${SOURCES.join(', ')} and a folder`,
+      `write lla-sim import with one of ${SOURCES.join(', ')}, ${CALIBRATION}`,
     );
   const path = args.secondPositional;
   if (path === null) throw new UserError('the folder of the tables is not given', `write lla-sim import ${source} DIR`);
@@ -69,6 +74,36 @@ async function run(args: Args): Promise<ExitCode> {
   });
   await print(serialise(file), { file: output, quiet });
   return EXIT.ok;
+}
+
+const VERDICTS = { good: 'good ', wrong: 'WRONG', note: 'note ' } as const;
+
+/** Prints what speaks for and against a calibration; exit code 5 where something is wrong. */
+async function checkCalibration(args: Args): Promise<ExitCode> {
+  const path = args.secondPositional;
+  if (path === null)
+    throw new UserError('the calibration is not given', 'write lla-sim import calibration FILE --check');
+  if (args.flags['check'] !== true)
+    throw new UserError(
+      'a calibration is judged only: plans read it with --calibration FILE',
+      'add --check; calibrations/CONTRIBUTING.md says how to add it to the package',
+    );
+  const [{ judge }, { calibrationFiles, loadCalibration }] = await Promise.all([
+    import('../plan/judge.js'),
+    import('../plan/calibrations.js'),
+  ]);
+  const { calibration } = await loadCalibration(path);
+  const others: string[] = [];
+  for (const file of calibrationFiles().filter((other) => resolve(other) !== resolve(path)))
+    await loadCalibration(file).then(
+      (other) => others.push(other.calibration.device.description),
+      // Files of other kinds lie there too.
+      () => undefined,
+    );
+  const findings = judge(calibration, others);
+  const lines = findings.map(({ verdict, text }) => `${VERDICTS[verdict]}  ${text}\n`);
+  await print(lines.join(''), { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
+  return findings.some(({ verdict }) => verdict === 'wrong') ? EXIT.outsideTolerance : EXIT.ok;
 }
 
 /** Fewest shapes of a class. */

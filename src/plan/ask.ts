@@ -1,16 +1,16 @@
 /**
  * From a scenario to a report: reads the model, the device and the measurements that it names, then plans (answer.ts).
  */
-import { UserError, show } from '../errors.js';
+import { UserError } from '../errors.js';
 import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
 import { isPreset } from '../geometry/presets.js';
-import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes } from '../units.js';
 import type { Rows } from './plan.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
+import { describeCalibration, measuredDevice } from './measured.js';
 import { chooseStack } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
 
@@ -64,7 +64,10 @@ interface Chosen {
 /** The device: named, or measured (--calibration), or the one whose memory --vram states. */
 async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
   const vram = s.vram === undefined ? null : readVram(String(s.vram));
-  if (s.calibration !== undefined) return measuredDevice(s, vram, await loadCalibration(s.calibration));
+  if (s.calibration !== undefined) {
+    const loaded = await loadCalibration(s.calibration);
+    return { ...measuredDevice(loaded, vram, s.device), loaded };
+  }
   if (s.device === undefined && vram === null)
     throw new UserError(
       'the memory of the GPU is not given',
@@ -81,48 +84,6 @@ async function chooseDevice(s: Scenario, notes: string[]): Promise<Chosen> {
   const loaded = await findCalibration((description) => deviceOfAdapter(description)?.id === spec.id, notes);
   return {
     device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) },
-    spec,
-    loaded,
-  };
-}
-
-const describeCalibration = (loaded: LoadedCalibration | null): DeviceChoice['calibration'] =>
-  loaded && {
-    file: loaded.file,
-    adapter: loaded.calibration.device.description,
-    software: loaded.calibration.device.software,
-  };
-
-function measuredDevice(s: Scenario, vram: number | null, loaded: LoadedCalibration): Chosen {
-  const measured = loaded.calibration.device;
-  const named = s.device === undefined ? null : findDevice(s.device);
-  const spec = measured.software ? null : (deviceOfAdapter(measured.description) ?? null);
-  if (named && measured.software) {
-    throw new UserError(
-      `${show(loaded.file)} was measured on a software adapter (${measured.description}) and cannot price ${named.name}`,
-      'leave --calibration out, or measure on that device with lla-sim calibrate',
-    );
-  }
-  if (named && named.id !== spec?.id)
-    throw new UserError(
-      `${show(loaded.file)} was measured on ${measured.description}, not on ${named.name}`,
-      'leave --device or --calibration out',
-    );
-  // A software adapter's memory is its host's.
-  const vramBytes =
-    vram ??
-    (spec ? memoryOf(spec) : null) ??
-    measured.memoryBytes ??
-    (measured.software ? loaded.calibration.host.memoryBytes : null);
-  if (vramBytes === null)
-    throw new UserError(`${show(loaded.file)} does not say how much memory ${measured.description} has`, 'add --vram');
-  return {
-    device: {
-      id: spec?.id ?? null,
-      name: spec?.name ?? measured.description,
-      vramBytes,
-      calibration: describeCalibration(loaded),
-    },
     spec,
     loaded,
   };
@@ -145,14 +106,6 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
   return first;
 }
 
-/** Kernels whose source has changed since the calibration was made: their times are not used. */
-export async function staleKernels({ calibration }: LoadedCalibration): Promise<string[]> {
-  const { kernelHash } = await import('../kernels/source.js');
-  return calibration.kernels
-    .filter(
-      (k) =>
-        k.sourceHash !== kernelHash(k.kernel as KernelName) ||
-        Object.values(k.predictors).some((p) => p.modelVersion !== TERMS_VERSION),
-    )
-    .map((k) => k.kernel);
-}
+/** Kernels of a calibration whose times are not used (stale.ts). */
+export const staleKernels = async ({ calibration }: LoadedCalibration): Promise<string[]> =>
+  (await import('./stale.js')).staleKernels(calibration);

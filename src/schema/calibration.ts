@@ -156,7 +156,16 @@ export const calibrationSchema = z.object({
     limits: z.record(label, finite),
     memoryBytes: memory.nullable(),
   }),
-  host: z.object({ os: label, arch: label, cpu: label, cores: positive, memoryBytes: memory, node: label }),
+  /** What ran the measurement: Node, or a browser, which says less of the machine. */
+  host: z.object({
+    os: label,
+    arch: label,
+    cpu: label,
+    cores: positive,
+    memoryBytes: memory.nullable(),
+    node: label.optional(),
+    browser: z.object({ name: label, version: label }).optional(),
+  }),
   clock: z.object({ kind: z.enum(['gpu-timestamp', 'wall']), resolutionSeconds: seconds }),
   overheads: z.object({
     /** Submit of an empty command buffer and waiting for it. */

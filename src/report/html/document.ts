@@ -2,37 +2,15 @@
  * The report as one HTML file. It uses no network: style, data and program are inside. A content policy allows exactly
  * this style and this program, by their hashes, so injected code could not run.
  */
-import { createHash } from 'node:crypto';
-import { PRESETS } from '../../geometry/presets.js';
+import { policyHash } from '../../sha256.js';
 import { formatTokens } from '../../units.js';
 import { VERSION } from '../../version.js';
-import { commandLine } from '../command-line.js';
 import { scriptJson, type PageData } from '../page-data.js';
-import { decisionPicture } from '../pictures/index.js';
 import type { Picture } from '../pictures/picture.js';
 import type { View } from '../view.js';
-import { controlsOf, type Control } from './controls.js';
+import { reportBody, titleOf } from './body.js';
 import { Html, html } from './html.js';
-import {
-  answerSection,
-  figuresSection,
-  notesSection,
-  planSection,
-  questionSection,
-  sheetSection,
-  tableSection,
-} from './sections.js';
 import { STYLE } from './style.js';
-
-/** The hash of an inline element as a content policy names it. */
-const policyHash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-
-const field = (c: Control): Html =>
-  html`<label>${c.label} <small>${c.hint}</small>${
-    c.choices
-      ? html`<select name="${c.name}">${c.choices.map(([value, name]) => html`<option value="${value}"${value === c.value ? html` selected` : ''}>${name}</option>`)}</select>`
-      : html`<input type="text" name="${c.name}" value="${c.value}" autocomplete="off" spellcheck="false">`
-  }</label>`;
 
 /**
  * @param paper the paper compared with the model
@@ -48,10 +26,7 @@ export function htmlDocument(
 ): string {
   if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
   const { report } = view;
-  const title = report.scenario.name ?? `${report.model.name} on ${report.device.name}`;
   const policy = `default-src 'none'; style-src ${policyHash(STYLE)}; script-src ${policyHash(script)}; base-uri 'none'; form-action 'none'`;
-  const decision = decisionPicture(pictures);
-  const kinds = [...new Set(view.all.map((e) => e.plan.codec.kind))];
   const page = html`<!doctype html>
 <html lang="en">
 <head>
@@ -59,50 +34,12 @@ export function htmlDocument(
 <meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="lla-sim ${VERSION}">
-<title>${title}</title>
+<title>${titleOf(view)}</title>
 <style>${new Html(STYLE)}</style>
 </head>
 <body>
 <a class="skip" href="#table">Skip to the table of all combinations</a>
-<header class="sheet">
-<h1>${title}</h1>
-<div id="question">${questionSection(view)}</div>
-<div id="answer">${answerSection(view)}</div>
-<div id="decision">${figuresSection(decision === null ? [] : [decision])}</div>
-<div id="sheet">${sheetSection(view)}</div>
-</header>
-<main>
-<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> <a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a> <a href="#paper">The paper, held against the model</a></nav>
-${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
-<h2 id="ask">Change the question</h2>
-<form id="controls" aria-labelledby="ask">
-<div class="fields">${controlsOf(
-    data,
-    PRESETS.map((p) => p.name),
-  ).map(field)}</div>
-<div class="row"><button type="reset">Back to the report's question</button><p id="status" role="status"></p></div>
-<p>The same from the command line: <code class="command" id="command">${commandLine(data.scenario)}</code></p>
-<noscript><p>Without JavaScript the page shows the report's own question; its pictures lie beside this file as PNG.</p></noscript>
-</form>
-<h2 id="table">All combinations</h2>
-<div class="tools" role="group" aria-label="Filter of the table">
-<label>Find <input type="search" id="find" placeholder="lla 4x" autocomplete="off"></label>
-<label>Codec <select id="kind"><option value="">all</option>${kinds.map((k) => html`<option>${k}</option>`)}</select></label>
-<label>Show <select id="state"><option value="">everything</option><option value="kept"${report.removed.length > 0 && report.plans.length > 0 ? html` selected` : ''}>what meets the targets</option><option value="pareto">Pareto front</option></select></label>
-<button type="button" id="save">Save these plans as JSON</button>
-<p id="count" role="status"></p>
-</div>
-<div class="scroll" id="rows" role="region" aria-label="All combinations" tabindex="0">${tableSection(view)}</div>
-<h2 id="memory">The plan and its memory</h2>
-<div id="plan">${planSection(view)}</div>
-<h2 id="pictures">Pictures</h2>
-<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that nobody has measured.</p>
-<div id="figures">${figuresSection(pictures.filter((p) => p !== decision))}</div>
-<h2 id="doubts">Before you believe it</h2>
-<div id="notes">${notesSection(view)}</div>
-<h2 id="paper">The paper, held against the model</h2>
-<div id="comparison">${paper}</div>
-</main>
+${reportBody(view, pictures, data, paper)}
 <footer>
 <p>Written by lla-sim ${VERSION} for ${formatTokens(report.contextTokens)} tokens on ${report.device.name}. Sizes are exact; times carry their evidence. The same planner runs in this page and on the command line. Beside this file: report.md, plans.csv, plans.json and the pictures as PNG.</p>
 </footer>

@@ -10,6 +10,8 @@ import { EVIDENCE_WORDS, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
 import { colourOf, common, faded, markOf } from './theme.js';
 
+type Measured = NonNullable<View['sources']['calibration']>;
+
 export interface KernelPoints {
   readonly kernel: string;
   /** The kernel's source has changed since: planning does not use these times. */
@@ -19,9 +21,7 @@ export interface KernelPoints {
 }
 
 /** Every measured shape of every kernel that computes. */
-export function kernelPoints(view: View): KernelPoints[] {
-  const calibration = view.sources.calibration;
-  if (!calibration) return [];
+export function kernelPoints(calibration: Measured): KernelPoints[] {
   return calibration.content.kernels
     .map((k) => {
       const kernel = k.kernel as KernelName;
@@ -41,10 +41,13 @@ export function kernelPoints(view: View): KernelPoints[] {
     .filter((k) => k.points.length > 0);
 }
 
-export function kernelRoofline(view: View): Picture | null {
-  const kernels = kernelPoints(view);
-  const calibration = view.sources.calibration;
-  if (!calibration || kernels.length === 0) return null;
+export const kernelRoofline = ({ sources: { calibration } }: View): Picture | null =>
+  calibration === null ? null : rooflineOf(calibration);
+
+/** The same of a calibration alone, while it is measured. */
+export function rooflineOf(calibration: Measured): Picture | null {
+  const kernels = kernelPoints(calibration);
+  if (kernels.length === 0) return null;
   const { readBytesPerSecond: bandwidth, f32FlopsPerSecond: flops } = calibration.content.ceilings;
   const title = 'Roofline of the measured kernels';
   const subtitle = `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ${formatCount(flops / 1e9)} GFLOP/s in f32`;

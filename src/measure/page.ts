@@ -1,0 +1,290 @@
+/// <reference lib="dom" />
+/** The program of the measuring page, bundled for browsers (scripts/page-bundle.mjs). */
+import type { CalibrationProgress } from '../bench/calibrate.js';
+import { callsOf } from '../bench/lists.js';
+import { UserError } from '../errors.js';
+import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
+import type { Device } from '../gpu/device.js';
+import { GpuError } from '../gpu/errors.js';
+import { issueWords, parseJson } from '../json.js';
+import { answerLines } from '../report/answer-text.js';
+import { reportBody } from '../report/html/body.js';
+import { html, type Html } from '../report/html/html.js';
+import { mountReport } from '../report/html/mount.js';
+import type { KnownStacks } from '../report/page-data.js';
+import { picturesOf } from '../report/pictures/index.js';
+import { viewOf } from '../report/view.js';
+import { calibrationSchema, type Calibration } from '../schema/calibration.js';
+import { readVram } from '../plan/answer.js';
+import { describeBrowser } from './host.js';
+import { planningOf } from './planning.js';
+import { readRequest } from './request.js';
+import { RooflineChart } from './roofline.js';
+import { fitSession, measureSession } from './session.js';
+import { forget, keep, kept } from './store.js';
+import { checkedWords, clockWords, featureWords, gapWords, remedyFor } from './words.js';
+import { Watch } from './watch.js';
+
+/** Larger files are no calibrations. */
+const MAX_FILE_BYTES = 64 * 2 ** 20;
+const MAX_VALUES = 2_000_000;
+/** The picture is drawn again at most so often. */
+const DRAW_EVERY_MS = 1500;
+
+function element<T extends HTMLElement>(id: string): T {
+  const found = document.getElementById(`m-${id}`);
+  if (!found) throw new Error(`the page lacks #m-${id}`);
+  return found as T;
+}
+const form = element<HTMLFormElement>('form');
+const start = element<HTMLButtonElement>('start');
+const stop = element<HTMLButtonElement>('stop');
+const files = JSON.parse(element('files').textContent ?? '') as KnownStacks['files'];
+const host = describeBrowser();
+const roofline = new RooflineChart();
+const watch = new Watch();
+
+let lent: BrowserDevice | null = null;
+/** What the page has measured, or an earlier visit. */
+let own: Calibration | null = null;
+/** What the result shows, and the download holds. */
+let shown: Calibration | null = null;
+let report: AbortController | null = null;
+
+function status(words: string, wrong = false): void {
+  const line = element('status');
+  line.textContent = words;
+  line.classList.toggle('wrong', wrong);
+}
+const fill = (id: string, content: Html): void => void (element(id).innerHTML = content.text);
+
+function sayAdapter(): void {
+  if (!lent) {
+    element('name').classList.add('wrong');
+    element('name').textContent =
+      `There is no GPU for this page. ${remedyFor(host.browser?.name ?? '', host.os, 'gpu' in navigator)}`;
+    return;
+  }
+  const { device, features, limits } = lent;
+  const { description, software } = device.description;
+  element('name').textContent = software
+    ? `${description}: a software adapter. It computes on the processor; its times say nothing about a GPU.`
+    : description;
+  fill(
+    'features',
+    html`${featureWords(features, limits, device.units.subgroupSizes, device.bounds.pointBytes).map((words) => html`<li>${words}</li>`)}`,
+  );
+}
+
+async function open(): Promise<Device> {
+  lent = await openBrowserDevice();
+  if (!lent) throw new GpuError('unsupported', 'the browser gives no GPU any more');
+  return lent.device;
+}
+
+/** Memory as the reader states it, bytes, or null. */
+function statedMemory(): number | null {
+  const value = new FormData(form).get('memory');
+  const text = typeof value === 'string' ? value.trim() : '';
+  return text === '' ? null : readVram(text);
+}
+
+const stated = (calibration: Calibration): Calibration => {
+  const memory = statedMemory();
+  return memory === null ? calibration : { ...calibration, device: { ...calibration.device, memoryBytes: memory } };
+};
+
+/** `4:05`: minutes and seconds. */
+const timeWords = (seconds: number): string =>
+  `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
+
+let drawn = 0;
+function progress(p: CalibrationProgress, calibration: Calibration): void {
+  const share = Math.min(1, p.elapsedSeconds / p.budgetSeconds);
+  const bar = element('bar');
+  bar.setAttribute('aria-valuenow', (100 * share).toFixed(0));
+  (bar.firstElementChild as HTMLElement).style.width = `${(100 * share).toFixed(1)}%`;
+  const points = calibration.kernels.reduce((sum, k) => sum + k.samples.length, 0);
+  element('now').textContent =
+    `${timeWords(p.secondsLeft)} left. ${points} shapes so far; now ${p.kernel} ${p.variant}${p.gap === null ? '' : `: not measured, ${p.gap}`}`;
+  if (performance.now() - drawn < DRAW_EVERY_MS) return;
+  drawn = performance.now();
+  element('shares').textContent = roofline.draw(calibration);
+}
+
+async function measure(): Promise<void> {
+  const request = readRequest(location.hash);
+  const minutes = Number(new FormData(form).get('minutes'));
+  const stopped = new AbortController();
+  const onStop = (): void => stopped.abort();
+  stop.addEventListener('click', onStop);
+  [start.disabled, stop.hidden] = [true, false];
+  element('forget').hidden = true;
+  element('progress').hidden = false;
+  lent?.device.close();
+  status('Measuring the ceilings of this GPU…');
+  let says = true;
+  try {
+    const earlier = own;
+    const measured = await measureSession({
+      budgetSeconds: request.seconds ?? 60 * minutes,
+      seed: request.seed ?? Date.now() % 2 ** 31,
+      earlier,
+      host,
+      signal: stopped.signal,
+      open,
+      calls: (device) => request.calls(callsOf(device, null)),
+      ready: () => watch.seen(),
+      pausedSeconds: () => watch.pausedSeconds(),
+      pauses: () => watch.pauses(),
+      save: (calibration) => {
+        if (own !== calibration) status('Measuring. Leave this tab in front.');
+        own = calibration;
+        void keep(calibration).then((could) => {
+          if (!could && says) status('This browser keeps nothing for the page: leave it open until the end.');
+          says &&= could;
+        });
+      },
+      progress,
+      say: (words) => status(words),
+    });
+    if (!measured) return status('Nothing was measured: give it more time.', true);
+    own = measured;
+    await fitSession(measured, (words) => void (element('now').textContent = words));
+    await keep(measured);
+    status('Done.');
+    show(measured);
+  } catch (error) {
+    if (!(error instanceof GpuError)) throw error;
+    status(`It ended early: ${error.message}. What was measured is kept.`, true);
+  } finally {
+    stop.removeEventListener('click', onStop);
+    [start.disabled, stop.hidden] = [false, true];
+    element('progress').hidden = true;
+    offer();
+  }
+}
+
+/** What an earlier visit left. */
+function offer(): void {
+  const points = own?.kernels.reduce((sum, k) => sum + k.samples.length, 0) ?? 0;
+  element('forget').hidden = points === 0;
+  start.textContent = points === 0 ? 'Measure' : `Go on from ${points} shapes`;
+}
+
+const fileName = ({ device }: Calibration): string =>
+  `${(device.description.toLowerCase().match(/[a-z0-9]+/g) ?? ['gpu']).join('-').slice(0, 60)}.json`;
+
+/** The result, and the planner with it. */
+function show(calibration: Calibration): void {
+  shown = stated(calibration);
+  element('result').hidden = false;
+  element('file').textContent = fileName(shown);
+  element('shares').textContent = roofline.draw(shown);
+  const gaps = gapWords(shown);
+  fill(
+    'facts',
+    html`<p>${checkedWords(shown)}</p><p>${clockWords(shown)}</p>${
+      gaps.length === 0
+        ? ''
+        : html`<details><summary>What was not measured (${gaps.length} reasons)</summary><ul>${gaps.map((g) => html`<li>${g}</li>`)}</ul></details>`
+    }`,
+  );
+  plan(shown);
+}
+
+function plan(calibration: Calibration): void {
+  report?.abort();
+  report = new AbortController();
+  try {
+    const data = planningOf(calibration, fileName(calibration), statedMemory(), files);
+    const view = viewOf(data.scenario, data.sources);
+    fill('report', reportBody(view, picturesOf(view), data, null));
+    mountReport(data, report.signal);
+    element('answer').textContent = answerLines(view.report)
+      .filter(({ label }) => label === 'Deploy' || label === 'Upside')
+      .map(({ label, text }) => `${label}: ${text}`)
+      .join(' ');
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    element('report').replaceChildren();
+    element('answer').textContent =
+      `To plan, say above how much memory the GPU has: ${error.message}. Then press Enter there.`;
+  }
+}
+
+/** Reads a file from elsewhere: by the schema, as the command line does. */
+async function openFile(file: File): Promise<void> {
+  try {
+    if (file.size > MAX_FILE_BYTES) throw new UserError('the file is larger than any calibration', 'choose another');
+    const parsed = calibrationSchema.safeParse(
+      parseJson(await file.text(), 'the file', { maxValues: MAX_VALUES, hint: 'choose a calibration' }),
+    );
+    if (!parsed.success)
+      throw new UserError(
+        `the file is not a calibration of this version: ${issueWords(parsed.error.issues[0])}`,
+        'choose another',
+      );
+    show(parsed.data);
+    status(`This is the calibration of ${parsed.data.device.description}.`);
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    status(`Not read: ${error.message}.`, true);
+  }
+}
+
+function save(): void {
+  if (!shown) return;
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([`${JSON.stringify(shown, null, 1)}\n`], { type: 'application/json' }));
+  link.download = fileName(shown);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  try {
+    statedMemory();
+  } catch (error) {
+    return status((error as Error).message, true);
+  }
+  const typing = document.activeElement instanceof HTMLInputElement && document.activeElement.name === 'memory';
+  if (typing && shown) show(shown);
+  else if (!start.disabled) void measure();
+});
+element('save').addEventListener('click', save);
+element('forget').addEventListener('click', () => {
+  own = null;
+  void forget().then(() => status('Forgotten.'));
+  offer();
+});
+const drop = element('drop');
+drop.addEventListener('dragover', (event) => {
+  event.preventDefault();
+  drop.classList.add('over');
+});
+drop.addEventListener('dragleave', () => drop.classList.remove('over'));
+drop.addEventListener('drop', (event) => {
+  event.preventDefault();
+  drop.classList.remove('over');
+  const file = event.dataTransfer?.files[0];
+  if (file) void openFile(file);
+});
+element<HTMLInputElement>('open').addEventListener('change', (event) => {
+  const file = (event.target as HTMLInputElement).files?.[0];
+  if (file) void openFile(file);
+});
+// Measurements under way are kept; a click too many should not end them.
+addEventListener('beforeunload', (event) => {
+  if (!stop.hidden && !readRequest(location.hash).seconds) event.preventDefault();
+});
+
+void (async () => {
+  [lent, own] = await Promise.all([openBrowserDevice().catch(() => null), kept()]);
+  sayAdapter();
+  start.disabled = lent === null;
+  offer();
+  // A calibration that was finished is shown at once.
+  if (own?.kernels.some((k) => Object.keys(k.predictors).length > 0)) show(own);
+})();

@@ -1,0 +1,205 @@
+/// <reference lib="dom" />
+/**
+ * The program of a report in a page: it draws the pictures, sorts and filters the table, and plans again when a control
+ * changes, with the planner that the command line runs.
+ */
+import {
+  BarController,
+  BarElement,
+  CategoryScale,
+  Chart,
+  type ChartType,
+  Filler,
+  Legend,
+  LinearScale,
+  LineController,
+  LineElement,
+  LogarithmicScale,
+  PointElement,
+  ScatterController,
+  SubTitle,
+  Title,
+  Tooltip,
+} from 'chart.js';
+import { hasSolution } from '../../plan/plan.js';
+import { commandLine } from '../command-line.js';
+import type { PageData } from '../page-data.js';
+import { decisionPicture, picturesOf } from '../pictures/index.js';
+import type { Picture } from '../pictures/picture.js';
+import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
+import { UserError } from '../../errors.js';
+import { viewOf, type View } from '../view.js';
+import { asked, CONTROLS, type ControlValues } from './controls.js';
+import type { Html } from './html.js';
+import {
+  answerSection,
+  figuresSection,
+  notesSection,
+  planSection,
+  questionSection,
+  sheetSection,
+  tableSection,
+} from './sections.js';
+import { filterRows, sortRows } from './table.js';
+
+Chart.register(
+  BarController,
+  BarElement,
+  CategoryScale,
+  Filler,
+  Legend,
+  LinearScale,
+  LineController,
+  LineElement,
+  LogarithmicScale,
+  PointElement,
+  ScatterController,
+  SubTitle,
+  Title,
+  Tooltip,
+);
+
+/** Typing pauses this long, milliseconds, before the page plans. */
+const PAUSE = 250;
+
+function element<T extends HTMLElement>(id: string): T {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page lacks #${id}`);
+  return found as T;
+}
+
+/**
+ * Brings a report to life whose sections are in the document.
+ * @param signal ends it: another report takes its place
+ */
+export function mountReport(data: PageData, signal?: AbortSignal): void {
+  const until = signal ? { signal } : {};
+  const form = element<HTMLFormElement>('controls');
+  const dark = matchMedia('(prefers-color-scheme: dark)');
+  const fontFamily = getComputedStyle(document.body).fontFamily;
+
+  let charts: Chart[] = [];
+  let pictures: readonly Picture[] = [];
+  let view: View | null = null;
+
+  const theme = (isDark: boolean): Theme => ({ ...(isDark ? DARK : LIGHT), font: fontFamily, embedded: true });
+
+  function draw(isDark = dark.matches): void {
+    for (const chart of charts) chart.destroy();
+    charts = pictures.flatMap((p) => {
+      const canvas = document.querySelector<HTMLCanvasElement>(`#figure-${p.id} canvas`);
+      // Named, as working the type out of these arguments takes the compiler seconds.
+      return canvas ? [new Chart<ChartType>(canvas, p.chart(theme(isDark)))] : [];
+    });
+  }
+
+  const fill = (id: string, content: Html): void => {
+    // Sections escape every value (html.ts); the page's content policy runs no other script either way.
+    element(id).innerHTML = content.text;
+  };
+
+  function values(): ControlValues {
+    const content = new FormData(form);
+    const text = (name: string): string => {
+      const value = content.get(name);
+      return typeof value === 'string' ? value : '';
+    };
+    return Object.fromEntries(CONTROLS.map((name) => [name, text(name)])) as ControlValues;
+  }
+
+  function status(message: string, wrong: boolean): void {
+    const line = element('status');
+    line.textContent = message;
+    line.classList.toggle('wrong', wrong);
+  }
+
+  /** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
+  function plan(first: boolean): void {
+    let shown: View;
+    try {
+      const { scenario, sources } = asked(data, values());
+      shown = viewOf(scenario, sources, data.validation);
+      element('command').textContent = commandLine(scenario);
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      status(`Not changed: ${error.message}; ${error.hint}.`, true);
+      return;
+    }
+    view = shown;
+    pictures = picturesOf(shown);
+    if (!first) {
+      fill('question', questionSection(shown));
+      fill('answer', answerSection(shown));
+      fill('plan', planSection(shown));
+      fill('rows', tableSection(shown));
+      fill('notes', notesSection(shown));
+      const decision = decisionPicture(pictures);
+      fill('decision', figuresSection(decision === null ? [] : [decision]));
+      fill('sheet', sheetSection(shown));
+      fill('figures', figuresSection(pictures.filter((p) => p !== decision)));
+      status(
+        hasSolution(shown.report)
+          ? `Planned anew: ${shown.report.plans.length} combinations answer.`
+          : 'Planned anew: nothing answers this question.',
+        false,
+      );
+    }
+    sortRows(null);
+    filter();
+    draw();
+  }
+
+  function filter(): void {
+    const { shown, of } = filterRows({
+      find: element<HTMLInputElement>('find').value,
+      kind: element<HTMLSelectElement>('kind').value,
+      state: element<HTMLSelectElement>('state').value,
+    });
+    element('count').textContent = `${shown} of ${of} rows`;
+  }
+
+  function save(): void {
+    if (!view) return;
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(
+      new Blob([`${JSON.stringify(view.report, null, 2)}\n`], { type: 'application/json' }),
+    );
+    link.download = 'plans.json';
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  let pause: ReturnType<typeof setTimeout> | undefined;
+  const soon = (): void => {
+    clearTimeout(pause);
+    pause = setTimeout(() => plan(false), PAUSE);
+  };
+  form.addEventListener('input', soon, until);
+  form.addEventListener('reset', soon, until);
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    clearTimeout(pause);
+    plan(false);
+  });
+  for (const id of ['find', 'kind', 'state']) element(id).addEventListener('input', filter);
+  element('save').addEventListener('click', save);
+  element('rows').addEventListener('click', (event) => {
+    const button = event.target instanceof Element ? event.target.closest('thead button') : null;
+    if (button instanceof HTMLButtonElement) sortRows(button);
+  });
+  dark.addEventListener('change', () => draw(), until);
+  // Paper is white whatever the screen is.
+  addEventListener(
+    'beforeprint',
+    () => {
+      draw(false);
+      for (const chart of charts) chart.resize();
+    },
+    until,
+  );
+  addEventListener('afterprint', () => draw(), until);
+  // Browsers restore what was typed: the report opens with its own question.
+  form.reset();
+  clearTimeout(pause);
+  plan(true);
+}
