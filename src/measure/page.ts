@@ -62,7 +62,7 @@ function sayAdapter(): void {
   if (!lent) {
     element('name').classList.add('wrong');
     element('name').textContent =
-      `There is no GPU for this page. ${remedyFor(host.browser?.name ?? '', host.os, 'gpu' in navigator)}`;
+      `There is no GPU for this page. ${remedyFor(host.browser?.name ?? '', host.os, (navigator.gpu as GPU | undefined) !== undefined)}`;
     return;
   }
   const { device, features, limits } = lent;

@@ -1,6 +1,6 @@
 /** A real Chromium for tests of pages, started with what keeps it from talking to anyone. */
 import { existsSync } from 'node:fs';
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core';
 
 const PROGRAM = [process.env['LLA_SIM_CHROMIUM'] ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
   (p) => p !== '' && existsSync(p),
@@ -14,13 +14,17 @@ export const noBrowser: string | null =
     ? null
     : 'no Chromium: run scripts/setup-browser.sh';
 
-export async function startBrowser(): Promise<Browser> {
+/** WebGPU on the processor, for pages that measure. */
+export const SOFTWARE_GPU: readonly string[] = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
+
+/** @param gpu flags for the GPU; none unless given */
+export async function startBrowser(gpu: readonly string[] = ['--disable-gpu']): Promise<Browser> {
   if (PROGRAM === undefined) throw new Error('no Chromium: run scripts/setup-browser.sh');
   return chromium.launch({
     executablePath: PROGRAM,
     args: [
       '--no-sandbox',
-      '--disable-gpu',
+      ...gpu,
       '--disable-quic',
       '--no-first-run',
       '--disable-background-networking',
@@ -40,6 +44,11 @@ export interface Opened {
 /** Opens a file from disk as a reader does. */
 export async function open(browser: Browser, file: string, options: BrowserContextOptions = {}): Promise<Opened> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  return { ...(await openIn(context, file)), close: () => context.close() };
+}
+
+/** The same in a context, which keeps what pages store. @param hash behind the file's address */
+export async function openIn(context: BrowserContext, file: string, hash = ''): Promise<Opened> {
   const page = await context.newPage();
   const incidents: string[] = [];
   page.on('console', (message) => incidents.push(`console ${message.type()}: ${message.text()}`));
@@ -51,6 +60,6 @@ export async function open(browser: Browser, file: string, options: BrowserConte
     incidents.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
-  await page.goto(`file://${file}`);
-  return { page, incidents, close: () => context.close() };
+  await page.goto(`file://${file}${hash}`);
+  return { page, incidents, close: () => page.close() };
 }

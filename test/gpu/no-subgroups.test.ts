@@ -1,0 +1,64 @@
+/** Attention on a device without subgroups, and on one of small ones: each row has fewer threads, and the same result. */
+import { expect, test } from 'vitest';
+import { prepareCall } from '../../src/bench/measure.js';
+import { openAdapter } from '../../src/gpu/adapter.js';
+import { deviceOf, type Platform } from '../../src/gpu/device.js';
+import { describeGpu } from './device.js';
+
+const platform: Platform = {
+  bounds: { dispatchSeconds: Infinity, pointBytes: 2 ** 28, roundedClocks: false },
+  wait: (finished) => finished,
+};
+const CALL = {
+  kernel: 'attend',
+  variant: 'f16',
+  shape: {
+    sequences: 1,
+    context: 40,
+    kvHeads: 2,
+    group: 1,
+    keyWidth: 16,
+    valueWidth: 16,
+    branchWidth: 0,
+    branchHeads: 0,
+    groupSize: 0,
+    splits: 1,
+  },
+} as const;
+
+describeGpu('a device without subgroups', () => {
+  test('runs attention with a thread a row, and says which kernel it cannot run', async () => {
+    const { adapter, description, gpu } = await openAdapter();
+    const narrow = {
+      features: new Set([...adapter.features].filter((f) => f !== 'subgroups')),
+      limits: adapter.limits,
+      info: adapter.info,
+      requestDevice: (descriptor: GPUDeviceDescriptor) => adapter.requestDevice(descriptor),
+    } as unknown as GPUAdapter;
+    const device = await deviceOf(narrow, description, Object.assign(platform, { gpu }));
+    try {
+      expect(device.has('subgroups')).toBe(false);
+      const prepared = await prepareCall(device, CALL, 1);
+      expect(prepared.plan.tuning).toMatchObject({ wide: 1, lanes: 1 });
+      expect(prepared.relativeError).toBeLessThan(2e-5);
+      prepared.free();
+      const basis = {
+        kernel: 'block_basis',
+        variant: 'f32',
+        shape: {
+          sequences: 1,
+          heads: 2,
+          context: 256,
+          rankK: 8,
+          headDim: 128,
+          blockTokens: 256,
+          functions: 37,
+          setupPerRank: 1051,
+        },
+      } as const;
+      await expect(prepareCall(device, basis, 1)).rejects.toThrow(/this adapter has no subgroups/);
+    } finally {
+      device.close();
+    }
+  });
+});
