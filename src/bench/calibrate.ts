@@ -22,6 +22,8 @@ import { samplesOf, Visits, type Track } from './visits.js';
 const POINT_SHARE = 0.0015;
 /** Each point is visited at least twice; a visit takes this part of the time of a point. */
 const VISITS = 2;
+/** Shapes of a kernel that may fail before any succeeds, where adapters differ in what they can run: in browsers. */
+const MOST_FAILURES = 2;
 /** Runs of the probe before the first point: enough for a first reference. */
 const FIRST_PROBES = 7;
 /** What a first list of calls gets, at most: seconds, and share of the budget. */
@@ -135,6 +137,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
       probe: runProbe,
       chooseTrack: leastServed,
       chooseCandidate: (track) => (bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, options)),
+      ...(bounded ? { mostFailures: MOST_FAILURES } : {}),
       ...(options.pauses ? { pauses: options.pauses } : {}),
       save: (must) => {
         const probe = drift.describe();

@@ -8,7 +8,7 @@ import type { Shape } from '../kernels/spec.js';
 import type { Calibration, KernelCalibration, Sample } from '../schema/calibration.js';
 import { ceilingSeconds } from './bounded.js';
 import { launchOf, obstacle, tuningOptions } from './measure.js';
-import { isUnfinished, type Track } from './visits.js';
+import { isUnfinished, likewise, type Track } from './visits.js';
 
 /**
  * Calls that would take longer than this, or than this share of the budget, are left out: they would take the time of
@@ -123,10 +123,7 @@ class Missed {
       entry.gaps.push({
         variant: first.variant,
         shape: { ...first.shape },
-        reason:
-          count === 1
-            ? reason
-            : `${reason} (and ${count - 1} more shapes of ${first.kernel} ${first.variant} likewise)`,
+        reason: count === 1 ? reason : `${reason}${likewise(count - 1, first)}`,
       });
     }
   }

@@ -62,6 +62,10 @@ export interface Track {
   visitSeconds: number[];
 }
 
+/** How a gap says that it stands for other shapes as well. */
+export const likewise = (count: number, { kernel, variant }: Pick<Track, 'kernel' | 'variant'>): string =>
+  ` (and ${count} more shapes of ${kernel} ${variant} likewise)`;
+
 /** How many points of the track were begun and never measured: compiling its kernel may take longer than a session. */
 export const unfinishedOf = (track: Pick<Track, 'entry' | 'variant'>): number =>
   track.entry.gaps.filter((g) => g.variant === track.variant && isUnfinished(g)).length;
@@ -86,6 +90,11 @@ export interface VisitTools {
   /** Operands of all open points together, but for one point, which may be larger. */
   readonly openBytes: number;
   stopped(): boolean;
+  /**
+   * So many shapes of a track fail before one is measured, and its others are left out: a kernel that an adapter cannot
+   * run is not tried at each shape. Unless given, all are tried.
+   */
+  readonly mostFailures?: number;
   /** How often measuring was disturbed from outside: repetitions beside which this grew do not count. */
   pauses?(): number;
   /** Prepares a point; `known`: it was verified before. Throws GpuError where it cannot be measured. */
@@ -146,6 +155,7 @@ export class Visits {
    */
   private readonly probes = new Map<Sample, (number | null)[]>();
   private readonly open: Visit[] = [];
+  private readonly failures = new Map<Track, number>();
   private retrySeconds = 0;
   private lost = false;
 
@@ -366,8 +376,13 @@ export class Visits {
     if (!(error instanceof GpuError)) throw error;
     // A lost device fails every further call; what was measured is kept.
     this.lost ||= error.fault === 'lost';
-    const reason = `${error.fault}: ${error.message}`;
-    track.entry.gaps.push({ variant: track.variant, shape: { ...shape }, reason });
+    const failures = (this.failures.get(track) ?? 0) + 1;
+    this.failures.set(track, failures);
+    const { mostFailures = Infinity } = this.tools;
+    const others = failures >= mostFailures && samplesOf(track).length === 0 ? track.candidates.splice(0).length : 0;
+    const { kernel, variant } = track;
+    const reason = `${error.fault}: ${error.message}${others > 0 ? likewise(others, { kernel, variant }) : ''}`;
+    track.entry.gaps.push({ variant, shape: { ...shape }, reason });
     this.tools.visited(track, reason);
   }
 }

@@ -45,6 +45,9 @@ interface World {
   outliers?: (samples: readonly Sample[]) => number[];
   /** Every state that is saved; `ended`: repetitions so far. */
   onSave?: (entry: Track['entry'], must: boolean, ended: number) => void;
+  mostFailures?: number;
+  /** How often the machine was left by a moment. */
+  pauses?: (at: number) => number;
 }
 
 /** A calibration in a world; `starts`: when which width was measured. */
@@ -60,6 +63,8 @@ async function calibrateIn({
   referenceSeconds = PROBE_SECONDS,
   outliers = () => [],
   onSave = () => undefined,
+  mostFailures = Infinity,
+  pauses = () => 0,
 }: World) {
   const random = randomFrom(seed);
   const jitter = (): number => 1 + noise * (random() - 0.5);
@@ -117,6 +122,8 @@ async function calibrateIn({
     secondsPerVisit: 0.1,
     openBytes,
     stopped: () => false,
+    mostFailures,
+    pauses: () => pauses(at),
     open,
     probe,
     chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
@@ -426,6 +433,33 @@ describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () =>
     for (const rubbish of [null, 1, {}, { kernels: 1 }, { kernels: [null, { samples: 'x' }] }])
       expect(cutSamples(rubbish)).toBe(0);
   });
+});
+
+test('a kernel that fails at its first shapes is left alone where that is asked for', async () => {
+  const fail = (): GpuError => new GpuError('unsupported', 'no such thing');
+  const world = { load: () => 1, budgetSeconds: 20, points: 9, fail };
+  const { track, starts } = await calibrateIn({ ...world, mostFailures: 2 });
+  expect(starts.length).toBe(2);
+  expect(track.candidates).toEqual([]);
+  expect(track.entry.gaps.at(-1)?.reason).toBe('unsupported: no such thing (and 7 more shapes of swiglu f32 likewise)');
+  expect((await calibrateIn(world)).starts.length).toBe(9);
+  // One that was measured before is tried on.
+  const late = (width: number): GpuError | null => (width > 2 ? fail() : null);
+  expect((await calibrateIn({ ...world, fail: late, mostFailures: 2 })).track.entry.gaps.length).toBeGreaterThan(2);
+});
+
+test('repetitions beside which the page was left do not count', async () => {
+  // Left between the fifth and the eighth second, where everything takes ten times as long.
+  const away = (at: number): boolean => at > 5 && at < 8;
+  const { track } = await calibrateIn({
+    load: (at) => (away(at) ? 10 : 1),
+    budgetSeconds: 20,
+    points: 20,
+    pauses: (at) => (away(at) ? Math.floor(at * 1000) : 5000),
+  });
+  for (const sample of track.entry.samples)
+    for (const time of sample.seconds) expect(time / truth(sample.shape['width']!)).toBeLessThan(2);
+  expect(track.entry.samples.length).toBeGreaterThan(10);
 });
 
 test('the reference is that of the fastest runs, whenever they came', () => {
