@@ -48,9 +48,11 @@ async function visit(name, hash) {
       `clock ${calibration.clock.kind}, step ${calibration.clock.resolutionSeconds} s; ` +
       `largest relative error ${Math.max(...samples.map((s) => s.relativeError)).toExponential(1)}`,
   );
+  const reasons = new Map();
   for (const k of calibration.kernels)
-    for (const gap of k.gaps)
-      if (!/would take|takes about/.test(gap.reason)) console.log(`  ${k.kernel} ${gap.variant}: ${gap.reason}`);
+    for (const gap of k.gaps.filter(({ reason }) => !/would take|takes about/.test(reason)))
+      reasons.set(`${k.kernel} ${gap.variant}`, gap.reason);
+  for (const [kernel, reason] of reasons) console.log(`  ${kernel}: ${reason}`);
   return { file, calibration };
 }
 

@@ -19,7 +19,7 @@ const OWN_STYLE = `${STYLE}
 .wrong{color:var(--warn);font-weight:600}
 .intro{padding-top:1.5rem}
 fieldset{border:0;padding:0;margin:0}fieldset label{display:inline-block;margin-right:1rem;font-weight:400}legend{font-weight:600;font-size:.9rem}
-@media print{#m-form,#m-drop,#m-progress{display:none}#m-result,#m-adapter{break-inside:avoid}}
+@media print{#m-measure,#m-form,#m-drop,#m-progress,#m-save,#m-file{display:none}#m-result,#m-adapter{break-inside:avoid}#figure-m-roofline .chart{height:8.6cm}}
 `;
 
 /**
@@ -46,7 +46,7 @@ export function measureDocument(script: string, files: KnownStacks['files']): st
 <p>This page measures the kernels of a looped language model on the GPU of this machine, and plans with what it finds: how many users fit, and how fast each is served. Nothing leaves this machine: the page makes no request. It is lla-sim ${VERSION}.</p>
 <noscript><p class="wrong">This page measures with JavaScript, which is switched off.</p></noscript>
 <section id="m-adapter" aria-label="The GPU"><h2>The GPU</h2><p id="m-name">Looking for a GPU…</p><ul id="m-features"></ul></section>
-<h2>Measure</h2>
+<h2 id="m-measure">Measure</h2>
 <form id="m-form">
 <fieldset><legend>How long</legend>${BUDGETS.map((minutes) => html`<label><input type="radio" name="minutes" value="${minutes}"${minutes === 5 ? html` checked` : ''}> ${minutes} minutes</label>`)}</fieldset>
 <label>Memory of the GPU <small>such as 8GB; browsers do not tell. Empty: what the catalogue says of this GPU</small><input type="text" name="memory" autocomplete="off" spellcheck="false"></label>
@@ -58,7 +58,7 @@ export function measureDocument(script: string, files: KnownStacks['files']): st
 <p id="m-now"></p>
 </section>
 <figure id="figure-m-roofline" hidden><h3>Kernels against the ceilings</h3><div class="chart"><canvas role="img" aria-label="Rates of the measured kernels beside the ceilings of this GPU"></canvas></div><figcaption id="m-shares"></figcaption></figure>
-<section id="m-result" hidden><h2>Result</h2><p id="m-answer"></p><div class="row"><button type="button" id="m-save">Save the calibration</button><span id="m-file"></span></div><div id="m-facts"></div></section>
+<section id="m-result" hidden><h2>Result</h2><div id="m-answer"></div><div class="row"><button type="button" id="m-save">Save the calibration</button><span id="m-file"></span></div><div id="m-facts"></div></section>
 <div id="m-drop"><label>A calibration from another machine <small>drop the file here, or choose it</small><input type="file" id="m-open" accept=".json,application/json"></label></div>
 </main>
 <div id="m-report"></div>

@@ -13,9 +13,11 @@ import { html, type Html } from '../report/html/html.js';
 import { mountReport } from '../report/html/mount.js';
 import type { KnownStacks } from '../report/page-data.js';
 import { picturesOf } from '../report/pictures/index.js';
-import { viewOf } from '../report/view.js';
+import { viewOf, type View } from '../report/view.js';
 import { calibrationSchema, type Calibration } from '../schema/calibration.js';
+import { isUncompressed } from '../codecs/registry.js';
 import { readVram } from '../plan/answer.js';
+import { shownDecode, timeWords } from '../plan/words.js';
 import { describeBrowser } from './host.js';
 import { planningOf } from './planning.js';
 import { readRequest } from './request.js';
@@ -95,7 +97,7 @@ const stated = (calibration: Calibration): Calibration => {
 };
 
 /** `4:05`: minutes and seconds. */
-const timeWords = (seconds: number): string =>
+const clockFace = (seconds: number): string =>
   `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 
 let drawn = 0;
@@ -106,7 +108,7 @@ function progress(p: CalibrationProgress, calibration: Calibration): void {
   (bar.firstElementChild as HTMLElement).style.width = `${(100 * share).toFixed(1)}%`;
   const points = calibration.kernels.reduce((sum, k) => sum + k.samples.length, 0);
   element('now').textContent =
-    `${timeWords(p.secondsLeft)} left. ${points} shapes so far; now ${p.kernel} ${p.variant}${p.gap === null ? '' : `: not measured, ${p.gap}`}`;
+    `${clockFace(p.secondsLeft)} left. ${points} shapes so far; now ${p.kernel} ${p.variant}${p.gap === null ? '' : `: not measured, ${p.gap}`}`;
   if (performance.now() - drawn < DRAW_EVERY_MS) return;
   drawn = performance.now();
   element('shares').textContent = roofline.draw(calibration);
@@ -193,6 +195,16 @@ function show(calibration: Calibration): void {
   plan(shown);
 }
 
+/** What this machine does with the model as it is published. */
+function fullCacheWords({ report: { plans, model, contextTokens } }: View): string {
+  const full = plans.find(({ codec }) => isUncompressed(codec));
+  if (!full || full.maxBatch.exact < 1)
+    return `The full cache of ${model.name} does not fit this machine at ${contextTokens} tokens.`;
+  const { batch, secondsPerStep } = shownDecode(full);
+  const time = secondsPerStep === null ? 'nothing is known about its time' : `${timeWords(secondsPerStep)} a token`;
+  return `On this machine the full cache of ${model.name} holds ${full.maxBatch.exact} sequences of ${contextTokens} tokens; with ${batch} of them, ${time}.`;
+}
+
 function plan(calibration: Calibration): void {
   report?.abort();
   report = new AbortController();
@@ -201,10 +213,11 @@ function plan(calibration: Calibration): void {
     const view = viewOf(data.scenario, data.sources);
     fill('report', reportBody(view, picturesOf(view), data, null));
     mountReport(data, report.signal);
-    element('answer').textContent = answerLines(view.report)
-      .filter(({ label }) => label === 'Deploy' || label === 'Upside')
-      .map(({ label, text }) => `${label}: ${text}`)
-      .join(' ');
+    const lines = answerLines(view.report).filter(({ label }) => label === 'Deploy' || label === 'Upside');
+    fill(
+      'answer',
+      html`<p>${fullCacheWords(view)}</p>${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`,
+    );
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     element('report').replaceChildren();

@@ -22,6 +22,7 @@ import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
   readonly device: Pick<Calibration['device'], 'description' | 'software' | 'limits'>;
+  readonly host?: Pick<Calibration['host'], 'browser'>;
 };
 
 /** A model and the name under which figures are published for it; null when none are. */
@@ -173,6 +174,8 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
       );
     if (content.device.software)
       notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);
+    const browser = content.host?.browser;
+    if (browser) notes.push(`times were measured in a browser, ${browser.name} ${browser.version}`);
     return calibrationPricer(content, { stale: new Set(stale), link, source: file });
   }
   if (!spec || !gpu) return null;

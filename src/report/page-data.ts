@@ -57,6 +57,7 @@ function slimCalibration(c: PricedCalibration, stale: ReadonlySet<string>): Pric
       software: c.device.software,
       limits: binding === undefined ? {} : { maxStorageBufferBindingSize: binding },
     },
+    ...(c.host?.browser ? { host: { browser: c.host.browser } } : {}),
     overheads: c.overheads,
     ceilings: c.ceilings,
     kernels: c.kernels.map((k) => {

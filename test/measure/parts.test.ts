@@ -83,11 +83,11 @@ test('browser and system are what every page is told', () => {
 });
 
 test('the address asks for less, never for nonsense', () => {
-  const { seconds, seed, calls } = readRequest('#seconds=9&kernels=rope&seed=3');
-  expect([seconds, seed]).toEqual([9, 3]);
+  const request = readRequest('#seconds=9&kernels=rope&seed=3');
+  expect(request).toMatchObject({ seconds: 9, seed: 3 });
   const list = ['rope', 'swiglu'].map((kernel) => ({ kernel, variant: 'x', shape: {}, share: 1 }));
-  const lists = [() => list, () => list] as unknown as Parameters<typeof calls>[0];
-  expect(calls(lists).map((l) => l().map((c) => c.kernel))).toEqual([['rope'], ['rope']]);
+  const lists = [() => list, () => list] as unknown as Parameters<typeof request.calls>[0];
+  expect(request.calls(lists).map((l) => l().map((c) => c.kernel))).toEqual([['rope'], ['rope']]);
   expect(readRequest('#seconds=-1&seed=x')).toMatchObject({ seconds: null, seed: null });
 });
 
