@@ -1,0 +1,67 @@
+/** AdamW (Loshchilov and Hutter, algorithm 2) with clipping by the global norm, for jax-js. */
+import { numpy as np, tree } from '@jax-js/jax';
+import type { Parameters } from './looped.js';
+
+export interface AdamWOptions {
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly epsilon: number;
+  /** Of matrices; vectors (norms) do not decay. */
+  readonly weightDecay: number;
+  /** Gradients longer than this together are shortened to it. */
+  readonly clip: number;
+}
+
+export const ADAMW: AdamWOptions = { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weightDecay: 0.01, clip: 1 };
+
+/** Moments of the gradient, by parameter. */
+export interface Moments {
+  readonly first: Parameters;
+  readonly second: Parameters;
+}
+
+export function initialMoments(parameters: Parameters): Moments {
+  const zeros = (): Parameters => tree.map((x: np.Array) => np.zerosLike(x), tree.ref(parameters));
+  return { first: zeros(), second: zeros() };
+}
+
+/** Learning rate and bias corrections of step `step` (from 1), as the update takes them. */
+export function stepSizes(step: number, rate: number, o: AdamWOptions = ADAMW): np.Array {
+  return np.array([rate, 1 / (1 - o.beta1 ** step), 1 / (1 - o.beta2 ** step)]);
+}
+
+/**
+ * One update, for use inside `jit`. All arrays given are used up.
+ * @param sizes of `stepSizes`
+ */
+export function update(
+  parameters: Parameters,
+  gradients: Parameters,
+  moments: Moments,
+  sizes: np.Array,
+  o: AdamWOptions = ADAMW,
+): { parameters: Parameters; moments: Moments } {
+  const names = Object.keys(parameters);
+  const squares = names.map((name) => np.square((gradients[name] as np.Array).ref).sum());
+  const norm = np.sqrt(squares.reduce((sum, square) => sum.add(square)));
+  const shrink = np.minimum(np.array(1), np.array(o.clip).div(norm.add(1e-12)));
+  const [rate, correct1, correct2] = np.split(sizes, 3).map((size) => size.reshape([])) as [
+    np.Array,
+    np.Array,
+    np.Array,
+  ];
+  const out = { parameters: {} as Parameters, first: {} as Parameters, second: {} as Parameters };
+  for (const name of names) {
+    const value = parameters[name] as np.Array;
+    const gradient = (gradients[name] as np.Array).mul(shrink.ref);
+    const first = (moments.first[name] as np.Array).mul(o.beta1).add(gradient.ref.mul(1 - o.beta1));
+    const second = (moments.second[name] as np.Array).mul(o.beta2).add(np.square(gradient).mul(1 - o.beta2));
+    const change = first.ref.mul(correct1.ref).div(np.sqrt(second.ref.mul(correct2.ref)).add(o.epsilon));
+    const decay = value.shape.length > 1 ? o.weightDecay : 0;
+    out.parameters[name] = value.ref.sub(change.add(value.mul(decay)).mul(rate.ref));
+    out.first[name] = first;
+    out.second[name] = second;
+  }
+  for (const array of [shrink, rate, correct1, correct2]) array.dispose();
+  return { parameters: out.parameters, moments: { first: out.first, second: out.second } };
+}
