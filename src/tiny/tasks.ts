@@ -169,7 +169,7 @@ export interface LessonOptions {
 /** What a text is trained or calibrated with, where nothing else is asked for. */
 export const lessonOptions = (length: number): LessonOptions => ({
   facts: Math.max(2, Math.min(10, Math.floor(length / 8))),
-  asked: length <= 64 ? 0.45 : length <= 160 ? 0.35 : 0.25,
+  asked: length <= 80 ? 0.5 : length <= 160 ? 0.4 : 0.3,
 });
 
 /**
@@ -179,7 +179,7 @@ export const lessonOptions = (length: number): LessonOptions => ({
  */
 export function lesson(random: Random, length: number, options: LessonOptions = lessonOptions(length)): Lesson {
   const known = factsOf(random, 2 + below(random, Math.max(1, options.facts - 1)));
-  const code = random() < 0.7 ? codeOf(random) : undefined;
+  const code = random() < 0.5 ? codeOf(random) : undefined;
   const asked: { question: readonly number[]; answer: readonly number[] }[] = [];
   let used = 0;
   const ask = (question: readonly number[], answer: readonly number[]): void => {

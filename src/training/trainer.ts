@@ -1,0 +1,173 @@
+/**
+ * Trains a looped model on lessons (tiny/tasks.ts): AdamW, warm-up and cosine, lengths by a curriculum. A step depends
+ * on the seed, its number and the state before it alone, so that a resumed training goes on as if it had not stopped.
+ */
+import { blockUntilReady, jit, nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
+import type { TensorSource } from '../decoder/weights.js';
+import type { NamedTensor } from '../decoder/write-safetensors.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { mix } from '../hash.js';
+import { randomFrom } from '../random.js';
+import { lesson } from '../tiny/tasks.js';
+import { initialMoments, stepSizes, update, type Moments } from './adamw.js';
+import { parametersFrom, tensorsOf } from './arrays.js';
+import { crossEntropy, forward, positionsOf, type Parameters, type Positions } from './looped.js';
+
+export interface Stage {
+  /** Tokens of a text, without the one that only is an answer. */
+  readonly length: number;
+  /** Texts in a step. */
+  readonly texts: number;
+  readonly steps: number;
+}
+
+export interface TrainingPlan {
+  readonly seed: number;
+  /** Highest learning rate. */
+  readonly rate: number;
+  readonly warmupSteps: number;
+  /** The rate ends at this share of the highest. */
+  readonly lastRate: number;
+  /** Weight in the loss of tokens that are no answer; answers have 1. */
+  readonly otherWeight: number;
+  readonly stages: readonly Stage[];
+}
+
+export const totalSteps = (plan: TrainingPlan): number => plan.stages.reduce((sum, stage) => sum + stage.steps, 0);
+
+/** Every fourth step of a later stage has the texts of an earlier one, in turn: short texts are not forgotten. */
+const REVIEW = 4;
+
+/** What step `step` (from 1) trains on. */
+export function stageOf(plan: TrainingPlan, step: number): Stage {
+  let before = 0;
+  for (const [i, stage] of plan.stages.entries()) {
+    if (step <= before + stage.steps)
+      return i > 0 && step % REVIEW === 0 ? (plan.stages[(step / REVIEW) % i] as Stage) : stage;
+    before += stage.steps;
+  }
+  throw new RangeError(`step ${step} of ${before}`);
+}
+
+/** Learning rate of step `step` (from 1). */
+export function rateOf(plan: TrainingPlan, step: number): number {
+  const cosine = 0.5 * (1 + Math.cos((Math.PI * step) / totalSteps(plan)));
+  return plan.rate * Math.min(1, step / plan.warmupSteps) * (plan.lastRate + (1 - plan.lastRate) * cosine);
+}
+
+/** Lessons as a step takes them: inputs, what follows each, and its weight; row-major by text. */
+export interface Batch {
+  readonly inputs: Int32Array;
+  readonly targets: Int32Array;
+  readonly weights: Float32Array;
+}
+
+export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Stage): Batch {
+  const random = randomFrom(mix(mix(plan.seed) ^ step));
+  const [inputs, targets] = [new Int32Array(texts * length), new Int32Array(texts * length)];
+  const weights = new Float32Array(texts * length);
+  for (let text = 0; text < texts; text++) {
+    const { tokens, isAnswer } = lesson(random, length + 1);
+    inputs.set(tokens.slice(0, length), text * length);
+    targets.set(tokens.slice(1), text * length);
+    for (let i = 0; i < length; i++) weights[text * length + i] = isAnswer[i + 1] === 1 ? 1 : plan.otherWeight;
+  }
+  return { inputs, targets, weights };
+}
+
+type Loss = (parameters: Parameters, at: Positions, inputs: np.Array, targets: np.Array, weights: np.Array) => np.Array;
+type Step = (
+  parameters: Parameters,
+  moments: Moments,
+  at: Positions,
+  inputs: np.Array,
+  targets: np.Array,
+  weights: np.Array,
+  sizes: np.Array,
+) => [np.Array, Parameters, Moments];
+
+/** The loss of texts of one length, as a function that jax-js differentiates. One-hot tokens are its inputs. */
+export const lossOf =
+  (g: Geometry, normEpsilon: number, length: number): Loss =>
+  (parameters, at, inputs, targets, weights) =>
+    crossEntropy(forward(g, normEpsilon, parameters, at, inputs, length), targets, weights);
+
+export class Trainer {
+  private parameters: Parameters;
+  private moments: Moments;
+  /** Compiled steps, by length and number of texts. */
+  private readonly programs = new Map<string, { at: Positions; step: Step }>();
+
+  /** @param weights to begin with, or a state that `state` gave, to go on from */
+  constructor(
+    private readonly g: Geometry,
+    private readonly normEpsilon: number,
+    private readonly plan: TrainingPlan,
+    weights: TensorSource,
+  ) {
+    this.parameters = parametersFrom(g, weights);
+    const first = Object.keys(this.parameters)[0] as string;
+    this.moments = weights.shapes.has(`first.${first}`)
+      ? { first: parametersFrom(g, weights, 'first.'), second: parametersFrom(g, weights, 'second.') }
+      : initialMoments(this.parameters);
+  }
+
+  private program({ length, texts }: Stage): { at: Positions; step: Step } {
+    const key = `${length} ${texts}`;
+    const known = this.programs.get(key);
+    if (known) return known;
+    const { g } = this;
+    const lossAndGradients = valueAndGrad(lossOf(g, this.normEpsilon, length) as never) as unknown as (
+      ...args: [Parameters, Positions, np.Array, np.Array, np.Array]
+    ) => [np.Array, Parameters];
+    const step = jit(((parameters, moments, at, inputs, targets, weights, sizes) => {
+      const [loss, gradients] = lossAndGradients(
+        tree.ref(parameters),
+        at,
+        nn.oneHot(inputs, g.vocab),
+        nn.oneHot(targets, g.vocab),
+        weights,
+      );
+      const next = update(parameters, gradients, moments, sizes);
+      return [loss, next.parameters, next.moments];
+    }) as Step as never) as unknown as Step;
+    const made = { at: positionsOf(g, length), step };
+    this.programs.set(key, made);
+    return made;
+  }
+
+  /** Makes step `step` (from 1). @returns its loss, in nats a weighted token */
+  async step(step: number): Promise<number> {
+    const stage = stageOf(this.plan, step);
+    const { at, step: run } = this.program(stage);
+    const batch = batchOf(this.plan, step, stage);
+    const [loss, parameters, moments] = run(
+      this.parameters,
+      this.moments,
+      tree.ref(at),
+      np.array(batch.inputs, { dtype: np.int32 }),
+      np.array(batch.targets, { dtype: np.int32 }),
+      np.array(batch.weights),
+      stepSizes(step, rateOf(this.plan, step)),
+    );
+    this.parameters = parameters;
+    this.moments = moments;
+    const [value] = (await loss.data()) as Float32Array;
+    await blockUntilReady(parameters);
+    return value as number;
+  }
+
+  /** The weights, as files have them. */
+  weights(): Promise<NamedTensor[]> {
+    return tensorsOf(this.g, this.parameters);
+  }
+
+  /** Weights and moments: what a training goes on from. */
+  async state(): Promise<NamedTensor[]> {
+    return [
+      ...(await this.weights()),
+      ...(await tensorsOf(this.g, this.moments.first, 'first.')),
+      ...(await tensorsOf(this.g, this.moments.second, 'second.')),
+    ];
+  }
+}
