@@ -42,7 +42,9 @@ for (let step = done + 1; step <= last; step++) {
   if (step % 20 === 0 || step === last) {
     const { user, system } = process.cpuUsage(began);
     const { length } = stageOf(plan, step);
-    console.log(`step ${step}/${last}, ${length} tokens: loss ${loss.toFixed(4)}, ${((user + system) / 1e6).toFixed(0)} s of processor time`);
+    console.log(
+      `step ${step}/${last}, ${length} tokens: loss ${loss.toFixed(4)}, ${((user + system) / 1e6).toFixed(0)} s of processor time`,
+    );
   }
   if (step % STATE_STEPS === 0 || step === last) {
     writeFileSync(stateFile, safetensorsBytes(await trainer.state()));

@@ -17,11 +17,12 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 /** Opens a decoder, prefills the prompt and generates. Nothing is returned unless all of it was done. */
 export async function generate(
   device: Device,
-  { geometry, checkpoint, tokenizer }: Loaded,
+  loaded: Loaded,
   q: RunQuestion,
   codec: SafetensorsFile | undefined,
   quiet: boolean,
 ): Promise<RunReport> {
+  const { checkpoint } = loaded;
   const c: Configuration = { ...q.configuration, bindingBytes: device.limits.maxStorageBufferBindingSize };
   const weights = {
     storage: q.storage,
@@ -88,7 +89,7 @@ export async function generate(
       decoder,
       c,
       q,
-      { geometry, checkpoint, tokenizer, codec },
+      { ...loaded, codec },
       { tokens, seconds, spent, prefillSeconds, prefillMethod: prompted.method },
     );
   } catch (error) {

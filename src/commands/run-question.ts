@@ -19,24 +19,38 @@ import { findPreset, isPreset } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
+import { randomFrom } from '../random.js';
 import { flagOf, SETTINGS, type Scenario } from '../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
+import { TINY_FOLDER } from '../tiny/model.js';
+import { passkeyTask, type Task } from '../tiny/tasks.js';
 import { parseBytes, parseNumber, parseTokens } from '../units.js';
 import { choiceFlag, textFlag, type Args } from './command.js';
 
 export const WEIGHTS = ['f16', 'f32'] as const;
+/** Decoded where flags ask for fabricated weights and no model is named. */
+const SHAPE = 'ouro-1.4b';
+/** Tokens of the prompt that the bundled model is asked where none is given. */
+const ASKED_TOKENS = 64;
 
 /** The model, its weights and its tokenizer. */
 export interface Loaded {
   readonly geometry: Geometry;
   readonly checkpoint: Checkpoint | null;
   readonly tokenizer: Tokenizer | null;
+  /** The model that comes with the program: its vocabulary and its tasks are known. */
+  readonly bundled: boolean;
 }
 
-/** A folder with weights is a checkpoint; everything else is a shape. */
+/**
+ * A folder with weights is a checkpoint; everything else is a shape. Without a model, and without flags that are for
+ * fabricated weights, it is the bundled checkpoint.
+ */
 export function loadModel(args: Args): Loaded {
-  const name = textFlag(args, 'model') ?? 'ouro-1.4b';
+  const asked = textFlag(args, 'model');
+  const bundled = asked === null && ['layers', 'vocab', 'fill'].every((flag) => textFlag(args, flag) === null);
+  const name = asked ?? (bundled ? TINY_FOLDER : SHAPE);
   const file = textFlag(args, 'tokenizer');
   const isFolder = existsSync(name) && statSync(name).isDirectory();
   const hasWeights =
@@ -62,6 +76,7 @@ export function loadModel(args: Args): Loaded {
       geometry,
       checkpoint,
       tokenizer: tokenizerFile === null ? null : readTokenizer(tokenizerFile, geometry.vocab),
+      bundled,
     };
   } catch (error) {
     checkpoint?.tensors.close();
@@ -78,6 +93,8 @@ export interface RunQuestion {
   readonly id: string;
   readonly configuration: Omit<Configuration, 'bindingBytes'>;
   readonly prompt: readonly number[];
+  /** The question of the prompt with its answer, where the bundled model is asked one of its own. */
+  readonly task: Task | null;
   /** The decoder's own choice where undefined. */
   readonly prefill: PrefillMethod | undefined;
   readonly chunkTokens: number;
@@ -94,12 +111,16 @@ export interface RunQuestion {
 }
 
 /** Reads everything but the model. @throws UserError naming the flag, its rule and the value */
-export function readRun(args: Args, { geometry, tokenizer }: Loaded): RunQuestion {
+export function readRun(args: Args, loaded: Loaded): RunQuestion {
+  const { geometry } = loaded;
   const whole = (name: string, otherwise: number, min: number, max: number): number =>
     parseNumber(textFlag(args, name) ?? String(otherwise), `--${name}`, { min, max, whole: true });
-  const prompt = readPrompt(args, tokenizer, geometry);
+  const seed = whole('seed', 0, 0, 2 ** 32 - 1);
+  const given = readPrompt(args, loaded);
+  const task = given === null ? passkeyTask(randomFrom(seed), ASKED_TOKENS) : null;
+  const prompt = given ?? (task as Task).prompt;
   const fill = textFlag(args, 'fill') === null ? 0 : parseTokens(textFlag(args, 'fill') as string, '--fill');
-  const maxTokens = whole('max-tokens', 32, 1, 2 ** 20);
+  const maxTokens = whole('max-tokens', task?.answer.length ?? 32, 1, 2 ** 20);
   const needed = fill + prompt.length + maxTokens - 1;
   const ctx = textFlag(args, 'ctx');
   const contextTokens = ctx === null ? needed : parseTokens(ctx, '--ctx');
@@ -109,7 +130,6 @@ export function readRun(args: Args, { geometry, tokenizer }: Loaded): RunQuestio
       'give a longer --ctx, or generate fewer tokens',
     );
   const storage = choiceFlag(args, 'weights', WEIGHTS);
-  const seed = whole('seed', 0, 0, 2 ** 32 - 1);
   const stop = textFlag(args, 'stop') === null ? null : whole('stop', 0, 0, geometry.vocab - 1);
   const batch = whole('batch', 1, 1, 2 ** 20);
   if (stop !== null && batch > 1)
@@ -125,6 +145,7 @@ export function readRun(args: Args, { geometry, tokenizer }: Loaded): RunQuestio
     id,
     ...rest,
     prompt,
+    task,
     prefill,
     chunkTokens,
     fill,
@@ -139,7 +160,8 @@ export function readRun(args: Args, { geometry, tokenizer }: Loaded): RunQuestio
   };
 }
 
-function readPrompt(args: Args, tokenizer: Tokenizer | null, g: Geometry): number[] {
+/** @returns null where none is given and the bundled model is asked a question of its own */
+function readPrompt(args: Args, { geometry: g, tokenizer, bundled }: Loaded): number[] | null {
   const [tokens, text] = [textFlag(args, 'tokens'), textFlag(args, 'text')];
   if (tokens !== null && text !== null) throw new UserError('--tokens and --text are two prompts', 'give one of them');
   if (text !== null) {
@@ -150,6 +172,7 @@ function readPrompt(args: Args, tokenizer: Tokenizer | null, g: Geometry): numbe
     return encoded;
   }
   if (tokens === null) {
+    if (bundled) return null;
     if (textFlag(args, 'fill') !== null) return [0];
     throw new UserError('there is no prompt', 'give --tokens 1,2,3, or --text with a tokenizer, or --fill 4k');
   }

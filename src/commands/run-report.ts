@@ -8,6 +8,7 @@ import { printable } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
+import type { Task } from '../tiny/tasks.js';
 import { formatBytes, formatMilliseconds, formatNumber } from '../units.js';
 import { allocatedBytes } from '../validate/memory.js';
 import type { Loaded, RunQuestion } from './run-question.js';
@@ -27,6 +28,8 @@ export interface RunReport {
   readonly id: string;
   readonly batch: number;
   readonly promptTokens: number;
+  /** The bundled model's own question, in words, and the answer that is right; null where a prompt was given. */
+  readonly asked: { readonly prompt: string; readonly answer: string; readonly isRight: readonly boolean[] } | null;
   readonly filledTokens: number;
   /** Tokens generated, by sequence. */
   readonly tokens: readonly (readonly number[])[];
@@ -105,6 +108,7 @@ export function describe(
     id: q.id,
     batch: q.batch,
     promptTokens: q.prompt.length,
+    asked: q.task === null || from.tokenizer === null ? null : askedOf(q.task, from.tokenizer, g.tokens),
     filledTokens: q.fill,
     tokens: g.tokens,
     text: from.tokenizer ? g.tokens.map((t) => (from.tokenizer as Tokenizer).decode(t)) : null,
@@ -131,6 +135,12 @@ export function describe(
   };
 }
 
+const askedOf = (task: Task, tokenizer: Tokenizer, made: readonly (readonly number[])[]): RunReport['asked'] => ({
+  prompt: tokenizer.decode(task.prompt),
+  answer: tokenizer.decode(task.answer),
+  isRight: made.map((tokens) => task.answer.every((token, i) => tokens[i] === token)),
+});
+
 /** Lines and tabs of a model's text stay; nothing else of it may reach a terminal raw. */
 const harmless = (text: string): string =>
   text
@@ -150,8 +160,11 @@ const PREFILL_WORDS: Readonly<Record<PrefillMethod, string>> = {
 export function runText(r: RunReport): string {
   const shown = r.text?.map(harmless) ?? r.tokens.map((t) => t.join(','));
   const eviction = r.cache.tokensKept[0] as number;
+  const verdict = (i: number): string =>
+    r.asked === null ? '' : r.asked.isRight[i] ? ' (right)' : ` (wrong: the text says ${r.asked.answer})`;
   return [
-    ...shown.map((s, i) => (r.batch > 1 ? `[${i}] ${s}` : s)),
+    ...(r.asked === null ? [] : [r.asked.prompt]),
+    ...shown.map((s, i) => `${r.batch > 1 ? `[${i}] ` : ''}${s}${verdict(i)}`),
     '',
     `${r.model.name}, ${r.model.layers} layer${r.model.layers === 1 ? '' : 's'} × ${r.model.loops} loops, ${r.model.weights === 'fabricated' ? `fabricated weights (seed ${r.model.seed})` : 'weights of the checkpoint'}; ${r.id}; ${r.device.description}`,
     `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(

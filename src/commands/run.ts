@@ -33,7 +33,7 @@ export const runCommand: Command = {
     'prefill-chunk': { type: 'string', help: 'prompt tokens in a chunk [2k]', group: 'Prompt' },
     model: {
       type: 'string',
-      help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [ouro-1.4b]',
+      help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [lla-tiny, which is bundled; ouro-1.4b with --layers, --vocab or --fill]',
       proposals: PRESET_NAMES,
       group: 'Model',
     },
@@ -94,6 +94,7 @@ export const runCommand: Command = {
   },
   shown: ['tokens', 'text', 'fill', 'model', 'codec', 'ratio', 'path', 'ctx', 'batch', 'max-tokens', 'format'],
   examples: [
+    ['run --seed 7', 'the bundled model is asked for a pass code, and the answer is checked'],
     [
       'run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct',
       'fabricated weights: speed and bytes mean something, the text does not',

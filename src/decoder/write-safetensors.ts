@@ -31,6 +31,10 @@ export function safetensorsBytes(
   const view = new DataView(out.buffer);
   view.setBigUint64(0, BigInt(headerBytes), true);
   let byte = 8 + headerBytes;
-  for (const { values } of tensors) for (const value of values) (view.setFloat32(byte, value, true), (byte += 4));
+  for (const { values } of tensors)
+    for (const value of values) {
+      view.setFloat32(byte, value, true);
+      byte += 4;
+    }
   return out;
 }

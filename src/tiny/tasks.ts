@@ -164,12 +164,17 @@ export interface LessonOptions {
   readonly facts: number;
   /** Share of the text that questions and answers take, about. */
   readonly asked: number;
+  /** Probability of a pass code, and of a sum in place of the next question about a fact. */
+  readonly code: number;
+  readonly sum: number;
 }
 
 /** What a text is trained or calibrated with, where nothing else is asked for. */
 export const lessonOptions = (length: number): LessonOptions => ({
   facts: Math.max(2, Math.min(10, Math.floor(length / 8))),
   asked: length <= 80 ? 0.5 : length <= 160 ? 0.4 : 0.3,
+  code: 0.5,
+  sum: 0.2,
 });
 
 /**
@@ -179,7 +184,7 @@ export const lessonOptions = (length: number): LessonOptions => ({
  */
 export function lesson(random: Random, length: number, options: LessonOptions = lessonOptions(length)): Lesson {
   const known = factsOf(random, 2 + below(random, Math.max(1, options.facts - 1)));
-  const code = random() < 0.5 ? codeOf(random) : undefined;
+  const code = random() < options.code ? codeOf(random) : undefined;
   const asked: { question: readonly number[]; answer: readonly number[] }[] = [];
   let used = 0;
   const ask = (question: readonly number[], answer: readonly number[]): void => {
@@ -191,7 +196,7 @@ export function lesson(random: Random, length: number, options: LessonOptions = 
   // Each fact once before any is asked again: then its answer stands in the questions already.
   let pending: Fact[] = [];
   while (used + 3 <= budget) {
-    if (used + 6 <= budget && random() < 0.2) {
+    if (used + 6 <= budget && random() < options.sum) {
       const { question, answer } = sumOf(random);
       ask(question, [answer]);
       continue;

@@ -29,6 +29,7 @@ const run = (text: string): RunReport => ({
   id: 'full/full',
   batch: 1,
   promptTokens: 1,
+  asked: null,
   filledTokens: 0,
   tokens: [[1]],
   text: [text],

@@ -1,0 +1,81 @@
+/** How often a model answers right, by task and length of the prompt: greedy decoding, every token of the answer. */
+import { jit, nn, numpy as np, tree } from '@jax-js/jax';
+import type { TensorSource } from '../decoder/weights.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { mix } from '../hash.js';
+import { randomFrom } from '../random.js';
+import { passkeyTask, recallTask, sumTask, type Task, type TaskKind } from '../tiny/tasks.js';
+import { parametersFrom } from './arrays.js';
+import { forward, positionsOf, type Parameters, type Positions } from './looped.js';
+
+const TASKS: Readonly<Record<TaskKind, (random: () => number, length: number) => Task>> = {
+  recall: recallTask,
+  passkey: passkeyTask,
+  sum: sumTask,
+};
+export const TASK_KINDS = Object.keys(TASKS) as TaskKind[];
+
+/** Question `i` of a kind and length, of its own seed: training never sees that seed's texts. */
+export const questionOf = (kind: TaskKind, length: number, i: number): Task =>
+  TASKS[kind](randomFrom(mix(mix(0x5eed ^ length) + TASK_KINDS.indexOf(kind)) + i), length);
+
+export interface Score {
+  readonly kind: TaskKind;
+  readonly length: number;
+  readonly asked: number;
+  readonly right: number;
+}
+
+/** Texts computed together. */
+const BATCH_TOKENS = 2048;
+
+/**
+ * Asks questions of every length and kind. The answer's tokens are given as far as the next one: a greedy decoder that
+ * errs at one of them has not answered right, whatever it says after.
+ */
+export async function scores(
+  g: Geometry,
+  normEpsilon: number,
+  source: TensorSource,
+  lengths: readonly number[],
+  questions: number,
+): Promise<Score[]> {
+  const parameters = parametersFrom(g, source);
+  const out: Score[] = [];
+  for (const length of lengths) {
+    const tokens = length + 4;
+    const texts = Math.max(1, Math.floor(BATCH_TOKENS / tokens));
+    const at = positionsOf(g, tokens);
+    const run = jit(((p: Parameters, positions: Positions, inputs: np.Array) =>
+      forward(g, normEpsilon, p, positions, nn.oneHot(inputs, g.vocab), tokens)) as never) as unknown as (
+      p: Parameters,
+      positions: Positions,
+      inputs: np.Array,
+    ) => np.Array;
+    for (const kind of TASK_KINDS) {
+      let right = 0;
+      for (let from = 0; from < questions; from += texts) {
+        const tasks = Array.from({ length: Math.min(texts, questions - from) }, (_, i) =>
+          questionOf(kind, length, from + i),
+        );
+        const inputs = new Int32Array(texts * tokens);
+        tasks.forEach(({ prompt, answer }, i) => inputs.set([...prompt, ...answer.slice(0, -1)], i * tokens));
+        const logits = (await run(
+          tree.ref(parameters),
+          tree.ref(at),
+          np.array(inputs, { dtype: np.int32 }),
+        ).data()) as Float32Array;
+        const said = (text: number, token: number): number => {
+          const row = logits.subarray((text * tokens + token) * g.vocab, (text * tokens + token + 1) * g.vocab);
+          return row.indexOf(row.reduce((a, b) => Math.max(a, b), -Infinity));
+        };
+        right += tasks.filter(({ prompt, answer }, i) =>
+          answer.every((token, n) => said(i, prompt.length - 1 + n) === token),
+        ).length;
+      }
+      out.push({ kind, length, asked: questions, right });
+    }
+    for (const array of Object.values(at)) array.dispose();
+  }
+  return out;
+}

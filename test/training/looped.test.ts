@@ -1,0 +1,140 @@
+/** The network as jax-js trains it against the float64 decoder: logits, gradients and one step. */
+import { nn, numpy as np, valueAndGrad } from '@jax-js/jax';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forward as exactForward } from '../../src/decoder/reference/forward.js';
+import { loadModel } from '../../src/decoder/reference/model.js';
+import { modelTensors } from '../../src/decoder/tensors.js';
+import type { TensorSource } from '../../src/decoder/weights.js';
+import type { NamedTensor } from '../../src/decoder/write-safetensors.js';
+import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
+import { parametersFrom, startJax, tensorsOf, trainedTensors } from '../../src/training/arrays.js';
+import { forward, positionsOf } from '../../src/training/looped.js';
+import { batchOf, lossOf, rateOf, stageOf, Trainer, type TrainingPlan } from '../../src/training/trainer.js';
+import { SEED } from '../gpu/random.js';
+import { randomFrom } from '../../src/random.js';
+
+/** Grouped heads, two layers, two loops. */
+const g = tinyGeometry({
+  hidden_size: 24,
+  intermediate_size: 20,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 6,
+  total_ut_steps: 2,
+});
+const EPSILON = 1e-5;
+const LENGTH = 28;
+const twin = untrainedTwin(g, SEED);
+const plan: TrainingPlan = {
+  seed: SEED,
+  rate: 1e-3,
+  warmupSteps: 2,
+  lastRate: 0.1,
+  otherWeight: 0.1,
+  stages: [
+    { length: LENGTH, texts: 2, steps: 10 },
+    { length: 40, texts: 2, steps: 10 },
+  ],
+};
+const batch = batchOf(plan, 1, stageOf(plan, 1));
+const logSoftmax = (row: Float64Array, token: number): number => {
+  const top = Math.max(...row);
+  return (row[token] as number) - top - Math.log(row.reduce((sum, x) => sum + Math.exp(x - top), 0));
+};
+
+/** The weighted loss of the batch, by the float64 decoder. */
+function exactLoss(source: TensorSource): number {
+  const model = loadModel(g, source, EPSILON);
+  let [sum, weights] = [0, 0];
+  for (let text = 0; text < 2; text++) {
+    const at = text * LENGTH;
+    exactForward(model, [...batch.inputs.subarray(at, at + LENGTH)]).forEach((row, i) => {
+      const weight = batch.weights[at + i] as number;
+      sum -= weight * logSoftmax(row, batch.targets[at + i] as number);
+      weights += weight;
+    });
+  }
+  return sum / weights;
+}
+
+describe(`training (LLA_SIM_SEED=${SEED})`, () => {
+  beforeAll(startJax);
+  const ints = (values: Int32Array): np.Array => np.array(values, { dtype: np.int32 });
+  const oneHot = (values: Int32Array): np.Array => nn.oneHot(ints(values), g.vocab);
+
+  it('computes the logits of the float64 decoder, to f32', async () => {
+    const parameters = parametersFrom(g, twin);
+    const first = batch.inputs.slice(0, LENGTH);
+    const logits = (await forward(
+      g,
+      EPSILON,
+      parameters,
+      positionsOf(g, LENGTH),
+      oneHot(first),
+      LENGTH,
+    ).data()) as Float32Array;
+    const exact = exactForward(loadModel(g, twin, EPSILON), [...first]);
+    const size = Math.max(...exact.flatMap((row) => [...row].map(Math.abs)));
+    exact.forEach((row, i) =>
+      row.forEach((x, j) => expect(Math.abs(x - (logits[i * g.vocab + j] as number))).toBeLessThan(2e-5 * size)),
+    );
+  });
+
+  it('has the gradients of the float64 loss, by differences in a direction of every tensor', async () => {
+    const [loss, gradients] = (
+      valueAndGrad(lossOf(g, EPSILON, LENGTH) as never) as unknown as (...args: unknown[]) => [np.Array, never]
+    )(
+      parametersFrom(g, twin),
+      positionsOf(g, LENGTH),
+      oneHot(batch.inputs),
+      oneHot(batch.targets),
+      np.array(batch.weights),
+    );
+    expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(twin), 4);
+    const random = randomFrom(SEED);
+    for (const { name, values } of await tensorsOf(g, gradients)) {
+      const length = Math.hypot(...values);
+      expect(length, name).toBeGreaterThan(0);
+      const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
+      const shifted = (by: number): number =>
+        exactLoss({
+          shapes: twin.shapes,
+          read: (other) => {
+            const read = twin.read(other);
+            return other === name ? read.map((x, i) => x + by * (direction[i] as number)) : read;
+          },
+        });
+      const step = 2 ** -9;
+      const numeric = (shifted(step) - shifted(-step)) / (2 * step);
+      const analytic = values.reduce((sum, x, i) => sum + x * (direction[i] as number), 0);
+      expect(Math.abs(numeric - analytic) / Math.abs(analytic), name).toBeLessThan(0.01);
+    }
+  });
+
+  it('goes on from a state as if it had not stopped', async () => {
+    const sourceOf = (tensors: readonly NamedTensor[]): TensorSource => {
+      const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+      return {
+        shapes: new Map(tensors.map(({ name, shape }) => [name, shape])),
+        read: (name) => (byName.get(name) as NamedTensor).values.slice(),
+      };
+    };
+    const trainer = new Trainer(g, EPSILON, plan, twin);
+    expect(await trainer.step(1)).toBeCloseTo(exactLoss(twin), 4);
+    const between = await trainer.state();
+    const loss = await trainer.step(2);
+    const resumed = new Trainer(g, EPSILON, plan, sourceOf(between));
+    expect(await resumed.step(2)).toBe(loss);
+    expect(await resumed.state()).toEqual(await trainer.state());
+    expect(between.length).toBe(3 * trainedTensors(g).length);
+    expect(modelTensors(g).length).toBe(trainedTensors(g).length + 2);
+  });
+
+  it('reviews earlier lengths, and lowers its rate', () => {
+    const lengths = Array.from({ length: 20 }, (_, i) => stageOf(plan, i + 1).length);
+    expect(lengths.slice(0, 10).every((length) => length === LENGTH)).toBe(true);
+    expect(lengths.slice(10)).toEqual([40, LENGTH, 40, 40, 40, LENGTH, 40, 40, 40, LENGTH]);
+    expect(rateOf(plan, 1)).toBeLessThan(rateOf(plan, 2));
+    expect(rateOf(plan, 20)).toBeCloseTo(1e-4, 10);
+  });
+});
