@@ -81,6 +81,9 @@ export function tinyTokenizer(): object {
 /** Norms after attention and MLP begin small: with 1, eight of them drown the embedding. */
 const OUT_NORM = 0.3;
 
+/** Added to every element of the embedding: a direction that all words share, so that heads can attend by position. */
+const SHARED = 0.5;
+
 const initialNorm = (name: string): number => (name.endsWith('layernorm_2.weight') ? OUT_NORM : 1);
 
 /** Left out of training: the decoder never asks the exit gate. */
@@ -88,7 +91,7 @@ export const isTrained = ({ name }: TensorSpec): boolean => !name.startsWith('mo
 
 /**
  * The untrained twin: the same shape with the weights that training begins with. Matrices are fabricated (variance 1 /
- * inputs, embeddings 1), norms are constant, the exit gate is zero.
+ * inputs, embeddings 1 around 0.5), norms are constant, the exit gate is zero.
  */
 export function untrainedTwin(g: Geometry = tinyGeometry(), seed = 1): TensorSource {
   const specs = modelTensors(g);
@@ -100,6 +103,7 @@ export function untrainedTwin(g: Geometry = tinyGeometry(), seed = 1): TensorSou
       const values = random.read(name, from, count);
       const spec = byName.get(name) as TensorSpec;
       if (!isTrained(spec)) return values.fill(0);
+      if (spec.role === 'embedding') return values.map((x) => x + SHARED);
       return spec.role === 'norm' ? values.fill(initialNorm(name)) : values;
     },
   };

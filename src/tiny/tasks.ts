@@ -157,6 +157,8 @@ export interface Lesson {
   readonly tokens: readonly number[];
   /** By token: 1 where it belongs to an answer. */
   readonly isAnswer: readonly number[];
+  /** By token: where the text says what an answer repeats; −1 for all other tokens, and for sums. */
+  readonly sources: readonly number[];
 }
 
 export interface LessonOptions {
@@ -213,9 +215,14 @@ export function lesson(random: Random, length: number, options: LessonOptions = 
   const room = requireRoom(length, 1 + items.flat().length + used);
   const text = [BOS, ...scattered(random, items, filler(random, room))];
   const isAnswer = text.map(() => 0);
+  const sources = text.map(() => -1);
   for (const { question, answer } of some(random, asked, asked.length)) {
+    // The name or the word "code" stands in the text first: what follows it there is the answer.
+    const said = text.indexOf(question[1] as number);
+    const repeats = question.length === 2;
     text.push(...question, ...answer);
     isAnswer.push(...question.map(() => 0), ...answer.map(() => 1));
+    sources.push(...question.map(() => -1), ...answer.map((_, i) => (repeats ? said + 1 + i : -1)));
   }
-  return { tokens: text, isAnswer };
+  return { tokens: text, isAnswer, sources };
 }

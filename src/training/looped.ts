@@ -62,11 +62,14 @@ export interface Captured {
   readonly values: np.Array;
 }
 
+/** Attention scores of a (loop, layer), masked: [texts, heads, tokens, tokens]. They are its to use up. */
+export type Watch = (loop: number, layer: number, scores: np.Array) => void;
+
 /**
  * Logits of texts of one length.
  * @param parameters of `initialParameters`; used up, as `at` and `oneHot` are
  * @param oneHot [texts · tokens, vocabulary]
- * @param captured receives what attention caches, where given
+ * @param see.captured receives what attention caches; `see.watch` the scores of attention
  * @returns [texts · tokens, vocabulary]
  */
 export function forward(
@@ -76,7 +79,7 @@ export function forward(
   at: Positions,
   oneHot: np.Array,
   length: number,
-  captured?: Captured[],
+  see: { readonly captured?: Captured[]; readonly watch?: Watch } = {},
 ): np.Array {
   const { heads, kvHeads, headDim } = g;
   const texts = (oneHot.shape[0] as number) / length;
@@ -103,11 +106,12 @@ export function forward(
       const queries = split(np.matmul(input.ref, of('self_attn.q_proj')), heads);
       const keys = split(np.matmul(input.ref, of('self_attn.k_proj')), kvHeads);
       const values = split(np.matmul(input, of('self_attn.v_proj')), kvHeads);
-      captured?.push({ loop, layer, keys: keys.ref, values: values.ref });
+      see.captured?.push({ loop, layer, keys: keys.ref, values: values.ref });
       const scores = np
         .matmul(rotate(queries, at), shared(rotate(keys, at)).transpose([0, 1, 3, 2]))
         .mul(headDim ** -0.5)
         .add(at.mask.ref);
+      see.watch?.(loop, layer, scores.ref);
       const mixed = np
         .matmul(nn.softmax(scores, -1), shared(values))
         .transpose([0, 2, 1, 3])

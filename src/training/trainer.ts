@@ -19,6 +19,12 @@ export interface Stage {
   /** Texts in a step. */
   readonly texts: number;
   readonly steps: number;
+  /**
+   * Attention is guided: the first head of the first layer is drawn to the token before, in the first loop, and that of
+   * the last layer to what an answer repeats, in the second loop. The loss that does it fades to nothing by the stage's
+   * end. Without it the heads find their places too, several times later.
+   */
+  readonly guided?: boolean;
 }
 
 export interface TrainingPlan {
@@ -60,37 +66,95 @@ export interface Batch {
   readonly inputs: Int32Array;
   readonly targets: Int32Array;
   readonly weights: Float32Array;
+  /** [texts, tokens, tokens]: 1 where the token that an answer follows should attend to what the answer repeats. */
+  readonly repeats: Float32Array;
 }
 
 export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Stage): Batch {
   const random = randomFrom(mix(mix(plan.seed) ^ step));
   const [inputs, targets] = [new Int32Array(texts * length), new Int32Array(texts * length)];
   const weights = new Float32Array(texts * length);
+  const repeats = new Float32Array(texts * length * length);
   for (let text = 0; text < texts; text++) {
-    const { tokens, isAnswer } = lesson(random, length + 1);
+    const { tokens, isAnswer, sources } = lesson(random, length + 1);
     inputs.set(tokens.slice(0, length), text * length);
     targets.set(tokens.slice(1), text * length);
-    for (let i = 0; i < length; i++) weights[text * length + i] = isAnswer[i + 1] === 1 ? 1 : plan.otherWeight;
+    for (let i = 0; i < length; i++) {
+      weights[text * length + i] = isAnswer[i + 1] === 1 ? 1 : plan.otherWeight;
+      const source = sources[i + 1] as number;
+      if (source >= 0) repeats[(text * length + i) * length + source] = 1;
+    }
   }
-  return { inputs, targets, weights };
+  return { inputs, targets, weights, repeats };
 }
 
-type Loss = (parameters: Parameters, at: Positions, inputs: np.Array, targets: np.Array, weights: np.Array) => np.Array;
+/** A batch in jax-js, tokens as one-hot rows, and the weight of the loss that guides attention. */
+export interface Inputs {
+  readonly inputs: np.Array;
+  readonly targets: np.Array;
+  readonly weights: np.Array;
+  readonly repeats: np.Array;
+  readonly guide: np.Array;
+  [name: string]: np.Array;
+}
+type Loss = (parameters: Parameters, at: Positions, batch: Inputs) => np.Array;
 type Step = (
   parameters: Parameters,
   moments: Moments,
   at: Positions,
-  inputs: np.Array,
-  targets: np.Array,
-  weights: np.Array,
+  batch: Inputs,
   sizes: np.Array,
 ) => [np.Array, Parameters, Moments];
 
-/** The loss of texts of one length, as a function that jax-js differentiates. One-hot tokens are its inputs. */
+/** Mean of −log of the attention of the first head over the (row, column) pairs that `wanted` marks with 1. */
+function attentionLoss(scores: np.Array, wanted: np.Array): np.Array {
+  const [first, ...others] = np.split(scores, scores.shape[1] as number, 1) as [np.Array, ...np.Array[]];
+  for (const other of others) other.dispose();
+  const [texts, , tokens] = first.shape as [number, number, number];
+  const total = wanted.ref.sum().add(1e-6);
+  return nn
+    .logSoftmax(first.reshape([texts, tokens, tokens]), -1)
+    .mul(wanted)
+    .sum()
+    .div(total)
+    .mul(-1);
+}
+
+/** The token before, for every token but the first: [texts, tokens, tokens]. */
+function previous(texts: number, tokens: number): np.Array {
+  const before = new Float32Array(tokens * tokens);
+  for (let i = 1; i < tokens; i++) before[i * tokens + i - 1] = 1;
+  return np.broadcastTo(np.array(before).reshape([1, tokens, tokens]), [texts, tokens, tokens]);
+}
+
+/** The loss of texts of one length, as a function that jax-js differentiates. Its arguments are used up. */
 export const lossOf =
-  (g: Geometry, normEpsilon: number, length: number): Loss =>
-  (parameters, at, inputs, targets, weights) =>
-    crossEntropy(forward(g, normEpsilon, parameters, at, inputs, length), targets, weights);
+  (g: Geometry, normEpsilon: number, length: number, guided = false): Loss =>
+  (parameters, at, { inputs, targets, weights, repeats, guide }) => {
+    const guides: np.Array[] = [];
+    const texts = (inputs.shape[0] as number) / length;
+    const watch = (loop: number, layer: number, scores: np.Array): void => {
+      if (loop === 0 && layer === 0) guides.push(attentionLoss(scores, previous(texts, length)));
+      else if (loop === 1 && layer === g.layers - 1) guides.push(attentionLoss(scores, repeats));
+      else scores.dispose();
+    };
+    const logits = forward(g, normEpsilon, parameters, at, inputs, length, guided ? { watch } : {});
+    const loss = crossEntropy(logits, targets, weights);
+    if (guided)
+      return guides
+        .reduce((sum, part) => sum.add(part), np.array(0))
+        .mul(guide)
+        .add(loss);
+    for (const array of [repeats, guide]) array.dispose();
+    return loss;
+  };
+
+/** Weight of the guiding loss at step `step`: 1 for half of a guided stage, then falling to 0. */
+export function guideOf(plan: TrainingPlan, step: number): number {
+  const [first] = plan.stages;
+  if (!first?.guided || step > first.steps) return 0;
+  return Math.min(1, 2 * (1 - step / first.steps));
+}
 
 export class Trainer {
   private parameters: Parameters;
@@ -112,22 +176,20 @@ export class Trainer {
       : initialMoments(this.parameters);
   }
 
-  private program({ length, texts }: Stage): { at: Positions; step: Step } {
-    const key = `${length} ${texts}`;
+  private program({ length, texts }: Stage, guided: boolean): { at: Positions; step: Step } {
+    const key = `${length} ${texts} ${guided}`;
     const known = this.programs.get(key);
     if (known) return known;
     const { g } = this;
-    const lossAndGradients = valueAndGrad(lossOf(g, this.normEpsilon, length) as never) as unknown as (
-      ...args: [Parameters, Positions, np.Array, np.Array, np.Array]
+    const lossAndGradients = valueAndGrad(lossOf(g, this.normEpsilon, length, guided) as never) as unknown as (
+      ...args: [Parameters, Positions, Inputs]
     ) => [np.Array, Parameters];
-    const step = jit(((parameters, moments, at, inputs, targets, weights, sizes) => {
-      const [loss, gradients] = lossAndGradients(
-        tree.ref(parameters),
-        at,
-        nn.oneHot(inputs, g.vocab),
-        nn.oneHot(targets, g.vocab),
-        weights,
-      );
+    const step = jit(((parameters, moments, at, batch, sizes) => {
+      const [loss, gradients] = lossAndGradients(tree.ref(parameters), at, {
+        ...batch,
+        inputs: nn.oneHot(batch.inputs, g.vocab),
+        targets: nn.oneHot(batch.targets, g.vocab),
+      });
       const next = update(parameters, gradients, moments, sizes);
       return [loss, next.parameters, next.moments];
     }) as Step as never) as unknown as Step;
@@ -136,18 +198,24 @@ export class Trainer {
     return made;
   }
 
-  /** Makes step `step` (from 1). @returns its loss, in nats a weighted token */
+  /** Makes step `step` (from 1). @returns its loss, in nats a weighted token, with the guiding loss */
   async step(step: number): Promise<number> {
     const stage = stageOf(this.plan, step);
-    const { at, step: run } = this.program(stage);
+    const guide = guideOf(this.plan, step);
+    const { at, step: run } = this.program(stage, guide > 0);
     const batch = batchOf(this.plan, step, stage);
+    const { texts, length } = stage;
     const [loss, parameters, moments] = run(
       this.parameters,
       this.moments,
       tree.ref(at),
-      np.array(batch.inputs, { dtype: np.int32 }),
-      np.array(batch.targets, { dtype: np.int32 }),
-      np.array(batch.weights),
+      {
+        inputs: np.array(batch.inputs, { dtype: np.int32 }),
+        targets: np.array(batch.targets, { dtype: np.int32 }),
+        weights: np.array(batch.weights),
+        repeats: np.array(batch.repeats).reshape([texts, length, length]),
+        guide: np.array(guide),
+      },
       stepSizes(step, rateOf(this.plan, step)),
     );
     this.parameters = parameters;

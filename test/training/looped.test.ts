@@ -3,13 +3,23 @@ import { nn, numpy as np, valueAndGrad } from '@jax-js/jax';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forward as exactForward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
+import type { Site } from '../../src/decoder/reference/network.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import type { TensorSource } from '../../src/decoder/weights.js';
 import type { NamedTensor } from '../../src/decoder/write-safetensors.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
 import { parametersFrom, startJax, tensorsOf, trainedTensors } from '../../src/training/arrays.js';
 import { forward, positionsOf } from '../../src/training/looped.js';
-import { batchOf, lossOf, rateOf, stageOf, Trainer, type TrainingPlan } from '../../src/training/trainer.js';
+import {
+  batchOf,
+  guideOf,
+  lossOf,
+  rateOf,
+  stageOf,
+  Trainer,
+  type Inputs,
+  type TrainingPlan,
+} from '../../src/training/trainer.js';
 import { SEED } from '../gpu/random.js';
 import { randomFrom } from '../../src/random.js';
 
@@ -59,8 +69,20 @@ function exactLoss(source: TensorSource): number {
 
 describe(`training (LLA_SIM_SEED=${SEED})`, () => {
   beforeAll(startJax);
-  const ints = (values: Int32Array): np.Array => np.array(values, { dtype: np.int32 });
-  const oneHot = (values: Int32Array): np.Array => nn.oneHot(ints(values), g.vocab);
+  const oneHot = (values: Int32Array): np.Array => nn.oneHot(np.array(values, { dtype: np.int32 }), g.vocab);
+  const inputs = (guide: number): Inputs => ({
+    inputs: oneHot(batch.inputs),
+    targets: oneHot(batch.targets),
+    weights: np.array(batch.weights),
+    repeats: np.array(batch.repeats).reshape([2, LENGTH, LENGTH]),
+    guide: np.array(guide),
+  });
+  const lossAndGradients = (guided: boolean, guide: number): [np.Array, Record<string, np.Array>] =>
+    (
+      valueAndGrad(lossOf(g, EPSILON, LENGTH, guided) as never) as unknown as (
+        ...args: unknown[]
+      ) => [np.Array, Record<string, np.Array>]
+    )(parametersFrom(g, twin), positionsOf(g, LENGTH), inputs(guide));
 
   it('computes the logits of the float64 decoder, to f32', async () => {
     const parameters = parametersFrom(g, twin);
@@ -81,15 +103,7 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('has the gradients of the float64 loss, by differences in a direction of every tensor', async () => {
-    const [loss, gradients] = (
-      valueAndGrad(lossOf(g, EPSILON, LENGTH) as never) as unknown as (...args: unknown[]) => [np.Array, never]
-    )(
-      parametersFrom(g, twin),
-      positionsOf(g, LENGTH),
-      oneHot(batch.inputs),
-      oneHot(batch.targets),
-      np.array(batch.weights),
-    );
+    const [loss, gradients] = lossAndGradients(false, 0);
     expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(twin), 4);
     const random = randomFrom(SEED);
     for (const { name, values } of await tensorsOf(g, gradients)) {
@@ -109,6 +123,44 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
       const analytic = values.reduce((sum, x, i) => sum + x * (direction[i] as number), 0);
       expect(Math.abs(numeric - analytic) / Math.abs(analytic), name).toBeLessThan(0.01);
     }
+  });
+
+  it('draws attention to the token before and to what is repeated, by the guiding loss', async () => {
+    const valueOf = async (guide: number): Promise<number> =>
+      ((await lossAndGradients(true, guide)[0].data()) as Float32Array)[0] as number;
+    const [plain, guided] = [await valueOf(0), await valueOf(1)];
+    expect(plain).toBeCloseTo(exactLoss(twin), 4);
+    // The mean of −log of the attention: about uniform in a model that is not trained.
+    const model = loadModel(g, twin, EPSILON);
+    const sums = { before: [0, 0], repeated: [0, 0] } as Record<string, [number, number]>;
+    for (let text = 0; text < 2; text++) {
+      const all = (position: number): number[] => Array.from({ length: position }, (_, i) => i);
+      const observe = (weights: readonly number[], position: number, site: Site, head: number): void => {
+        const add = (to: [number, number], source: number): void => {
+          to[0] -= Math.log(weights[source] as number);
+          to[1]++;
+        };
+        if (head !== 0) return;
+        if (site.loop === 0 && site.layer === 0 && position > 0) add(sums['before'] as [number, number], position - 1);
+        const row = batch.repeats.subarray(
+          (text * LENGTH + position) * LENGTH,
+          (text * LENGTH + position + 1) * LENGTH,
+        );
+        const source = row.indexOf(1);
+        if (site.loop === 1 && site.layer === 1 && source >= 0) add(sums['repeated'] as [number, number], source);
+      };
+      exactForward(model, [...batch.inputs.subarray(text * LENGTH, (text + 1) * LENGTH)], {
+        visible: all,
+        reindexed: false,
+        observe,
+      });
+    }
+    const means = Object.values(sums).map(([sum, count]) => sum / count);
+    expect(guided - plain).toBeCloseTo((means[0] as number) + (means[1] as number), 3);
+    expect([
+      guideOf(plan, 1),
+      guideOf({ ...plan, stages: [{ length: 28, texts: 2, steps: 10, guided: true }] }, 8),
+    ]).toEqual([0, 2 * (1 - 8 / 10)]);
   });
 
   it('goes on from a state as if it had not stopped', async () => {
