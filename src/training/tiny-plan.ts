@@ -5,12 +5,13 @@ export const TINY_PLAN: TrainingPlan = {
   seed: 1,
   rate: 3e-3,
   warmupSteps: 50,
-  lastRate: 0.05,
+  horizonSteps: 1250,
+  cooldownSteps: 170,
   otherWeight: 0.1,
   stages: [
-    { length: 32, texts: 16, steps: 600, guided: true },
-    { length: 64, texts: 8, steps: 250 },
-    { length: 128, texts: 5, steps: 200 },
-    { length: 256, texts: 3, steps: 200 },
+    { length: 32, texts: 16, steps: 400, guided: true },
+    { length: 64, texts: 8, steps: 130 },
+    { length: 128, texts: 5, steps: 160 },
+    { length: 256, texts: 3, steps: 180 },
   ],
 };

@@ -29,11 +29,12 @@ export interface Stage {
 
 export interface TrainingPlan {
   readonly seed: number;
-  /** Highest learning rate. */
+  /** Highest learning rate: reached after the warm-up, and falling by a cosine over `horizonSteps` from step 0. */
   readonly rate: number;
   readonly warmupSteps: number;
-  /** The rate ends at this share of the highest. */
-  readonly lastRate: number;
+  readonly horizonSteps: number;
+  /** Over so many steps at the end the rate also falls to 0 along a line. */
+  readonly cooldownSteps: number;
   /** Weight in the loss of tokens that are no answer; answers have 1. */
   readonly otherWeight: number;
   readonly stages: readonly Stage[];
@@ -57,8 +58,9 @@ export function stageOf(plan: TrainingPlan, step: number): Stage {
 
 /** Learning rate of step `step` (from 1). */
 export function rateOf(plan: TrainingPlan, step: number): number {
-  const cosine = 0.5 * (1 + Math.cos((Math.PI * step) / totalSteps(plan)));
-  return plan.rate * Math.min(1, step / plan.warmupSteps) * (plan.lastRate + (1 - plan.lastRate) * cosine);
+  const cosine = 0.05 + 0.95 * 0.5 * (1 + Math.cos((Math.PI * step) / plan.horizonSteps));
+  const cooldown = (totalSteps(plan) + 1 - step) / plan.cooldownSteps;
+  return plan.rate * Math.min(1, step / plan.warmupSteps) * cosine * Math.min(1, cooldown);
 }
 
 /** Lessons as a step takes them: inputs, what follows each, and its weight; row-major by text. */
@@ -149,11 +151,11 @@ export const lossOf =
     return loss;
   };
 
-/** Weight of the guiding loss at step `step`: 1 for half of a guided stage, then falling to 0. */
+/** Weight of the guiding loss at step `step`: 1 for three quarters of a guided first stage, then falling to 0. */
 export function guideOf(plan: TrainingPlan, step: number): number {
   const [first] = plan.stages;
   if (!first?.guided || step > first.steps) return 0;
-  return Math.min(1, 2 * (1 - step / first.steps));
+  return Math.min(1, 4 * (1 - step / first.steps));
 }
 
 export class Trainer {

@@ -39,7 +39,8 @@ const plan: TrainingPlan = {
   seed: SEED,
   rate: 1e-3,
   warmupSteps: 2,
-  lastRate: 0.1,
+  horizonSteps: 20,
+  cooldownSteps: 4,
   otherWeight: 0.1,
   stages: [
     { length: LENGTH, texts: 2, steps: 10 },
@@ -160,7 +161,7 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     expect([
       guideOf(plan, 1),
       guideOf({ ...plan, stages: [{ length: 28, texts: 2, steps: 10, guided: true }] }, 8),
-    ]).toEqual([0, 2 * (1 - 8 / 10)]);
+    ]).toEqual([0, 4 * (1 - 8 / 10)]);
   });
 
   it('goes on from a state as if it had not stopped', async () => {
@@ -187,6 +188,6 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     expect(lengths.slice(0, 10).every((length) => length === LENGTH)).toBe(true);
     expect(lengths.slice(10)).toEqual([40, LENGTH, 40, 40, 40, LENGTH, 40, 40, 40, LENGTH]);
     expect(rateOf(plan, 1)).toBeLessThan(rateOf(plan, 2));
-    expect(rateOf(plan, 20)).toBeCloseTo(1e-4, 10);
+    expect(rateOf(plan, 20)).toBeCloseTo((1e-3 * 0.05) / 4, 10);
   });
 });
