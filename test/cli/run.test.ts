@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { runText } from '../../src/commands/run-report.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
@@ -99,6 +100,20 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(first.cache).toEqual({ allocatedBytes: 2 * 32 * 512, bytesPerToken: 512, tokensKept: [10, 10] });
     expect(first.tokensPerSecond).toBeGreaterThan(0);
     expect(first.warnings.join()).toContain('mean nothing');
+  });
+
+  it('asks the bundled model for a pass code where nothing else is asked, and it is right', async () => {
+    const o = await inProcess('run', '--seed', '7', '--format', 'json');
+    expect(o.code, o.err).toBe(0);
+    const r = JSON.parse(o.out) as Run & {
+      model: { name: string; weights: string };
+      asked: { prompt: string; answer: string; isRight: boolean[] };
+    };
+    expect(r.model).toMatchObject({ name: 'lla-tiny', weights: 'checkpoint' });
+    expect(r.asked.prompt).toContain(`code ${r.asked.answer} `);
+    expect([r.text, r.asked.isRight]).toEqual([[r.asked.answer], [true]]);
+    expect(runText(r as never)).toContain(`${r.asked.answer} (right)`);
+    expect(runText({ ...r, asked: { ...r.asked, isRight: [false] } } as never)).toContain('(wrong: the text says');
   });
 
   it(

@@ -39,6 +39,44 @@ const LLAMA = {
   tie_word_embeddings: true,
 };
 
+/** Every field that the publishers' config.json has for the shape, with small sizes. */
+const PUBLISHED = {
+  ouro: {
+    ...OURO,
+    num_key_value_heads: 4,
+    early_exit_threshold: 1.0,
+    hidden_act: 'silu',
+    initializer_range: 0.02,
+    layer_types: ['full_attention', 'full_attention'],
+    max_window_layers: 2,
+    rms_norm_eps: 1e-6,
+    rope_scaling: null,
+    sliding_window: null,
+    use_cache: true,
+    use_sliding_window: false,
+  },
+  nanbeige: {
+    architectures: ['NanbeigeForCausalLM'],
+    model_type: 'nanbeige',
+    hidden_size: 16,
+    intermediate_size: 24,
+    num_hidden_layers: 2,
+    num_attention_heads: 6,
+    num_key_value_heads: 2,
+    head_dim: 4,
+    kv_channels: 4,
+    vocab_size: 19,
+    max_position_embeddings: 64,
+    rope_theta: 70000000,
+    attention_bias: false,
+    num_loops: 2,
+    loop_loss_weights: [],
+    skip_loop_final_norm: false,
+    tie_word_embeddings: false,
+    torch_dtype: 'bfloat16',
+  },
+} as const;
+
 /** A folder with fabricated weights of a config, in as many shards as wanted. */
 function folderOf(
   config: object,
@@ -101,6 +139,44 @@ describe('checkpoint', () => {
         .forEach((x, i) =>
           expect(Math.abs(x - (f32?.read(name, i, 1)[0] as number))).toBeLessThanOrEqual(Math.abs(x) / 64),
         );
+  });
+
+  it.each(Object.entries(PUBLISHED))('opens a shrunken %s as it is published: bf16, two shards', (_, config) => {
+    const opened = openCheckpoint(folderOf(config, { shards: 2, dtype: 'BF16' }));
+    const g = opened.geometry;
+    expect([...opened.tensors.shapes.keys()]).toContain('model.layers.1.self_attn.k_proj.weight');
+    expect(opened.tensors.shapes.has('model.early_exit_gate.weight')).toBe(config.model_type === 'ouro');
+    const exact = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+    // bf16 by cutting f32 off, as the file was written.
+    const cut: typeof exact = {
+      shapes: exact.shapes,
+      read: (name) => {
+        const words = new Uint32Array(exact.read(name).buffer).map((word) => word & 0xffff0000);
+        return new Float32Array(words.buffer);
+      },
+    };
+    const tokens = [3, 0, 18, 7];
+    expect(distance(forward(loadModel(g, opened.tensors), tokens), forward(loadModel(g, cut), tokens))).toBe(0);
+    opened.tensors.close();
+  });
+
+  it('refuses Huginn, whose blocks it does not decode', () => {
+    const folder = temporaryFolder();
+    const config = {
+      architectures: ['RavenForCausalLM'],
+      model_type: 'huginn_raven',
+      n_embd: 16,
+      n_heads: 2,
+      intermediate_size: 24,
+      vocab_size: 19,
+      n_layers_in_prelude: 1,
+      n_layers_in_recurrent_block: 1,
+      n_layers_in_coda: 1,
+      mean_recurrence: 2,
+      block_size: 64,
+    };
+    writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+    expect(() => openCheckpoint(folder)).toThrow('has a prelude, coda or adapter');
   });
 
   it('names what is missing, of another shape, or unknown', () => {
