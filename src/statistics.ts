@@ -1,8 +1,33 @@
 /** Statistics of measurements. Quantiles interpolate linearly between neighbours (type 7 of Hyndman and Fan 1996). */
 import { median as middle, quantile as quantileOf } from 'd3-array';
+import { randomFrom } from './random.js';
 
 /** The median, NaN of none. */
 export const median = (values: Iterable<number>): number => middle(values) ?? NaN;
 
 /** The value below which this share of the others lie, NaN of none. */
 export const quantile = (values: Iterable<number>, share: number): number => quantileOf(values, share) ?? NaN;
+
+/** An estimate with the ends of its interval. */
+export interface Interval {
+  readonly estimate: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+const RESAMPLES = 1000;
+const TAIL = 0.025;
+
+/** A mean with the ends of its central 95 % by the percentile bootstrap (Efron 1979). The same seed, the same ends. */
+export function bootstrapMean(values: readonly number[], seed: number): Interval {
+  const random = randomFrom(seed);
+  const n = values.length;
+  const meanOf = (at: () => number): number => {
+    let sum = 0;
+    for (let i = 0; i < n; i++) sum += values[at()] as number;
+    return sum / n;
+  };
+  const means = Array.from({ length: RESAMPLES }, () => meanOf(() => Math.floor(random() * n)));
+  let next = 0;
+  return { estimate: meanOf(() => next++), low: quantile(means, TAIL), high: quantile(means, 1 - TAIL) };
+}

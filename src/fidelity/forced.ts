@@ -1,0 +1,82 @@
+/**
+ * Forced decoding on the real decoder: prompts are prefilled (all but their last token), then a step a token over the
+ * cache that the codec keeps.
+ */
+import { openDecoder } from '../decoder/gpu/index.js';
+import type { TensorSource } from '../decoder/index.js';
+import type { Teacher } from '../fit/capture.js';
+import type { Configuration } from '../schedule/schedule.js';
+import type { Item } from './items.js';
+
+/** Log-probabilities of every token of the vocabulary, one list a predicted token. */
+export type Predictions = readonly Float32Array[];
+
+/** Sequences that are decoded together. */
+const BATCH = 16;
+
+/** log softmax. */
+export function logSoftmax(logits: Float32Array): Float32Array {
+  let top = -Infinity;
+  for (const x of logits) top = Math.max(top, x);
+  let sum = 0;
+  for (const x of logits) sum += Math.exp(x - top);
+  const shift = top + Math.log(sum);
+  return logits.map((x) => x - shift);
+}
+
+/** Place of the largest. */
+export function argmax(values: Float32Array): number {
+  let best = 0;
+  for (let i = 1; i < values.length; i++) if ((values[i] as number) > (values[best] as number)) best = i;
+  return best;
+}
+
+/**
+ * What a configuration predicts for the continuation of every item.
+ * @param codec weights, for codecs that have some
+ * @param greedy tokens that a rollout is continued by; then its continuation is what is predicted
+ */
+export async function predict(
+  teacher: Teacher,
+  configuration: Configuration,
+  codec: TensorSource | undefined,
+  items: readonly Item[],
+  greedy = 0,
+): Promise<Predictions[]> {
+  const { vocab } = teacher.geometry;
+  const lengthOf = ({ kind, continuation }: Item): number =>
+    kind === 'rollout' && greedy > 0 ? greedy : continuation.length;
+  // Items that take as many steps are decoded together.
+  const order = items.map((_, i) => i).sort((a, b) => lengthOf(items[b] as Item) - lengthOf(items[a] as Item));
+  const all: Float32Array[][] = items.map(() => []);
+  for (let from = 0; from < order.length; from += BATCH) {
+    const batch = order.slice(from, from + BATCH).map((index) => ({ index, item: items[index] as Item }));
+    const steps = lengthOf((batch[0] as { item: Item }).item);
+    const decoder = await openDecoder(teacher.device, configuration, {
+      weights: { ...teacher.weights, ...(codec ? { codec } : {}) },
+      normEpsilon: teacher.normEpsilon,
+      batch: batch.length,
+      contextTokens: Math.max(...batch.map(({ item }) => item.prompt.length)) + steps,
+    });
+    try {
+      await decoder.prefill(batch.map(({ item }) => item.prompt.slice(0, -1)));
+      for (let step = 0; step < steps; step++) {
+        await decoder.step(batch.map(({ index, item }) => inputOf(item, step, all[index] as Float32Array[])));
+        const logits = await decoder.logits();
+        batch.forEach(({ index, item }, row) => {
+          if (step < lengthOf(item)) all[index]?.push(logSoftmax(logits.subarray(row * vocab, (row + 1) * vocab)));
+        });
+      }
+    } finally {
+      decoder.close();
+    }
+  }
+  return all;
+}
+
+/** The token that a step reads: the prompt's last, then the continuation's, or the prediction before it. */
+function inputOf({ prompt, continuation }: Item, step: number, made: readonly Float32Array[]): number {
+  if (step === 0) return prompt.at(-1) as number;
+  const before = made[step - 1];
+  return continuation[step - 1] ?? (before ? argmax(before) : 0);
+}

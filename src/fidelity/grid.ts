@@ -1,0 +1,109 @@
+/** The configurations that are judged. */
+import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
+import { pathOf } from '../codecs/paths.js';
+import { CODECS, codecLabel, coreRatio } from '../codecs/registry.js';
+import { genericRatios } from '../codecs/ranks.js';
+import type { Initialisation } from '../decoder/index.js';
+import { evictionLabel, leavesGaps, parseEviction, type Eviction } from '../eviction/policy.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { Storage } from '../kernels/spec.js';
+
+/** One configuration. */
+export interface Row {
+  readonly codec: Codec;
+  readonly path: PathChoice;
+  readonly storage: Storage;
+  readonly eviction: Eviction | null;
+  readonly initialisation: Initialisation;
+}
+
+/** `lla-4x/reconstruct/f16`, with eviction and initialisation where they are not the plain ones. Unique in a grid. */
+export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation }: Row): string {
+  const ranks = codec.rankK === undefined ? '' : `(${codec.rankK},${codec.rankV})`;
+  return [
+    `${codecLabel(g, codec)}${ranks}`,
+    path,
+    storage,
+    ...(eviction ? [evictionLabel(eviction)] : []),
+    ...(initialisation === 'svd' ? [] : [initialisation]),
+  ].join('/');
+}
+
+const plain = { storage: 'f16', eviction: null, initialisation: 'svd' } as const;
+/** Tokens that eviction keeps: below the contexts of the items. */
+const EVICTIONS = ['streaming:4+60', 'h2o:32+32'].map((text) => parseEviction(text, 'eviction') as Eviction);
+const LLA_PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const satisfies readonly PathChoice[];
+
+/** Codecs of a kind at ratios; those that the geometry does not have are left out. */
+export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]): Codec[] {
+  const found = ratios.flatMap((ratio) => {
+    const codec = CODECS[kind].fromRatio(g, ratio);
+    return typeof codec === 'string' || CODECS[kind].refuse(g, codec) !== undefined ? [] : [codec];
+  });
+  return [...new Map(found.map((codec) => [JSON.stringify(codec), codec])).values()];
+}
+
+/** The ratio at which codecs, storages and evictions are compared: T. */
+const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
+
+const pathFor = ({ kind }: Codec): PathChoice => CODECS[kind].paths[0] as PathChoice;
+
+/** At most 40 configurations: each question of the paper at few ratios. */
+export function defaultGrid(g: Geometry): Row[] {
+  const common = commonRatio(g);
+  const [lla] = codecsAt(g, 'lla', [common]);
+  const others = (['lla-2d', 'mla-head', 'kv-quant'] as const).flatMap((kind) =>
+    codecsAt(g, kind, [common, (4 / 3) * common]),
+  );
+  const single = [...codecsAt(g, 'cla', [2]), ...codecsAt(g, 'final-loop', [g.loops])];
+  const full: Codec = { kind: 'full' };
+  const rows: Row[] = [
+    { codec: full, path: 'full', ...plain },
+    { codec: full, path: 'full', ...plain, storage: 'q8' },
+    ...codecsAt(g, 'lla', genericRatios(g)).flatMap((codec) => LLA_PATHS.map((path) => ({ codec, path, ...plain }))),
+    ...[...others, ...single].map((codec) => ({ codec, path: pathFor(codec), ...plain })),
+    ...(lla
+      ? (['q8', 'q4'] as const).map((storage) => ({ codec: lla, path: 'reconstruct' as const, ...plain, storage }))
+      : []),
+    ...EVICTIONS.flatMap((eviction) =>
+      [full, ...(lla ? [lla] : [])].map((codec) => ({ codec, path: pathFor(codec), ...plain, eviction })),
+    ),
+  ];
+  return rows.filter(isPossible);
+}
+
+/** Every codec, ratio, path, storage and eviction. */
+export function fullGrid(g: Geometry): Row[] {
+  const codecs = (['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop'] as const).flatMap((kind) =>
+    codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]),
+  );
+  return codecs
+    .flatMap((codec) =>
+      CODECS[codec.kind].paths.flatMap((path) =>
+        (CODECS[codec.kind].storage ? (['f16'] as const) : (['f16', 'q8', 'q4'] as const)).flatMap((storage) =>
+          [null, ...EVICTIONS].map((eviction) => ({ codec, path: path as PathChoice, ...plain, storage, eviction })),
+        ),
+      ),
+    )
+    .filter(isPossible);
+}
+
+/** One codec on its paths, in f16 and int8, with and without eviction. */
+export function gridOf(codec: Codec): Row[] {
+  const rows: Row[] = [
+    { codec: { kind: 'full' }, path: 'full', ...plain },
+    ...CODECS[codec.kind].paths
+      .filter((path) => path !== 'fast')
+      .map((path) => ({ codec, path: path as PathChoice, ...plain })),
+    { codec, path: pathFor(codec), ...plain, storage: 'q8' },
+    ...EVICTIONS.map((eviction) => ({ codec, path: pathFor(codec), ...plain, eviction })),
+  ];
+  return rows.filter(isPossible);
+}
+
+function isPossible({ codec, path, eviction }: Row): boolean {
+  if (eviction && CODECS[codec.kind].refusesEviction !== undefined) return false;
+  return !(pathOf(path).path === 'block-absorbed' && leavesGaps(eviction));
+}
+
+export const ratioOf = (g: Geometry, { codec }: Row): number => coreRatio(g, codec);

@@ -1,0 +1,92 @@
+/**
+ * What a model is asked. Every item is a prompt, which is prefilled, and a continuation, whose tokens are forced and
+ * predicted one by one. A greedy decoder gives an answer exactly if it predicts each of its tokens after those before,
+ * and follows another greedy decoder until the first token that it predicts otherwise: so forced tokens tell both.
+ */
+import { passkeyTask, recallTask, sumTask, lesson, type Task } from '../tiny/tasks.js';
+import { randomFrom } from '../random.js';
+
+export type ItemKind = 'text' | 'rollout' | 'passkey' | 'recall' | 'sum';
+
+export interface Item {
+  readonly kind: ItemKind;
+  /** At least two tokens. */
+  readonly prompt: readonly number[];
+  /** Tokens that are forced after it; of a rollout the uncompressed model's own greedy ones. */
+  readonly continuation: readonly number[];
+  /** Of a passkey: its place in the prompt, 0 (begin) to 1 (end). */
+  readonly depth?: number;
+}
+
+export interface ItemCounts {
+  readonly texts: number;
+  readonly rollouts: number;
+  /** For each context and depth. */
+  readonly passkeys: number;
+  readonly recalls: number;
+  readonly sums: number;
+  readonly contexts: readonly number[];
+  readonly depths: readonly number[];
+  /** Tokens of a prompt of a text or rollout, and tokens scored after it. */
+  readonly promptTokens: number;
+  readonly scoredTokens: number;
+}
+
+export const DEFAULT_COUNTS: ItemCounts = {
+  texts: 16,
+  rollouts: 8,
+  passkeys: 4,
+  recalls: 16,
+  sums: 8,
+  contexts: [64, 128, 256],
+  depths: [0.1, 0.5, 0.9],
+  promptTokens: 64,
+  scoredTokens: 24,
+};
+
+/** Rollouts get their continuation from the uncompressed model. */
+const NOT_YET: readonly number[] = [];
+
+/** Items of the bundled model's tasks. A seed gives the same items; other seeds than calibration's are other texts. */
+export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] {
+  const random = randomFrom(seed);
+  const list = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
+  const itemOf = ({ kind, prompt, answer }: Task): Item => ({ kind, prompt, continuation: answer });
+  return [
+    ...list(c.texts, () => {
+      const { tokens } = lesson(random, c.promptTokens + c.scoredTokens);
+      return {
+        kind: 'text' as const,
+        prompt: tokens.slice(0, c.promptTokens),
+        continuation: tokens.slice(c.promptTokens),
+      };
+    }),
+    ...list(c.rollouts, () => ({
+      kind: 'rollout' as const,
+      prompt: lesson(random, c.promptTokens).tokens,
+      continuation: NOT_YET,
+    })),
+    ...c.contexts.flatMap((context) =>
+      c.depths.flatMap((depth) => list(c.passkeys, () => ({ ...itemOf(passkeyTask(random, context, depth)), depth }))),
+    ),
+    ...list(c.recalls, (i) => itemOf(recallTask(random, c.contexts[i % c.contexts.length] as number))),
+    ...list(c.sums, () => itemOf(sumTask(random, c.promptTokens))),
+  ];
+}
+
+/** Items of a text alone: forced tokens and rollouts. @param windows of at least prompt and scored tokens */
+export function textItems(windows: readonly (readonly number[])[], c: ItemCounts = DEFAULT_COUNTS): Item[] {
+  const long = windows.filter((window) => window.length >= c.promptTokens + c.scoredTokens);
+  return [
+    ...long.slice(0, c.texts).map((window) => ({
+      kind: 'text' as const,
+      prompt: window.slice(0, c.promptTokens),
+      continuation: window.slice(c.promptTokens, c.promptTokens + c.scoredTokens),
+    })),
+    ...long.slice(c.texts, c.texts + c.rollouts).map((window) => ({
+      kind: 'rollout' as const,
+      prompt: window.slice(0, c.promptTokens),
+      continuation: NOT_YET,
+    })),
+  ];
+}

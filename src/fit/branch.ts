@@ -1,0 +1,54 @@
+/**
+ * A rotary branch for the absorbed path, without training: its pairs take the model's own query and key rows of the
+ * same rotary frequency; one key for all heads is the mean over the heads. Content is scored without positions beside
+ * it, which the model was not trained for, so this is a beginning for training, and a lower bound without it.
+ */
+import type { Branch } from '../codecs/codec.js';
+import { branchTensor, codecTensors, layerTensor } from '../decoder/tensors.js';
+import type { TensorSource } from '../decoder/index.js';
+import type { Geometry } from '../geometry/geometry.js';
+
+type Tensors = Map<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
+
+/** Component `half` (0 or 1) of rotary pair `pair` in a vector of this width. */
+const component = (pairing: 'half-split' | 'adjacent', width: number, pair: number, half: number): number =>
+  pairing === 'adjacent' ? 2 * pair + half : pair + (half * width) / 2;
+
+/**
+ * The branch's tensors. A pair j of a branch of width w turns as pair j·d/w of a head of width d; where that is no whole
+ * number the pair stays zero.
+ * @param model tensors of the model
+ */
+export function branchTensors(g: Geometry, branch: Branch, model: TensorSource): Tensors {
+  const { headDim: d, hidden, heads, kvHeads } = g;
+  const { pairing } = g.rope;
+  const { width, perHead } = branch;
+  const out: Tensors = new Map();
+  for (let layer = 0; layer < g.layers; layer++) {
+    const rowsOf = (letter: 'q' | 'k'): Float32Array =>
+      model.read(layerTensor(g.preludeLayers + layer, `self_attn.${letter}_proj.weight`));
+    const copy = (from: Float32Array, of: readonly number[], to: Float32Array, slot: number): void => {
+      for (let j = 0; j < width / 2; j++) {
+        const pair = (j * d) / width;
+        if (!Number.isInteger(pair)) continue;
+        for (const half of [0, 1]) {
+          const target = (slot * width + component(pairing, width, j, half)) * hidden;
+          for (const head of of) {
+            const source = (head * d + component(pairing, d, pair, half)) * hidden;
+            for (let i = 0; i < hidden; i++)
+              to[target + i] = (to[target + i] as number) + (from[source + i] as number) / of.length;
+          }
+        }
+      }
+    };
+    const query = new Float32Array(heads * width * hidden);
+    for (let head = 0; head < heads; head++) copy(rowsOf('q'), [head], query, head);
+    const keySlots = perHead ? kvHeads : 1;
+    const key = new Float32Array(keySlots * width * hidden);
+    const allHeads = Array.from({ length: kvHeads }, (_, head) => head);
+    for (let slot = 0; slot < keySlots; slot++) copy(rowsOf('k'), perHead ? [slot] : allHeads, key, slot);
+    out.set(branchTensor(layer, 'query'), { shape: [heads * width, hidden], values: query });
+    out.set(branchTensor(layer, 'key'), { shape: [keySlots * width, hidden], values: key });
+  }
+  return out;
+}
