@@ -39,6 +39,10 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
     help: "makes a codec's weights from a model's own keys and values",
     load: async () => (await import('./fit.js')).fitCommand,
   },
+  fidelity: {
+    help: 'what compressing the cache costs on a model: KL, agreement, retrieval',
+    load: async () => (await import('./fidelity.js')).fidelityCommand,
+  },
   doctor: {
     help: 'what GPU adapters there are, and what is missing',
     load: async () => (await import('./doctor.js')).doctorCommand,

@@ -3,6 +3,9 @@ import type { Tokenizer } from '../decoder/index.js';
 import type { Teacher } from '../fit/capture.js';
 import { readText, readTokens, windowsOf } from '../fit/windows.js';
 import { UserError } from '../errors.js';
+import { taskItems, textItems, type Item } from '../fidelity/items.js';
+import { mix } from '../hash.js';
+import { lesson } from '../tiny/tasks.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import type { Device } from '../gpu/index.js';
@@ -15,6 +18,10 @@ import { loadModel, modelFingerprint, WEIGHTS } from './run-question.js';
 const WINDOW_TOKENS = 256;
 /** Tokens that a codec is fitted to unless asked otherwise: a latent of 512 numbers has its covariance by then. */
 const CALIBRATION_TOKENS = 16_384;
+
+/** Seeds of the bundled model's texts, for fitting and for judging: neither sees the other's. */
+const CALIBRATION_SEED = 0x66697421;
+const JUDGED_SEED = 0x6a756467;
 
 export const TEACHER_OPTIONS: OptionTable = {
   model: {
@@ -39,6 +46,8 @@ export interface LoadedTeacher {
   readonly geometry: Geometry;
   readonly tokenizer: Tokenizer | null;
   readonly trained: boolean;
+  /** The model that comes with the program, whose tasks are known. */
+  readonly bundled: boolean;
   fingerprint(seed: number): string;
   teacher(device: Device, seed: number): Teacher;
   close(): void;
@@ -52,6 +61,7 @@ export function teacherOf(args: Args): LoadedTeacher {
     geometry,
     tokenizer,
     trained: checkpoint !== null,
+    bundled: loaded.bundled,
     fingerprint: (seed) => modelFingerprint(loaded, seed),
     teacher: (device, seed) => ({
       device,
@@ -64,17 +74,44 @@ export function teacherOf(args: Args): LoadedTeacher {
 }
 
 /** The windows that a codec is fitted to. @throws UserError where there is no text for the model */
-export function calibrationWindows(args: Args, loaded: LoadedTeacher): number[][] {
+export const calibrationWindows = (args: Args, loaded: LoadedTeacher): number[][] =>
+  loaded.bundled && textFlag(args, 'text') === null && textFlag(args, 'tokens') === null
+    ? windowsFor(args, loaded)
+    : divided(windowsFor(args, loaded)).fitted;
+
+/**
+ * What a model is asked: the bundled model its own tasks, others the last quarter of their text, which no codec is
+ * fitted to.
+ */
+export function itemsOf(args: Args, loaded: LoadedTeacher, seed: number): Item[] {
+  if (loaded.bundled) return taskItems(mix(JUDGED_SEED + seed));
+  const items = textItems(divided(windowsFor(args, loaded)).judged);
+  if (items.length === 0)
+    throw new UserError('the text is too short to be judged on', 'give a longer one, or a larger --max-tokens');
+  return items;
+}
+
+/** The first three quarters for fitting, the rest for judging. */
+function divided(windows: readonly number[][]): { fitted: number[][]; judged: number[][] } {
+  const cut = Math.max(1, Math.floor((windows.length * 3) / 4));
+  return { fitted: windows.slice(0, cut), judged: windows.slice(cut) };
+}
+
+function windowsFor(args: Args, loaded: LoadedTeacher): number[][] {
   const { geometry: g, tokenizer } = loaded;
   const [text, file] = [textFlag(args, 'text'), textFlag(args, 'tokens')];
   const most = parseTokens(textFlag(args, 'max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
   const length = Math.min(parseTokens(textFlag(args, 'window') ?? String(WINDOW_TOKENS), '--window'), g.maxPositions);
   if (text !== null && file !== null) throw new UserError('--text and --tokens are two texts', 'give one of them');
+  if (text === null && file === null && loaded.bundled) {
+    const random = randomFrom(CALIBRATION_SEED);
+    return Array.from({ length: Math.ceil(most / length) }, () => [...lesson(random, length).tokens]);
+  }
   if (text === null && file === null) {
     if (loaded.trained)
       throw new UserError('there is no text to fit to', 'give --text FILE, or --tokens FILE with token numbers');
     // Weights without a meaning have no text either.
-    const random = randomFrom(1);
+    const random = randomFrom(CALIBRATION_SEED);
     return windowsOf(
       Array.from({ length: most }, () => Math.floor(random() * g.vocab)),
       length,

@@ -33,11 +33,11 @@ export interface ItemCounts {
 }
 
 export const DEFAULT_COUNTS: ItemCounts = {
-  texts: 16,
-  rollouts: 8,
-  passkeys: 4,
-  recalls: 16,
-  sums: 8,
+  texts: 12,
+  rollouts: 6,
+  passkeys: 2,
+  recalls: 9,
+  sums: 6,
   contexts: [64, 128, 256],
   depths: [0.1, 0.5, 0.9],
   promptTokens: 64,
@@ -83,7 +83,7 @@ export function textItems(windows: readonly (readonly number[])[], c: ItemCounts
       prompt: window.slice(0, c.promptTokens),
       continuation: window.slice(c.promptTokens, c.promptTokens + c.scoredTokens),
     })),
-    ...long.slice(c.texts, c.texts + c.rollouts).map((window) => ({
+    ...long.slice(0, c.rollouts).map((window) => ({
       kind: 'rollout' as const,
       prompt: window.slice(0, c.promptTokens),
       continuation: NOT_YET,

@@ -4,7 +4,7 @@
  * it, which the model was not trained for, so this is a beginning for training, and a lower bound without it.
  */
 import type { Branch } from '../codecs/codec.js';
-import { branchTensor, codecTensors, layerTensor } from '../decoder/tensors.js';
+import { branchTensor, layerTensor } from '../decoder/tensors.js';
 import type { TensorSource } from '../decoder/index.js';
 import type { Geometry } from '../geometry/geometry.js';
 

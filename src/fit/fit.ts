@@ -149,7 +149,7 @@ export class CodecFit {
 }
 
 /** Tensors in memory. */
-function sourceOf(
+export function sourceOf(
   tensors: ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>,
 ): TensorSource {
   return {

@@ -1,0 +1,207 @@
+/** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
+import { isLatent } from '../codecs/registry.js';
+import { codecFacts, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
+import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { existsSync } from 'node:fs';
+import { displayPath } from '../files.js';
+import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
+import { Judge, type Judged } from '../fidelity/judge.js';
+import { fidelityText, type FidelityReport } from '../fidelity/report.js';
+import { fitCodecs } from '../fit/run.js';
+import type { Teacher } from '../fit/capture.js';
+import { openDevice } from '../gpu/index.js';
+import { readFidelity } from '../schema/fidelity.js';
+import { parseNumber } from '../units.js';
+import { checkWritable, writeWhole } from '../write.js';
+import { choiceFlag, formatOption, textFlag, type Args, type Command } from './command.js';
+import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
+import { interruptible } from './interrupt.js';
+import { print } from './output.js';
+import { progressLine } from './progress.js';
+import { explained } from './run.js';
+import { WEIGHTS } from './run-question.js';
+
+const FORMATS = ['text', 'json'] as const;
+const FIT_MEMORY_BYTES = 4e9;
+
+export const fidelityCommand: Command = {
+  options: {
+    ...TEACHER_OPTIONS,
+    'codec-weights': {
+      type: 'string',
+      help: 'judge these codec weights on all paths [fit a grid of codecs]',
+      group: 'Codec',
+    },
+    full: { type: 'boolean', help: 'every codec, ratio, path, storage and eviction', group: 'Codec' },
+    only: { type: 'string', help: 'judge configurations whose name contains this', group: 'Codec' },
+    output: {
+      type: 'string',
+      short: 'o',
+      help: 'JSON file, saved after every configuration; one that exists is continued',
+      group: 'Output',
+    },
+    ...formatOption(FORMATS),
+  },
+  examples: [
+    ['fidelity', 'the bundled model: at most 40 configurations'],
+    ['fidelity --codec-weights lla4.safetensors', 'a codec that fit made'],
+    ['fidelity --model ./Ouro-1.4B --text book.txt -o ouro.fidelity.json', 'your model, on your text'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const quiet = args.flags['quiet'] === true;
+  const output = textFlag(args, 'output');
+  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const loaded = teacherOf(args);
+  let device;
+  let file: SafetensorsFile | undefined;
+  try {
+    const fingerprint = loaded.fingerprint(seed);
+    file = codecFile(args, fingerprint);
+    const rows = gridFor(args, loaded, file);
+    if (output !== null) checkWritable(output, '--output', true);
+    device = await openDevice();
+    const head: Omit<FidelityReport, 'rows'> = {
+      schema: 'lla-sim/fidelity',
+      schemaVersion: 1,
+      model: { name: loaded.geometry.name, fingerprint, trained: loaded.trained },
+      device: device.description.description,
+      weights: choiceFlag(args, 'weights', WEIGHTS),
+      fittedTokens: file ? 0 : calibrationWindows(args, loaded).flat().length,
+      seed,
+    };
+    const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, quiet);
+    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : fidelityText(report), {
+      file: null,
+      quiet,
+    });
+    if (!quiet && output !== null) process.stderr.write(`written to ${displayPath(output)}\n`);
+    return EXIT.ok;
+  } catch (error) {
+    throw explained(error);
+  } finally {
+    device?.close();
+    file?.close();
+    loaded.close();
+  }
+}
+
+/** The codec weights that are given, checked against the model. */
+function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined {
+  const path = textFlag(args, 'codec-weights');
+  if (path === null) return undefined;
+  const open = new SafetensorsFile(path);
+  try {
+    const { codec, rankK, rankV } = codecFacts(open);
+    return openCodecFile(path, fingerprint, { kind: codec, rankK, rankV });
+  } finally {
+    open.close();
+  }
+}
+
+function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
+  if (file && args.flags['full'] === true)
+    throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
+  const facts = file && codecFacts(file);
+  const all = facts
+    ? gridOf({ kind: facts.codec, rankK: facts.rankK, rankV: facts.rankV }).map((row) =>
+        isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
+      )
+    : args.flags['full'] === true
+      ? fullGrid(geometry)
+      : defaultGrid(geometry);
+  const only = textFlag(args, 'only');
+  const rows = only === null ? all : all.filter((row) => rowId(geometry, row).includes(only));
+  if (rows.length === 0)
+    throw new UserError(
+      `no configuration has ${JSON.stringify(only)} in its name`,
+      `they are named as ${rowId(geometry, all[0] as Row)}`,
+    );
+  return rows;
+}
+
+/** Rows of an earlier run of the same question. */
+function earlier(output: string | null, head: Omit<FidelityReport, 'rows'>): readonly Judged[] {
+  if (output === null || !existsSync(output)) return [];
+  const known = readFidelity(output);
+  const same =
+    known.model.fingerprint === head.model.fingerprint &&
+    known.weights === head.weights &&
+    known.fittedTokens === head.fittedTokens &&
+    known.seed === head.seed;
+  if (!same)
+    throw new UserError(
+      `${displayPath(output)} is of another model, text or seed`,
+      'name another file, or remove that one',
+    );
+  // This program wrote them.
+  return known.rows as unknown as readonly Judged[];
+}
+
+async function judgeAll(
+  args: Args,
+  loaded: LoadedTeacher,
+  teacher: Teacher,
+  rows: readonly Row[],
+  file: SafetensorsFile | undefined,
+  head: Omit<FidelityReport, 'rows'>,
+  quiet: boolean,
+): Promise<FidelityReport> {
+  const { geometry } = loaded;
+  const output = textFlag(args, 'output');
+  const done = new Map(earlier(output, head).map((row) => [row.id, row]));
+  const shows = !quiet && process.stderr.isTTY === true;
+  const began = Date.now();
+  await interruptible(async (signal) => {
+    const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
+    if (missing.length === 0) return;
+    const weights = file
+      ? new Map(missing.map((row) => [weightsKey(row), file as TensorSource]))
+      : await fitted(args, loaded, teacher, missing);
+    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
+    for (const [i, row] of missing.entries()) {
+      if (signal.aborted)
+        throw new UserError(
+          `interrupted after ${i} of ${missing.length} configurations`,
+          output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
+          EXIT.interrupted,
+        );
+      const id = rowId(geometry, row);
+      const elapsed = (Date.now() - began) / 1e3;
+      if (shows) process.stderr.write(progressLine(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id));
+      done.set(id, await judge.judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
+      if (output !== null) writeWhole(output, jsonOf(head, [...done.values()]), '--output');
+    }
+    if (shows) process.stderr.write('\r\u001b[K');
+  });
+  return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged) };
+}
+
+const jsonOf = (head: Omit<FidelityReport, 'rows'>, rows: readonly Judged[]): string =>
+  `${JSON.stringify({ ...head, rows }, null, 1)}\n`;
+
+const weightsKey = ({ codec, initialisation }: Row): string =>
+  `${codec.kind} ${codec.rankK}/${codec.rankV} ${initialisation}`;
+
+/** Fits the codecs of all rows in one go. */
+async function fitted(
+  args: Args,
+  loaded: LoadedTeacher,
+  teacher: Teacher,
+  rows: readonly Row[],
+): Promise<Map<string, TensorSource>> {
+  const latent = [
+    ...new Map(rows.filter(({ codec }) => isLatent(codec)).map((row) => [weightsKey(row), row])).values(),
+  ];
+  if (latent.length === 0) return new Map();
+  const runs = await fitCodecs(
+    teacher,
+    calibrationWindows(args, loaded),
+    latent.map(({ codec, initialisation }) => ({ codec, initialisation, seed: 1 })),
+    { memoryBytes: FIT_MEMORY_BYTES },
+  );
+  return new Map(latent.map((row, i) => [weightsKey(row), (runs[i] as (typeof runs)[number]).fitted.tensors]));
+}

@@ -1,0 +1,138 @@
+/** Judges configurations of one model beside its uncompressed cache, on the latent store of the real decoder. */
+import { createHash } from 'node:crypto';
+import { isLatent } from '../codecs/registry.js';
+import { pathOf, pathSpec } from '../codecs/paths.js';
+import type { Codec } from '../codecs/codec.js';
+import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
+import { loadModel, type Model } from '../decoder/reference/model.js';
+import { branchTensors } from '../fit/branch.js';
+import { exactConfiguration, type Teacher } from '../fit/capture.js';
+import { sourceOf } from '../fit/fit.js';
+import { parameterCount } from '../geometry/geometry.js';
+import { evictionLabel } from '../eviction/policy.js';
+import type { Configuration } from '../schedule/schedule.js';
+import { attentionError, observe } from './attention-error.js';
+import { argmax, predict, type Predictions } from './forced.js';
+import { ratioOf, rowId, type Row } from './grid.js';
+import type { Item } from './items.js';
+import { scoreItem, summarise, type ItemScore, type Scores } from './score.js';
+
+/** What was measured of one configuration. */
+export interface Judged extends Scores {
+  readonly id: string;
+  readonly codec: Codec;
+  readonly ratio: number;
+  readonly path: Row['path'];
+  readonly storage: Row['storage'];
+  readonly eviction: string | null;
+  readonly initialisation: Row['initialisation'];
+  /** SHA-256 of the codec's tensors; null for codecs without. */
+  readonly codecFingerprint: string | null;
+  /** Relative error of attention's outputs; null where it says nothing, and for models too large for float64. */
+  readonly attentionError: number | null;
+  readonly items: readonly ItemScore[];
+  readonly seconds: number;
+}
+
+/** Models up to this size are run in float64 for the error of attention. */
+const REFERENCE_PARAMETERS = 5e6;
+/** Sequences, and tokens of each, on which that error is measured. */
+const REFERENCE_SEQUENCES = 2;
+const REFERENCE_TOKENS = 48;
+/** Tokens of a greedy rollout. */
+const ROLLOUT_TOKENS = 24;
+
+/** SHA-256 over names, shapes and values, in the order of the names. */
+export function fingerprintOfTensors(source: TensorSource): string {
+  const hash = createHash('sha256');
+  for (const name of [...source.shapes.keys()].sort()) {
+    hash.update(`${name} ${JSON.stringify(source.shapes.get(name))}\n`);
+    hash.update(source.read(name));
+  }
+  return hash.digest('hex');
+}
+
+export class Judge {
+  private constructor(
+    private readonly teacher: Teacher,
+    readonly items: readonly Item[],
+    private readonly expected: readonly Predictions[],
+    private readonly branch: TensorSource,
+    private readonly reference: { readonly model: Model; readonly observed: ReturnType<typeof observe>[] } | null,
+  ) {}
+
+  /** Runs the uncompressed model: its predictions, and its greedy rollouts. */
+  static async open(teacher: Teacher, asked: readonly Item[]): Promise<Judge> {
+    const { geometry: g, weights } = teacher;
+    const configuration = exactConfiguration(teacher);
+    const expected = await predict(teacher, configuration, undefined, asked, ROLLOUT_TOKENS);
+    const items = asked.map((item, i) =>
+      item.kind === 'rollout' ? { ...item, continuation: (expected[i] as Predictions).map(argmax) } : item,
+    );
+    const tensors =
+      weights.model ??
+      fabricate(modelTensors(g), { seed: weights.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+    let reference = null;
+    if (parameterCount(g) <= REFERENCE_PARAMETERS) {
+      const model = loadModel(g, storedAs(tensors, weights.storage), teacher.normEpsilon);
+      const observed = items
+        .filter(({ kind }) => kind === 'text')
+        .slice(0, REFERENCE_SEQUENCES)
+        .map(({ prompt }) => observe(model, prompt.slice(0, REFERENCE_TOKENS)));
+      reference = { model, observed };
+    }
+    const branch = sourceOf(branchTensors(g, configuration.branch, tensors));
+    return new Judge(teacher, items, expected, branch, reference);
+  }
+
+  /** @param codec tensors of a codec with latents */
+  async judge(row: Row, codec: TensorSource | undefined): Promise<Judged> {
+    const began = process.hrtime.bigint();
+    const { teacher } = this;
+    const { geometry: g } = teacher;
+    const { path, materialised } = pathOf(row.path);
+    const exact = exactConfiguration(teacher);
+    const choice = { ...exact.choice, storage: row.storage };
+    const configuration: Configuration = {
+      ...exact,
+      codec: row.codec,
+      path,
+      materialised,
+      choice,
+      eviction: row.eviction,
+    };
+    const tensors = codec && pathSpec(path).branch ? combined(codec, this.branch) : codec;
+    const own = await predict(teacher, configuration, tensors, this.items);
+    const items = this.items.map((item, i) => scoreItem(item, this.expected[i] as Predictions, own[i] as Predictions));
+    const error = this.reference
+      ? attentionError(
+          this.reference.model,
+          row,
+          choice,
+          codec ? storedAs(codec, 'f16') : NO_TENSORS,
+          this.reference.observed,
+        )
+      : null;
+    return {
+      id: rowId(g, row),
+      codec: row.codec,
+      ratio: ratioOf(g, row),
+      path: row.path,
+      storage: row.storage,
+      eviction: row.eviction === null ? null : evictionLabel(row.eviction),
+      initialisation: row.initialisation,
+      codecFingerprint: codec && isLatent(row.codec) ? fingerprintOfTensors(codec) : null,
+      ...summarise(items),
+      attentionError: error,
+      items,
+      seconds: Number(process.hrtime.bigint() - began) * 1e-9,
+    };
+  }
+}
+
+const NO_TENSORS: TensorSource = {
+  shapes: new Map(),
+  read: (name) => {
+    throw new RangeError(`no tensor ${name}`);
+  },
+};
