@@ -5,6 +5,7 @@ import { readText, readTokens, windowsOf } from '../fit/windows.js';
 import { UserError } from '../errors.js';
 import { taskItems, textItems, type Item } from '../fidelity/items.js';
 import { mix } from '../hash.js';
+import { untrainedTwin } from '../tiny/model.js';
 import { lesson } from '../tiny/tasks.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
@@ -22,6 +23,8 @@ const CALIBRATION_TOKENS = 16_384;
 /** Seeds of the bundled model's texts, for fitting and for judging: neither sees the other's. */
 const CALIBRATION_SEED = 0x66697421;
 const JUDGED_SEED = 0x6a756467;
+/** Of the weights of an untrained twin. */
+const TWIN_SEED = 1;
 
 export const TEACHER_OPTIONS: OptionTable = {
   model: {
@@ -50,6 +53,8 @@ export interface LoadedTeacher {
   readonly bundled: boolean;
   fingerprint(seed: number): string;
   teacher(device: Device, seed: number): Teacher;
+  /** The same shape untrained: the bundled model's beginning, others with fabricated weights. */
+  twin(device: Device): Teacher;
   close(): void;
 }
 
@@ -68,6 +73,12 @@ export function teacherOf(args: Args): LoadedTeacher {
       geometry,
       normEpsilon: checkpoint?.normEpsilon ?? 1e-6,
       weights: { storage, seed, ...(checkpoint ? { model: checkpoint.tensors } : {}) },
+    }),
+    twin: (device) => ({
+      device,
+      geometry,
+      normEpsilon: checkpoint?.normEpsilon ?? 1e-6,
+      weights: { storage, seed: TWIN_SEED, ...(loaded.bundled ? { model: untrainedTwin(geometry) } : {}) },
     }),
     close: () => checkpoint?.tensors.close(),
   };

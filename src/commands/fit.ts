@@ -2,16 +2,21 @@
 import { isLatent } from '../codecs/registry.js';
 import { codecTensors, INITIALISATIONS, writeCodecFile } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { lensAgreement } from '../fidelity/lens.js';
+import { spectraPicture } from '../fidelity/spectra-picture.js';
+import { PAPER, spectraText, type SpectraReport, type Studied } from '../fidelity/spectra-report.js';
+import type { Teacher } from '../fit/capture.js';
 import { fitCodec } from '../fit/run.js';
 import { fitReport, fitText } from '../fit/report.js';
+import { spectraOf } from '../fit/spectra.js';
 import { openDevice } from '../gpu/index.js';
 import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { displayPath } from '../files.js';
 import { parseBytes, parseNumber } from '../units.js';
-import { checkWritable } from '../write.js';
+import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from './command.js';
-import { calibrationWindows, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
+import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
@@ -39,12 +44,19 @@ export const fitCommand: Command = {
     ...TEACHER_OPTIONS,
     ...CODEC_OPTIONS,
     memory: { type: 'string', help: `memory for covariances [${DEFAULT_MEMORY}]`, group: 'Codec' },
+    spectra: {
+      type: 'boolean',
+      help: 'fit nothing: show how redundant keys and values are along loops, heads and layers',
+      group: 'Spectra',
+    },
+    picture: { type: 'string', help: 'PNG file of the spectra', group: 'Spectra' },
     output: { type: 'string', short: 'o', help: 'file of the codec weights', group: 'Output' },
     ...formatOption(FORMATS),
   },
   shown: ['model', 'layers', 'text', 'tokens', 'max-tokens', 'codec', 'ratio', 'init', 'output', 'format', 'quiet'],
   examples: [
     ['fit --ratio 4 -o lla4.safetensors', 'codec weights of the bundled model'],
+    ['fit --spectra', "how redundant the bundled model's cache is, beside its untrained twin"],
     ['fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors', 'of your model, on your text'],
   ],
   run,
@@ -53,6 +65,7 @@ export const fitCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const quiet = args.flags['quiet'] === true;
+  if (args.flags['spectra'] === true) return spectra(args, format, quiet);
   const output = textFlag(args, 'output');
   if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
   const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
@@ -112,6 +125,48 @@ async function run(args: Args): Promise<ExitCode> {
       quiet,
     });
     if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
+    return EXIT.ok;
+  } catch (error) {
+    throw explained(error);
+  } finally {
+    device?.close();
+    loaded.close();
+  }
+}
+
+/** Windows that spectra are taken over, and the items that the logit lens reads. */
+const SPECTRA_WINDOWS = 16;
+
+async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Promise<ExitCode> {
+  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const picture = textFlag(args, 'picture');
+  const loaded = teacherOf(args);
+  let device;
+  try {
+    const windows = calibrationWindows(args, loaded).slice(0, SPECTRA_WINDOWS);
+    const texts = itemsOf(args, loaded, seed).filter(({ kind }) => kind === 'text');
+    const fingerprint = loaded.fingerprint(seed);
+    device = await openDevice();
+    const study = async (teacher: Teacher): Promise<Studied> => ({
+      ...(await spectraOf(teacher, windows)),
+      lensAgreement: await lensAgreement(teacher, texts),
+    });
+    const report: SpectraReport = {
+      schema: 'lla-sim/spectra',
+      schemaVersion: 1,
+      model: { name: loaded.geometry.name, fingerprint },
+      trained: await study(loaded.teacher(device, seed)),
+      untrained: await study(loaded.twin(device)),
+      paper: PAPER,
+    };
+    if (picture !== null) {
+      const { png } = await import('../report/pictures/png.js');
+      writeWhole(picture, png(spectraPicture(report)), '--picture');
+    }
+    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : spectraText(report), {
+      file: textFlag(args, 'output'),
+      quiet,
+    });
     return EXIT.ok;
   } catch (error) {
     throw explained(error);

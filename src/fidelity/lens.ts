@@ -1,0 +1,19 @@
+/**
+ * Logit lens by loop: a model of fewer loops is the same weights stopped earlier, whose norm and head read the state
+ * after that loop.
+ */
+import { exactConfiguration, type Teacher } from '../fit/capture.js';
+import { argmax, predict } from './forced.js';
+import type { Item } from './items.js';
+
+/** Share of the predictions after each loop that are those after the last; the last is 1. */
+export async function lensAgreement(teacher: Teacher, items: readonly Item[]): Promise<number[]> {
+  const choices: number[][] = [];
+  for (let loops = 1; loops <= teacher.geometry.loops; loops++) {
+    const early = { ...teacher, geometry: { ...teacher.geometry, loops } };
+    const predicted = await predict(early, exactConfiguration(early), undefined, items);
+    choices.push(predicted.flatMap((item) => item.map(argmax)));
+  }
+  const last = choices.at(-1) as number[];
+  return choices.map((own) => own.filter((token, i) => token === last[i]).length / last.length);
+}
