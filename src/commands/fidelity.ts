@@ -5,11 +5,13 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { existsSync } from 'node:fs';
 import { displayPath } from '../files.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
+import { claimsGrid, claimsText, tryClaims, type Evidence } from '../fidelity/claims.js';
 import { Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
 import { fitCodecs } from '../fit/run.js';
 import type { Teacher } from '../fit/capture.js';
-import { openDevice } from '../gpu/index.js';
+import { spectraOf } from '../fit/spectra.js';
+import { openDevice, type Device } from '../gpu/index.js';
 import { readFidelity } from '../schema/fidelity.js';
 import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
@@ -33,6 +35,11 @@ export const fidelityCommand: Command = {
       group: 'Codec',
     },
     full: { type: 'boolean', help: 'every codec, ratio, path, storage and eviction', group: 'Codec' },
+    claims: {
+      type: 'boolean',
+      help: "try the paper's claims on this model and on its untrained twin",
+      group: 'Codec',
+    },
     only: { type: 'string', help: 'judge configurations whose name contains this', group: 'Codec' },
     output: {
       type: 'string',
@@ -44,6 +51,7 @@ export const fidelityCommand: Command = {
   },
   examples: [
     ['fidelity', 'the bundled model: at most 40 configurations'],
+    ['fidelity --claims -o claims.json', "which of the paper's claims hold on the bundled model"],
     ['fidelity --codec-weights lla4.safetensors', 'a codec that fit made'],
     ['fidelity --model ./Ouro-1.4B --text book.txt -o ouro.fidelity.json', 'your model, on your text'],
   ],
@@ -73,7 +81,11 @@ async function run(args: Args): Promise<ExitCode> {
       fittedTokens: file ? 0 : calibrationWindows(args, loaded).flat().length,
       seed,
     };
-    const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, quiet);
+    if (args.flags['claims'] === true) {
+      await claims(args, loaded, device, head, format, quiet);
+      return EXIT.ok;
+    }
+    const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output, quiet);
     await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : fidelityText(report), {
       file: null,
       quiet,
@@ -148,10 +160,10 @@ async function judgeAll(
   rows: readonly Row[],
   file: SafetensorsFile | undefined,
   head: Omit<FidelityReport, 'rows'>,
+  output: string | null,
   quiet: boolean,
 ): Promise<FidelityReport> {
   const { geometry } = loaded;
-  const output = textFlag(args, 'output');
   const done = new Map(earlier(output, head).map((row) => [row.id, row]));
   const shows = !quiet && process.stderr.isTTY === true;
   const began = Date.now();
@@ -185,6 +197,42 @@ const jsonOf = (head: Omit<FidelityReport, 'rows'>, rows: readonly Judged[]): st
 
 const weightsKey = ({ codec, initialisation }: Row): string =>
   `${codec.kind} ${codec.rankK}/${codec.rankV} ${initialisation}`;
+
+/** Windows of text that spectra are taken over. */
+const SPECTRA_WINDOWS = 8;
+
+/** Tries the claims. With -o, rows of the model and of its twin are kept beside it, each in a file of its own. */
+async function claims(
+  args: Args,
+  loaded: LoadedTeacher,
+  device: Device,
+  head: Omit<FidelityReport, 'rows'>,
+  format: 'text' | 'json',
+  quiet: boolean,
+): Promise<void> {
+  const { geometry } = loaded;
+  const output = textFlag(args, 'output');
+  const rows = claimsGrid(geometry);
+  const windows = calibrationWindows(args, loaded).slice(0, SPECTRA_WINDOWS);
+  const evidenceOf = async (teacher: Teacher, name: string, own: typeof head): Promise<Evidence> => ({
+    rows: (
+      await judgeAll(args, loaded, teacher, rows, undefined, own, output === null ? null : `${output}.${name}`, quiet)
+    ).rows,
+    spectra: await spectraOf(teacher, windows),
+  });
+  const twinHead = {
+    ...head,
+    model: { name: `${head.model.name}, untrained`, fingerprint: loaded.twinFingerprint, trained: false },
+  };
+  const results = tryClaims(
+    geometry,
+    await evidenceOf(loaded.teacher(device, head.seed), 'model', head),
+    await evidenceOf(loaded.twin(device), 'untrained', twinHead),
+  );
+  const json = `${JSON.stringify({ ...head, schema: 'lla-sim/claims', claims: results }, null, 2)}\n`;
+  if (output !== null) writeWhole(output, json, '--output');
+  await print(format === 'json' ? json : claimsText(head.model.name, results), { file: null, quiet });
+}
 
 /** Fits the codecs of all rows in one go. */
 async function fitted(

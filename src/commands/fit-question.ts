@@ -7,6 +7,7 @@ import { taskItems, textItems, type Item } from '../fidelity/items.js';
 import { mix } from '../hash.js';
 import { untrainedTwin } from '../tiny/model.js';
 import { lesson } from '../tiny/tasks.js';
+import { fingerprintOfSeed } from '../fingerprint.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import type { Device } from '../gpu/index.js';
@@ -55,6 +56,7 @@ export interface LoadedTeacher {
   teacher(device: Device, seed: number): Teacher;
   /** The same shape untrained: the bundled model's beginning, others with fabricated weights. */
   twin(device: Device): Teacher;
+  readonly twinFingerprint: string;
   close(): void;
 }
 
@@ -74,6 +76,8 @@ export function teacherOf(args: Args): LoadedTeacher {
       normEpsilon: checkpoint?.normEpsilon ?? 1e-6,
       weights: { storage, seed, ...(checkpoint ? { model: checkpoint.tensors } : {}) },
     }),
+    // The bundled model's twin is another one than fabricated weights of this shape.
+    twinFingerprint: fingerprintOfSeed(geometry, TWIN_SEED + (loaded.bundled ? 1 : 0)),
     twin: (device) => ({
       device,
       geometry,

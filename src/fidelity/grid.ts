@@ -1,6 +1,6 @@
 /** The configurations that are judged. */
 import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
-import { pathOf } from '../codecs/paths.js';
+import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio } from '../codecs/registry.js';
 import { genericRatios } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
@@ -46,7 +46,9 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
 /** The ratio at which codecs, storages and evictions are compared: T. */
 const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 
-const pathFor = ({ kind }: Codec): PathChoice => CODECS[kind].paths[0] as PathChoice;
+/** The path that changes nothing but what is stored: full RoPE. */
+const pathFor = ({ kind }: Codec): PathChoice =>
+  CODECS[kind].paths.find((path) => pathSpec(path).materialises) ?? (CODECS[kind].paths[0] as PathChoice);
 
 /** At most 40 configurations: each question of the paper at few ratios. */
 export function defaultGrid(g: Geometry): Row[] {

@@ -50,8 +50,8 @@ export interface Spectra {
 /** Tokens of a batch whose units are decomposed one by one. */
 const SAMPLED = 24;
 
-/** Running sums of one side. */
-class Side {
+/** Running sums of keys or of values. */
+export class Side {
   private readonly sums = new Map<CacheAxis, { count: number; rank: number; shares: Float64Array }>();
   private between = 0;
   private readonly change: Float64Array;

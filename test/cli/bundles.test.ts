@@ -22,6 +22,7 @@ const REFUSED: Readonly<Record<string, readonly [args: readonly string[], messag
   bench: [['--format', 'csv'], /--format must be .*markdown.*"csv"/],
   validate: [['--only', 'luck'], /--only must be one of memory.*"luck"/],
   run: [['--tokens', '1,x'], /--tokens .*"x"/],
+  fidelity: [['--only', 'luck'], /no configuration has "luck"/],
   fit: [[], /there is no file to write to/],
   doctor: [['--format', 'csv'], /--format must be .*json.*"csv"/],
   import: [[], /the source of the tables is not given/],

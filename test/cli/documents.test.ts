@@ -97,13 +97,25 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
       `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 --max-tokens 2`,
       'the same',
     ],
+  'npx lla-sim fit --ratio 4 -o lla4.safetensors': [
+    'npx lla-sim fit --ratio 4 --max-tokens 512 -o lla4.safetensors',
+    'half a minute',
+  ],
+  'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
+  'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
+  'npx lla-sim fidelity --claims -o claims.json': [null, 'half an hour; test/fidelity judges claims'],
+  'npx lla-sim fit --spectra --picture spectra.png': [null, 'a minute; test/fidelity has spectra of made-up vectors'],
+  'npx lla-sim run --codec lla --ratio 4 --codec-weights lla4.safetensors': [
+    'npx lla-sim run --codec lla --ratio 4 --codec-weights lla4.safetensors --max-tokens 2',
+    'shorter',
+  ],
   'npx lla-sim fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors': [
-    `npx lla-sim fit ${TINY} --max-tokens 512 --ratio 4 -o lla4.safetensors`,
+    `npx lla-sim fit ${TINY} --max-tokens 512 --ratio 4 -o made-lla4.safetensors`,
     'the checkpoint is not carried',
   ],
   'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is" --codec lla --ratio 4 --codec-weights ouro-lla4.safetensors':
     [
-      `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --codec-weights lla4.safetensors --max-tokens 2`,
+      `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --codec-weights made-lla4.safetensors --max-tokens 2`,
       'the same',
     ],
   'npx lla-sim run --seed 7': [null, 'test/cli/run.test.ts asks the bundled model'],
@@ -135,7 +147,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   formula: 'mathematics: nothing to run',
 };
 
-const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'fit', 'validate', 'doctor'];
+const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'fit', 'fidelity', 'validate', 'doctor'];
 const TINY_CONFIG = {
   model_type: 'ouro',
   num_hidden_layers: 1,

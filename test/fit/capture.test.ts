@@ -7,6 +7,7 @@ import { exactAttention } from '../../src/decoder/reference/forward.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { capture, exactConfiguration } from '../../src/fit/capture.js';
+import { Judge, type Judged } from '../../src/fidelity/judge.js';
 import { fitCodec } from '../../src/fit/run.js';
 import { GEOMETRIES, promptOf } from '../decoder/models.js';
 import { relative } from '../decoder/gpu-cases.js';
@@ -57,6 +58,36 @@ describeGpu('capture and fit', (device) => {
           );
         }
     });
+  });
+
+  it(`judges the full cache as itself, and fewer directions as worse (seed ${SEED})`, async () => {
+    const item = { kind: 'text', prompt: (windows[0] as number[]).slice(0, 20) } as const;
+    const texts = [
+      { ...item, continuation: (windows[1] as number[]).slice(0, 4) },
+      { ...item, kind: 'rollout' as const, continuation: [] },
+    ];
+    const judge = await Judge.open(teacher, texts);
+    const plain = { storage: 'f32', eviction: null, initialisation: 'svd' } as const;
+    const full = await judge.judge({ codec: { kind: 'full' }, path: 'full', ...plain }, undefined);
+    expect(full).toMatchObject({ kl: { estimate: 0 }, top1: { estimate: 1 }, agreement: { estimate: 1 } });
+    expect(full.attentionError).toBeLessThan(1e-6);
+    const width = g.loops * g.headDim;
+    const judged = [];
+    for (const rank of [2, width]) {
+      const codec = { kind: 'lla', rankK: rank, rankV: rank } as const;
+      const { fitted } = await fitCodec(
+        teacher,
+        windows,
+        { codec, initialisation: 'svd', seed: SEED },
+        { memoryBytes: 2 ** 20 },
+      );
+      judged.push(await judge.judge({ codec, path: 'reconstruct', ...plain }, fitted.tensors));
+    }
+    const [few, all] = judged as [Judged, Judged];
+    expect(all.kl?.estimate).toBeLessThan(1e-3);
+    expect(few.kl?.estimate).toBeGreaterThan(10 * (all.kl?.estimate as number));
+    expect(few.attentionError as number).toBeGreaterThan(10 * (all.attentionError as number));
+    expect(few.codecFingerprint).not.toBe(all.codecFingerprint);
   });
 
   it(`a fitted codec of full rank decodes as the full cache does (seed ${SEED})`, async () => {
