@@ -9,9 +9,10 @@ export const TINY_PLAN: TrainingPlan = {
   cooldownSteps: 170,
   otherWeight: 0.1,
   stages: [
-    { length: 32, texts: 16, steps: 400, guided: true },
+    { length: 32, texts: 16, steps: 400, guide: 1 },
     { length: 64, texts: 8, steps: 130 },
-    { length: 128, texts: 5, steps: 160 },
-    { length: 256, texts: 3, steps: 180 },
+    { length: 128, texts: 5, steps: 70 },
+    { length: 128, texts: 5, steps: 60, guide: 0.5 },
+    { length: 256, texts: 3, steps: 140, guide: 0.5 },
   ],
 };

@@ -20,11 +20,11 @@ export interface Stage {
   readonly texts: number;
   readonly steps: number;
   /**
-   * Attention is guided: the first head of the first layer is drawn to the token before, in the first loop, and that of
-   * the last layer to what an answer repeats, in the second loop. The loss that does it fades to nothing by the stage's
-   * end. Without it the heads find their places too, several times later.
+   * Weight of a loss that guides attention: the first head of the first layer is drawn to the token before, in the
+   * first loop, and that of the last layer to what an answer repeats, in the second loop. It fades to nothing over the
+   * stage's last quarter. Without it the heads find their places several times later. 0 if absent.
    */
-  readonly guided?: boolean;
+  readonly guide?: number;
 }
 
 export interface TrainingPlan {
@@ -151,11 +151,14 @@ export const lossOf =
     return loss;
   };
 
-/** Weight of the guiding loss at step `step`: 1 for three quarters of a guided first stage, then falling to 0. */
+/** Weight of the guiding loss at step `step` (from 1). */
 export function guideOf(plan: TrainingPlan, step: number): number {
-  const [first] = plan.stages;
-  if (!first?.guided || step > first.steps) return 0;
-  return Math.min(1, 4 * (1 - step / first.steps));
+  let before = 0;
+  for (const { steps, guide = 0 } of plan.stages) {
+    if (step <= before + steps) return guide * Math.min(1, 4 * (1 - (step - before) / steps));
+    before += steps;
+  }
+  return 0;
 }
 
 export class Trainer {

@@ -160,8 +160,8 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     expect(guided - plain).toBeCloseTo((means[0] as number) + (means[1] as number), 3);
     expect([
       guideOf(plan, 1),
-      guideOf({ ...plan, stages: [{ length: 28, texts: 2, steps: 10, guided: true }] }, 8),
-    ]).toEqual([0, 4 * (1 - 8 / 10)]);
+      guideOf({ ...plan, stages: [{ length: 28, texts: 2, steps: 10, guide: 0.5 }] }, 8),
+    ]).toEqual([0, 0.5 * 4 * (1 - 8 / 10)]);
   });
 
   it('goes on from a state as if it had not stopped', async () => {
