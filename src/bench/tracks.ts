@@ -1,8 +1,7 @@
 /** What a calibration has to measure: the candidates of every kernel and variant, and what is known of them already. */
 import type { Device } from '../gpu/device.js';
 import type { Tuning } from '../kernels/launch.js';
-import { IMPLEMENTED } from '../kernels/launches.js';
-import type { KernelCall, KernelName } from '../kernels/registry.js';
+import { KERNEL_NAMES, type KernelCall, type KernelName } from '../kernels/registry.js';
 import { kernelHash } from '../kernels/source.js';
 import type { Shape } from '../kernels/spec.js';
 import type { Calibration, KernelCalibration, Sample } from '../schema/calibration.js';
@@ -39,7 +38,7 @@ export function planTracks(
   from: Calibration | undefined,
   options: TrackOptions,
 ): Track[] {
-  const kernels = (options.kernels ?? IMPLEMENTED).filter((k) => IMPLEMENTED.includes(k));
+  const kernels = options.kernels ?? KERNEL_NAMES;
   const resumed = from?.kernels ?? [];
   calibration.kernels = [];
   const longest = Math.min(
@@ -71,7 +70,7 @@ export function planTracks(
   for (const old of resumed)
     if (!(kernels as readonly string[]).includes(old.kernel))
       calibration.kernels.push({ ...old, samples: old.samples.map((sample) => ({ ...sample })) });
-  const place = ({ kernel }: KernelCalibration): number => (IMPLEMENTED as readonly string[]).indexOf(kernel);
+  const place = ({ kernel }: KernelCalibration): number => (KERNEL_NAMES as readonly string[]).indexOf(kernel);
   calibration.kernels.sort((a, b) => place(a) - place(b));
   const trackOf = ({ kernel, variant }: KernelCall, entry: KernelCalibration): Track => {
     const id = `${kernel} ${variant}`;

@@ -11,10 +11,10 @@ import {
 } from '../bench/regression/index.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
-import { IMPLEMENTED, openDevice } from '../gpu/index.js';
+import { openDevice } from '../gpu/index.js';
 import { jsonText } from '../json.js';
 import { loadCalibration } from '../plan/calibrations.js';
-import type { KernelCall, KernelName } from '../kernels/registry.js';
+import { KERNEL_NAMES, type KernelCall, type KernelName } from '../kernels/registry.js';
 import { parseNumber, parseSeconds } from '../units.js';
 import { formatDuration } from './progress.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
@@ -31,7 +31,7 @@ export const benchCommand: Command = {
       type: 'string',
       multiple: true,
       help: 'only these kernels, separated by commas [all]',
-      choices: IMPLEMENTED,
+      choices: KERNEL_NAMES,
     },
     shapes: { type: 'string', multiple: true, help: 'only these groups of shapes [all]', choices: CASE_GROUPS },
     all: { type: 'boolean', help: 'also measure kernels whose source is identical' },

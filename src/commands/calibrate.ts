@@ -13,7 +13,7 @@ import { outliers } from '../cost/fit.js';
 import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
-import { IMPLEMENTED, openDevice, type Device } from '../gpu/index.js';
+import { openDevice, type Device } from '../gpu/index.js';
 import { displayPath } from '../files.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import { columns, type Column } from '../report/text.js';
@@ -200,9 +200,7 @@ async function tuneKernels(
   signal: AbortSignal,
 ): Promise<Partial<Record<KernelName, Tuning>>> {
   const { submitSeconds } = await measureOverheads(device);
-  const calls = representativeCalls(device.description.software).filter(
-    (c) => IMPLEMENTED.includes(c.kernel) && (kernels?.includes(c.kernel) ?? true),
-  );
+  const calls = representativeCalls(device.description.software).filter((c) => kernels?.includes(c.kernel) ?? true);
   const progress = !quiet && process.stderr.isTTY === true;
   const onTrial = (t: Trial, elapsed: number): void => {
     const values = Object.entries(t.tuning)

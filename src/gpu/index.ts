@@ -5,6 +5,6 @@ export type { AdapterDescription } from './describe.js';
 export type { AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';
 export type { OperationOptions } from '../kernels/launch.js';
-export { deviceOptions, planOperation, IMPLEMENTED } from '../kernels/launches.js';
+export { deviceOptions, planOperation } from '../kernels/launches.js';
 export { bufferOf, type BufferPlan, type OperationPlan, type Step } from './plan.js';
 export { capacityOf } from './cache-layout.js';

@@ -58,9 +58,6 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   rebuild,
 };
 
-/** Kernels that have an implementation. */
-export const IMPLEMENTED = Object.keys(LAUNCHES) as KernelName[];
-
 /** Tunable constants by kernel. */
 export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = Object.fromEntries(
   Object.entries(LAUNCHES).flatMap(([kernel, { tunables }]) => (tunables ? [[kernel, tunables]] : [])),

@@ -1,5 +1,5 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
-import { IMPLEMENTED, type Device } from '../../gpu/index.js';
+import type { Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeProgram } from '../describe.js';
@@ -41,10 +41,7 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const wanted = (c: KernelCall): boolean =>
     (options.kernels?.includes(c.kernel) ?? true) && (options.shapes?.includes(groupOf(c.kernel)) ?? true);
   const calls = (
-    options.calls ??
-    (against === null ? roofline.calls : representativeCalls(device.description.software)).filter((c) =>
-      IMPLEMENTED.includes(c.kernel),
-    )
+    options.calls ?? (against === null ? roofline.calls : representativeCalls(device.description.software))
   ).filter(wanted);
   const rules = {
     calls,

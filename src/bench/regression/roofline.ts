@@ -3,7 +3,7 @@
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
 import { clockNow } from '../../clock.js';
-import { GpuError, IMPLEMENTED, type Device } from '../../gpu/index.js';
+import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Tuning } from '../../kernels/launch.js';
@@ -47,9 +47,7 @@ export async function prepareTimed(
   options: Pick<TimeOptions, 'clock' | 'submitSeconds' | 'seed' | 'tuning'>,
 ): Promise<{ readonly prepared: PreparedCall; readonly measure: Measure } | SkippedResult> {
   const extra = tuningOptions(options.tuning?.[call.kernel]);
-  const reason = IMPLEMENTED.includes(call.kernel)
-    ? obstacle(device, call, extra)
-    : 'no kernel of this program does it yet';
+  const reason = obstacle(device, call, extra);
   if (reason !== null) return skip(call, 'unsupported', reason);
   let prepared: PreparedCall | undefined;
   try {
@@ -168,8 +166,7 @@ function timed(
  */
 export function pathRatios(set: PathSet, series: ReadonlyMap<string, readonly number[]>, seed: number): PathRatio[] {
   const timeOf = (calls: readonly KernelCall[]): number[] | null => {
-    // Where the set-up is part of the attention kernel there is no kernel of its own.
-    const present = calls.filter((c) => IMPLEMENTED.includes(c.kernel)).map((c) => series.get(keyOf(c)));
+    const present = calls.map((c) => series.get(keyOf(c)));
     return present.length > 0 && present.every((s) => s !== undefined) ? sumOf(present) : null;
   };
   const block = timeOf(set.paths['block-absorbed']);
