@@ -80,9 +80,7 @@ const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;
 /** WGSL: where it lies, and how it is resolved. */
 const SOURCE = /^kernels\/(source|files|names)\.ts$/;
 const GPU_SIDE = new RegExp(
-const GPU_SIDE = new RegExp(
   `^(gpu|bench|decoder|validate|fit|fidelity|measure|tiny|training)/|${LAUNCH.source}|${REFERENCE.source}`,
-);
 );
 /** Files of the side that never needs a GPU. */
 const planner = files.filter((f) => !GPU_SIDE.test(f) && !GPU_COMMANDS.test(f));
