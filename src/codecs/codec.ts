@@ -63,6 +63,8 @@ export interface CodecSpec {
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;
+  /** Another codec whose tensors this one reads. */
+  readonly weightsOf?: CodecKind;
   /** Planned only where it is asked for by name. */
   readonly onlyAsked?: true;
   /** K and V are rebuilt inside attention only, not in memory before it. */

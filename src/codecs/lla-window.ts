@@ -16,6 +16,7 @@ export const llaWindow: CodecSpec = {
   paths: ['reconstruct', 'block-absorbed'],
   settings: [...lla.settings, 'windowTokens'],
   onlyAsked: true,
+  weightsOf: 'lla',
   fusedOnly: true,
   refusesEviction: 'its latents are those of all tokens',
   fromRatio: (g, ratio) => {

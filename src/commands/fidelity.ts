@@ -115,14 +115,14 @@ function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined
 }
 
 function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
-  if (file && args.flags['full'] === true)
+  if (file && args.flags.full === true)
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
   const facts = file && codecFacts(file);
   const all = facts
     ? gridOf({ kind: facts.codec, rankK: facts.rankK, rankV: facts.rankV }).map((row) =>
         isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
       )
-    : args.flags['full'] === true
+    : args.flags.full === true
       ? fullGrid(geometry)
       : defaultGrid(geometry);
   const only = textFlag(args, 'only');

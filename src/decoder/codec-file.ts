@@ -14,6 +14,7 @@
  */
 import type { Codec, CodecKind } from '../codecs/codec.js';
 import { CODEC_KINDS } from '../codecs/codec.js';
+import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { halfBits } from '../gpu/half.js';
 import { writeWhole } from '../write.js';
@@ -111,7 +112,7 @@ export function codecFacts({ file, metadata }: SafetensorsFile): CodecFacts {
 const isRank = (value: number | undefined): value is number => Number.isSafeInteger(value) && (value as number) > 0;
 
 /** Kinds that read the same tensors: a window keeps exact rows beside LLA's latents. */
-const tensorsOf = (kind: CodecKind): CodecKind => (kind === 'lla-window' ? 'lla' : kind);
+const tensorsOf = (kind: CodecKind): CodecKind => codecSpec({ kind }).weightsOf ?? kind;
 
 /**
  * Opens codec weights for a model and codec. Close it when done.
