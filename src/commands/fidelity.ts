@@ -49,6 +49,7 @@ export const fidelityCommand: Command = {
     },
     ...formatOption(FORMATS),
   },
+  shown: ['model', 'text', 'tokens', 'codec-weights', 'full', 'claims', 'only', 'seed', 'output', 'format', 'quiet'],
   examples: [
     ['fidelity', 'the bundled model: at most 40 configurations'],
     ['fidelity --claims -o claims.json', "which of the paper's claims hold on the bundled model"],
