@@ -1,5 +1,5 @@
 /** `lla-sim simulate` as a user calls it: what it prints, what settings change, what it refuses. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -70,6 +70,14 @@ describe('the answer', () => {
     expect(r.runs).toHaveLength(1);
     expect(r.timeline).toBeUndefined();
     expect(r.runs[0]!.timeline.length).toBeGreaterThan(0);
+  });
+
+  it('draws sequences and cache over time, and no picture of a search', async () => {
+    const path = join(folder, 'timeline.png');
+    const o = await simulate(...BASE, '--rate', '20', '--picture', path);
+    expect(o.code, o.err).toBe(0);
+    expect(readFileSync(path).subarray(1, 4).toString()).toBe('PNG');
+    expectBadInput(await simulate(...BASE, '--find-rate', '--picture', path));
   });
 
   it('is the same bytes for the same seed, and others for another', async () => {
