@@ -117,6 +117,8 @@ describe('settings', () => {
 
   it('a small cache preempts, and says that blocks are what requests wait for', async () => {
     const r = await report(...BASE, '--rate', '1000', '--kv-blocks', '64');
+    const fullest = Math.max(...r.runs[0]!.timeline.map((p) => p.usedBlocks));
+    expect(fullest).toBeLessThanOrEqual(r.runs[0]!.kvBlocks * (1 + 1e-9));
     expect(r.completed).toBe(60);
     expect(r.limitedBy).toBe('kv-blocks');
     expect(r.runs[0]!.mostBlocks).toBeLessThanOrEqual(64);
