@@ -52,7 +52,7 @@ const share = (kind: Score['kind'], length: number, of: readonly Score[]): strin
   const score = of.find((s) => s.kind === kind && s.length === length);
   return score ? (score.right / score.asked).toFixed(3) : '';
 };
-const stages = TINY_PLAN.stages.map((s) => `${s.steps} steps of ${s.texts} texts of ${s.length} tokens`).join(', ');
+const stages = TINY_PLAN.stages.map((s) => `${s.steps} of ${s.texts} × ${s.length}`).join(', ');
 const rows = LENGTHS.map(
   (length) =>
     `| ${length} | ${TASK_KINDS.map((kind) => share(kind, length, made)).join(' | ')} | ${TASK_KINDS.map((kind) => share(kind, length, twins)).join(' | ')} |`,
@@ -68,9 +68,9 @@ checkpoint opens it. It exists to try codecs on; it knows nothing of the world. 
 **Texts.** Generated from a seed (\`src/tiny/tasks.ts\`): facts (a name and its thing), a pass code of five different
 digits, sentences of filler, and at the end questions with their answers. Sums are of two numbers up to nine.
 
-**Training.** \`npm run train:tiny\`: ${totalSteps(TINY_PLAN)} steps (${stages}; every fourth
+**Training.** \`npm run train:tiny\`: ${totalSteps(TINY_PLAN)} steps (texts × tokens: ${stages}; every fourth
 step of a later length takes an earlier one). AdamW (β 0.9, 0.98, decay 0.01, clip 1), highest rate ${TINY_PLAN.rate}, a
-cosine and a cool-down; loss of answers 1, of all other tokens ${TINY_PLAN.otherWeight}. In the first stage a further loss guides attention
+cosine and a cool-down; loss of answers 1, of all other tokens ${TINY_PLAN.otherWeight}. In some stages a further loss guides attention
 (the token before; what an answer repeats) and fades to nothing. Seed ${TINY_PLAN.seed}: the same weights again on the same
 machine.${flags.loss ? ` Loss at the end: ${flags.loss} nats a weighted token (mean of the last steps).` : ''}
 
