@@ -9,6 +9,9 @@ import {
   type BenchReport,
   type CaseGroup,
 } from '../bench/regression/index.js';
+import { deviceOfAdapter } from '../devices/find.js';
+import { pricesOn } from '../plan/answer.js';
+import { tunedSources } from '../plan/stacks.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
 import { openDevice } from '../gpu/index.js';
@@ -96,6 +99,7 @@ async function run(args: Args): Promise<ExitCode> {
       all: args.flags['all'] === true,
       ...(shapes ? { shapes } : {}),
       ...(tuning ? { tuning } : {}),
+      ...(against === null ? { tunedSeconds: tunedOn(device.description) } : {}),
       ...(progress ? { onProgress: showProgress, onRound: showRound } : {}),
     };
     const report = await bench(device, options);
@@ -105,6 +109,20 @@ async function run(args: Args): Promise<ExitCode> {
   } finally {
     device.close();
   }
+}
+
+/** What tuned kernels take on a GPU of the catalogue; null for another device. */
+function tunedOn({
+  description,
+  software,
+}: {
+  description: string;
+  software: boolean;
+}): NonNullable<BenchOptions['tunedSeconds']> | null {
+  const spec = software ? undefined : deviceOfAdapter(description);
+  if (!spec) return null;
+  const pricer = pricesOn(spec, tunedSources(spec));
+  return (call) => pricer.price(call).estimate;
 }
 
 function render(report: BenchReport, format: (typeof FORMATS)[number]): string {

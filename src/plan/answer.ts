@@ -44,6 +44,8 @@ export interface Sources {
   } | null;
   /** Tables of a serving stack and laws of what tuned kernels reach; null where the calibration prices. */
   readonly gpu: GpuSources | null;
+  /** What tuned kernels reach, beside a calibration of a device of the catalogue. */
+  readonly attainable?: GpuSources;
   /** Whose kernels price; null where nothing is known about speed. */
   readonly stack: string | null;
   /** How the device and its measurements were chosen. */
@@ -132,6 +134,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       publishedAs,
       device,
       pricer,
+      ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
       candidates,
       notes,
@@ -178,14 +181,17 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
     if (browser) notes.push(`times were measured in a browser, ${browser.name} ${browser.version}`);
     return calibrationPricer(content, { stale: new Set(stale), link, source: file });
   }
-  if (!spec || !gpu) return null;
-  return gpuPricer(
+  return spec && gpu ? pricesOn(spec, gpu) : null;
+}
+
+/** Prices of a device of the catalogue. */
+export const pricesOn = (spec: DeviceSpec, gpu: GpuSources): Pricer =>
+  gpuPricer(
     gpu,
     {
       bytesPerSecond: spec.memoryBytesPerSecond,
       f32FlopsPerSecond: spec.f32FlopsPerSecond,
       matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
     },
-    link,
+    spec.interconnect,
   );
-}

@@ -11,7 +11,7 @@ import type { Rows } from './plan.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
 import { describeCalibration, measuredDevice } from './measured.js';
-import { chooseStack } from './stacks.js';
+import { chooseStack, tunedSources } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
 
 /** Reads a scenario and plans it. Files are read relative to the working directory. */
@@ -41,6 +41,7 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
     spec,
     calibration: used && { file: used.file, content: used.calibration, stale: await staleKernels(used) },
     gpu: chosen?.gpu ?? null,
+    ...(used && spec ? { attainable: tunedSources(spec) } : {}),
     stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
     notes,
     stackNotes,

@@ -195,7 +195,14 @@ const NO_DECODE = {
 
 function decodeFigures(r: PlanRequest, c: Configuration, batch: number): DecodeFigures {
   if (batch < 1 || !r.pricer) return { batch, ...NO_DECODE };
-  return figuresAt(r, priceStep(c, r.pricer, batch, r.contextTokens), batch);
+  return { ...figuresAt(r, priceStep(c, r.pricer, batch, r.contextTokens), batch), ...tunedAt(r, c, batch) };
+}
+
+/** The same step by tuned kernels, where a calibration prices and it is known what they reach. */
+export function tunedAt(r: PlanRequest, c: Configuration, batch: number): Pick<DecodeFigures, 'attainable'> {
+  if (!r.attainable) return {};
+  const { estimate, low, high } = priceStep(c, r.attainable, batch, r.contextTokens);
+  return { attainable: { estimate, low, high } };
 }
 
 /** Decoding at one batch, from the price of its step. */

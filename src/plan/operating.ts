@@ -2,7 +2,7 @@
 import { priceStep, type StepPrice } from '../cost/latency.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { chanceWithin, timeAt } from './chance.js';
-import { figuresAt } from './evaluate.js';
+import { figuresAt, tunedAt } from './evaluate.js';
 import type { OperatingPoint, Plan, PlanRequest } from './types.js';
 
 /** Share of a row's best throughput that the knee keeps. */
@@ -44,7 +44,7 @@ export function operate(r: PlanRequest, c: Configuration, plan: Plan): Plan {
     const nearest = price(r.batch ?? 1);
     return { ...plan, nearest: timed(nearest), chances: { ...plan.chances, tpot: chanceAt(nearest, target) } };
   }
-  const figures = figuresAt(r, price(batch), batch);
+  const figures = { ...figuresAt(r, price(batch), batch), ...tunedAt(r, c, batch) };
   const { low, estimate, high } = price(batch);
   const knee: OperatingPoint = {
     ...figures,

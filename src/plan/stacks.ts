@@ -7,7 +7,7 @@ import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
 import type { AttainableFile } from '../stacks/attainable.js';
-import { decideStack, gpuSources, unservedNote } from '../stacks/choose.js';
+import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../stacks/choose.js';
 import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
 import type { StackFile } from '../stacks/stack-schema.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
@@ -94,6 +94,10 @@ export async function chooseStack(
   if (decided.unserved && tables) notes.push(unservedNote(model, tables));
   return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable') };
 }
+
+/** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
+export const tunedSources = (spec: DeviceSpec): GpuSources =>
+  kernelsAlone(gpuSources(spec, null, null, bundledFiles()));
 
 async function smallOperations(device: string): Promise<StackTables | null> {
   const measured = SMALL_OPERATIONS[device];

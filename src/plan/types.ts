@@ -55,6 +55,8 @@ export interface PlanRequest {
   readonly device: DeviceChoice;
   /** Null when nothing is known about the device's speed: then no latency is predicted. */
   readonly pricer: Pricer | null;
+  /** What tuned kernels reach on the device, beside a calibration that prices: a slow kernel is no slow codec. */
+  readonly attainable?: Pricer;
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
   readonly contextTokens: number;
@@ -94,6 +96,8 @@ export interface DecodeFigures {
   readonly evidenceShare: StepPrice['evidenceShare'] | null;
   /** Share of the time by whose kernels it is priced, such as `vLLM 0.24.0` and `attainable`. */
   readonly pricedBy: StepPrice['pricedBy'] | null;
+  /** Seconds a step of tuned kernels; only beside times that a calibration prices. */
+  readonly attainable?: Interval;
   /** Seconds a step that no kernels could do better: memory and arithmetic at the datasheet's rates. */
   readonly floor: StepPrice['floor'];
   /** The part of a step that nobody has measured. */

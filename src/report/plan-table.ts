@@ -94,7 +94,18 @@ const markOf =
  * How a table is shortened until it fits: names first, then these columns in turn. Codec, KV at 1M, the two batches and
  * the time stay. `interval` leaves the estimate of the time alone.
  */
-const DROPPED_IN_TURN = ['limit', 'path', '$/Mtok', 'pays at', 'kernels', 'interval', 'sure', 'keeps', 'tok/s'];
+const DROPPED_IN_TURN = [
+  'limit',
+  'path',
+  '$/Mtok',
+  'tuned',
+  'pays at',
+  'kernels',
+  'interval',
+  'sure',
+  'keeps',
+  'tok/s',
+];
 
 interface Squeeze {
   readonly shortNames: boolean;
@@ -157,6 +168,10 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
       const time = timeLabel(shownDecode(p).secondsPerStep);
       return without.includes('interval') ? (time.split(' ')[0] as string) : time;
     }),
+    ...given(
+      r.plans.some((p) => p.decode.attainable),
+      column('tuned', tunedLabel),
+    ),
     column('tok/s', (p) => rateLabel(shownDecode(p))),
     column('a user', (p) => userLabel(p)),
     ...given(timed, column('sure', sureLabel)),
@@ -175,6 +190,12 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
   ];
   return list.filter((c) => !without.includes(c.title));
 }
+
+/** Milliseconds a step of tuned kernels. */
+const tunedLabel = (p: Plan): string => {
+  const { attainable } = shownDecode(p);
+  return attainable ? formatNumber(attainable.estimate * 1e3) : '–';
+};
 
 const usdLabel = (p: Plan): string => {
   const usd = shownDecode(p).usdPerMillionTokens;
@@ -206,6 +227,9 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
   const hidden = r.plans.length - shown.length;
   return [
     `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${run}; times are there, with their 90 % interval. a user: tok/s of each.`,
+    ...(has('tuned')
+      ? ['tuned: ms/token of tuned kernels; a row far above it has slow kernels, which is no fault of the codec.']
+      : []),
     ...(has('sure') ? ['sure: probability that the time targets are met.'] : []),
     ...(has('kernels') && kernels.has('attainable')
       ? ['attainable: nobody has measured such kernels; the time is what tuned ones reach.']

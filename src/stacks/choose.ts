@@ -121,6 +121,12 @@ function serverOf({ servers }: ServerFile, stack: string | null): Interval {
   return (own && own.rows >= FEWEST_ROWS ? own : servers['all']!).secondsPerStep;
 }
 
+/** Prices of kernels without what a server adds to a step. */
+export const kernelsAlone = (sources: GpuSources): GpuSources => ({
+  ...sources,
+  server: { estimate: 0, low: 0, high: 0 },
+});
+
 /** What prices a GPU, from files that were read. @param small tables of small operations; null where there are none */
 export function gpuSources(
   spec: DeviceSpec,

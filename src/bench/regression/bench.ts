@@ -26,6 +26,11 @@ export interface BenchOptions {
   readonly threshold: number;
   readonly seed: number;
   readonly all: boolean;
+  /**
+   * Seconds that a tuned kernel takes for a call on this device; 0 where a neighbour of the kernel does it on the way.
+   * Null: nothing is known about such kernels there.
+   */
+  readonly tunedSeconds?: ((call: KernelCall) => number) | null;
   readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
   readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
@@ -60,7 +65,10 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   let paths: PathRatio[] = [];
   if (against === null) {
     const answer = await measureRoofline(device, { ...rules, paths: roofline.paths });
-    ({ results, paths } = answer);
+    ({ paths } = answer);
+    results = answer.results.map((r) => withAttainable(r, options.tunedSeconds ?? null));
+    if (!options.tunedSeconds)
+      notes.push('no share of the attainable rate: what tuned kernels reach is known of GPUs in the catalogue only');
     notes.push(`${answer.rounds} rounds in turn, ceilings included`);
     for (const [name, reason] of Object.entries(ceilings.reasons ?? {}))
       notes.push(`no ${name.replace(/FlopsPerSecond$/, '')} ceiling: ${reason}`);
@@ -83,4 +91,11 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     notes,
     regressed: results.some(isRegression),
   };
+}
+
+/** A time beside what a tuned kernel takes. */
+function withAttainable(r: BenchResult, tunedSeconds: ((call: KernelCall) => number) | null): BenchResult {
+  if (r.state !== 'timed') return r;
+  const tuned = tunedSeconds?.({ kernel: r.kernel, variant: r.variant, shape: r.shape }) ?? 0;
+  return { ...r, attainableShare: tuned > 0 ? tuned / r.medianSeconds : null };
 }

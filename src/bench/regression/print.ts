@@ -41,11 +41,20 @@ const TIMED: readonly Column<TimedResult>[] = [
   { title: '% copy', align: 'right', cell: (r) => share(r.shares.copy) },
   { title: '% f32', align: 'right', cell: (r) => share(r.shares.f32) },
   { title: '% matrix', align: 'right', cell: (r) => share(r.shares.matrix) },
+  {
+    title: '% tuned',
+    align: 'right',
+    cell: (r) => (typeof r.attainableShare === 'number' ? percent(r.attainableShare) : '–'),
+  },
   SHAPE,
 ];
-/** The column of matrix units only where there are such units. */
-const timedColumns = (r: BenchReport): readonly Column<TimedResult>[] =>
-  r.ceilings.matrixFlopsPerSecond === null ? TIMED.filter((c) => c.title !== '% matrix') : TIMED;
+/** The columns of matrix units and of tuned kernels only where there are such figures. */
+function timedColumns(r: BenchReport): readonly Column<TimedResult>[] {
+  const tuned = r.results.some((x) => x.state === 'timed' && typeof x.attainableShare === 'number');
+  return TIMED.filter(
+    (c) => (c.title !== '% matrix' || r.ceilings.matrixFlopsPerSecond !== null) && (c.title !== '% tuned' || tuned),
+  );
+}
 
 const COMPARED: readonly Column<PairedResult>[] = [
   ...NAME,
@@ -117,6 +126,11 @@ function legend(r: BenchReport): string[] {
   if (r.results.some((x) => x.state === 'timed')) {
     return [
       'Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 %: operands came from a cache.',
+      ...(timedColumns(r).some((c) => c.title === '% tuned')
+        ? [
+            'tuned: time of a tuned kernel of the class on this GPU over the measured one; – where no server has such a kernel apart.',
+          ]
+        : []),
     ];
   }
   if (compared.length === 0) return [];

@@ -60,6 +60,8 @@ export interface TimedResult extends Subject {
   readonly relativeError: number;
   readonly rates: Rates;
   readonly shares: Shares;
+  /** Time that a tuned kernel of its class takes on this GPU over the measured one; null where no law is known. */
+  readonly attainableShare?: number | null;
 }
 
 /** Two versions measured in turn. */

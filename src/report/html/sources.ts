@@ -4,7 +4,7 @@ import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/answer.js';
 import type { Scenario } from '../../schema/settings.js';
-import { decideStack, gpuSources, stackLabel, unservedNote } from '../../stacks/choose.js';
+import { decideStack, gpuSources, kernelsAlone, stackLabel, unservedNote } from '../../stacks/choose.js';
 import { SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
 
@@ -35,7 +35,10 @@ export function sourcesFor(data: PageData, scenario: Scenario, changed: Readonly
   const calibrated = other ? null : (own.calibration?.file ?? null);
   const has = (name: string): boolean => data.known.names.includes(`${spec.id}-${name}`);
   const decided = decideStack(stack, spec, own.model.publishedAs, calibrated, has);
-  if (decided.stack === 'lla-sim') return { ...own, stackNotes: decided.notes };
+  if (decided.stack === 'lla-sim') {
+    const attainable = kernelsAlone(gpuSources(spec, null, null, data.known.files));
+    return { ...own, attainable, stackNotes: decided.notes };
+  }
   const tables = decided.tables === null ? null : carried(data, spec, decided.tables);
   const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];
   const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
