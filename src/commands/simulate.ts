@@ -17,6 +17,7 @@ import type { Scenario, Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../units.js';
+import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { print, type OutputOptions } from './output.js';
@@ -69,6 +70,11 @@ export const simulateCommand: Command = {
       help: 'with --find-rate: processes that share the candidates [all cores]',
       group: 'Output',
     },
+    picture: {
+      type: 'string',
+      help: 'write sequences and cache of the first candidate over time to this file (PNG)',
+      group: 'Output',
+    },
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -110,6 +116,13 @@ async function run(args: Args): Promise<ExitCode> {
       '--shard needs --find-rate and --format json',
       'add them; lla-sim simulate merge joins the files',
     );
+  const picture = textFlag(args, 'picture');
+  if (picture !== null && findRate)
+    throw new UserError(
+      '--picture draws one run, and --find-rate makes many',
+      'give a --rate and leave --find-rate out',
+    );
+  if (picture !== null) checkWritable(picture, '--picture');
   if (shard && output.file !== null) mkdirSync(dirname(output.file), { recursive: true });
   const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
     min: 1,
@@ -134,6 +147,7 @@ async function run(args: Args): Promise<ExitCode> {
           }),
         ),
   );
+  if (picture !== null) await draw(report, picture);
   await print(await render(report, format, lines, output), output);
   return report.partial ? EXIT.interrupted : EXIT.ok;
 }
@@ -172,6 +186,16 @@ async function progressing<T>(
     release();
     if (shows) process.stderr.write('\r\u001b[K');
   }
+}
+
+/** @throws UserError where nothing was simulated long enough to draw */
+async function draw(report: SimulationReport, file: string): Promise<void> {
+  const { servingTimeline } = await import('../report/pictures/serving-timeline.js');
+  const timeline = servingTimeline(report);
+  if (!timeline)
+    throw new UserError('the run is too short for a picture: it has one interval', 'simulate more requests');
+  const { png } = await import('../report/pictures/png.js');
+  writeWhole(file, png(timeline), '--picture');
 }
 
 async function mergeShards(args: Args, format: (typeof FORMATS)[number], output: OutputOptions): Promise<ExitCode> {

@@ -1,5 +1,6 @@
 /** A simulation for a terminal: what to act on first, then tables. */
 import pc from 'picocolors';
+import { meanLoops } from '../serving/depth.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
@@ -34,9 +35,14 @@ function title(r: SimulationReport): string[] {
   const rate = w.requestsPerSecond === null ? '' : ` at ${formatNumber(w.requestsPerSecond)} a second`;
   const prefill = r.server.prefillReplicas > 0 ? `, ${r.server.prefillReplicas} more prefill` : '';
   const replicas = r.server.replicas > 1 || prefill !== '' ? `; ${r.server.replicas} replicas${prefill}` : '';
+  const { depth } = r.server;
+  const leave =
+    depth === null
+      ? ''
+      : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
   const asked = r.candidates ? w.label : `${w.requests} requests${rate}, ${w.label}`;
   return wrap(
-    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas}`,
+    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas}${leave}`,
     WIDTH,
     '  ',
   );

@@ -1,6 +1,7 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
 import { allocatedTokens } from '../eviction/policy.js';
+import type { Evidence } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
 import { candidateId } from '../plan/candidates.js';
 import { configurationOf, usableBytes } from '../plan/evaluate.js';
@@ -34,6 +35,7 @@ export class Service {
   readonly capacity: Capacity;
   readonly options: ServerOptions;
   readonly servedBy: string | null;
+  private readonly evidence: Evidence | null;
   private readonly tables: PriceTables;
   /** Cache of a token of so many loops, over that of one of all. */
   private readonly weightOf: (loops: number) => number;
@@ -46,6 +48,7 @@ export class Service {
     const { request, link, workload, server, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
+    this.evidence = plan?.decode.evidence ?? null;
     // No server lets tokens leave early.
     this.servedBy = server.depth === null ? (plan?.servedBy ?? null) : null;
     const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
@@ -176,6 +179,7 @@ export class Service {
     return {
       id: this.id,
       servedBy: this.servedBy,
+      evidence: this.evidence,
       low: figuresOf(results.low.metrics),
       estimate,
       high: figuresOf(results.high.metrics),

@@ -21,12 +21,17 @@ export class Timeline {
   add(now: number, seconds: number, running: number, waiting: number, usedBlocks: number): void {
     if (Number.isNaN(this.begin)) this.begin = now - seconds;
     while (now - this.begin > this.width * MOST_POINTS) this.halve();
-    // A stretch counts where it ends; it is short beside an interval of a long run.
-    const at = Math.min(MOST_POINTS - 1, Math.floor((now - this.begin) / this.width));
-    this.sums[3 * at]! += seconds * running;
-    this.sums[3 * at + 1]! += seconds * waiting;
-    this.sums[3 * at + 2]! += seconds * usedBlocks;
-    if (at > this.last) this.last = at;
+    let from = now - seconds;
+    for (let at = Math.max(0, Math.floor((from - this.begin) / this.width)); at < MOST_POINTS; at++) {
+      const until = Math.min(now, this.begin + (at + 1) * this.width);
+      const part = Math.max(0, until - from);
+      this.sums[3 * at]! += part * running;
+      this.sums[3 * at + 1]! += part * waiting;
+      this.sums[3 * at + 2]! += part * usedBlocks;
+      if (at > this.last) this.last = at;
+      if (until >= now) break;
+      from = until;
+    }
   }
 
   points(): TimelinePoint[] {

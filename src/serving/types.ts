@@ -1,5 +1,5 @@
 /** What a simulation answers. Keys with an underscore are those of vLLM's serving benchmark, in its units. */
-import type { Interval } from '../cost/evidence.js';
+import type { Evidence, Interval } from '../cost/evidence.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Capacity } from './capacity.js';
 import type { Batching, SkippedKv } from './depth.js';
@@ -33,6 +33,8 @@ export interface Run {
   readonly id: string;
   /** The stack that runs it today; null: its kernels would have to be written. */
   readonly servedBy: string | null;
+  /** Of the plan's own step: where its prices come from. */
+  readonly evidence: Evidence | null;
   readonly low: RunFigures;
   readonly estimate: RunFigures;
   readonly high: RunFigures;

@@ -1,5 +1,5 @@
 /** `lla-sim simulate` as a user calls it: what it prints, what settings change, what it refuses. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -72,6 +72,14 @@ describe('the answer', () => {
     expect(r.runs[0]!.timeline.length).toBeGreaterThan(0);
   });
 
+  it('draws sequences and cache over time, and no picture of a search', async () => {
+    const path = join(folder, 'timeline.png');
+    const o = await simulate(...BASE, '--rate', '20', '--picture', path);
+    expect(o.code, o.err).toBe(0);
+    expect(readFileSync(path).subarray(1, 4).toString()).toBe('PNG');
+    expectBadInput(await simulate(...BASE, '--find-rate', '--picture', path));
+  });
+
   it('is the same bytes for the same seed, and others for another', async () => {
     const a = await report(...BASE, '--seed', '5');
     const b = await report(...BASE, '--seed', '5');
@@ -109,6 +117,8 @@ describe('settings', () => {
 
   it('a small cache preempts, and says that blocks are what requests wait for', async () => {
     const r = await report(...BASE, '--rate', '1000', '--kv-blocks', '64');
+    const fullest = Math.max(...r.runs[0]!.timeline.map((p) => p.usedBlocks));
+    expect(fullest).toBeLessThanOrEqual(r.runs[0]!.kvBlocks * (1 + 1e-9));
     expect(r.completed).toBe(60);
     expect(r.limitedBy).toBe('kv-blocks');
     expect(r.runs[0]!.mostBlocks).toBeLessThanOrEqual(64);
