@@ -21,7 +21,7 @@ import {
   type OptionSpec,
   type OptionTable,
 } from './command.js';
-import { formatDecimalBytes, parseNumber } from '../units.js';
+import { formatDecimalBytes } from '../units.js';
 import { print, type OutputOptions } from './output.js';
 
 export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
@@ -54,11 +54,6 @@ export const planCommand: Command = {
   options: {
     ...settingOptions,
     ...formatOption(FORMATS),
-    users: {
-      type: 'string',
-      help: 'users at once: the fewest GPUs over replicas and tensor parallelism',
-      group: 'Question',
-    },
     all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
     best: { type: 'boolean', help: 'one line a device, context and cache type', group: 'Output' },
     sweep: {
@@ -85,14 +80,11 @@ async function run(args: Args): Promise<ExitCode> {
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   const { scenario } = await readScenario(args);
   const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
-  const users = textFlag(args, 'users');
-  if (users !== null) {
+  if (scenario.users !== undefined) {
+    if (isSet(args, 'sweep'))
+      throw new UserError('--users and --sweep ask two questions', 'ask --sweep for one replica, with --gpus');
     const { planFleets } = await import('./plan-fleet.js');
-    const asked = {
-      users: parseNumber(users, '--users', { min: 1, max: 1e7, whole: true }),
-      best: isSet(args, 'best'),
-    };
-    return inFileWords(args, () => planFleets(scenarios, asked, { format, ...terminal(output) }, output));
+    return inFileWords(args, () => planFleets(scenarios, isSet(args, 'best'), { format, ...terminal(output) }, output));
   }
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];

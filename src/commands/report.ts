@@ -64,7 +64,7 @@ async function run(args: Args): Promise<ExitCode> {
     sources,
     subject,
     paper: paperPart(sources),
-    known: await knownStacks(sources.spec?.id ?? null),
+    known: await knownStacks(),
     script: pageScript(),
     draw,
   });

@@ -40,6 +40,6 @@ export function planningOf(
     scenario,
     sources: pageSources(sources),
     validation: null,
-    known: { tables: [], names: [], files },
+    known: { tables: [], files },
   };
 }

@@ -98,7 +98,7 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
   return {
     question: questionOf(r),
     verdict: main === null ? (fallback ? 'not-recommended' : 'nothing') : deploy ? 'deploy' : 'estimates-only',
-    reason: reasonOf(r, { deploy, main, fallback, usable, beyond }),
+    reason: reasonOf(r, { deploy, main, fallback, usable, beyond, fits: plans.some((p) => p.maxBatch.exact >= 1) }),
     deploy: deploy && choiceOf(r, deploy),
     upside: upside && { ...choiceOf(r, upside), breakEven: upside.breakEven },
     fallback: fallback && choiceOf(r, fallback),
@@ -188,7 +188,8 @@ function questionOf(r: Asked): string {
     ...targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : `@${m.table}`} at least ${m.value}`),
     ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
   ];
-  const gpu = `${gpus === 1 ? 'one' : gpus} ${device.name} (${formatDecimalBytes(device.vramBytes)})`;
+  const size = formatDecimalBytes(device.vramBytes);
+  const gpu = `${gpus === 1 ? 'one' : gpus} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
   const sure = wanted.some((w) => /token within|a token$/.test(w)) ? `, ${Math.round(r.confidence * 100)} % sure` : '';
   return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`;
 }
@@ -196,10 +197,20 @@ function questionOf(r: Asked): string {
 /** Why nothing is recommended, or not with confidence; null where a measured plan is. */
 function reasonOf(
   r: Asked,
-  o: { deploy: Plan | null; main: Plan | null; fallback: Plan | null; usable: readonly Plan[]; beyond: boolean },
+  o: {
+    deploy: Plan | null;
+    main: Plan | null;
+    fallback: Plan | null;
+    usable: readonly Plan[];
+    beyond: boolean;
+    fits: boolean;
+  },
 ): string | null {
   if (o.deploy) return null;
-  if (o.usable.length === 0) return 'nothing fits';
+  if (o.usable.length === 0)
+    return o.fits
+      ? 'what is left has no room for a prompt, saves no memory, or computes something else than was published'
+      : 'nothing fits';
   if (o.beyond)
     return r.contextTokens > r.geometry.maxPositions
       ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is published beyond ${formatTokens(knownTo(r))}`

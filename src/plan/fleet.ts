@@ -1,12 +1,45 @@
 /** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
+import { UserError } from '../errors.js';
+import type { Scenario } from '../schema/settings.js';
+import { parseNumber } from '../units.js';
+import { prepare, type Sources } from './answer.js';
 import { speedOf, verdictOn } from './decide.js';
 import { planName } from './names.js';
+import { makePlan } from './plan.js';
 import { representatives } from './representatives.js';
 import { isUnfit } from './unfit.js';
 import type { Fleet, FleetRow, Plan, PlanReport, PlanRequest } from './types.js';
 
 /** GPUs that share a model within one server. */
 const DEGREES = [1, 2, 4, 8] as const;
+
+/** The users of a question; null where it names none. @throws UserError for no such number, and beside --batch */
+export function readUsers({ users, batch }: Scenario): number | null {
+  if (users === undefined) return null;
+  if (batch !== undefined)
+    throw new UserError(
+      '--users and --batch ask two questions',
+      'leave --batch out: --tpot decides how many share a replica',
+    );
+  return parseNumber(users, '--users', { min: 1, max: 1e7, whole: true });
+}
+
+/** A fleet, and the plans that it is chosen from. */
+export interface PlannedFleet {
+  readonly fleet: Fleet;
+  /** By the GPUs that share the model. */
+  readonly reports: readonly PlanReport[];
+}
+
+/** Plans for every number of GPUs that may share the model; --gpus leaves one. @throws UserError as `prepare` does */
+export function planFleet(scenario: Scenario, users: number, sources: Sources): PlannedFleet {
+  const degrees = scenario.gpus === undefined ? degreesFor(sources.model.geometry) : [scenario.gpus];
+  const reports = degrees.map((gpus) => {
+    const { request, refused } = prepare({ ...scenario, gpus }, sources);
+    return makePlan(request, refused, { everyRow: false });
+  });
+  return { fleet: fleetOf(users, reports), reports };
+}
 
 /** Numbers of GPUs over which heads divide. */
 export const degreesFor = ({ heads, kvHeads }: PlanRequest['geometry']): number[] =>
@@ -38,7 +71,7 @@ export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
   const kept = known ? rows.filter((row) => row.quality === 'kept') : [];
   const deploy = kept.find((row) => row.servedBy !== null) ?? null;
   const upside = kept.find((row) => row.servedBy === null && (!deploy || row.gpus < deploy.gpus)) ?? null;
-  const fails = rows.find((row) => row.quality === 'lost' && row.gpus < ((upside ?? deploy)?.gpus ?? Infinity)) ?? null;
+  const fails = rows.find((row) => row.quality === 'lost' && row.gpus < ((upside ?? deploy)?.gpus ?? 0)) ?? null;
   const same = (degree: number): FleetRow | undefined =>
     all.find((row) => row.tensorParallel === degree && deploy !== null && row.name === deploy.name);
   const [one, eight] = [same(1), same(8)];
@@ -56,7 +89,8 @@ export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
 function rowOf(users: number, { settings }: PlanReport, p: Plan): FleetRow[] {
   const timed = settings.targets.secondsPerToken !== null;
   const usersPerReplica = usersOf(p, timed);
-  const point = p.knee ?? p.decode;
+  // Without a time target memory decides, and the time is that of all who fit.
+  const point = timed ? (p.knee ?? p.decode) : p.decode;
   if (isUnfit(p)) return [];
   if (usersPerReplica < 1) return [];
   const replicas = Math.ceil(users / usersPerReplica);
@@ -71,7 +105,7 @@ function rowOf(users: number, { settings }: PlanReport, p: Plan): FleetRow[] {
       replicas,
       gpus,
       usdPerHour: settings.usdPerHour === null ? null : settings.usdPerHour * gpus,
-      secondsPerStep: timed ? point.secondsPerStep : null,
+      secondsPerStep: point.secondsPerStep,
       evidence: point.evidence,
       chance: p.chances.tpot,
       tokensPerSecond: speedOf(p),

@@ -1,5 +1,5 @@
 /** What can go wrong with the plans that an answer names, gravest first. */
-import { isUncompressed } from '../codecs/registry.js';
+import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { METRICS, type Metric } from '../quality/figure.js';
 import { formatTokens } from '../units.js';
@@ -27,7 +27,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       'no-kernels',
       isUncompressed(estimated.codec)
         ? 'its kernels were not measured on this device'
-        : `no ${estimated.codec.kind} kernels were measured; ${published}`,
+        : `no ${estimated.codec.kind} kernels were measured${LATENT_KINDS.includes(estimated.codec.kind) ? `; ${published}` : ''}`,
     );
   for (const p of plans) {
     const kept = p.qualityKept;
@@ -61,7 +61,7 @@ const ESTIMATED = 0.1;
 
 const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
 
-/** What published implementations reached. */
+/** What published implementations of latents reached. */
 const published = `published ones reached ${PUBLISHED_SHARES.map(({ what, share, of }) => `${Math.round(share * 100)} % of ${of} (${what})`).join(', ')}`;
 
 /** The score that differs most between published checkpoints, where that is more than 0.05: `gsm8k 0.59 to 0.8`. */

@@ -117,21 +117,8 @@ const bundled = <T>(name: string): T =>
     hint: 'install lla-sim again',
   }) as T;
 
-/** Which tables a report carries for devices other than its own: those that are chosen unless another is asked for. */
-const CARRIED: readonly string[] = [STACKS[0], 'vidur'];
-
-/**
- * What a report's page needs to plan for other devices: every stack of its own device, the first one of the others, and
- * the names of all.
- */
-export async function knownStacks(own: string | null) {
-  const all = DEVICES.flatMap(({ id }) => [...STACKS, 'vidur'].map((stack) => ({ id, stack })));
-  const read = all
-    .filter(({ id, stack }) => id === own || CARRIED.includes(stack))
-    .map(({ id, stack }) => findStack(id, stack));
-  return {
-    tables: (await Promise.all(read)).filter((t) => t !== null),
-    names: all.filter(({ id, stack }) => stackPath(id, stack) !== null).map(({ id, stack }) => `${id}-${stack}`),
-    files: bundledFiles(),
-  };
+/** What a report's page needs to plan for other devices and stacks: the tables of all. */
+export async function knownStacks() {
+  const read = DEVICES.flatMap(({ id }) => [...STACKS, 'vidur'].map((stack) => findStack(id, stack)));
+  return { tables: (await Promise.all(read)).filter((t) => t !== null), files: bundledFiles() };
 }

@@ -363,7 +363,7 @@ export interface FleetRow {
   readonly gpus: number;
   /** Of all GPUs; null without a price. */
   readonly usdPerHour: number | null;
-  /** At the batch that meets --tpot; null without that target. */
+  /** At the batch that meets --tpot; without that target at the largest that fits. Null where no speed is known. */
   readonly secondsPerStep: Interval | null;
   readonly evidence: Evidence | null;
   /** Probability that --tpot is met. */

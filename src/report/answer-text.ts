@@ -91,8 +91,8 @@ function deployWords(report: PlanReport): string {
     return chosenWords(report, answer.deploy, ` on ${servedBy ?? 'kernels measured on this device'}`);
   }
   if (answer.verdict === 'estimates-only')
-    return `nothing with confidence: ${answer.reason}; times below are estimates`;
-  return answer.verdict === 'nothing' ? 'nothing fits' : `not recommended: ${answer.reason}`;
+    return `nothing with confidence: ${answer.reason}; ${report.device.pricing === 'none' ? 'only memory is counted' : 'times below are estimates'}`;
+  return answer.reason === 'nothing fits' ? answer.reason : `not recommended: ${answer.reason}`;
 }
 
 /** `full cache on vLLM 0.24.0: 42 fit. At 29: 30 ms a token (27–34, interpolated), 33 tok/s a user, 963 tok/s …`. */
@@ -147,7 +147,7 @@ function alternativeWords(report: PlanReport, choice: Alternative): string {
   const p = rowOf(report, choice);
   const [worst] = choice.qualityLost;
   const loss = worst ? `, ${worst.metric} ${shareOf(worst)}` : ', no loss';
-  return `${choice.kind} ${p.codec.label}: ${p.maxBatch.exact} fit, ${rate(p)}${loss}`;
+  return `${choice.kind} ${p.codec.label}: ${p.maxBatch.exact} fit${shownDecode(p).tokensPerSecond ? `, ${rate(p)}` : ''}${loss}`;
 }
 
 const rate = (p: Plan): string => {

@@ -4,19 +4,28 @@ import type { Fleet, FleetRow, PlanReport } from '../plan/types.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
 import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
 import { columns, wrap, type Column } from './text.js';
+import type { View } from './view.js';
 
 /** What is asked of a fleet on one device. */
-const questionOf = ({ users }: Fleet, report: PlanReport): string => {
+export const fleetQuestion = ({ users }: Fleet, report: PlanReport): string => {
   const { secondsPerToken } = report.settings.targets;
   const target =
     secondsPerToken === null
       ? ''
       : `, at most ${milliseconds(secondsPerToken)} ms a token, ${Math.round(report.settings.confidence * 100)} % sure`;
-  return `${report.model.name}: ${users} users at once, ${formatTokens(report.contextTokens)} tokens each${target}, on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
+  return `${report.model.name}: ${users} user${users === 1 ? '' : 's'} at once, ${formatTokens(report.contextTokens)} tokens each${target}, on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
 };
 
+/** What a report's first line asks. */
+export const questionWords = ({ report, fleet }: Pick<View, 'report' | 'fleet'>): string =>
+  fleet ? fleetQuestion(fleet.fleet, report) : report.answer.question;
+
+/** What the rest of a report about users is about. */
+export const replicaWords = ({ report }: Pick<View, 'report'>): string =>
+  `All that follows is about one replica: ${report.answer.question}.`;
+
 /** Paragraphs of the answer. @param report any of the device's */
-function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
+export function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
   const { deploy, upside, fails, eightGpus } = fleet;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
@@ -34,6 +43,7 @@ function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     [
       'Risk',
       [
+        ...slowWords(fleet, report),
         ...(upside ? ['kernels of the upside have to be written, and tuned'] : []),
         'users decode at the same time and wait for nobody: lla-sim simulate adds arrivals and queues',
       ].join('; '),
@@ -41,6 +51,16 @@ function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   ];
   return text.flatMap(([label, words]) => (words ? [{ label, text: words }] : []));
 }
+
+/** Where no time is asked for memory decides, and users may wait for words. */
+function slowWords({ deploy, upside }: Fleet, { settings }: PlanReport): string[] {
+  if (settings.targets.secondsPerToken !== null) return [];
+  const slow = [deploy, upside].some((row) => (row?.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS);
+  return [`no time is asked for, so memory alone decides${slow ? ', and a user gets under 10 tok/s' : ''}: add --tpot`];
+}
+
+/** A user who gets fewer than ten tokens a second waits for words. */
+const SLOW_SECONDS = 0.1;
 
 /** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (40–52), 92 % sure`. */
 function rowWords(row: FleetRow, device: string): string {
@@ -62,6 +82,22 @@ function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
   const named = rows.filter((row) => row === deploy || row === upside);
   const others = rows.filter((row) => !named.includes(row)).slice(0, MOST_ROWS - named.length);
   return rows.filter((row) => named.includes(row) || others.includes(row));
+}
+
+/** Columns that a narrow terminal does without, the first to go first. */
+const SPARED = ['kernels', 'replicas', 'ms/token'];
+
+/** The columns that fit this width. */
+function fitting(spec: readonly Column<FleetRow>[], rows: readonly FleetRow[], width: number): Column<FleetRow>[] {
+  const kept = [...spec];
+  for (const title of SPARED) {
+    if (columns(kept, rows).every((line) => line.length <= width)) break;
+    kept.splice(
+      kept.findIndex((c) => c.title === title),
+      1,
+    );
+  }
+  return kept;
 }
 
 /** The answer, then one line a codec. */
@@ -97,13 +133,13 @@ export function fleetText(
     ),
   ];
   return `${[
-    ...wrap(questionOf(fleet, report), width, '  ').map(c.bold),
+    ...wrap(fleetQuestion(fleet, report), width, '  ').map(c.bold),
     ...fleetLines(fleet, report).flatMap((line) => paragraph(line, width)),
     ...(best
       ? []
       : [
           '',
-          ...columns(spec, shownRows(fleet)),
+          ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
           ...wrap(
             '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, beside the prefill of a prompt. keeps: worst published score.',

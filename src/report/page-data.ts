@@ -20,8 +20,6 @@ export interface PageData {
 export interface KnownStacks {
   /** Beside those of the report's own sources. */
   readonly tables: readonly StackTables[];
-  /** Every device and stack of which the program has tables: `h200-vllm`. */
-  readonly names: readonly string[];
   readonly files: { readonly attainable: AttainableFile; readonly servers: ServerFile };
 }
 

@@ -5,6 +5,7 @@ import { formatDecimalBytes } from '../units.js';
 import { answerLines } from './answer-text.js';
 import { commandLine } from './command-line.js';
 import { beforeSigning, costWords, decisionRows, lossTable, shareText, SHEET_COLUMNS, sheetCells } from './decision.js';
+import { fleetLines, questionWords, replicaWords } from './fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
@@ -24,9 +25,9 @@ export function reportMarkdown(view: View, scenario: Scenario, pictures: readonl
   const lines = [
     `# ${markdownText(report.scenario.name ?? `${report.model.name} on ${report.device.name}`)}`,
     '',
-    `**${markdownText(report.answer.question)}**`,
+    `**${markdownText(questionWords(view))}**`,
     '',
-    ...answer(report),
+    ...answer(view),
     ...(decision ? picture(decision, drawn, 3) : []),
     ...numbers(report),
     ...losses(report),
@@ -77,7 +78,14 @@ const MOST_RISKS = 4;
 const section = (title: string, body: readonly string[]): string[] =>
   body.length === 0 ? [] : [`### ${title}`, '', ...body, ''];
 
-function answer(report: PlanReport): string[] {
+function answer(view: View): string[] {
+  const { report, fleet } = view;
+  if (fleet)
+    return [
+      ...fleetLines(fleet.fleet, report).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']),
+      markdownText(replicaWords(view)),
+      '',
+    ];
   if (report.plans.length === 0) return ['No combination meets the targets; the appendix says what removed each.', ''];
   // Alternatives and risks have places of their own below.
   return answerLines(report)

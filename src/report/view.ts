@@ -3,6 +3,7 @@ import type { Sources } from '../plan/answer.js';
 import { prepare } from '../plan/answer.js';
 import { chosenId } from './answer-text.js';
 import { evaluate } from '../plan/evaluate.js';
+import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
 import { makePlan } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
@@ -20,6 +21,8 @@ export interface View {
   readonly report: PlanReport;
   readonly request: PlanRequest;
   readonly sources: Sources;
+  /** How many GPUs serve the users, where users are asked for; the report is then of one replica. */
+  readonly fleet: PlannedFleet | null;
   /** Predictions compared with a real decoder, where a file of them was given. */
   readonly validation: Validation | null;
   /** Every combination that can exist, also those that miss a target. */
@@ -28,7 +31,9 @@ export interface View {
 
 /** Plans a scenario and keeps what its pictures need. @throws UserError for settings that cannot be */
 export function viewOf(scenario: Scenario, sources: Sources, validation: Validation | null = null): View {
-  const { request, refused } = prepare(scenario, sources);
+  const users = readUsers(scenario);
+  const fleet = users === null ? null : planFleet(scenario, users, sources);
+  const { request, refused } = prepare(fleet ? { ...scenario, gpus: replicaOf(fleet) } : scenario, sources);
   const report = makePlan(request, refused);
   const kept = new Map(report.plans.map((p) => [p.id, p]));
   const all = request.candidates.map((candidate): Evaluated => {
@@ -36,8 +41,12 @@ export function viewOf(scenario: Scenario, sources: Sources, validation: Validat
     const plan = kept.get(evaluated.id);
     return { candidate, plan: plan ?? evaluated, kept: plan !== undefined };
   });
-  return { report, request, sources, validation, all };
+  return { report, request, sources, fleet, validation, all };
 }
+
+/** GPUs that share the model in the replica that a fleet's answer names. */
+const replicaOf = ({ fleet: { deploy, upside, cheapest }, reports }: PlannedFleet): number =>
+  (deploy ?? upside ?? cheapest)?.tensorParallel ?? reports[0]?.settings.gpus ?? 1;
 
 /** The recommended plan; where there is none, the one that holds most, or null when nothing fits. */
 export function shownPlan({ report }: View): Plan | null {

@@ -48,6 +48,11 @@ export const SETTINGS = {
     group: 'Question',
     help: 'a device of the catalogue (lla-sim models --devices), or several: h100,h200',
   },
+  users: {
+    kind: 'number',
+    group: 'Question',
+    help: 'users at once: the fewest GPUs over replicas and tensor parallelism',
+  },
   gpus: { kind: 'number', group: 'Question', help: 'GPUs that share the model by tensor parallelism [1]' },
   batch: { kind: 'number', group: 'Question', help: 'sequences decoded together [as many as fit]' },
   usdPerHour: {

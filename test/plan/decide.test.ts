@@ -113,6 +113,18 @@ describe('the decision', () => {
     }
   });
 
+  it('says why nothing is taken of what fits', async () => {
+    const { answer } = await planOf({ device: 'h200', tpot: '50ms', batch: 400 });
+    expect([answer.verdict, answer.reason]).toEqual(['nothing', expect.stringMatching(/^what is left /)]);
+  });
+
+  it('does not hold published kernels of latents against quantised rows', async () => {
+    const risk = async (codec: string): Promise<string> =>
+      (await planOf({ codec: ['full', codec] })).answer.risks.map((w) => w.message).join();
+    expect(await risk('lla')).toMatch(/no lla kernels were measured; published ones reached/);
+    expect(await risk('kv-quant')).not.toMatch(/published ones/);
+  });
+
   it('runs a plan at the knee of its throughput, not at the largest batch', async () => {
     const p = row(await planOf({ codec: ['lla'], ratio: [21.33] }), 'lla-21.33x/block-absorbed');
     expect(p.knee?.batch).toBeLessThan(p.maxBatch.exact / 2);

@@ -13,7 +13,7 @@ import { compareText } from '../../src/report/compare-text.js';
 import { fleetText } from '../../src/report/fleet-text.js';
 import { planCsv } from '../../src/report/plan-csv.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { inProcess } from '../cli/program.js';
+import { inProcess, scratch } from '../cli/program.js';
 import { planOf, row } from './requests.js';
 
 describe('lists', () => {
@@ -127,6 +127,9 @@ describe('fleets', () => {
     const text = fleetText(found, reports[0] as PlanReport, { width: 140, colour: false, best: true });
     expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(8);
     expect(text).toMatch(new RegExp(`^Deploy +${deploy.gpus} h100: `, 'm'));
+    const narrow = fleetText(found, reports[0] as PlanReport, { width: 60, colour: false, best: false });
+    for (const line of narrow.split('\n')) expect(line.length, line).toBeLessThanOrEqual(60);
+    expect(narrow).toMatch(/^> full +\d/m);
   });
 
   it('recommend nothing beyond the published contexts, or by a stack that does not run the model', async () => {
@@ -138,6 +141,34 @@ describe('fleets', () => {
     expect(fleetText(amd.fleet, amd.reports[0] as PlanReport, { width: 140, colour: false, best: true })).toContain(
       'nothing with confidence: no kernels of a serving stack were measured on AMD Instinct MI300X',
     );
+  });
+
+  it('are asked by a scenario file as by the flag; a batch beside it is refused', async () => {
+    const folder = scratch();
+    const asked = folder.file('fleet.yaml', 'device: h100\ncontext: 8k\ncodec: [full]\nusers: 10\n');
+    const both = folder.file('both.yaml', 'device: h100\nusers: 10\nbatch: 4\n');
+    const byFile = await inProcess('plan', asked);
+    expect(byFile.out).toContain('10 users at once');
+    expect(byFile.out).toBe(
+      (await inProcess('plan', '--device', 'h100', '--ctx', '8k', '--codec', 'full', '--users', '10')).out,
+    );
+    const refused = await inProcess('plan', both);
+    expect([refused.code, refused.err]).toEqual([2, expect.stringMatching(/users.* two questions/)]);
+    folder.remove();
+  });
+
+  it('without a time target say that memory alone decides, and how slow that is', async () => {
+    const o = await inProcess('plan', '--device', 'h200', '--ctx', '8k', '--users', '200');
+    expect(o.out).toMatch(/Deploy.* users\s+each\s+at\s+\d+\s+ms\s+a\s+token/);
+    expect(o.out).toMatch(/memory\s+alone\s+decides,\s+and\s+a\s+user\s+gets\s+under\s+10\s+tok\/s/);
+    const refused = await inProcess('plan', '--device', 'h200', '--users', '2', '--sweep');
+    expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('--users and --sweep')]);
+  });
+
+  it('do not name as failing what they name as the cheapest', async () => {
+    const o = await inProcess('plan', '--device', 'h100', '--ctx', '256k', '--users', '1');
+    expect(o.out).toMatch(/1 user at once[\s\S]*^Cheapest /m);
+    expect(o.out).not.toMatch(/^Fails /m);
   });
 
   it('that cannot be end with exit code 3 and the nearest plan', async () => {

@@ -152,7 +152,7 @@ describe('what a page carries', () => {
       scenario,
       sources: await readSources(scenario),
       validation: null,
-      known: await knownStacks('rtx-4090'),
+      known: await knownStacks(),
     };
     const values = {
       ...initialValues(data),

@@ -8,8 +8,10 @@ import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { DEVICES, memoryOf } from '../../src/devices/catalogue.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import { readSources } from '../../src/plan/ask.js';
+import type { PlannedFleet } from '../../src/plan/fleet.js';
 import { randomFrom } from '../../src/random.js';
-import { viewOf } from '../../src/report/view.js';
+import { fleetJson } from '../../src/report/fleet-json.js';
+import { viewOf, type View } from '../../src/report/view.js';
 import { UserError } from '../../src/errors.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { scratch } from '../cli/program.js';
@@ -23,10 +25,11 @@ const SETTINGS = 50;
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
   model: ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b', 'nanbeige4.2-3b'],
   device: DEVICES.map((d) => d.id),
-  gpus: ['', '2', '4'],
+  gpus: ['', '', '2', '4'],
+  users: ['', '', '7', '300'],
   stack: ['', '', '', 'vllm', 'sglang', 'trtllm', 'attainable'],
   usdPerHour: ['', '3.5', '10'],
-  batch: ['', '', '1', '30', '400'],
+  batch: ['', '', '', '1', '30', '400'],
   context: ['2k', '4096', '32k', '200k'],
   tpot: ['', '', '40ms', '200ms'],
   ttft: ['', '', '2s'],
@@ -35,22 +38,24 @@ const CHOICES: Readonly<Record<string, readonly string[]>> = {
   keep: ['', '', '0.7'],
 };
 
-/** What page and program must agree on, to nine digits: another V8 may round exp and log otherwise. */
+/** Another V8 may round exp and log otherwise: nine digits are compared. */
+const rounded = (value: unknown): unknown =>
+  JSON.parse(JSON.stringify(value, (_, v: unknown) => (typeof v === 'number' ? Number(v.toPrecision(9)) : v)));
+
+/** What page and program must agree on. */
 const essence = (r: PlanReport): unknown =>
-  JSON.parse(
-    JSON.stringify(
-      {
-        device: r.device.name,
-        vram: r.device.vramBytes,
-        stack: r.device.stack,
-        answer: r.answer,
-        warnings: r.warnings,
-        removed: r.removed,
-        plans: r.plans.map((p) => [p.id, p.maxBatch, p.memory.totalBytes, p.knee?.batch, p.knee?.secondsPerStep]),
-      },
-      (_, v: unknown) => (typeof v === 'number' ? Number(v.toPrecision(9)) : v),
-    ),
-  );
+  rounded({
+    device: r.device.name,
+    vram: r.device.vramBytes,
+    stack: r.device.stack,
+    answer: r.answer,
+    warnings: r.warnings,
+    removed: r.removed,
+    plans: r.plans.map((p) => [p.id, p.maxBatch, p.memory.totalBytes, p.knee?.batch, p.knee?.secondsPerStep]),
+  });
+
+/** What the page saves: a report, or where users are asked for a fleet. */
+type Saved = PlanReport | { readonly schema: 'lla-sim/fleet' };
 
 describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrowser ?? 'in Chromium'})`, () => {
   const folder = scratch();
@@ -65,7 +70,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
   });
 
   /** Sets controls at once and reads the plans that the page then saves. */
-  const askPage = (page: Page, values: Readonly<Record<string, string>>): Promise<PlanReport | string> =>
+  const askPage = (page: Page, values: Readonly<Record<string, string>>): Promise<Saved | string> =>
     page.evaluate(async (given) => {
       const form = document.getElementById('controls') as HTMLFormElement;
       for (const [name, value] of Object.entries(given))
@@ -81,7 +86,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
       };
       document.getElementById('save')?.click();
       URL.createObjectURL = create;
-      return JSON.parse(await (blob as unknown as Blob).text()) as PlanReport;
+      return JSON.parse(await (blob as unknown as Blob).text()) as Saved;
     }, values);
 
   it(`agrees for ${SETTINGS} random settings (seed ${SEED})`, { timeout: 180_000 }, async () => {
@@ -91,6 +96,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
     writeFileSync(file, textOf(await filesOf(first, { script }), 'report.html'));
     const o = await open(browser, file);
     let compared = 0;
+    let fleets = 0;
     for (let i = 0; i < SETTINGS; i++) {
       const values = Object.fromEntries(
         Object.entries(CHOICES).map(([name, list]) => [name, list[Math.floor(random() * list.length)] as string]),
@@ -101,27 +107,36 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
       ) as Scenario;
       const about = `seed ${SEED}, ${i}: ${JSON.stringify(values)}`;
       const page = await askPage(o.page, values);
-      let wanted: PlanReport | null = null;
+      let wanted: View | null = null;
       try {
-        wanted = viewOf(scenario, await readSources(scenario)).report;
+        wanted = viewOf(scenario, await readSources(scenario));
       } catch (error) {
         if (!(error instanceof UserError)) throw error;
         expect(page, about).toContain('Not changed');
         compared++;
         continue;
       }
-      if (typeof page === 'string') {
-        // The one thing that a page may lack.
-        expect(page, about).toMatch(/this page does not carry kernel times/);
+      if (typeof page === 'string') throw new Error(`${about}: ${page}`);
+      const command = (await o.page.locator('#command').textContent()) ?? '';
+      // The model that the report began with goes without saying.
+      for (const [name, v] of given) if (name !== 'min' && v !== 'ouro-1.4b') expect(command, about).toContain(` ${v}`);
+      compared++;
+      if (page.schema === 'lla-sim/fleet') {
+        expect(wanted.fleet, about).not.toBeNull();
+        expect(rounded(page), about).toEqual(rounded(fleetJson(wanted.fleet ? [wanted.fleet] : [])));
+        const { deploy } = (wanted.fleet as PlannedFleet).fleet;
+        if (deploy) expect(await o.page.locator('#answer').textContent(), about).toContain(`${deploy.gpus} `);
+        fleets++;
         continue;
       }
-      expect(essence(page), about).toEqual(essence(wanted));
+      expect(wanted.fleet, about).toBeNull();
+      expect(essence(page), about).toEqual(essence(wanted.report));
       // No device that does not exist: name and memory are those of the catalogue.
       const spec = DEVICES.find((d) => d.id === values['device']);
       expect([page.device.name, page.device.vramBytes], about).toEqual([spec?.name, spec && memoryOf(spec)]);
-      compared++;
     }
-    expect(compared, `seed ${SEED}`).toBeGreaterThan(SETTINGS / 2);
+    expect(compared, `seed ${SEED}`).toBe(SETTINGS);
+    expect(fleets, `seed ${SEED}`).toBeGreaterThan(0);
     expect(o.incidents).toEqual([]);
     await o.close();
   });

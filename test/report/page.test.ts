@@ -180,6 +180,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       ['tpot', '80'],
       ['retrieval', '<b>x'],
       ['batch', '1.5'],
+      ['users', '0'],
     ] as const) {
       await change(o.page, name, value);
       expect(await o.page.locator('#status').textContent()).toMatch(/^Not changed: .+/);
@@ -310,6 +311,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       expect.arrayContaining([
         'model',
         'device',
+        'users',
         'gpus',
         'stack',
         'usdPerHour',

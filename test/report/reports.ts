@@ -38,7 +38,7 @@ export async function filesOf(
   return reportFiles({
     ...made,
     paper: paperPart(made.sources),
-    known: await knownStacks(made.sources.spec?.id ?? null),
+    known: await knownStacks(),
     subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',
     draw: options.draw ?? null,

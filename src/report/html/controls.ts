@@ -13,6 +13,7 @@ export const CONTROLS = [
   'model',
   'device',
   'gpus',
+  'users',
   'stack',
   'usdPerHour',
   'batch',
@@ -42,6 +43,7 @@ export function initialValues({ scenario, sources }: PageData): ControlValues {
     model: sources.model.publishedAs ?? sources.model.geometry.name,
     device: sources.spec?.id ?? '',
     gpus: text(scenario.gpus),
+    users: text(scenario.users),
     stack: text(scenario.stack),
     usdPerHour: text(scenario.usdPerHour),
     batch: text(scenario.batch),
@@ -87,10 +89,11 @@ export function controlsOf(data: PageData, presets: readonly string[]): Control[
       models.map((m) => [m, m] as const),
     ),
     field('device', 'Device', 'memory and kernels', sources.spec === null ? [['', own], ...devices] : devices),
-    field('gpus', 'GPUs', 'that share the model; empty: 1'),
+    field('users', 'Users', 'served at once, over replicas; empty: one replica'),
+    field('gpus', 'GPUs', 'that share the model; empty: 1, or the best for the users'),
     field('stack', 'Kernels', 'of which server', stacks),
     field('usdPerHour', 'Price', '$ for a GPU-hour; empty: none'),
-    field('batch', 'Users', 'served at once; empty: the plan’s best'),
+    field('batch', 'Batch', 'sequences together on one replica; empty: the plan’s best'),
     field('context', 'Context', 'tokens a user: 4096, 64k, 1M'),
     field('tpot', 'Longest time a token', 'such as 80ms; empty: any'),
     field('ttft', 'Longest first token', 'such as 2s; empty: any'),
@@ -114,7 +117,7 @@ function readBounds(text: string): Record<string, number> {
 /**
  * The report's scenario and sources with what the controls say. Fields that still show what they showed stay as they
  * are.
- * @throws UserError for text that is no such amount, and for tables that the page does not carry
+ * @throws UserError for text that is no such amount
  */
 export function asked(data: PageData, values: ControlValues): { scenario: Scenario; sources: Sources } {
   const before = initialValues(data);

@@ -23,11 +23,13 @@ import {
 } from 'chart.js';
 import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
+import { fleetJson } from '../fleet-json.js';
 import type { PageData } from '../page-data.js';
 import { decisionPicture, picturesOf } from '../pictures/index.js';
 import type { Picture } from '../pictures/picture.js';
 import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
 import { UserError } from '../../errors.js';
+import { jsonText } from '../../json.js';
 import { viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
 import type { Html } from './html.js';
@@ -162,7 +164,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     if (!view) return;
     const link = document.createElement('a');
     link.href = URL.createObjectURL(
-      new Blob([`${JSON.stringify(view.report, null, 2)}\n`], { type: 'application/json' }),
+      new Blob([jsonText(view.fleet ? fleetJson([view.fleet]) : view.report)], { type: 'application/json' }),
     );
     link.download = 'plans.json';
     link.click();

@@ -8,6 +8,7 @@ import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatBytes, formatDecimalBytes, formatNumber } from '../../units.js';
 import { LIMIT_WORDS } from '../words.js';
 import { answerLines, chosenId } from '../answer-text.js';
+import { fleetLines, questionWords, replicaWords } from '../fleet-text.js';
 import {
   beforeSigning,
   costWords,
@@ -26,10 +27,13 @@ import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
 /** What is asked, in a line. */
-export const questionSection = ({ report }: View): Html => html`<p><strong>${report.answer.question}</strong></p>`;
+export const questionSection = (view: View): Html => html`<p><strong>${questionWords(view)}</strong></p>`;
 
 /** The answer in a paragraph for each of its parts. */
-export function answerSection({ report }: View): Html {
+export function answerSection(view: View): Html {
+  const { report, fleet } = view;
+  if (fleet)
+    return html`<div class="verdict ${fleet.fleet.deploy ? 'deploy' : 'not-recommended'}">${fleetLines(fleet.fleet, report).map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}</div><p>${replicaWords(view)}</p>`;
   if (report.plans.length === 0)
     return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
   // Alternatives and risks have places of their own on the page.

@@ -4,7 +4,7 @@ import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/answer.js';
 import type { Scenario } from '../../schema/settings.js';
-import { decideStack, gpuSources, kernelsAlone, stackLabel, unservedNote } from '../../stacks/choose.js';
+import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../../stacks/choose.js';
 import { SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
 
@@ -13,7 +13,7 @@ const isFile = (stack: string | undefined): boolean => stack !== undefined && /[
 
 /**
  * @param changed names of the controls that were changed
- * @throws UserError as the command line does, and for tables that the page does not carry
+ * @throws UserError as the command line does
  */
 export function sourcesFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
   const own = changed.has('model') ? { ...data.sources, model: presetSource(String(scenario.model)) } : data.sources;
@@ -33,13 +33,13 @@ export function sourcesFor(data: PageData, scenario: Scenario, changed: Readonly
     return shared;
   }
   const calibrated = other ? null : (own.calibration?.file ?? null);
-  const has = (name: string): boolean => data.known.names.includes(`${spec.id}-${name}`);
+  const has = (name: string): boolean => found(data, spec.id, name) !== null;
   const decided = decideStack(stack, spec, own.model.publishedAs, calibrated, has);
   if (decided.stack === 'lla-sim') {
     const attainable = kernelsAlone(gpuSources(spec, null, null, data.known.files));
     return { ...own, attainable, stackNotes: decided.notes };
   }
-  const tables = decided.tables === null ? null : carried(data, spec, decided.tables);
+  const tables = decided.tables === null ? null : found(data, spec.id, decided.tables);
   const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];
   const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
   const unserved = decided.unserved && tables ? [unservedNote(own.model.publishedAs, tables)] : [];
@@ -53,12 +53,3 @@ export function sourcesFor(data: PageData, scenario: Scenario, changed: Readonly
 
 const found = ({ known, sources: { gpu } }: PageData, device: string, stack: string): StackTables | null =>
   [gpu?.stack, gpu?.small, ...known.tables].find((t) => t?.file.device === device && t.file.stack === stack) ?? null;
-
-function carried(data: PageData, spec: DeviceSpec, stack: string): StackTables {
-  const tables = found(data, spec.id, stack);
-  if (tables) return tables;
-  throw new UserError(
-    `this page does not carry kernel times of ${stackLabel(stack)} on ${spec.name}`,
-    'choose other kernels, or ask on the command line',
-  );
-}
