@@ -56,10 +56,10 @@ describe('a plan priced from it', () => {
     expect(report.plans.length).toBe(7);
     for (const p of report.plans) {
       const s = p.decode.secondsPerStep;
-      // A step is as good as the worst of its kernels: roofline where one that it calls has changed, and only there.
+      // A step's word, and surer ones, cover at least 90 % of its time; roofline only where a kernel has changed.
       const share = p.decode.evidenceShare!;
       if (stale.length === 0) expect(share.roofline, p.id).toBe(0);
-      expect(share.roofline > 0 ? ['roofline'] : ['measured', 'interpolated', 'extrapolated'], p.id).toContain(
+      expect(share.roofline > 0.1 ? ['roofline'] : ['measured', 'interpolated', 'extrapolated'], p.id).toContain(
         p.decode.evidence,
       );
       // What is left of the calibration still counts: its submission cost, and kernels that have not changed.
