@@ -53,6 +53,11 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --codec full --ttft 2s --tpot 80ms --percentile 99',
     'half a minute for all candidates',
   ],
+  'npx lla-sim calibrate --page measure.html': [null, 'the build makes the page; test/measure/page.test.ts opens it'],
+  'npx lla-sim import calibration calibrations/mesa-llvmpipe.json --check': [
+    null,
+    'test/measure/parts.test.ts judges every carried file',
+  ],
   'npx lla-sim calibrate --tune --budget 15m': [null, 'minutes; test/bench/tune.test.ts tunes'],
   'npx lla-sim calibrate --kernel attend,matmul --budget 5m --resume': [
     null,

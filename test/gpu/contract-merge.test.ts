@@ -308,11 +308,19 @@ describeGpu('merges against float64', (device) => {
 
   test('kernels that add up across eight threads are refused where a subgroup has fewer', async () => {
     const [least] = device.units.subgroupSizes;
-    const rows = { sequences: 1, kvHeads: 1, group: 1, context: 64, keyWidth: 16, valueWidth: 16 };
-    const shape = { ...rows, branchWidth: 0, branchHeads: 0, groupSize: 0, splits: 1 };
-    const attended = runPlan(device, planOperation({ kernel: 'attend', variant: 'f16', shape }), {});
-    if (least > 0 && least < 8) await expect(attended).rejects.toThrow(/subgroups of this adapter have \d threads/);
-    else await attended;
+    const shape = {
+      sequences: 1,
+      heads: 2,
+      context: 256,
+      rankK: 8,
+      headDim: 128,
+      blockTokens: 256,
+      functions: 37,
+      setupPerRank: 1051,
+    };
+    const run = runPlan(device, planOperation({ kernel: 'block_basis', variant: 'f32', shape }), {});
+    if (least > 0 && least < 8) await expect(run).rejects.toThrow(/subgroups of this adapter have \d threads/);
+    else await run;
   });
 });
 
