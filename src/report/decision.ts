@@ -179,6 +179,7 @@ export function beforeSigning(report: PlanReport): string[] {
 /** What is kept of the memory: by a server's rules, or a plain reserve. */
 function keptWords({ server, utilization, reserveBytes }: PlanReport['settings'], reservedBytes: number): string {
   if (!server) return `a reserve of ${formatDecimalBytes(reservedBytes)}, and a server keeps more`;
-  const own = `${formatDecimalBytes(reserveBytes)} inside it (${server.parts.map((p) => p.what).join(', ')})`;
-  return `what ${server.server} keeps by default: all but ${Number(utilization.toFixed(3))} of the memory, and ${own}`;
+  const left = Number((100 * (1 - utilization)).toFixed(1));
+  const own = `${formatDecimalBytes(reserveBytes)} (${server.parts.map((p) => p.what).join(', ')})`;
+  return `what ${server.server} keeps by default: ${left} % of the memory, and ${own}`;
 }
