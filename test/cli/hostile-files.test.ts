@@ -118,7 +118,7 @@ describe('calibrations', () => {
       plans: { decode: { evidenceShare: Record<string, number> } }[];
       notes: string[];
     };
-    expect(report.device).toMatchObject({ name: 'NVIDIA H200 SXM', vramBytes: 141e9 });
+    expect(report.device).toMatchObject({ name: 'NVIDIA H200 SXM', vramBytes: 143_771 * 2 ** 20 });
     expect(report.plans[0]?.decode.evidenceShare['roofline']).toBeLessThan(0.95);
     expect(report.notes.join()).not.toContain('stale');
   });

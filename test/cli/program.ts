@@ -201,6 +201,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
     symlinkSync(join(ROOT, 'calibrations', name), join(home, 'calibrations', name));
   mkdirSync(join(home, 'src'));
   symlinkSync(join(ROOT, 'src/kernels'), join(home, 'src/kernels'));
+  symlinkSync(join(ROOT, 'models'), join(home, 'models'));
   return {
     cli,
     run: (args, options = {}) => {
