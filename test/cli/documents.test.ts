@@ -47,7 +47,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'npm ci would replace the packages under the tests',
   ],
   'npm test': [null, 'this is a part of it'],
-  'npx lla-sim calibrate --budget 10m': ['npx lla-sim calibrate --budget 2s --kernel rmsnorm', 'minutes'],
+  'npx lla-sim calibrate --budget 10m': [null, 'minutes; test/faults/calibrate.test.ts measures'],
   'npx lla-sim calibrate --resume': [null, 'minutes; test/faults/calibrate.test.ts resumes'],
   'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate': [
     'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --codec full --ttft 2s --tpot 80ms --percentile 99',
@@ -67,9 +67,9 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     null,
     'minutes; the options are those of the others',
   ],
-  'npx lla-sim bench': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
-  'npx lla-sim bench --roofline': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
-  'npx lla-sim bench --roofline --budget 2m': ['npx lla-sim bench --kernel rmsnorm --budget 1s', 'two minutes'],
+  'npx lla-sim bench': [null, 'two minutes; docs/extending.md runs it on a kernel'],
+  'npx lla-sim bench --roofline': [null, 'two minutes; docs/extending.md runs it on a kernel'],
+  'npx lla-sim bench --roofline --budget 2m': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --against HEAD~1': [
     'npx lla-sim bench --against src/kernels --kernel rmsnorm --budget 1s',
     'minutes; test/bench/regression-versions.test.ts reads revisions',
