@@ -6,13 +6,14 @@ import { existsSync } from 'node:fs';
 import { displayPath } from '../files.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
 import { claimsGrid, claimsText, tryClaims, type Evidence } from '../fidelity/claims.js';
-import { Judge, type Judged } from '../fidelity/judge.js';
+import { fingerprintOfTensors, Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
 import { fitCodecs } from '../fit/run.js';
 import type { Teacher } from '../fit/capture.js';
 import { spectraOf } from '../fit/spectra.js';
 import { openDevice, type Device } from '../gpu/index.js';
 import { readFidelity } from '../schema/fidelity.js';
+import { sha256 } from '../sha256.js';
 import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command } from './command.js';
@@ -81,6 +82,7 @@ async function run(args: Args): Promise<ExitCode> {
       weights: choiceFlag(args, 'weights', WEIGHTS),
       fittedTokens: file ? 0 : calibrationWindows(args, loaded).flat().length,
       seed,
+      inputs: inputsOf(args, loaded, seed, file),
     };
     if (args.flags['claims'] === true) {
       await claims(args, loaded, device, head, format, quiet);
@@ -101,6 +103,15 @@ async function run(args: Args): Promise<ExitCode> {
     loaded.close();
   }
 }
+
+/** SHA-256 of what codecs are fitted to, or of the weights that are given, and of what is asked. */
+const inputsOf = (args: Args, loaded: LoadedTeacher, seed: number, file: SafetensorsFile | undefined): string =>
+  sha256(
+    JSON.stringify([
+      file ? fingerprintOfTensors(file) : calibrationWindows(args, loaded),
+      itemsOf(args, loaded, seed).map(({ prompt, continuation }) => [prompt, continuation]),
+    ]),
+  );
 
 /** The codec weights that are given, checked against the model. */
 function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined {
@@ -143,11 +154,10 @@ function earlier(output: string | null, head: Omit<FidelityReport, 'rows'>): rea
   const same =
     known.model.fingerprint === head.model.fingerprint &&
     known.weights === head.weights &&
-    known.fittedTokens === head.fittedTokens &&
-    known.seed === head.seed;
+    known.inputs === head.inputs;
   if (!same)
     throw new UserError(
-      `${displayPath(output)} is of another model, text or seed`,
+      `${displayPath(output)} is of another model, text, seed or codec`,
       'name another file, or remove that one',
     );
   // This program wrote them.

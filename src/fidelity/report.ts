@@ -13,6 +13,8 @@ export interface FidelityReport {
   /** Tokens that codecs were fitted to; 0 where a file of codec weights was given. */
   readonly fittedTokens: number;
   readonly seed: number;
+  /** SHA-256 of what codecs were fitted to, or of the codec weights given, and of what was asked. */
+  readonly inputs: string;
   readonly rows: readonly Judged[];
 }
 

@@ -18,6 +18,7 @@ const fidelitySchema = z.object({
   weights: z.enum(['f16', 'f32']),
   fittedTokens: z.number(),
   seed: z.number(),
+  inputs: z.string(),
   rows: z.array(
     z.looseObject({
       id: z.string(),
