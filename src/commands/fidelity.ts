@@ -4,6 +4,7 @@ import { codecFacts, openCodecFile, SafetensorsFile, type TensorSource } from '.
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { existsSync } from 'node:fs';
 import { displayPath } from '../files.js';
+import { jsonText } from '../json.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
 import { claimsGrid, claimsText, tryClaims, type Evidence } from '../fidelity/claims.js';
 import { fingerprintOfTensors, Judge, type Judged } from '../fidelity/judge.js';
@@ -89,7 +90,7 @@ async function run(args: Args): Promise<ExitCode> {
       return EXIT.ok;
     }
     const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output, quiet);
-    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : fidelityText(report), {
+    await print(format === 'json' ? jsonText(report) : fidelityText(report), {
       file: null,
       quiet,
     });
@@ -240,7 +241,7 @@ async function claims(
     await evidenceOf(loaded.teacher(device, head.seed), 'model', head),
     await evidenceOf(loaded.twin(device), 'untrained', twinHead),
   );
-  const json = `${JSON.stringify({ ...head, schema: 'lla-sim/claims', claims: results }, null, 2)}\n`;
+  const json = jsonText({ ...head, schema: 'lla-sim/claims', claims: results });
   if (output !== null) writeWhole(output, json, '--output');
   await print(format === 'json' ? json : claimsText(head.model.name, results), { file: null, quiet });
 }

@@ -163,7 +163,7 @@ async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Pro
       const { png } = await import('../report/pictures/png.js');
       writeWhole(picture, png(spectraPicture(report)), '--picture');
     }
-    await print(format === 'json' ? `${JSON.stringify(report, null, 2)}\n` : spectraText(report), {
+    await print(format === 'json' ? jsonText(report) : spectraText(report), {
       file: textFlag(args, 'output'),
       quiet,
     });
