@@ -157,18 +157,6 @@ export const staleKernels = (
     )
     .map((old) => old.kernel);
 
-/**
- * How the device at hand differs from the one that a calibration was measured on, in a few words; null where it is the
- * same. Of a software adapter the processor is a part.
- * @param cpu of the machine at hand
- */
-export function otherDevice(device: Device, earlier: Calibration, cpu: string): string | null {
-  const [old, today] = [earlier.device, device.description];
-  for (const part of ['description', 'device', 'driver', 'backend'] as const)
-    if (old[part] !== today[part]) return `${part} ${old[part] || 'unknown'}, and this is ${today[part] || 'unknown'}`;
-  return today.software && earlier.host.cpu !== cpu ? `processor ${earlier.host.cpu}, and this is ${cpu}` : null;
-}
-
 /** Why a call would take too long to be worth measuring, or null. */
 function tooLong(call: KernelCall, ceilings: Calibration['ceilings'], longest: number): string | null {
   const seconds = ceilingSeconds(call, ceilings) / ASSUMED_EFFICIENCY;

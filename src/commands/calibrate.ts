@@ -5,7 +5,7 @@ import type { Anchor } from '../bench/anchors.js';
 import { callsOf } from '../bench/lists.js';
 import { calibrate, measureOverheads, saveTo, writeCalibration, type CalibrationProgress } from '../bench/index.js';
 import { describeHost } from '../bench/host.js';
-import { otherDevice, staleKernels } from '../bench/tracks.js';
+import { staleKernels } from '../bench/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
 import type { Tuning } from '../kernels/launch.js';
@@ -19,6 +19,7 @@ import { loadCalibration } from '../plan/calibrations.js';
 import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName } from '../kernels/registry.js';
 import type { Calibration, Predictor } from '../schema/calibration.js';
+import { otherMachine } from '../schema/machine.js';
 import { DRIFT_CORRECTED } from '../schema/drift.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
@@ -143,7 +144,7 @@ function checkFile(file: string, args: Args): void {
 /** The calibration to resume. */
 async function resumed(device: Device, file: string, quiet: boolean): Promise<Calibration> {
   const { calibration, mended } = await loadCalibration(file, true);
-  const difference = otherDevice(device, calibration, describeHost().cpu);
+  const difference = otherMachine(device.description, describeHost(), calibration);
   if (difference !== null)
     throw new UserError(
       `calibration ${show(displayPath(file))} was measured on another device (${difference})`,

@@ -8,6 +8,8 @@ import { describeAdapter } from './describe.js';
 
 export interface AdapterReport {
   readonly description: string;
+  readonly device: string;
+  readonly driver: string;
   readonly vendor: string;
   readonly architecture: string;
   readonly backend: string;
@@ -85,6 +87,8 @@ function reportOf(adapter: GPUAdapter): AdapterReport {
   const features = [...adapter.features].sort();
   return {
     description: d.description,
+    device: d.device,
+    driver: d.driver,
     vendor: d.vendor,
     architecture: d.architecture,
     backend: d.backend,

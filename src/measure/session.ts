@@ -4,13 +4,13 @@
  */
 import type { Anchor } from '../bench/anchors.js';
 import { calibrate, type CalibrationProgress } from '../bench/calibrate.js';
-import { otherDevice } from '../bench/tracks.js';
 import { clockNow } from '../clock.js';
 import { outliers } from '../cost/fit.js';
 import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import type { Calibration } from '../schema/calibration.js';
+import { otherMachine } from '../schema/machine.js';
 
 /** A device that is lost so often is not asked again: a call of it may be what the driver gives up on. */
 const MOST_LOSSES = 3;
@@ -47,7 +47,7 @@ export async function measureSession(session: Session): Promise<Calibration | nu
   let latest = session.earlier;
   for (let losses = 0; ; losses++) {
     const device = await session.open();
-    if (latest && otherDevice(device, latest, latest.host.cpu) !== null) latest = null;
+    if (latest && otherMachine(device.description, session.host, latest) !== null) latest = null;
     const paused = session.pausedSeconds();
     try {
       const calibration = await calibrate({

@@ -6,6 +6,7 @@ import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
 import type { Calibration } from '../schema/calibration.js';
+import type { AdapterIdentity, HostIdentity } from '../schema/machine.js';
 
 /** Calibrations that come with the package. */
 const BUNDLED = fileURLToPath(new URL('../../calibrations/', import.meta.url));
@@ -97,6 +98,27 @@ export async function findCalibration(
     }
   }
   return null;
+}
+
+/**
+ * The calibration of the machine at hand: the first of this machine, else the first of another one with such an
+ * adapter, else null. A damaged file that nobody named is skipped.
+ */
+export async function calibrationHere(adapter: AdapterIdentity, host: HostIdentity): Promise<LoadedCalibration | null> {
+  const { isSameAdapter, otherMachine } = await import('../schema/machine.js');
+  let elsewhere: LoadedCalibration | null = null;
+  for (const path of calibrationFiles()) {
+    try {
+      if (!readHead(path).includes('"lla-sim/calibration"')) continue;
+      const loaded = await loadCalibration(path);
+      if (!isSameAdapter(adapter, loaded.calibration.device)) continue;
+      if (otherMachine(adapter, host, loaded.calibration) === null) return loaded;
+      elsewhere ??= loaded;
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+    }
+  }
+  return elsewhere;
 }
 
 /** The adapter description of a hardware calibration, from the file's first bytes; null for everything else. */

@@ -53,7 +53,10 @@ export function measuredDevice(
   return {
     device: {
       id: spec?.id ?? null,
-      name: spec?.name ?? measured.description,
+      // A software adapter computes on a processor, whose times they are.
+      name:
+        spec?.name ??
+        (measured.software && host.cpu !== 'unknown' ? `${measured.description} on ${host.cpu}` : measured.description),
       vramBytes: memory,
       calibration: describeCalibration(loaded),
     },

@@ -166,7 +166,7 @@ export class DriftWatch {
     private readonly rules: Parameters<typeof openPoint>[2],
     points: readonly ControlPoint[],
     exponent: Calibrated['driftExponent'],
-    /** The probe's time to which drift refers: the calibration's reference; without one, this process's first runs. */
+    /** The probe's time to which drift refers: the calibration's; of another machine or without one, its first runs. */
     private readonly referenceSeconds: number,
   ) {
     this.controls = points.map((of) => ({
@@ -181,7 +181,7 @@ export class DriftWatch {
   /** Puts the probe on the device; `renew` puts the points there. The caller frees. */
   static async open(
     device: Device,
-    { calibration }: Pick<Calibrated, 'calibration'>,
+    { calibration, difference }: Pick<Calibrated, 'calibration' | 'difference'>,
     points: readonly ControlPoint[],
     seed: number,
   ): Promise<DriftWatch> {
@@ -198,7 +198,7 @@ export class DriftWatch {
         rules,
         points,
         driftExponents(calibration),
-        calibration.probe?.referenceSeconds ?? (await firstRuns(probe)),
+        (difference === null ? calibration.probe?.referenceSeconds : undefined) ?? (await firstRuns(probe)),
       );
     } catch (error) {
       probe.free();

@@ -20,6 +20,7 @@ export interface Check {
     | 'step-median-error'
     | 'step-p90-error'
     | 'interval-coverage'
+    | 'interval-width'
     | 'decoder-overhead'
     | 'capacity'
     | 'serving-tpot'
@@ -42,7 +43,12 @@ export interface ValidationReport {
     readonly software: boolean;
     readonly clock: 'gpu-timestamp' | 'wall';
   };
-  readonly calibration: { readonly file: string; readonly stale: readonly string[] } | null;
+  readonly calibration: {
+    readonly file: string;
+    readonly stale: readonly string[];
+    /** How this machine differs from the measured one; null for the same. */
+    readonly difference: string | null;
+  } | null;
   readonly quick: boolean;
   readonly seed: number;
   readonly elapsedSeconds: number;
@@ -81,6 +87,8 @@ export const OVERHEAD_CONTEXT = 1024;
 const OVERHEAD_TOLERANCE = 0.1;
 export const TOLERANCES = { software: { median: 0.06, p90: 0.15 }, hardware: { median: 0.04, p90: null } } as const;
 const COVERAGE = [0.85, 0.97] as const;
+/** Of a step's interval: the median half-width, and the widest factor either way inside the measured range. */
+const WIDTHS = { median: 0.25, worst: 3 } as const;
 
 export const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
 
@@ -214,6 +222,12 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
       summary && { ok: coverageHolds(summary), text: `${percent(summary.coverage)} of ${summary.count} steps` },
     ),
     check(
+      'interval-width',
+      strict,
+      `median ± ${percent(WIDTHS.median)}, none beyond ${WIDTHS.worst}×`,
+      widthsOf(steps),
+    ),
+    check(
       'decoder-overhead',
       strict,
       `median at most ${percent(OVERHEAD_TOLERANCE)} from ${OVERHEAD_CONTEXT} tokens on`,
@@ -225,6 +239,25 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
           },
     ),
   ];
+}
+
+/** Half-widths of the steps' intervals: a covered time inside a useless interval is no prediction. */
+function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string } | null {
+  if (!steps || steps.length === 0) return null;
+  const median = quantile(
+    steps.map(({ predicted: { low, high } }) => Math.sqrt(high / low) - 1),
+    0.5,
+  );
+  const worst = Math.max(
+    1,
+    ...steps
+      .filter((s) => s.octavesOutside === 0)
+      .map(({ predicted: { estimate, low, high } }) => Math.max(high / estimate, estimate / low)),
+  );
+  return {
+    ok: median <= WIDTHS.median && worst <= WIDTHS.worst,
+    text: `± ${percent(median)}, at worst ${worst.toFixed(2)}× inside the measured range`,
+  };
 }
 
 /** The serving loop against the simulation: the worst of the rows. */

@@ -1,5 +1,7 @@
 /** Runs the sections of a validation on one device, within a time budget. */
 import { describeProgram } from '../bench/describe.js';
+import { describeHost } from '../bench/host.js';
+import { OTHER_MACHINE } from '../cost/pricers.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { EXIT, UserError } from '../errors.js';
 import type { Device } from '../gpu/index.js';
@@ -94,12 +96,16 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   };
   const wants = (section: Section): boolean => o.sections.includes(section) && !s.stopped();
   const timed = o.serving || wants('latency') || wants('long-context');
-  const calibrated = timed ? await calibratedFor(device, o.calibration) : null;
+  const calibrated = timed ? await calibratedFor(device, describeHost(), o.calibration) : null;
   const { correctness, memory } = wants('memory') ? await memorySection(s) : { correctness: null, memory: null };
   const capacity = wants('capacity') ? await capacitySection(s) : null;
   if (timed && !calibrated)
     s.notes.push(
       `there is no calibration of ${description}: times have no prediction to compare with; measure with lla-sim calibrate`,
+    );
+  if (calibrated?.difference)
+    s.notes.push(
+      `${calibrated.file} was measured on another machine (${calibrated.difference}): intervals are ${OTHER_MACHINE} times as wide either way. Measure this machine with lla-sim calibrate`,
     );
   const { latency, longContext, serving } = calibrated
     ? await timeSections(s, calibrated, wants)
@@ -115,7 +121,11 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     schemaVersion: 1,
     program: `${describeProgram().name} ${describeProgram().version}`,
     device: { description, driver, software, clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall' },
-    calibration: calibrated && { file: calibrated.file, stale: calibrated.stale },
+    calibration: calibrated && {
+      file: calibrated.file,
+      stale: calibrated.stale,
+      difference: calibrated.difference,
+    },
     quick: o.quick,
     seed: o.seed,
     elapsedSeconds: now() - started,

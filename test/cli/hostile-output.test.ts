@@ -56,7 +56,7 @@ const validation = (text: string): ValidationReport => ({
   schemaVersion: 1,
   program: 'lla-sim 0',
   device: { description: text, driver: text, software: false, clock: 'wall' },
-  calibration: { file: text, stale: [] },
+  calibration: { file: text, stale: [], difference: text },
   quick: true,
   seed: 1,
   elapsedSeconds: 1,

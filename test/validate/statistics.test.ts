@@ -108,6 +108,18 @@ describe('judgement', () => {
       ),
     ).toBe(true);
   });
+  it('fails on intervals that are too wide to act on', () => {
+    const wide = (width: number, octavesOutside = 0): StepRow => {
+      const own = step(1, 1);
+      return { ...own, octavesOutside, predicted: { estimate: 1, low: 1 / width, high: width } };
+    };
+    const status = (steps: readonly StepRow[]) =>
+      statusOf(judge({ ...nothing, software: true, quick: false, steps }), 'interval-width');
+    expect(status([wide(1.2), wide(1.2), wide(2.9)])).toBe('holds');
+    expect(status([wide(1.2), wide(1.3), wide(1.3)])).toBe('failed');
+    expect(status([wide(1.2), wide(1.2), wide(3.1)])).toBe('failed');
+    expect(status([wide(1.2), wide(1.2), wide(3.1, 2)])).toBe('holds');
+  });
   it('says what was not checked', () => {
     expect(judge({ ...nothing, software: true, quick: false }).every((c) => c.status === 'not-checked')).toBe(true);
   });
