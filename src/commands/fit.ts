@@ -6,7 +6,7 @@ import { lensAgreement } from '../fidelity/lens.js';
 import { spectraPicture } from '../fidelity/spectra-picture.js';
 import { PAPER, spectraText, type SpectraReport, type Studied } from '../fidelity/spectra-report.js';
 import type { Teacher } from '../fit/capture.js';
-import { fitCodec } from '../fit/run.js';
+import { fitCodec, type FitRun } from '../fit/run.js';
 import { fitReport, fitText } from '../fit/report.js';
 import { spectraOf } from '../fit/spectra.js';
 import { openDevice } from '../gpu/index.js';
@@ -16,6 +16,7 @@ import { displayPath } from '../files.js';
 import { parseBytes, parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from './command.js';
+import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
@@ -43,6 +44,7 @@ export const fitCommand: Command = {
   options: {
     ...TEACHER_OPTIONS,
     ...CODEC_OPTIONS,
+    ...DISTIL_OPTIONS,
     memory: { type: 'string', help: `memory for covariances [${DEFAULT_MEMORY}]`, group: 'Codec' },
     spectra: {
       type: 'boolean',
@@ -53,9 +55,10 @@ export const fitCommand: Command = {
     output: { type: 'string', short: 'o', help: 'file of the codec weights', group: 'Output' },
     ...formatOption(FORMATS),
   },
-  shown: ['model', 'layers', 'text', 'tokens', 'max-tokens', 'codec', 'ratio', 'init', 'output', 'format', 'quiet'],
+  shown: ['model', 'layers', 'text', 'tokens', 'max-tokens', 'codec', 'ratio', 'distil', 'output', 'format', 'quiet'],
   examples: [
     ['fit --ratio 4 -o lla4.safetensors', 'codec weights of the bundled model'],
+    ['fit --ratio 8 --distil -o lla8.safetensors', 'the same at 8×, trained after the fit'],
     ['fit --spectra', "how redundant the bundled model's cache is, beside its untrained twin"],
     ['fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors', 'of your model, on your text'],
   ],
@@ -85,41 +88,60 @@ async function run(args: Args): Promise<ExitCode> {
     const { configuration } = readCandidate(asked, geometry, 1);
     const { codec, path, branch } = configuration;
     if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d or mla-head');
+    const training = readDistil(args, geometry, codec, path);
     const windows = calibrationWindows(args, loaded);
+    const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
     checkWritable(output, '--output', true);
     const initialisation = choiceFlag(args, 'init', INITIALISATIONS);
     const fingerprint = loaded.fingerprint(seed);
     device = await openDevice();
     const teacher = loaded.teacher(device, seed);
-    const began = Date.now();
     const showsProgress = !quiet && process.stderr.isTTY === true;
-    const fitted = await interruptible((signal) =>
-      fitCodec(
-        teacher,
-        windows,
-        { codec, initialisation, seed },
-        {
-          memoryBytes,
-          onProgress: (done) => {
-            if (signal.aborted)
-              throw new UserError('interrupted; nothing is written', 'run it again', EXIT.interrupted);
-            const elapsed = (Date.now() - began) / 1e3;
-            if (showsProgress)
-              process.stderr.write(progressLine(elapsed, (elapsed * (1 - done)) / done, 'keys and values'));
-          },
-        },
-      ),
-    );
+    const fitted = await fitShown(teacher, texts, { codec, initialisation, seed }, memoryBytes, showsProgress);
+    const start = onPath(teacher, path, branch, fitted.fitted.tensors);
+    const began = Date.now();
+    const state = `${output}.state`;
+    const distilled = training
+      ? await interruptible((signal) =>
+          distilCodec(
+            { teacher, codec, path, branch, start, texts, heldOut, seed, model: fingerprint, state, showsProgress },
+            training,
+            signal,
+          ),
+        )
+      : null;
     if (showsProgress) process.stderr.write('\r\u001b[K');
-    writeCodecFile(output, codecTensors(geometry, codec, path, branch), fitted.fitted.tensors, {
+    writeCodecFile(output, codecTensors(geometry, codec, path, branch), distilled?.tensors ?? start, {
       codec: codec.kind,
       rankK: codec.rankK as number,
       rankV: codec.rankV as number,
       model: fingerprint,
       initialisation,
       tokens: fitted.tokens,
+      ...(distilled
+        ? {
+            distilled: {
+              steps: distilled.bestStep,
+              path,
+              klBefore: distilled.before.estimate,
+              klAfter: distilled.after.estimate,
+            },
+          }
+        : {}),
     });
-    const report = fitReport(geometry, fingerprint, initialisation, fitted);
+    if (training && distilled && distilled.steps < training.steps)
+      throw new UserError(
+        `interrupted after step ${distilled.steps} of ${training.steps}; ${displayPath(output)} holds the best weights so far`,
+        'run it again: it goes on from there',
+        EXIT.interrupted,
+      );
+    const report = fitReport(
+      geometry,
+      fingerprint,
+      initialisation,
+      fitted,
+      distilled && { ...distilled, path, texts: heldOut.length, seconds: (Date.now() - began) / 1e3 },
+    );
     await print(format === 'json' ? jsonText(report) : fitText(geometry, report), {
       file: null,
       quiet,
@@ -132,6 +154,28 @@ async function run(args: Args): Promise<ExitCode> {
     device?.close();
     loaded.close();
   }
+}
+
+/** Fits a codec with a line of progress. @throws UserError when the program is asked to end */
+function fitShown(
+  teacher: Teacher,
+  windows: readonly (readonly number[])[],
+  request: Parameters<typeof fitCodec>[2],
+  memoryBytes: number,
+  showsProgress: boolean,
+): Promise<FitRun> {
+  const began = Date.now();
+  return interruptible((signal) =>
+    fitCodec(teacher, windows, request, {
+      memoryBytes,
+      onProgress: (done) => {
+        if (signal.aborted) throw new UserError('interrupted; nothing is written', 'run it again', EXIT.interrupted);
+        const elapsed = (Date.now() - began) / 1e3;
+        if (showsProgress)
+          process.stderr.write(progressLine(elapsed, (elapsed * (1 - done)) / done, 'keys and values'));
+      },
+    }),
+  );
 }
 
 /** Windows that spectra are taken over, and the items that the logit lens reads. */

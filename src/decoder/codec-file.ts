@@ -12,8 +12,7 @@
  * A stacked vector runs over loops, then KV heads, then components; a group is a latent of a token and layer
  * (`latentGroups`).
  */
-import type { Codec, CodecKind } from '../codecs/codec.js';
-import { CODEC_KINDS } from '../codecs/codec.js';
+import { CODEC_KINDS, PATHS, type Codec, type CodecKind, type Path } from '../codecs/codec.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { halfBits } from '../gpu/half.js';
@@ -35,6 +34,18 @@ export interface CodecFacts {
   readonly initialisation: Initialisation;
   /** Tokens that it was fitted to. */
   readonly tokens: number;
+  /** Of weights that were trained after the fit. */
+  readonly distilled?: DistilFacts;
+}
+
+export interface DistilFacts {
+  /** Steps to the weights that were kept. */
+  readonly steps: number;
+  /** The decode path that they were trained for. */
+  readonly path: Path;
+  /** KL(teacher ‖ student) on held-out texts before and after, nats a token. */
+  readonly klBefore: number;
+  readonly klAfter: number;
 }
 
 const SCHEMA = 'lla-sim/codec';
@@ -69,6 +80,14 @@ export function writeCodecFile(
       model: facts.model,
       initialisation: facts.initialisation,
       tokens: String(facts.tokens),
+      ...(facts.distilled
+        ? {
+            distilledSteps: String(facts.distilled.steps),
+            distilledPath: facts.distilled.path,
+            heldOutKlBefore: String(facts.distilled.klBefore),
+            heldOutKlAfter: String(facts.distilled.klAfter),
+          }
+        : {}),
     },
   };
   let at = 0;
@@ -106,7 +125,28 @@ export function codecFacts({ file, metadata }: SafetensorsFile): CodecFacts {
   const model = metadata['model'] ?? '';
   if (!codec || !initialisation || !isRank(rankK) || !isRank(rankV) || !/^[0-9a-f]{64}$/.test(model))
     throw new UserError(`${file} does not say which codec it holds and of which model`, AGAIN);
-  return { codec, rankK, rankV, model, initialisation, tokens: Number.isSafeInteger(tokens) ? tokens : 0 };
+  const distilled = distilFacts(metadata);
+  return {
+    codec,
+    rankK,
+    rankV,
+    model,
+    initialisation,
+    tokens: Number.isSafeInteger(tokens) ? tokens : 0,
+    ...(distilled ? { distilled } : {}),
+  };
+}
+
+function distilFacts(metadata: Readonly<Record<string, string>>): DistilFacts | null {
+  const path = PATHS.find((name) => name === metadata['distilledPath']);
+  if (!path) return null;
+  const of = (name: string): number => Number(metadata[name]);
+  return {
+    steps: of('distilledSteps'),
+    path,
+    klBefore: of('heldOutKlBefore'),
+    klAfter: of('heldOutKlAfter'),
+  };
 }
 
 const isRank = (value: number | undefined): value is number => Number.isSafeInteger(value) && (value as number) > 0;

@@ -14,12 +14,24 @@ type Tensors = Map<string, { readonly shape: readonly number[]; readonly values:
 const component = (pairing: 'half-split' | 'adjacent', width: number, pair: number, half: number): number =>
   pairing === 'adjacent' ? 2 * pair + half : pair + (half * width) / 2;
 
+/** Gives zero rows small random values of the others' size: a key that queries can learn to use. */
+function fillZeroRows(matrix: Float32Array, width: number, random: () => number): void {
+  const rows = matrix.length / width;
+  const used = matrix.reduce((count, x) => count + (x === 0 ? 0 : 1), 0);
+  const size = Math.sqrt(matrix.reduce((sum, x) => sum + x * x, 0) / Math.max(1, used));
+  for (let row = 0; row < rows; row++) {
+    const own = matrix.subarray(row * width, (row + 1) * width);
+    if (own.every((x) => x === 0)) own.forEach((_, i) => (own[i] = size * Math.sqrt(3) * (2 * random() - 1)));
+  }
+}
+
 /**
  * The branch's tensors. A pair j of a branch of width w turns as pair j·d/w of a head of width d; where that is no whole
- * number the pair stays zero.
+ * number its query is zero, and it scores nothing.
  * @param model tensors of the model
+ * @param random draws for the keys of such pairs, without which training could not begin to use them; zero unless given
  */
-export function branchTensors(g: Geometry, branch: Branch, model: TensorSource): Tensors {
+export function branchTensors(g: Geometry, branch: Branch, model: TensorSource, random?: () => number): Tensors {
   const { headDim: d, hidden, heads, kvHeads } = g;
   const { pairing } = g.rope;
   const { width, perHead } = branch;
@@ -47,6 +59,7 @@ export function branchTensors(g: Geometry, branch: Branch, model: TensorSource):
     const key = new Float32Array(keySlots * width * hidden);
     const allHeads = Array.from({ length: kvHeads }, (_, head) => head);
     for (let slot = 0; slot < keySlots; slot++) copy(rowsOf('k'), perHead ? [slot] : allHeads, key, slot);
+    if (random) fillZeroRows(key, hidden, random);
     out.set(branchTensor(layer, 'query'), { shape: [heads * width, hidden], values: query });
     out.set(branchTensor(layer, 'key'), { shape: [keySlots * width, hidden], values: key });
   }

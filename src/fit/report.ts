@@ -1,10 +1,11 @@
 /** What a fit reports: energy kept by layer and head, and which lose most. */
-import type { Codec } from '../codecs/codec.js';
+import type { Codec, Path } from '../codecs/codec.js';
 import { codecLabel, coreRatio } from '../codecs/registry.js';
 import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { columns } from '../report/text.js';
+import type { Interval } from '../statistics.js';
 import { formatCount } from '../units.js';
 import type { LatentEnergy } from './fit.js';
 import type { FitRun } from './run.js';
@@ -21,6 +22,20 @@ export interface FitReport {
   /** Mean share of the variance that each initialisation keeps. */
   readonly meanKept: FitRun['kept'];
   readonly energy: readonly LatentEnergy[];
+  /** Of weights that were trained after the fit; the shares of the variance are of the fit. */
+  readonly distilled?: DistilReport;
+}
+
+export interface DistilReport {
+  readonly path: Path;
+  /** Steps made, and those to the weights that were kept. */
+  readonly steps: number;
+  readonly bestStep: number;
+  /** Held-out texts, and KL(teacher ‖ student) on them before and after, nats a token. */
+  readonly texts: number;
+  readonly before: Interval;
+  readonly after: Interval;
+  readonly seconds: number;
 }
 
 export const fitReport = (
@@ -28,6 +43,7 @@ export const fitReport = (
   fingerprint: string,
   initialisation: Initialisation,
   run: FitRun,
+  distilled: DistilReport | null = null,
 ): FitReport => ({
   schema: 'lla-sim/fit',
   schemaVersion: 1,
@@ -39,7 +55,28 @@ export const fitReport = (
   passes: run.passes,
   meanKept: run.kept,
   energy: run.fitted.energy,
+  ...(distilled
+    ? {
+        distilled: {
+          path: distilled.path,
+          steps: distilled.steps,
+          bestStep: distilled.bestStep,
+          texts: distilled.texts,
+          before: distilled.before,
+          after: distilled.after,
+          seconds: distilled.seconds,
+        },
+      }
+    : {}),
 });
+
+const nats = ({ estimate, low, high }: Interval): string =>
+  `${estimate.toPrecision(2)} (${low.toPrecision(2)}–${high.toPrecision(2)})`;
+
+const distilText = ({ path, steps, bestStep, texts, before, after, seconds }: DistilReport): string =>
+  `trained for ${path}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
+    bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
+  })`;
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 
@@ -83,6 +120,7 @@ export function fitText(g: Geometry, r: FitReport): string {
     '',
     `loses most: ${worst.map((e) => `layer ${e.layer} ${e.axis === 'key' ? 'K' : 'V'} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', ')}`,
     `mean kept: ${percent(r.meanKept[r.initialisation] ?? 0)}${controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join('')}`,
+    ...(r.distilled ? ['', distilText(r.distilled)] : []),
     '',
   ].join('\n');
 }

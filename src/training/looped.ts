@@ -22,25 +22,25 @@ export interface Positions {
   [name: string]: np.Array;
 }
 
-export function positionsOf(g: Geometry, length: number): Positions {
-  const { headDim } = g;
-  const half = headDim / 2;
-  const [cos, sin] = [new Float32Array(length * headDim), new Float32Array(length * headDim)];
+/** Tables of rotation of vectors of `width`, [length, width] each: cos, and sin with the sign of the pair's half. */
+export function rotations(g: Geometry, length: number, width: number): { cos: np.Array; sin: np.Array } {
+  const half = width / 2;
+  const [cos, sin] = [new Float32Array(length * width), new Float32Array(length * width)];
   for (let position = 0; position < length; position++) {
-    for (let i = 0; i < headDim; i++) {
+    for (let i = 0; i < width; i++) {
       const angle = position * g.rope.theta ** (-(i % half) / half);
-      cos[position * headDim + i] = Math.cos(angle);
+      cos[position * width + i] = Math.cos(angle);
       // The pair's other half is in place of this one: minus for the first half.
-      sin[position * headDim + i] = (i < half ? -1 : 1) * Math.sin(angle);
+      sin[position * width + i] = (i < half ? -1 : 1) * Math.sin(angle);
     }
   }
+  return { cos: np.array(cos).reshape([length, width]), sin: np.array(sin).reshape([length, width]) };
+}
+
+export function positionsOf(g: Geometry, length: number): Positions {
   const mask = new Float32Array(length * length);
   for (let i = 0; i < length; i++) for (let j = i + 1; j < length; j++) mask[i * length + j] = -1e9;
-  return {
-    cos: np.array(cos).reshape([length, headDim]),
-    sin: np.array(sin).reshape([length, headDim]),
-    mask: np.array(mask).reshape([length, length]),
-  };
+  return { ...rotations(g, length, g.headDim), mask: np.array(mask).reshape([length, length]) };
 }
 
 const rmsNorm = (x: np.Array, weight: np.Array, epsilon: number): np.Array => {
@@ -48,28 +48,57 @@ const rmsNorm = (x: np.Array, weight: np.Array, epsilon: number): np.Array => {
   return x.div(np.sqrt(meanSquare)).mul(weight);
 };
 
-/** x cos + (its halves swapped) sin. */
-function rotate(x: np.Array, at: Positions): np.Array {
+/** x cos + (its halves swapped) sin. `at` stays usable. */
+export function rotate(x: np.Array, at: { readonly cos: np.Array; readonly sin: np.Array }): np.Array {
   const [first, second] = np.split(x.ref, 2, -1) as [np.Array, np.Array];
   return x.mul(at.cos.ref).add(np.concatenate([second, first], -1).mul(at.sin.ref));
 }
 
-/** Keys and values of a (loop, layer) before rotation: [texts, KV heads, tokens, headDim]. */
-export interface Captured {
+/** What attention gets at a (loop, layer), nothing rotated. The arrays are its to use up. */
+export interface AttentionInputs {
   readonly loop: number;
   readonly layer: number;
+  /** What queries, keys and values are projected from: [texts · tokens, hidden]. */
+  readonly input: np.Array;
+  /** [texts, heads, tokens, headDim]; keys and values have the KV heads. */
+  readonly queries: np.Array;
   readonly keys: np.Array;
   readonly values: np.Array;
 }
 
+/** @returns attention's output: [texts, heads, tokens, headDim] */
+export type Attend = (inputs: AttentionInputs) => np.Array;
+
 /** Attention scores of a (loop, layer), masked: [texts, heads, tokens, tokens]. They are its to use up. */
 export type Watch = (loop: number, layer: number, scores: np.Array) => void;
+
+/** KV heads repeated for the query heads that share them: [texts, heads, tokens, width]. */
+export function sharedHeads(x: np.Array, heads: number): np.Array {
+  const [texts, kvHeads, tokens, width] = x.shape as [number, number, number, number];
+  if (heads === kvHeads) return x;
+  return np
+    .broadcastTo(x.reshape([texts, kvHeads, 1, tokens, width]), [texts, kvHeads, heads / kvHeads, tokens, width])
+    .reshape([texts, heads, tokens, width]);
+}
+
+/** Exact causal attention. */
+export const exactAttention =
+  (g: Geometry, at: Positions, watch?: Watch): Attend =>
+  ({ loop, layer, input, queries, keys, values }) => {
+    input.dispose();
+    const scores = np
+      .matmul(rotate(queries, at), sharedHeads(rotate(keys, at), g.heads).transpose([0, 1, 3, 2]))
+      .mul(g.headDim ** -0.5)
+      .add(at.mask.ref);
+    watch?.(loop, layer, scores.ref);
+    return np.matmul(nn.softmax(scores, -1), sharedHeads(values, g.heads));
+  };
 
 /**
  * Logits of texts of one length.
  * @param parameters of `initialParameters`; used up, as `at` and `oneHot` are
  * @param oneHot [texts · tokens, vocabulary]
- * @param see.captured receives what attention caches; `see.watch` the scores of attention
+ * @param see.watch receives the scores of attention; `see.attend` stands in for exact attention
  * @returns [texts · tokens, vocabulary]
  */
 export function forward(
@@ -79,25 +108,13 @@ export function forward(
   at: Positions,
   oneHot: np.Array,
   length: number,
-  see: { readonly captured?: Captured[]; readonly watch?: Watch } = {},
+  see: { readonly watch?: Watch; readonly attend?: Attend } = {},
 ): np.Array {
   const { heads, kvHeads, headDim } = g;
   const texts = (oneHot.shape[0] as number) / length;
   const use = (name: string): np.Array => (parameters[name] as np.Array).ref;
   const split = (x: np.Array, n: number): np.Array => x.reshape([texts, length, n, headDim]).transpose([0, 2, 1, 3]);
-  /** KV heads repeated for the query heads that share them. */
-  const shared = (x: np.Array): np.Array =>
-    heads === kvHeads
-      ? x
-      : np
-          .broadcastTo(x.reshape([texts, kvHeads, 1, length, headDim]), [
-            texts,
-            kvHeads,
-            heads / kvHeads,
-            length,
-            headDim,
-          ])
-          .reshape([texts, heads, length, headDim]);
+  const attend = see.attend ?? exactAttention(g, at, see.watch);
   let x = np.matmul(oneHot, use(EMBEDDING));
   for (let loop = 0; loop < g.loops; loop++) {
     for (let layer = 0; layer < g.layers; layer++) {
@@ -105,15 +122,8 @@ export function forward(
       const input = rmsNorm(x.ref, of('input_layernorm'), normEpsilon);
       const queries = split(np.matmul(input.ref, of('self_attn.q_proj')), heads);
       const keys = split(np.matmul(input.ref, of('self_attn.k_proj')), kvHeads);
-      const values = split(np.matmul(input, of('self_attn.v_proj')), kvHeads);
-      see.captured?.push({ loop, layer, keys: keys.ref, values: values.ref });
-      const scores = np
-        .matmul(rotate(queries, at), shared(rotate(keys, at)).transpose([0, 1, 3, 2]))
-        .mul(headDim ** -0.5)
-        .add(at.mask.ref);
-      see.watch?.(loop, layer, scores.ref);
-      const mixed = np
-        .matmul(nn.softmax(scores, -1), shared(values))
+      const values = split(np.matmul(input.ref, of('self_attn.v_proj')), kvHeads);
+      const mixed = attend({ loop, layer, input, queries, keys, values })
         .transpose([0, 2, 1, 3])
         .reshape([texts * length, heads * headDim]);
       x = x.add(rmsNorm(np.matmul(mixed, of('self_attn.o_proj')), of('input_layernorm_2'), normEpsilon));

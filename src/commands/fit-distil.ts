@@ -1,0 +1,147 @@
+/** `fit --distil`: its options, and the training of a fitted codec against the model. */
+import type { Branch, Codec, Path } from '../codecs/codec.js';
+import { pathSpec } from '../codecs/paths.js';
+import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
+import { UserError } from '../errors.js';
+import { branchTensors } from '../fit/branch.js';
+import type { Teacher } from '../fit/capture.js';
+import { refuseDistil } from '../fit/distillable.js';
+import { sourceOf } from '../fit/fit.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { randomFrom } from '../random.js';
+import { sha256 } from '../sha256.js';
+import type { Distilled } from '../training/distil.js';
+import { parseNumber } from '../units.js';
+import { textFlag, type Args, type OptionTable } from './command.js';
+import { progressLine } from './progress.js';
+
+const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
+const DEFAULT_STEPS = '400';
+const DEFAULT_RATE = '0.002';
+/** λ of the paper's loss. */
+const ATTENTION_WEIGHT = 0.5;
+/** Tokens of a step. */
+const STEP_TOKENS = 512;
+/** Share of the windows that are held out, to choose the best weights by. */
+const HELD_OUT = 1 / 8;
+const BRANCH_SEED = 1;
+
+export const DISTIL_OPTIONS: OptionTable = {
+  distil: {
+    type: 'boolean',
+    help: 'train the fitted weights until the model with them predicts as without; small models, on the CPU',
+    group: 'Training',
+  },
+  path: {
+    type: 'string',
+    help: 'decode path that the weights are for; absorbed has a rotary branch [reconstruct]',
+    choices: PATHS,
+    group: 'Training',
+  },
+  steps: { type: 'string', help: `steps of the training [${DEFAULT_STEPS}]`, group: 'Training' },
+  rate: { type: 'string', help: `highest learning rate [${DEFAULT_RATE}]`, group: 'Training' },
+};
+
+export interface DistilQuestion {
+  readonly steps: number;
+  readonly rate: number;
+}
+
+/** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
+export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: Path): DistilQuestion | null {
+  if (args.flags['distil'] !== true) {
+    const given = ['steps', 'rate'].find((name) => textFlag(args, name) !== null);
+    if (given) throw new UserError(`--${given} is of a training, and there is none`, 'add --distil');
+    return null;
+  }
+  const reason = refuseDistil(geometry, codec, path);
+  if (reason !== undefined) throw new UserError(`--distil: ${reason}`, 'leave --distil out');
+  return {
+    steps: parseNumber(textFlag(args, 'steps') ?? DEFAULT_STEPS, '--steps', { min: 1, max: 1e6, whole: true }),
+    rate: parseNumber(textFlag(args, 'rate') ?? DEFAULT_RATE, '--rate', { min: 1e-9, max: 1 }),
+  };
+}
+
+/** Windows to fit and train on, and those to choose the best weights by; all of one length. */
+export function heldOutOf(windows: readonly (readonly number[])[]): {
+  readonly texts: readonly (readonly number[])[];
+  readonly heldOut: readonly (readonly number[])[];
+} {
+  const length = windows[0]?.length ?? 0;
+  const whole = windows.filter((window) => window.length === length);
+  const count = Math.ceil(whole.length * HELD_OUT);
+  if (whole.length < 2 || length < 2)
+    throw new UserError(
+      `a text of ${whole.length} ${whole.length === 1 ? 'window' : 'windows'} of ${length} tokens leaves none to judge on`,
+      'give a longer text, or a smaller --window',
+    );
+  return { texts: whole.slice(0, whole.length - count), heldOut: whole.slice(whole.length - count) };
+}
+
+/** The model's tensors, as its weights are given. */
+const tensorsOf = ({ geometry: g, weights }: Teacher): TensorSource =>
+  storedAs(
+    weights.model ??
+      fabricate(modelTensors(g), { seed: weights.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' }),
+    weights.storage,
+  );
+
+/** The tensors of a codec on a path: those that were fitted, and an untrained rotary branch where the path has one. */
+export const onPath = (teacher: Teacher, path: Path, branch: Branch, fitted: TensorSource): TensorSource =>
+  pathSpec(path).branch
+    ? combined(fitted, sourceOf(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
+    : fitted;
+
+export interface DistilRun {
+  readonly teacher: Teacher;
+  readonly codec: Codec;
+  readonly path: Path;
+  readonly branch: Branch;
+  /** The codec's tensors on that path. */
+  readonly start: TensorSource;
+  readonly texts: readonly (readonly number[])[];
+  readonly heldOut: readonly (readonly number[])[];
+  readonly seed: number;
+  /** Fingerprint of the model. */
+  readonly model: string;
+  /** File of the state; null where none is kept. */
+  readonly state: string | null;
+  readonly showsProgress: boolean;
+}
+
+/** Trains. What trains is loaded here, so that other commands do not wait for it. */
+export async function distilCodec(run: DistilRun, asked: DistilQuestion, signal: AbortSignal): Promise<Distilled> {
+  const { teacher, codec, path, branch, texts, heldOut, seed } = run;
+  const { distil } = await import('../training/distil.js');
+  const length = (texts[0] as readonly number[]).length;
+  const plan = {
+    ...asked,
+    seed,
+    attentionWeight: ATTENTION_WEIGHT,
+    texts: Math.max(1, Math.round(STEP_TOKENS / length)),
+  };
+  const question = sha256(JSON.stringify([run.model, codec, path, branch, plan, texts, heldOut]));
+  const began = Date.now();
+  return distil(
+    {
+      setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },
+      swap: { codec, path, branch },
+      plan,
+      model: tensorsOf(teacher),
+      start: run.start,
+      texts,
+      heldOut,
+    },
+    {
+      signal,
+      state: run.state === null ? null : { path: run.state, question },
+      onProgress: (step, made, [first, best]) => {
+        if (!run.showsProgress) return;
+        const elapsed = (Date.now() - began) / 1e3;
+        const left = (elapsed / made) * (asked.steps - step);
+        const doing = `step ${step} of ${asked.steps}, held-out KL ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
+        process.stderr.write(progressLine(elapsed, left, doing));
+      },
+    },
+  );
+}

@@ -1,0 +1,222 @@
+/** Distillation as jax-js computes it against float64: the student's forward pass, its loss and gradients, and steps. */
+import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
+import { accumulate, dot, joined, product, rotate, softmax, split } from '../../src/decoder/reference/arithmetic.js';
+import type { Vector } from '../../src/decoder/reference/arithmetic.js';
+import { decode, encode, groupOf, loadCodec, offsetOf } from '../../src/decoder/reference/codec.js';
+import { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
+import { exactAttention } from '../../src/decoder/reference/forward.js';
+import { loadModel } from '../../src/decoder/reference/model.js';
+import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
+import { codecTensors, elementsOf, type CodecAxis } from '../../src/decoder/tensors.js';
+import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import { randomFrom } from '../../src/random.js';
+import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
+import { parametersFrom, startJax } from '../../src/training/arrays.js';
+import { Distiller, distilRate } from '../../src/training/distiller.js';
+import type { Parameters } from '../../src/training/looped.js';
+import { distillationLoss, exactPass, studentPass, studentPositions, type Swap } from '../../src/training/student.js';
+import { SEED } from '../gpu/random.js';
+
+const g = tinyGeometry({
+  hidden_size: 12,
+  intermediate_size: 10,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 4,
+  total_ut_steps: 2,
+  vocab_size: 17,
+});
+const EPSILON = 1e-5;
+const LENGTH = 6;
+const LAMBDA = 0.5;
+const setting = { geometry: g, normEpsilon: EPSILON, length: LENGTH };
+const model = loadModel(g, untrainedTwin(g, SEED), EPSILON);
+const random = randomFrom(SEED);
+const texts = [0, 1].map(() => Array.from({ length: LENGTH }, () => Math.floor(random() * g.vocab)));
+
+const shared: Branch = { width: 6, perHead: false };
+const CASES: readonly (readonly [codec: Codec, path: Path, branch: Branch])[] = [
+  [{ kind: 'lla', rankK: 2, rankV: 3 }, 'reconstruct', shared],
+  [{ kind: 'lla', rankK: 3, rankV: 2 }, 'absorbed', shared],
+  [{ kind: 'lla-2d', rankK: 4, rankV: 5 }, 'block-absorbed', shared],
+  [{ kind: 'mla-head', rankK: 3, rankV: 4 }, 'absorbed', { width: 6, perHead: true }],
+];
+
+const codecOf = ([codec, path, branch]: (typeof CASES)[number]): TensorSource =>
+  fabricate(codecTensors(g, codec, path, branch), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+const nameOf = ({ loop, layer }: Site): string => `${loop} ${layer}`;
+const logSoftmax = (row: Vector): number[] => [...softmax([...row])].map(Math.log);
+
+/** Log-probabilities of a text's tokens, and attention's outputs by site: exactly, and through the codec. */
+function exactStudent([codec, path, branch]: (typeof CASES)[number], source: TensorSource, text: readonly number[]) {
+  const positions = text.map((_, i) => i);
+  const seen = new Map<string, { projections: readonly Projection[]; outputs: Vector[] }>();
+  const exact = exactAttention(model);
+  const teacher = run(model, text, positions, (site, projections) => {
+    const outputs = exact(site, projections);
+    seen.set(nameOf(site), { projections, outputs });
+    return outputs;
+  });
+  const codecs = loadCodec(g, codec, path, branch, source);
+  /** The row that a token's latent gives back. */
+  const rowOf = (site: Site, axis: CodecAxis, head: number, token: number): Vector => {
+    const parts = (codecs[site.layer] as (typeof codecs)[number])[axis];
+    const group = groupOf(parts, site.loop, head);
+    const stacked = new Float64Array(parts.groups.width);
+    for (let loop = 0; loop < g.loops; loop++)
+      for (let other = 0; other < g.kvHeads; other++)
+        if (groupOf(parts, loop, other) === group) {
+          const from = seen.get(nameOf({ ...site, loop }))?.projections[token] as Projection;
+          const rows = axis === 'key' ? from.keys : from.values;
+          stacked.set(rows[other] as Vector, offsetOf(parts, loop, other));
+        }
+    return decode(parts, site.loop, head, encode(parts, group, stacked));
+  };
+  const first = new Map<string, readonly Projection[]>();
+  const outputs = new Map<string, Vector[]>();
+  const attention: Attention = (site, tokens) => {
+    const own = codecs[site.layer] as (typeof codecs)[number];
+    const { loops } = own.key.groups;
+    if (site.loop % loops === 0) first.set(String(site.layer), tokens);
+    const firstSite = nameOf({ ...site, loop: Math.floor(site.loop / loops) * loops });
+    const branchKey = (from: Projection, head: number): Vector => {
+      const keys = split(product((own.branch as NonNullable<typeof own.branch>).key, from.input), branch.width);
+      return keys[branch.perHead ? head : 0] as Vector;
+    };
+    const made = tokens.map((token, n) =>
+      joined(
+        token.queries.map((query, head) => {
+          const kv = Math.floor((head * g.kvHeads) / g.heads);
+          const branchQuery = own.branch && split(product(own.branch.query, token.input), branch.width)[head];
+          const turned = (x: Vector, position: number): Vector => rotate(x, position, g.rope);
+          const scores = tokens.slice(0, n + 1).map((_, m) => {
+            const isOwn = m === n;
+            const key = isOwn ? (token.keys[kv] as Vector) : rowOf(site, 'key', kv, m);
+            if (!branchQuery) return dot(turned(query, n), turned(key, m)) / Math.sqrt(g.headDim);
+            const from = (isOwn ? first.get(String(site.layer)) : seen.get(firstSite)?.projections)?.[m] as Projection;
+            const place = dot(turned(branchQuery, n), turned(branchKey(from, kv), m));
+            return (dot(query, key) + place) / Math.sqrt(g.headDim + branch.width);
+          });
+          const output = new Float64Array(g.headDim);
+          softmax(scores).forEach((weight, m) =>
+            accumulate(output, m === n ? (token.values[kv] as Vector) : rowOf(site, 'value', kv, m), weight),
+          );
+          return output;
+        }),
+      ),
+    );
+    outputs.set(nameOf(site), made);
+    return made;
+  };
+  const student = run(model, text, positions, attention);
+  let mismatch = 0;
+  for (const [site, { outputs: wanted }] of seen)
+    wanted.forEach((a, n) =>
+      a.forEach((x, i) => (mismatch += (x - ((outputs.get(site) as Vector[])[n]?.[i] as number)) ** 2)),
+    );
+  return { teacher: teacher.map(logSoftmax), student: student.map(logSoftmax), mismatch };
+}
+
+/** The loss of both texts. */
+function exactLoss(one: (typeof CASES)[number], source: TensorSource): number {
+  let [kl, mismatch] = [0, 0];
+  for (const text of texts) {
+    const own = exactStudent(one, source, text);
+    own.teacher.forEach((row, n) => row.forEach((p, i) => (kl += Math.exp(p) * (p - (own.student[n]?.[i] as number)))));
+    mismatch += own.mismatch;
+  }
+  return (kl + (LAMBDA * mismatch) / (g.loops * g.layers)) / (texts.length * LENGTH);
+}
+
+describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
+  beforeAll(startJax);
+  const oneHot = (): np.Array => nn.oneHot(np.array(Int32Array.from(texts.flat()), { dtype: np.int32 }), g.vocab);
+  const base = (): Parameters => parametersFrom(g, untrainedTwin(g, SEED));
+  const codecArrays = (source: TensorSource): Parameters =>
+    Object.fromEntries(
+      [...source.shapes].map(([name, shape]) => [name, np.array(source.read(name)).reshape([...shape])]),
+    );
+
+  it.each(CASES)(
+    '%o by %s: the pass is that of the decoder, and gradients are those of the float64 loss',
+    async (...one) => {
+      const [codec, path, branch] = one;
+      const swap: Swap = { codec, path, branch };
+      const source = codecOf(one);
+      const exact = exactPass(setting, swap, base(), oneHot());
+      const at = studentPositions(setting, swap);
+
+      const pass = studentPass(setting, swap, codecArrays(source), base(), tree.ref(at), exact, oneHot());
+      const own = (await pass.logProbabilities.data()) as Float32Array;
+      texts.forEach((text, i) => {
+        const decoder = new ReferenceDecoder(model, source, {
+          codec,
+          path,
+          branch,
+          eviction: null,
+          choice: { storage: 'f32', groupSize: 64 },
+          exactStorage: true,
+        });
+        decoder.prefill(text.slice(0, -1), 'accumulated');
+        const last = logSoftmax(decoder.step(text.at(-1) as number));
+        const ours = exactStudent(one, source, text).student;
+        last.forEach((p, j) => {
+          expect(ours.at(-1)?.[j]).toBeCloseTo(p, 9);
+          expect(own[((i + 1) * LENGTH - 1) * g.vocab + j]).toBeCloseTo(p, 3);
+        });
+      });
+
+      const [loss, gradients] = (
+        valueAndGrad(distillationLoss(setting, swap, LAMBDA) as never) as unknown as (
+          ...args: unknown[]
+        ) => [np.Array, Parameters]
+      )(codecArrays(source), { base: base(), at, exact, oneHot: oneHot() });
+      expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(one, source), 4);
+      expect(Object.keys(gradients).sort()).toEqual([...source.shapes.keys()].sort());
+      for (const [name, gradient] of Object.entries(gradients)) {
+        const values = (await gradient.data()) as Float32Array;
+        const length = Math.hypot(...values);
+        expect(length, name).toBeGreaterThan(0);
+        const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
+        const shifted = (by: number): number =>
+          exactLoss(one, {
+            shapes: source.shapes,
+            read: (other) => source.read(other).map((x, i) => (other === name ? x + by * (direction[i] as number) : x)),
+          });
+        const step = 2 ** -9;
+        const numeric = (shifted(step) - shifted(-step)) / (2 * step);
+        const analytic = values.reduce((sum, x, i) => sum + x * (direction[i] as number), 0);
+        expect(Math.abs(numeric - analytic) / Math.abs(analytic), name).toBeLessThan(0.01);
+      }
+    },
+  );
+
+  it('lowers KL, and goes on from a state as if it had not stopped', async () => {
+    const one = CASES[0] as (typeof CASES)[number];
+    const [codec, path, branch] = one;
+    const source = codecOf(one);
+    const names = [...source.shapes.keys()];
+    const plan = { seed: SEED, steps: 12, rate: 0.02, attentionWeight: LAMBDA, texts: 2 };
+    const twin = untrainedTwin(g, SEED);
+    const start = (from: TensorSource): Distiller =>
+      new Distiller(setting, { codec, path, branch }, plan, twin, from, names, texts);
+    const distiller = start(source);
+    const before = await distiller.divergenceOn(texts[0] as number[]);
+    for (let step = 1; step <= 11; step++) await distiller.step(step);
+    const state = new Map((await distiller.state()).map((tensor) => [tensor.name, tensor]));
+    const resumed = start({
+      shapes: new Map([...state].map(([name, { shape }]) => [name, shape])),
+      read: (name) => (state.get(name)?.values as Float32Array).slice(),
+    });
+    expect(await resumed.step(12)).toBe(await distiller.step(12));
+    expect(await resumed.state()).toEqual(await distiller.state());
+    expect(await distiller.divergenceOn(texts[0] as number[])).toBeLessThan(before);
+    for (const { shape, values } of await distiller.tensors()) expect(values.length).toBe(elementsOf(shape));
+    distiller.close();
+    resumed.close();
+    expect([1, 12].map((step) => distilRate(plan, step) < plan.rate || step === 1)).toEqual([true, true]);
+    expect(distilRate({ ...plan, steps: 100 }, 10)).toBe(plan.rate);
+  });
+});
