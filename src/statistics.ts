@@ -31,3 +31,21 @@ export function bootstrapMean(values: readonly number[], seed: number): Interval
   let next = 0;
   return { estimate: meanOf(() => next++), low: quantile(means, TAIL), high: quantile(means, 1 - TAIL) };
 }
+
+/** Σ of one over Σ of the other, items resampled together: a ratio of sums with its central 95 %, as `bootstrapMean`. */
+export function bootstrapRatio(over: readonly number[], under: readonly number[], seed: number): Interval {
+  const random = randomFrom(seed);
+  const n = over.length;
+  const ratioOf = (at: () => number): number => {
+    let [a, b] = [0, 0];
+    for (let i = 0; i < n; i++) {
+      const item = at();
+      a += over[item] as number;
+      b += under[item] as number;
+    }
+    return a / b;
+  };
+  const ratios = Array.from({ length: RESAMPLES }, () => ratioOf(() => Math.floor(random() * n)));
+  let next = 0;
+  return { estimate: ratioOf(() => next++), low: quantile(ratios, TAIL), high: quantile(ratios, 1 - TAIL) };
+}

@@ -1,4 +1,5 @@
 /** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
+import { pathOf } from '../codecs/paths.js';
 import { isLatent } from '../codecs/registry.js';
 import { codecFacts, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
@@ -6,9 +7,18 @@ import { existsSync } from 'node:fs';
 import { displayPath } from '../files.js';
 import { jsonText } from '../json.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
-import { claimsGrid, claimsText, tryClaims, type Evidence } from '../fidelity/claims.js';
+import {
+  claimsGrid,
+  claimsText,
+  DISTIL_USES,
+  distilledRow,
+  tryClaims,
+  type DistilUse,
+  type Evidence,
+} from '../fidelity/claims.js';
 import { fingerprintOfTensors, Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
+import { refuseDistil } from '../fit/distillable.js';
 import { fitCodecs } from '../fit/run.js';
 import type { Teacher } from '../fit/capture.js';
 import { spectraOf } from '../fit/spectra.js';
@@ -18,6 +28,7 @@ import { sha256 } from '../sha256.js';
 import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command } from './command.js';
+import { distilForClaims } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
@@ -170,7 +181,7 @@ async function judgeAll(
   loaded: LoadedTeacher,
   teacher: Teacher,
   rows: readonly Row[],
-  file: SafetensorsFile | undefined,
+  file: TensorSource | undefined,
   head: Omit<FidelityReport, 'rows'>,
   output: string | null,
   quiet: boolean,
@@ -183,7 +194,7 @@ async function judgeAll(
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
     if (missing.length === 0) return;
     const weights = file
-      ? new Map(missing.map((row) => [weightsKey(row), file as TensorSource]))
+      ? new Map(missing.map((row) => [weightsKey(row), file]))
       : await fitted(args, loaded, teacher, missing);
     const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
     for (const [i, row] of missing.entries()) {
@@ -226,12 +237,14 @@ async function claims(
   const output = textFlag(args, 'output');
   const rows = claimsGrid(geometry);
   const windows = calibrationWindows(args, loaded).slice(0, SPECTRA_WINDOWS);
-  const evidenceOf = async (teacher: Teacher, name: string, own: typeof head): Promise<Evidence> => ({
-    rows: (
-      await judgeAll(args, loaded, teacher, rows, undefined, own, output === null ? null : `${output}.${name}`, quiet)
-    ).rows,
-    spectra: await spectraOf(teacher, windows),
-  });
+  const evidenceOf = async (teacher: Teacher, name: string, own: typeof head): Promise<Evidence> => {
+    const part = output === null ? null : `${output}.${name}`;
+    return {
+      rows: (await judgeAll(args, loaded, teacher, rows, undefined, own, part, quiet)).rows,
+      spectra: await spectraOf(teacher, windows),
+      distilled: await distilledEvidence(args, loaded, teacher, own, part, quiet),
+    };
+  };
   const twinHead = {
     ...head,
     model: { name: `${head.model.name}, untrained`, fingerprint: loaded.twinFingerprint, trained: false },
@@ -244,6 +257,33 @@ async function claims(
   const json = jsonText({ ...head, schema: 'lla-sim/claims', claims: results });
   if (output !== null) writeWhole(output, json, '--output');
   await print(format === 'json' ? json : claimsText(head.model.name, results), { file: null, quiet });
+}
+
+/** Trains and judges what the claims ask for; null where the model is not one to train on. */
+async function distilledEvidence(
+  args: Args,
+  loaded: LoadedTeacher,
+  teacher: Teacher,
+  head: Omit<FidelityReport, 'rows'>,
+  output: string | null,
+  quiet: boolean,
+): Promise<Evidence['distilled']> {
+  const { geometry } = loaded;
+  const judged: Partial<Record<DistilUse, Judged>> = {};
+  for (const use of DISTIL_USES) {
+    const row = distilledRow(geometry, use);
+    if (refuseDistil(geometry, row.codec, pathOf(row.path).path) !== undefined) return null;
+    const part = output === null ? null : `${output}.${use}`;
+    let own = earlier(part, head).find(({ id }) => id === rowId(geometry, row));
+    if (!own) {
+      const start = (await fitted(args, loaded, teacher, [row])).get(weightsKey(row)) as TensorSource;
+      const windows = calibrationWindows(args, loaded);
+      const tensors = await distilForClaims(teacher, row, start, windows, head.model.fingerprint, part, quiet);
+      [own] = (await judgeAll(args, loaded, teacher, [row], tensors, head, part, quiet)).rows;
+    }
+    judged[use] = own as Judged;
+  }
+  return judged as Record<DistilUse, Judged>;
 }
 
 /** Fits the codecs of all rows in one go. */

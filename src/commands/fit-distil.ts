@@ -1,10 +1,11 @@
 /** `fit --distil`: its options, and the training of a fitted codec against the model. */
 import type { Branch, Codec, Path } from '../codecs/codec.js';
-import { pathSpec } from '../codecs/paths.js';
+import { pathOf, pathSpec } from '../codecs/paths.js';
 import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
-import { UserError } from '../errors.js';
+import { EXIT, UserError } from '../errors.js';
+import type { Row } from '../fidelity/grid.js';
 import { branchTensors } from '../fit/branch.js';
-import type { Teacher } from '../fit/capture.js';
+import { exactConfiguration, type Teacher } from '../fit/capture.js';
 import { refuseDistil } from '../fit/distillable.js';
 import { sourceOf } from '../fit/fit.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -13,6 +14,7 @@ import { sha256 } from '../sha256.js';
 import type { Distilled } from '../training/distil.js';
 import { parseNumber } from '../units.js';
 import { textFlag, type Args, type OptionTable } from './command.js';
+import { interruptible } from './interrupt.js';
 import { progressLine } from './progress.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
@@ -144,4 +146,39 @@ export async function distilCodec(run: DistilRun, asked: DistilQuestion, signal:
       },
     },
   );
+}
+
+/** Steps of a training for the claims: the first fifty bring most of what training brings. */
+const CLAIM_STEPS = 60;
+
+/** A short training of a row's fitted weights. @throws UserError when the program is asked to end */
+export function distilForClaims(
+  teacher: Teacher,
+  { codec, path: choice }: Row,
+  fitted: TensorSource,
+  windows: readonly (readonly number[])[],
+  model: string,
+  output: string | null,
+  quiet: boolean,
+): Promise<TensorSource> {
+  const { path } = pathOf(choice);
+  const { branch } = exactConfiguration(teacher);
+  const run = {
+    ...{ teacher, codec, path, branch, model },
+    ...heldOutOf(windows),
+    start: onPath(teacher, path, branch, fitted),
+    seed: 1,
+    state: output === null ? null : `${output}.state`,
+    showsProgress: !quiet && process.stderr.isTTY === true,
+  };
+  return interruptible(async (signal) => {
+    const { tensors, steps } = await distilCodec(run, { steps: CLAIM_STEPS, rate: Number(DEFAULT_RATE) }, signal);
+    if (steps < CLAIM_STEPS)
+      throw new UserError(
+        `interrupted after step ${steps} of ${CLAIM_STEPS} of a training`,
+        output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
+        EXIT.interrupted,
+      );
+    return tensors;
+  });
 }

@@ -4,6 +4,7 @@ import { isLatent } from '../codecs/registry.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import type { Codec } from '../codecs/codec.js';
 import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
+import { branchTensor } from '../decoder/tensors.js';
 import { loadModel, type Model } from '../decoder/reference/model.js';
 import { branchTensors } from '../fit/branch.js';
 import { exactConfiguration, type Teacher } from '../fit/capture.js';
@@ -101,7 +102,9 @@ export class Judge {
       choice,
       eviction: row.eviction,
     };
-    const tensors = codec && pathSpec(path).branch ? combined(codec, this.branch) : codec;
+    // Trained weights may bring a branch of their own.
+    const lacksBranch = pathSpec(path).branch && codec?.shapes.has(branchTensor(0, 'query')) === false;
+    const tensors = codec && lacksBranch ? combined(codec, this.branch) : codec;
     const own = await predict(teacher, configuration, tensors, this.items);
     const items = this.items.map((item, i) => scoreItem(item, this.expected[i] as Predictions, own[i] as Predictions));
     const error = this.reference

@@ -1,7 +1,7 @@
 /** Grids, items, scores, spectra and claims, without a GPU. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { claimsGrid, tryClaims, type Evidence } from '../../src/fidelity/claims.js';
+import { claimsGrid, distilledRow, tryClaims, type DistilUse, type Evidence } from '../../src/fidelity/claims.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../../src/fidelity/grid.js';
 import type { Judged } from '../../src/fidelity/judge.js';
 import { taskItems, textItems } from '../../src/fidelity/items.js';
@@ -129,23 +129,32 @@ describe('spectra', () => {
 
 describe('claims', () => {
   /** Rows whose divergence is as given, on 12 texts. */
-  const evidence = (klOf: (row: Row) => number, rank: number): Evidence => {
+  const evidence = (klOf: (row: Row) => number, rank: number, trained?: (use: DistilUse) => number): Evidence => {
     const axis = (name: 'loop' | 'head', effectiveRank: number) =>
       ({ axis: name, places: 4, shares: [1, 0, 0, 0], effectiveRank }) as const;
     const side = { axes: [axis('loop', rank), axis('head', 0.7)] };
+    const judged = (row: Row, mean: number): Judged => {
+      const items = Array.from({ length: 12 }, (_, i): ItemScore => {
+        const kl = mean * (1 + 0.1 * Math.sin(i));
+        return { kind: i < 8 ? 'text' : 'rollout', context: 64, kl, top1: 1, loss: 1, agreed: 10 - kl, exact: 0 };
+      });
+      return { id: rowId(g, row), items, passkeyCells: [] } as unknown as Judged;
+    };
+    const after = (use: DistilUse): Judged => judged(distilledRow(g, use), trained?.(use) ?? 0);
     return {
-      rows: claimsGrid(g).map((row) => {
-        const items = Array.from({ length: 12 }, (_, i): ItemScore => {
-          const kl = klOf(row) * (1 + 0.1 * Math.sin(i));
-          return { kind: i < 8 ? 'text' : 'rollout', context: 64, kl, top1: 1, loss: 1, agreed: 10 - kl, exact: 0 };
-        });
-        return { id: rowId(g, row), items, passkeyCells: [] } as unknown as Judged;
-      }),
+      rows: claimsGrid(g).map((row) => judged(row, klOf(row))),
+      distilled: trained ? { rope: after('rope'), absorbed: after('absorbed') } : null,
       spectra: { tokens: 8, key: side, value: side } as unknown as Spectra,
     };
   };
-  const verdicts = (klOf: (row: Row) => number, rank = 0.3): Record<string, string> =>
-    Object.fromEntries(tryClaims(g, evidence(klOf, rank), evidence(klOf, rank)).map((r) => [r.claim, r.verdict]));
+  const verdicts = (
+    klOf: (row: Row) => number,
+    rank = 0.3,
+    trained?: (use: DistilUse) => number,
+  ): Record<string, string> => {
+    const own = evidence(klOf, rank, trained);
+    return Object.fromEntries(tryClaims(g, own, own).map((r) => [r.claim, r.verdict]));
+  };
 
   it('are agreed with, disagreed with, and left open, by the sign of the effect', () => {
     const worseElsewhere = verdicts(({ codec, initialisation }) =>
@@ -163,6 +172,19 @@ describe('claims', () => {
     for (const verdict of [worseElsewhere, betterElsewhere]) {
       expect(verdict['on-policy training helps long rollouts']).toBe('cannot tell');
       expect(verdict['post-hoc absorbed loses what block-absorbed keeps']).toBe('cannot tell');
+      expect(verdict['distillation closes most of the gap that a fit leaves']).toBe('cannot tell');
     }
+  });
+
+  it('tell what training closes, and what a trained branch loses', () => {
+    const told = (trained: (use: DistilUse) => number): (string | undefined)[] => {
+      const found = verdicts(() => 1, 0.3, trained);
+      return ['distillation closes most', 'post-hoc absorbed loses'].map(
+        (begin) => Object.entries(found).find(([claim]) => claim.startsWith(begin))?.[1],
+      );
+    };
+    expect(told((use) => (use === 'rope' ? 0.2 : 1.5))).toEqual(['agree', 'agree']);
+    expect(told((use) => (use === 'rope' ? 0.8 : 0.5))).toEqual(['disagree', 'disagree']);
+    expect(told((use) => (use === 'rope' ? 0.5 : 1))).toEqual(['cannot tell', 'cannot tell']);
   });
 });
