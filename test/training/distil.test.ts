@@ -1,5 +1,6 @@
 /** Distillation as jax-js computes it against float64: the student's forward pass, its loss and gradients, and steps. */
 import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
+import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
 import { accumulate, dot, joined, product, rotate, softmax, split } from '../../src/decoder/reference/arithmetic.js';
@@ -11,12 +12,17 @@ import { loadModel } from '../../src/decoder/reference/model.js';
 import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import { codecTensors, elementsOf, type CodecAxis } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import { heldOutOf } from '../../src/commands/fit-distil.js';
+import { refuseDistil } from '../../src/fit/distillable.js';
 import { randomFrom } from '../../src/random.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
 import { parametersFrom, startJax } from '../../src/training/arrays.js';
+import { distil, type Distillation } from '../../src/training/distil.js';
 import { Distiller, distilRate } from '../../src/training/distiller.js';
 import type { Parameters } from '../../src/training/looped.js';
 import { distillationLoss, exactPass, studentPass, studentPositions, type Swap } from '../../src/training/student.js';
+import { temporaryFolder } from '../decoder/files.js';
+import { GEOMETRIES } from '../decoder/models.js';
 import { SEED } from '../gpu/random.js';
 
 const g = tinyGeometry({
@@ -218,5 +224,60 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     resumed.close();
     expect([1, 12].map((step) => distilRate(plan, step) < plan.rate || step === 1)).toEqual([true, true]);
     expect(distilRate({ ...plan, steps: 100 }, 10)).toBe(plan.rate);
+  });
+
+  it('ends early with the best so far, goes on from its state, and refuses that of another', async () => {
+    const [codec, path, branch] = CASES[0] as (typeof CASES)[number];
+    const file = `${temporaryFolder()}/state`;
+    const asked: Distillation = {
+      setting,
+      swap: { codec, path, branch },
+      plan: { seed: SEED, steps: 3, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
+      model: untrainedTwin(g, SEED),
+      start: codecOf(CASES[0] as (typeof CASES)[number]),
+      texts: texts.slice(0, 1),
+      heldOut: texts.slice(1),
+    };
+    const unheard = new AbortController().signal;
+    const whole = await distil(asked, { signal: unheard, state: null });
+    const abort = new AbortController();
+    const seen: number[] = [];
+    const part = await distil(asked, {
+      signal: abort.signal,
+      state: { path: file, question: 'q' },
+      onProgress: (step) => {
+        seen.push(step);
+        if (step === 2) abort.abort();
+      },
+    });
+    expect([part.steps, part.bestStep, seen]).toEqual([2, 0, [1, 2]]);
+    expect(part.after).toEqual(part.before);
+    await expect(distil(asked, { signal: unheard, state: { path: file, question: 'other' } })).rejects.toThrow(
+      /of another model, text or setting/,
+    );
+    const rest = await distil(asked, { signal: unheard, state: { path: file, question: 'q' } });
+    expect({ ...rest, tensors: null }).toEqual({ ...whole, tensors: null });
+    for (const name of whole.tensors.shapes.keys()) expect(rest.tensors.read(name)).toEqual(whole.tensors.read(name));
+    expect(existsSync(file)).toBe(false);
+  });
+});
+
+describe('what is distilled', () => {
+  const lla: Codec = { kind: 'lla', rankK: 2, rankV: 3 };
+
+  it('is small, of layers that training knows, with latents', () => {
+    expect(refuseDistil(g, lla, 'reconstruct')).toBeUndefined();
+    expect(refuseDistil(g, lla, 'fast')).toMatch(/no latents/);
+    expect(refuseDistil(g, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
+    expect(refuseDistil({ ...g, hidden: 4096 }, lla, 'reconstruct')).toMatch(/at most 5M/);
+    for (const other of GEOMETRIES.slice(1)) expect(refuseDistil(other, lla, 'reconstruct')).toMatch(/Ouro's layers/);
+  });
+
+  it('is judged on other windows than it is trained on', () => {
+    const windows = Array.from({ length: 17 }, (_, i) => Array.from({ length: i === 16 ? 3 : 5 }, () => i));
+    const { texts: trained, heldOut } = heldOutOf(windows);
+    expect([trained.length, heldOut.length]).toEqual([14, 2]);
+    expect(new Set([...trained, ...heldOut].flat()).size).toBe(16);
+    expect(() => heldOutOf(windows.slice(0, 1))).toThrow(/none to judge on/);
   });
 });
