@@ -18,7 +18,7 @@ import { interruptible } from './interrupt.js';
 import { progressLine } from './progress.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
-const DEFAULT_STEPS = '400';
+const DEFAULT_STEPS = '200';
 const DEFAULT_RATE = '0.002';
 /** λ of the paper's loss. */
 const ATTENTION_WEIGHT = 0.5;

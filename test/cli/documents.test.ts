@@ -106,6 +106,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'npx lla-sim fit --ratio 4 --max-tokens 512 -o lla4.safetensors',
     'half a minute',
   ],
+  'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
   'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
   'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
   'npx lla-sim fidelity --claims -o claims.json': [null, 'half an hour; test/fidelity judges claims'],
