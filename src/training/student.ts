@@ -6,10 +6,11 @@
  * does for the first token after a prompt (decoder/reference/decoder.ts), since a prompt's latents come from its exact
  * pass. Full RoPE is one computation for the paths that rebuild keys and for block-absorbed, which is the same sum.
  *
- * On the absorbed path content is scored without rotation, beside a rotary branch. A linear query adapter needs no tensor
+ * On the absorbed path content is scored without rotation, beside a rotary branch, in a prompt's first pass too, so that
+ * what is cached depends on the branch. A linear query adapter needs no tensor
  * of its own there: (A q)ᵀ W_up c = qᵀ (Aᵀ W_up) c, so W_up of K, which no key is rebuilt from, learns it.
  */
-import { nn, numpy as np } from '@jax-js/jax';
+import { nn, numpy as np, tree } from '@jax-js/jax';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { pathSpec } from '../codecs/paths.js';
 import { branchTensor, codecTensor, latentGroups, type CodecAxis } from '../decoder/tensors.js';
@@ -56,51 +57,68 @@ export function studentPositions({ geometry: g, length }: Setting, { branch }: S
   };
 }
 
-/** What the exact pass leaves for a student: arrays by name. */
+/** What a pass leaves for a student: arrays by name. */
 export type Exact = Record<string, np.Array>;
 
 const siteName = (part: 'input' | 'output', loop: number, layer: number): string => `${part}.${loop}.${layer}`;
 const stackName = (axis: CodecAxis, layer: number): string => `${axis}.${layer}`;
 
+/** Records what a pass caches. */
+class Recorder {
+  readonly arrays: Exact = {};
+  private readonly rows: readonly Record<CodecAxis, np.Array[]>[];
+
+  constructor(
+    private readonly setting: Setting,
+    private readonly swap: Swap,
+  ) {
+    this.rows = Array.from({ length: setting.geometry.layers }, () => ({ key: [], value: [] }));
+  }
+
+  /** Keys and values, and what keys of the rotary branch are made from. The arrays stay usable. */
+  record({ loop, layer, input, keys, values }: AttentionInputs): void {
+    const { codec, path } = this.swap;
+    this.rows[layer]?.key.push(keys.ref);
+    this.rows[layer]?.value.push(values.ref);
+    if (pathSpec(path).branch && loop % latentGroups(this.setting.geometry, codec).loops === 0)
+      this.arrays[siteName('input', loop, layer)] = input.ref;
+  }
+
+  /** Stacks keys and values of every layer by latents: [group, texts · tokens, width]. */
+  stack(texts: number): void {
+    const { geometry: g, length } = this.setting;
+    const { loops, heads, count, width } = latentGroups(g, this.swap.codec);
+    this.rows.forEach((own, layer) => {
+      for (const axis of ['key', 'value'] as const)
+        this.arrays[stackName(axis, layer)] = np
+          .stack(own[axis])
+          .reshape([g.loops / loops, loops, texts, g.kvHeads / heads, heads, length, g.headDim])
+          .transpose([0, 3, 2, 5, 1, 4, 6])
+          .reshape([count, texts * length, width]);
+    });
+  }
+}
+
 /**
- * The exact pass: log-probabilities, attention's outputs, and keys and values of every layer, stacked by latents as
- * [group, texts · tokens, width]. The arguments are used up.
+ * The exact pass: log-probabilities, attention's outputs, and what is cached of it. A path with a rotary branch caches
+ * nothing of it (`branchPass`). The arguments are used up.
  * @param oneHot [texts · tokens, vocabulary]
  */
-export function exactPass(setting: Setting, { codec, path }: Swap, base: Parameters, oneHot: np.Array): Exact {
+export function exactPass(setting: Setting, swap: Swap, base: Parameters, oneHot: np.Array): Exact {
   const { geometry: g, length, normEpsilon } = setting;
   const at = positionsOf(g, length);
-  const groups = latentGroups(g, codec);
   const texts = (oneHot.shape[0] as number) / length;
-  const out: Exact = {};
-  const rows = Array.from({ length: g.layers }, () => ({ key: [] as np.Array[], value: [] as np.Array[] }));
+  const recorder = pathSpec(swap.path).branch ? null : new Recorder(setting, swap);
+  const out = recorder?.arrays ?? {};
   const exact = exactAttention(g, at);
   const attend: Attend = (inputs) => {
-    const { loop, layer, input, keys, values } = inputs;
-    rows[layer]?.key.push(keys.ref);
-    rows[layer]?.value.push(values.ref);
-    if (pathSpec(path).branch && loop % groups.loops === 0) out[siteName('input', loop, layer)] = input.ref;
+    recorder?.record(inputs);
     const output = exact(inputs);
-    out[siteName('output', loop, layer)] = output.ref;
+    out[siteName('output', inputs.loop, inputs.layer)] = output.ref;
     return output;
   };
   out['logProbabilities'] = nn.logSoftmax(forward(g, normEpsilon, base, at, oneHot, length, { attend }), -1);
-  rows.forEach((own, layer) => {
-    for (const axis of ['key', 'value'] as const)
-      out[stackName(axis, layer)] = np
-        .stack(own[axis])
-        .reshape([
-          g.loops / groups.loops,
-          groups.loops,
-          texts,
-          g.kvHeads / groups.heads,
-          groups.heads,
-          length,
-          g.headDim,
-        ])
-        .transpose([0, 3, 2, 5, 1, 4, 6])
-        .reshape([groups.count, texts * length, groups.width]);
-  });
+  recorder?.stack(texts);
   return out;
 }
 
@@ -156,13 +174,18 @@ class BranchOf {
     return slots === 1 ? np.broadcastTo(rows, [texts, g.heads, length, width]) : sharedHeads(rows, g.heads);
   }
 
-  /** @returns scores of cached tokens [texts, heads, tokens, tokens] and of the own one [texts, heads, tokens] */
-  scores({ loop, input }: AttentionInputs, exact: Exact): { cached: np.Array; own: np.Array } {
+  /**
+   * Of cached tokens [texts, heads, tokens, tokens] and of the own one [texts, heads, tokens]. `input` is used up.
+   * @param cached what the cached keys are made from; the pass's own inputs where null
+   */
+  scores(loop: number, input: np.Array, cached: Exact | null): { cached: np.Array; own: np.Array } {
     const { loops } = latentGroups(this.setting.geometry, this.swap.codec);
     if (loop % loops === 0) {
       this.dispose();
       this.own = this.project(input.ref, 'key');
-      const before = this.project((exact[siteName('input', loop, this.layer)] as np.Array).ref, 'key');
+      const before = cached
+        ? this.project((cached[siteName('input', loop, this.layer)] as np.Array).ref, 'key')
+        : this.own.ref;
       this.cached = rotate(before, this.turns);
     }
     const query = this.project(input, 'query');
@@ -176,6 +199,38 @@ class BranchOf {
     this.cached?.dispose();
     this.own = this.cached = null;
   }
+}
+
+const branchScale = ({ geometry: g }: Setting, { branch }: Swap): number => (g.headDim + branch.width) ** -0.5;
+
+/**
+ * The first of the two passes of a prompt on a path with a rotary branch: exact keys and values, scored as that path
+ * scores. What it caches depends on the branch. The arguments stay usable.
+ */
+function branchPass(
+  setting: Setting,
+  swap: Swap,
+  p: Parameters,
+  base: Parameters,
+  at: Positions,
+  oneHot: np.Array,
+): Exact {
+  const { geometry: g, length, normEpsilon } = setting;
+  const recorder = new Recorder(setting, swap);
+  const branches = Array.from({ length: g.layers }, (_, layer) => new BranchOf(setting, swap, p, layer, at));
+  const attend: Attend = (inputs) => {
+    const { loop, layer, input, queries, keys, values } = inputs;
+    recorder.record(inputs);
+    const added = (branches[layer] as BranchOf).scores(loop, input, null);
+    added.own.dispose();
+    const scores = np.matmul(queries, sharedHeads(keys, g.heads).transpose([0, 1, 3, 2])).add(added.cached);
+    const weights = nn.softmax(scores.mul(branchScale(setting, swap)).add((at['mask'] as np.Array).ref), -1);
+    return np.matmul(weights, sharedHeads(values, g.heads));
+  };
+  forward(g, normEpsilon, tree.ref(base), tree.ref(at), oneHot.ref, length, { attend }).dispose();
+  for (const branch of branches) branch.dispose();
+  recorder.stack((oneHot.shape[0] as number) / length);
+  return recorder.arrays;
 }
 
 /**
@@ -193,12 +248,13 @@ export function studentPass(
 ): { logProbabilities: np.Array; mismatch: np.Array } {
   const { geometry: g, length, normEpsilon } = setting;
   const tokens = oneHot.shape[0] as number;
-  const { codec, path, branch } = swap;
+  const { codec, path } = swap;
   const hasBranch = pathSpec(path).branch === true;
-  const scale = (g.headDim + (hasBranch ? branch.width : 0)) ** -0.5;
+  const scale = hasBranch ? branchScale(setting, swap) : g.headDim ** -0.5;
+  const cache = hasBranch ? branchPass(setting, swap, p, base, at, oneHot) : exact;
   const layers = Array.from({ length: g.layers }, (_, layer) => ({
-    keys: restored(setting, codec, p, 'key', layer, (exact[stackName('key', layer)] as np.Array).ref),
-    values: restored(setting, codec, p, 'value', layer, (exact[stackName('value', layer)] as np.Array).ref),
+    keys: restored(setting, codec, p, 'key', layer, (cache[stackName('key', layer)] as np.Array).ref),
+    values: restored(setting, codec, p, 'value', layer, (cache[stackName('value', layer)] as np.Array).ref),
     branch: hasBranch ? new BranchOf(setting, swap, p, layer, at) : null,
   }));
   const mismatches: np.Array[] = [];
@@ -208,7 +264,7 @@ export function studentPass(
     const texts = queries.shape[0] as number;
     const of = layers[layer] as (typeof layers)[number];
     const cachedKeys = of.keys[loop] as np.Array;
-    const added = of.branch ? of.branch.scores({ ...inputs, input }, exact) : null;
+    const added = of.branch ? of.branch.scores(loop, input, cache) : null;
     if (!added) input.dispose();
     // A token's own key turns as its query does, so that their product is that of vectors that are not rotated.
     const ownKeys = queries.ref.mul(sharedHeads(keys, g.heads)).sum(-1);
@@ -235,7 +291,7 @@ export function studentPass(
   };
   const logits = forward(g, normEpsilon, base, { ...at }, oneHot, length, { attend });
   for (const layer of layers) layer.branch?.dispose();
-  for (const array of Object.values(p)) array.dispose();
+  for (const array of [...Object.values(p), ...(hasBranch ? Object.values(cache) : [])]) array.dispose();
   const mismatch = mismatches.reduce((sum, x) => sum.add(x)).div(tokens * g.loops * g.layers);
   return { logProbabilities: nn.logSoftmax(logits, -1), mismatch };
 }

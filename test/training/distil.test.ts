@@ -3,6 +3,7 @@ import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
+import { pathSpec } from '../../src/codecs/paths.js';
 import { accumulate, dot, joined, product, rotate, softmax, split } from '../../src/decoder/reference/arithmetic.js';
 import type { Vector } from '../../src/decoder/reference/arithmetic.js';
 import { decode, encode, groupOf, loadCodec, offsetOf } from '../../src/decoder/reference/codec.js';
@@ -58,11 +59,13 @@ const logSoftmax = (row: Vector): number[] => [...softmax([...row])].map(Math.lo
 /** Log-probabilities of a text's tokens, and attention's outputs by site: exactly, and through the codec. */
 function exactStudent([codec, path, branch]: (typeof CASES)[number], source: TensorSource, text: readonly number[]) {
   const positions = text.map((_, i) => i);
-  const seen = new Map<string, { projections: readonly Projection[]; outputs: Vector[] }>();
+  const wanted = new Map<string, Vector[]>();
+  const seen = new Map<string, readonly Projection[]>();
   const exact = exactAttention(model);
   const teacher = run(model, text, positions, (site, projections) => {
     const outputs = exact(site, projections);
-    seen.set(nameOf(site), { projections, outputs });
+    wanted.set(nameOf(site), outputs);
+    seen.set(nameOf(site), projections);
     return outputs;
   });
   const codecs = loadCodec(g, codec, path, branch, source);
@@ -74,7 +77,7 @@ function exactStudent([codec, path, branch]: (typeof CASES)[number], source: Ten
     for (let loop = 0; loop < g.loops; loop++)
       for (let other = 0; other < g.kvHeads; other++)
         if (groupOf(parts, loop, other) === group) {
-          const from = seen.get(nameOf({ ...site, loop }))?.projections[token] as Projection;
+          const from = seen.get(nameOf({ ...site, loop }))?.[token] as Projection;
           const rows = axis === 'key' ? from.keys : from.values;
           stacked.set(rows[other] as Vector, offsetOf(parts, loop, other));
         }
@@ -82,44 +85,60 @@ function exactStudent([codec, path, branch]: (typeof CASES)[number], source: Ten
   };
   const first = new Map<string, readonly Projection[]>();
   const outputs = new Map<string, Vector[]>();
-  const attention: Attention = (site, tokens) => {
-    const own = codecs[site.layer] as (typeof codecs)[number];
-    const { loops } = own.key.groups;
-    if (site.loop % loops === 0) first.set(String(site.layer), tokens);
-    const firstSite = nameOf({ ...site, loop: Math.floor(site.loop / loops) * loops });
-    const branchKey = (from: Projection, head: number): Vector => {
-      const keys = split(product((own.branch as NonNullable<typeof own.branch>).key, from.input), branch.width);
-      return keys[branch.perHead ? head : 0] as Vector;
+  /** @param cached whether tokens before the own one are read through latents, or exactly (a prompt's first pass) */
+  const attention =
+    (cached: boolean, into: Map<string, Vector[]>): Attention =>
+    (site, tokens) => {
+      const own = codecs[site.layer] as (typeof codecs)[number];
+      const { loops } = own.key.groups;
+      if (site.loop % loops === 0) first.set(String(site.layer), tokens);
+      const firstSite = nameOf({ ...site, loop: Math.floor(site.loop / loops) * loops });
+      const branchKey = (from: Projection, head: number): Vector => {
+        const keys = split(product((own.branch as NonNullable<typeof own.branch>).key, from.input), branch.width);
+        return keys[branch.perHead ? head : 0] as Vector;
+      };
+      const made = tokens.map((token, n) =>
+        joined(
+          token.queries.map((query, head) => {
+            const kv = Math.floor((head * g.kvHeads) / g.heads);
+            const branchQuery = own.branch && split(product(own.branch.query, token.input), branch.width)[head];
+            const turned = (x: Vector, position: number): Vector => rotate(x, position, g.rope);
+            const scores = tokens.slice(0, n + 1).map((_, m) => {
+              const isOwn = m === n || !cached;
+              const key = isOwn ? ((tokens[m] as Projection).keys[kv] as Vector) : rowOf(site, 'key', kv, m);
+              if (!branchQuery) return dot(turned(query, n), turned(key, m)) / Math.sqrt(g.headDim);
+              const from = (isOwn ? first.get(String(site.layer)) : seen.get(firstSite))?.[m] as Projection;
+              const place = dot(turned(branchQuery, n), turned(branchKey(from, kv), m));
+              return (dot(query, key) + place) / Math.sqrt(g.headDim + branch.width);
+            });
+            const output = new Float64Array(g.headDim);
+            softmax(scores).forEach((weight, m) =>
+              accumulate(
+                output,
+                m === n || !cached ? ((tokens[m] as Projection).values[kv] as Vector) : rowOf(site, 'value', kv, m),
+                weight,
+              ),
+            );
+            return output;
+          }),
+        ),
+      );
+      into.set(nameOf(site), made);
+      return made;
     };
-    const made = tokens.map((token, n) =>
-      joined(
-        token.queries.map((query, head) => {
-          const kv = Math.floor((head * g.kvHeads) / g.heads);
-          const branchQuery = own.branch && split(product(own.branch.query, token.input), branch.width)[head];
-          const turned = (x: Vector, position: number): Vector => rotate(x, position, g.rope);
-          const scores = tokens.slice(0, n + 1).map((_, m) => {
-            const isOwn = m === n;
-            const key = isOwn ? (token.keys[kv] as Vector) : rowOf(site, 'key', kv, m);
-            if (!branchQuery) return dot(turned(query, n), turned(key, m)) / Math.sqrt(g.headDim);
-            const from = (isOwn ? first.get(String(site.layer)) : seen.get(firstSite)?.projections)?.[m] as Projection;
-            const place = dot(turned(branchQuery, n), turned(branchKey(from, kv), m));
-            return (dot(query, key) + place) / Math.sqrt(g.headDim + branch.width);
-          });
-          const output = new Float64Array(g.headDim);
-          softmax(scores).forEach((weight, m) =>
-            accumulate(output, m === n ? (token.values[kv] as Vector) : rowOf(site, 'value', kv, m), weight),
-          );
-          return output;
-        }),
-      ),
-    );
-    outputs.set(nameOf(site), made);
-    return made;
-  };
-  const student = run(model, text, positions, attention);
+  if (pathSpec(path).branch) {
+    const scored = attention(false, new Map());
+    const firstPass = new Map<string, readonly Projection[]>();
+    run(model, text, positions, (site, tokens) => {
+      firstPass.set(nameOf(site), tokens);
+      return scored(site, tokens);
+    });
+    for (const [site, tokens] of firstPass) seen.set(site, tokens);
+  }
+  const student = run(model, text, positions, attention(true, outputs));
   let mismatch = 0;
-  for (const [site, { outputs: wanted }] of seen)
-    wanted.forEach((a, n) =>
+  for (const [site, rows] of wanted)
+    rows.forEach((a, n) =>
       a.forEach((x, i) => (mismatch += (x - ((outputs.get(site) as Vector[])[n]?.[i] as number)) ** 2)),
     );
   return { teacher: teacher.map(logSoftmax), student: student.map(logSoftmax), mismatch };
@@ -269,7 +288,7 @@ describe('what is distilled', () => {
     expect(refuseDistil(g, lla, 'reconstruct')).toBeUndefined();
     expect(refuseDistil(g, lla, 'fast')).toMatch(/no latents/);
     expect(refuseDistil(g, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
-    expect(refuseDistil({ ...g, hidden: 4096 }, lla, 'reconstruct')).toMatch(/at most 5M/);
+    expect(refuseDistil({ ...g, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
     for (const other of GEOMETRIES.slice(1)) expect(refuseDistil(other, lla, 'reconstruct')).toMatch(/Ouro's layers/);
   });
 
