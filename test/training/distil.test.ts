@@ -11,22 +11,30 @@ import { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { exactAttention } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
 import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
-import { codecTensors, elementsOf, type CodecAxis } from '../../src/decoder/tensors.js';
+import { codecTensors, type CodecAxis } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import { heldOutOf } from '../../src/commands/fit-distil.js';
 import { refuseDistil } from '../../src/fit/distillable.js';
+import type { Geometry } from '../../src/geometry/geometry.js';
 import { randomFrom } from '../../src/random.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
 import { parametersFrom, startJax } from '../../src/training/arrays.js';
 import { distil, type Distillation } from '../../src/training/distil.js';
-import { Distiller, distilRate } from '../../src/training/distiller.js';
+import { distilRate } from '../../src/training/distiller.js';
 import type { Parameters } from '../../src/training/looped.js';
-import { distillationLoss, exactPass, studentPass, studentPositions, type Swap } from '../../src/training/student.js';
+import {
+  distillationLoss,
+  exactPass,
+  studentPass,
+  studentPositions,
+  type Setting,
+  type Swap,
+} from '../../src/training/student.js';
 import { temporaryFolder } from '../decoder/files.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { SEED } from '../gpu/random.js';
 
-const g = tinyGeometry({
+const two = tinyGeometry({
   hidden_size: 12,
   intermediate_size: 10,
   num_attention_heads: 4,
@@ -38,26 +46,29 @@ const g = tinyGeometry({
 const EPSILON = 1e-5;
 const LENGTH = 6;
 const LAMBDA = 0.5;
-const setting = { geometry: g, normEpsilon: EPSILON, length: LENGTH };
-const model = loadModel(g, untrainedTwin(g, SEED), EPSILON);
+const one = { ...two, layers: 1 };
+const settingOf = (geometry: Geometry): Setting => ({ geometry, normEpsilon: EPSILON, length: LENGTH });
+const twinOf = (geometry: Geometry): TensorSource => untrainedTwin(geometry, SEED);
 const random = randomFrom(SEED);
-const texts = [0, 1].map(() => Array.from({ length: LENGTH }, () => Math.floor(random() * g.vocab)));
+const texts = [0, 1].map(() => Array.from({ length: LENGTH }, () => Math.floor(random() * two.vocab)));
 
 const shared: Branch = { width: 6, perHead: false };
-const CASES: readonly (readonly [codec: Codec, path: Path, branch: Branch])[] = [
-  [{ kind: 'lla', rankK: 2, rankV: 3 }, 'reconstruct', shared],
-  [{ kind: 'lla', rankK: 3, rankV: 2 }, 'absorbed', shared],
-  [{ kind: 'lla-2d', rankK: 4, rankV: 5 }, 'block-absorbed', shared],
-  [{ kind: 'mla-head', rankK: 3, rankV: 4 }, 'absorbed', { width: 6, perHead: true }],
+type Case = readonly [codec: Codec, path: Path, branch: Branch, geometry: Geometry];
+const CASES: readonly Case[] = [
+  [{ kind: 'lla', rankK: 2, rankV: 3 }, 'reconstruct', shared, two],
+  [{ kind: 'lla', rankK: 3, rankV: 2 }, 'absorbed', shared, one],
+  [{ kind: 'lla-2d', rankK: 4, rankV: 5 }, 'block-absorbed', shared, one],
+  [{ kind: 'mla-head', rankK: 3, rankV: 4 }, 'absorbed', { width: 6, perHead: true }, one],
 ];
 
-const codecOf = ([codec, path, branch]: (typeof CASES)[number]): TensorSource =>
+const codecOf = ([codec, path, branch, g]: Case): TensorSource =>
   fabricate(codecTensors(g, codec, path, branch), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
 const nameOf = ({ loop, layer }: Site): string => `${loop} ${layer}`;
 const logSoftmax = (row: Vector): number[] => [...softmax([...row])].map(Math.log);
 
 /** Log-probabilities of a text's tokens, and attention's outputs by site: exactly, and through the codec. */
-function exactStudent([codec, path, branch]: (typeof CASES)[number], source: TensorSource, text: readonly number[]) {
+function exactStudent([codec, path, branch, g]: Case, source: TensorSource, text: readonly number[]) {
+  const model = loadModel(g, twinOf(g), EPSILON);
   const positions = text.map((_, i) => i);
   const wanted = new Map<string, Vector[]>();
   const seen = new Map<string, readonly Projection[]>();
@@ -145,10 +156,11 @@ function exactStudent([codec, path, branch]: (typeof CASES)[number], source: Ten
 }
 
 /** The loss of both texts. */
-function exactLoss(one: (typeof CASES)[number], source: TensorSource): number {
+function exactLoss(of: Case, source: TensorSource): number {
+  const g = of[3];
   let [kl, mismatch] = [0, 0];
   for (const text of texts) {
-    const own = exactStudent(one, source, text);
+    const own = exactStudent(of, source, text);
     own.teacher.forEach((row, n) => row.forEach((p, i) => (kl += Math.exp(p) * (p - (own.student[n]?.[i] as number)))));
     mismatch += own.mismatch;
   }
@@ -157,8 +169,7 @@ function exactLoss(one: (typeof CASES)[number], source: TensorSource): number {
 
 describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
   beforeAll(startJax);
-  const oneHot = (): np.Array => nn.oneHot(np.array(Int32Array.from(texts.flat()), { dtype: np.int32 }), g.vocab);
-  const base = (): Parameters => parametersFrom(g, untrainedTwin(g, SEED));
+  const oneHot = (): np.Array => nn.oneHot(np.array(Int32Array.from(texts.flat()), { dtype: np.int32 }), two.vocab);
   const codecArrays = (source: TensorSource): Parameters =>
     Object.fromEntries(
       [...source.shapes].map(([name, shape]) => [name, np.array(source.read(name)).reshape([...shape])]),
@@ -166,17 +177,19 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
 
   it.each(CASES)(
     '%o by %s: the pass is that of the decoder, and gradients are those of the float64 loss',
-    async (...one) => {
-      const [codec, path, branch] = one;
+    async (...of) => {
+      const [codec, path, branch, g] = of;
+      const setting = settingOf(g);
+      const base = (): Parameters => parametersFrom(g, twinOf(g));
       const swap: Swap = { codec, path, branch };
-      const source = codecOf(one);
+      const source = codecOf(of);
       const exact = exactPass(setting, swap, base(), oneHot());
       const at = studentPositions(setting, swap);
 
       const pass = studentPass(setting, swap, codecArrays(source), base(), tree.ref(at), exact, oneHot());
       const own = (await pass.logProbabilities.data()) as Float32Array;
       texts.forEach((text, i) => {
-        const decoder = new ReferenceDecoder(model, source, {
+        const decoder = new ReferenceDecoder(loadModel(g, twinOf(g), EPSILON), source, {
           codec,
           path,
           branch,
@@ -186,7 +199,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
         });
         decoder.prefill(text.slice(0, -1), 'accumulated');
         const last = logSoftmax(decoder.step(text.at(-1) as number));
-        const ours = exactStudent(one, source, text).student;
+        const ours = exactStudent(of, source, text).student;
         last.forEach((p, j) => {
           expect(ours.at(-1)?.[j]).toBeCloseTo(p, 9);
           expect(own[((i + 1) * LENGTH - 1) * g.vocab + j]).toBeCloseTo(p, 3);
@@ -198,7 +211,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
           ...args: unknown[]
         ) => [np.Array, Parameters]
       )(codecArrays(source), { base: base(), at, exact, oneHot: oneHot() });
-      expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(one, source), 4);
+      expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source), 4);
       expect(Object.keys(gradients).sort()).toEqual([...source.shapes.keys()].sort());
       for (const [name, gradient] of Object.entries(gradients)) {
         const values = (await gradient.data()) as Float32Array;
@@ -206,7 +219,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
         expect(length, name).toBeGreaterThan(0);
         const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
         const shifted = (by: number): number =>
-          exactLoss(one, {
+          exactLoss(of, {
             shapes: source.shapes,
             read: (other) => source.read(other).map((x, i) => (other === name ? x + by * (direction[i] as number) : x)),
           });
@@ -218,47 +231,22 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     },
   );
 
-  it('lowers KL, and goes on from a state as if it had not stopped', async () => {
-    const one = CASES[0] as (typeof CASES)[number];
-    const [codec, path, branch] = one;
-    const source = codecOf(one);
-    const names = [...source.shapes.keys()];
-    const plan = { seed: SEED, steps: 12, rate: 0.02, attentionWeight: LAMBDA, texts: 2 };
-    const twin = untrainedTwin(g, SEED);
-    const start = (from: TensorSource): Distiller =>
-      new Distiller(setting, { codec, path, branch }, plan, twin, from, names, texts);
-    const distiller = start(source);
-    const before = await distiller.divergenceOn(texts[0] as number[]);
-    for (let step = 1; step <= 11; step++) await distiller.step(step);
-    const state = new Map((await distiller.state()).map((tensor) => [tensor.name, tensor]));
-    const resumed = start({
-      shapes: new Map([...state].map(([name, { shape }]) => [name, shape])),
-      read: (name) => (state.get(name)?.values as Float32Array).slice(),
-    });
-    expect(await resumed.step(12)).toBe(await distiller.step(12));
-    expect(await resumed.state()).toEqual(await distiller.state());
-    expect(await distiller.divergenceOn(texts[0] as number[])).toBeLessThan(before);
-    for (const { shape, values } of await distiller.tensors()) expect(values.length).toBe(elementsOf(shape));
-    distiller.close();
-    resumed.close();
-    expect([1, 12].map((step) => distilRate(plan, step) < plan.rate || step === 1)).toEqual([true, true]);
-    expect(distilRate({ ...plan, steps: 100 }, 10)).toBe(plan.rate);
-  });
-
-  it('ends early with the best so far, goes on from its state, and refuses that of another', async () => {
-    const [codec, path, branch] = CASES[0] as (typeof CASES)[number];
+  it('lowers KL; ends early with the best so far, and goes on as if it had not', async () => {
+    const swap: Swap = { codec: { kind: 'lla', rankK: 2, rankV: 3 }, path: 'reconstruct', branch: shared };
     const file = `${temporaryFolder()}/state`;
     const asked: Distillation = {
-      setting,
-      swap: { codec, path, branch },
-      plan: { seed: SEED, steps: 3, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
-      model: untrainedTwin(g, SEED),
-      start: codecOf(CASES[0] as (typeof CASES)[number]),
-      texts: texts.slice(0, 1),
-      heldOut: texts.slice(1),
+      setting: settingOf(one),
+      swap,
+      plan: { seed: SEED, steps: 8, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
+      model: twinOf(one),
+      start: codecOf([swap.codec, swap.path, swap.branch, one]),
+      texts,
+      heldOut: texts,
     };
     const unheard = new AbortController().signal;
     const whole = await distil(asked, { signal: unheard, state: null });
+    expect(whole.bestStep).toBe(8);
+    expect(whole.after.estimate).toBeLessThan(whole.before.estimate);
     const abort = new AbortController();
     const seen: number[] = [];
     const part = await distil(asked, {
@@ -285,11 +273,18 @@ describe('what is distilled', () => {
   const lla: Codec = { kind: 'lla', rankK: 2, rankV: 3 };
 
   it('is small, of layers that training knows, with latents', () => {
-    expect(refuseDistil(g, lla, 'reconstruct')).toBeUndefined();
-    expect(refuseDistil(g, lla, 'fast')).toMatch(/no latents/);
-    expect(refuseDistil(g, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
-    expect(refuseDistil({ ...g, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
+    expect(refuseDistil(two, lla, 'reconstruct')).toBeUndefined();
+    expect(refuseDistil(two, lla, 'fast')).toMatch(/no latents/);
+    expect(refuseDistil(two, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
+    expect(refuseDistil({ ...two, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
     for (const other of GEOMETRIES.slice(1)) expect(refuseDistil(other, lla, 'reconstruct')).toMatch(/Ouro's layers/);
+  });
+
+  it('is trained at a rate that rises for a tenth of the steps, then falls', () => {
+    const plan = { seed: 1, steps: 100, rate: 0.02, attentionWeight: LAMBDA, texts: 1 };
+    expect([5, 10].map((step) => distilRate(plan, step))).toEqual([0.01, 0.02]);
+    expect(distilRate(plan, 55)).toBeCloseTo(0.01, 3);
+    expect(distilRate(plan, 100)).toBeLessThan(1e-4);
   });
 
   it('is judged on other windows than it is trained on', () => {
