@@ -21,7 +21,7 @@ import {
   type Measured,
 } from '../src/stacks/fit-attainable.js';
 import { generationOf } from '../src/stacks/gpus.js';
-import { lawSeconds } from '../src/stacks/law.js';
+import { lawSeconds } from '../src/cost/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../src/kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
 import { median } from '../src/statistics.js';

@@ -5,6 +5,7 @@ import type { Shape } from '../kernels/spec.js';
 import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
+import { classLaws, narrowed, type ClassLaws } from './class-laws.js';
 import { makePredictor } from './predictor.js';
 import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
@@ -117,16 +118,17 @@ export type Predictors = ReadonlyMap<string, (shape: Shape) => Price>;
 
 export const predictorKey = (kernel: KernelName, variant: string): string => `${kernel}/${variant}`;
 
-/** A fitted predictor as a source of prices. */
-export function pricesOf(
+/** A fitted predictor as a source of prices, with what its class tells where it has few points. */
+function pricesOf(
   kernel: KernelName,
   variant: string,
   samples: readonly Sample[],
   fitted: Predictor,
+  laws: ClassLaws,
 ): (shape: Shape) => Price {
   const predict = makePredictor(kernel, variant, samples, fitted);
   return (shape) => {
-    const p = predict(shape);
+    const p = narrowed(predict(shape), samples.length, () => laws({ kernel, variant, shape }));
     const widen = Math.exp(p.halfWidthLog);
     return {
       estimate: p.seconds,
@@ -143,15 +145,20 @@ export function pricesOf(
  * The predictors of a calibration.
  * @param stale kernels whose source has changed since they were measured; they are left out
  */
-export function predictorsOf(calibration: Pick<PricedParts, 'kernels'>, stale: ReadonlySet<string>): Predictors {
+export function predictorsOf(
+  calibration: Pick<PricedParts, 'kernels' | 'ceilings'>,
+  stale: ReadonlySet<string>,
+): Predictors {
+  let fitted: ClassLaws | undefined;
+  const laws: ClassLaws = (call) => (fitted ??= classLaws(calibration, stale))(call);
   const predictors = new Map<string, (shape: Shape) => Price>();
   for (const k of calibration.kernels) {
     if (stale.has(k.kernel)) continue;
-    for (const [variant, fitted] of Object.entries(k.predictors)) {
+    for (const [variant, predictor] of Object.entries(k.predictors)) {
       const kernel = k.kernel as KernelName;
       const samples = k.samples.filter((s) => s.variant === variant);
       if (samples.length === 0) continue;
-      predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, samples, fitted));
+      predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, samples, predictor, laws));
     }
   }
   return predictors;

@@ -5,7 +5,7 @@
  */
 import type { Rates } from '../kernels/op-class.js';
 import type { TunedCall, TunedClass } from '../kernels/tuned.js';
-import { lawSeconds, type Law } from './law.js';
+import { lawSeconds, type Law } from '../cost/law.js';
 
 export interface Bracket {
   readonly fast: Law;

@@ -8,7 +8,7 @@ import { tunedClass, type TunedClass } from '../kernels/tuned.js';
 import type { Bracket } from './attainable.js';
 import { generationOf, ratesOf } from './gpus.js';
 import { knotSizes } from './grid.js';
-import { descend, lawSeconds, type Law } from './law.js';
+import { descend, lawSeconds, type Law } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile } from './stack-schema.js';
 

@@ -11,7 +11,7 @@ import { classSpec, type OpClass } from '../kernels/op-classes.js';
 import type { OpShape, Rates } from '../kernels/op-class.js';
 import { interpolateBy, knotSizes } from './grid.js';
 import { Field, fitScales } from './kriging.js';
-import { fitLaw, lawSeconds } from './law.js';
+import { fitLaw, lawSeconds } from '../cost/law.js';
 import { pack, ROUNDING, unpack } from './pack.js';
 import { thinLines } from './thin.js';
 

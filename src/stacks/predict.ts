@@ -5,7 +5,7 @@
 import { classSpec, type OpClass } from '../kernels/op-classes.js';
 import type { OpShape, Rates } from '../kernels/op-class.js';
 import { interpolate, placeOf, type Grid } from './grid.js';
-import { lawSeconds } from './law.js';
+import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 

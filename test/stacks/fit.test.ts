@@ -7,7 +7,7 @@ import type { Rates } from '../../src/kernels/op-class.js';
 import { fitTable, type MeasuredTime } from '../../src/stacks/fit-table.js';
 import { interpolateBy, knotSizes, placeOf } from '../../src/stacks/grid.js';
 import { Field, fitScales } from '../../src/stacks/kriging.js';
-import { fitLaw, lawSeconds } from '../../src/stacks/law.js';
+import { fitLaw, lawSeconds } from '../../src/cost/law.js';
 import { Neighbours } from '../../src/stacks/neighbours.js';
 import { pack, ROUNDING, unpack } from '../../src/stacks/pack.js';
 import { TablePredictor } from '../../src/stacks/predict.js';
