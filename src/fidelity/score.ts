@@ -6,7 +6,10 @@ import type { Item, ItemKind } from './items.js';
 /** What one item says. */
 export interface ItemScore {
   readonly kind: ItemKind;
+  /** Tokens of the prompt. */
   readonly context: number;
+  /** Tokens that were predicted after it. */
+  readonly scored: number;
   readonly depth?: number;
   /** Mean over its tokens, nats. */
   readonly kl: number;
@@ -38,6 +41,7 @@ export function scoreItem(item: Item, teacher: Predictions, own: Predictions): I
   return {
     kind: item.kind,
     context: item.prompt.length,
+    scored: own.length,
     ...(item.depth === undefined ? {} : { depth: item.depth }),
     kl: mean(own.map((q, i) => divergence(teacher[i] as Float32Array, q))),
     top1: mean(own.map((q, i) => (argmax(q) === argmax(teacher[i] as Float32Array) ? 1 : 0))),

@@ -12,6 +12,7 @@ import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes, parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
+import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
 import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
@@ -48,6 +49,8 @@ export interface Sources {
   readonly attainable?: GpuSources;
   /** Whose kernels price; null where nothing is known about speed. */
   readonly stack: string | null;
+  /** What `lla-sim fidelity` measured of this very model; published tables then do not count. */
+  readonly fidelity?: Fidelity;
   /** How the device and its measurements were chosen. */
   readonly notes: readonly string[];
   /** How the stack was chosen. */
@@ -106,8 +109,16 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     checkFp8(sources);
     notes.push('nothing is published about the quality of a cache in 8-bit floats on these models');
   }
+  const { fidelity } = sources;
+  if (!fidelity && (question.targets.maxKl !== undefined || question.targets.minRecall !== undefined))
+    throw new UserError(
+      `--${question.targets.maxKl === undefined ? 'min-recall' : 'max-kl'} is about what lla-sim fidelity measured, and no such file is given`,
+      'add --fidelity FILE',
+    );
+  if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
   const pricer = choosePricer(sources, notes);
-  const { candidates, refused } = listCandidates(geometry, question.filter);
+  const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
+  const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
   if (question.gpus > 1) notes.push(`memory, KV/token and KV at 1M are those of one of the ${question.gpus} GPUs`);
   const link = spec?.interconnect ?? null;
@@ -132,6 +143,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       scenario: readWords(scenario),
       geometry,
       publishedAs,
+      ...(fidelity ? { fidelity } : {}),
       device,
       pricer,
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),

@@ -10,9 +10,12 @@ import { formatDecimalBytes } from '../units.js';
 import type { Rows } from './plan.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
+import type { Fidelity } from './fidelity.js';
 import { describeCalibration, measuredDevice } from './measured.js';
 import { chooseStack, tunedSources } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
+
+const DEFAULT_MODEL = 'ouro-1.4b';
 
 /** Reads a scenario and plans it. Files are read relative to the working directory. */
 export async function ask(scenario: Scenario, rows: Rows = {}): Promise<PlanReport> {
@@ -26,7 +29,8 @@ export async function ask(scenario: Scenario, rows: Rows = {}): Promise<PlanRepo
 export async function readSources(scenario: Scenario): Promise<Sources> {
   const notes: string[] = [];
   const stackNotes: string[] = [];
-  const model = await readModel(scenario.model ?? 'ouro-1.4b');
+  const model = await readModel(scenario.model ?? DEFAULT_MODEL);
+  const fidelity = await readMeasured(scenario);
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
   const chosen =
     spec && !(scenario.calibration !== undefined && scenario.stack === undefined)
@@ -43,15 +47,24 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
     gpu: chosen?.gpu ?? null,
     ...(used && spec ? { attainable: tunedSources(spec) } : {}),
     stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
+    ...(fidelity ? { fidelity } : {}),
     notes,
     stackNotes,
   };
 }
 
+const isFile = (name: string): boolean => /[/\\]|\.json$/i.test(name) && !isPreset(name);
+
+/** What `lla-sim fidelity` measured of the model of a scenario; null where no file is named. */
+async function readMeasured({ fidelity, model = DEFAULT_MODEL }: Scenario): Promise<Fidelity | null> {
+  if (fidelity === undefined) return null;
+  const { readFidelityOf } = await import('./read-fidelity.js');
+  return readFidelityOf(fidelity, isFile(model) ? model : null, model);
+}
+
 /** A preset by name, or a model file by path. Published quality belongs to presets only. */
 async function readModel(name: string): Promise<ModelSource> {
-  const isPath = /[/\\]|\.json$/i.test(name);
-  if (!isPath || isPreset(name)) return presetSource(name);
+  if (!isFile(name)) return presetSource(name);
   const { readModelFile } = await import('../geometry/hf-config.js');
   return { geometry: readModelFile(name), publishedAs: null };
 }

@@ -27,6 +27,8 @@ export interface CandidateFilter {
   readonly refuses?: (kind: CodecKind, eviction: Eviction | null) => string | undefined;
   /** Exact tokens of codecs that keep some beside their latents; the codec's own number unless given. */
   readonly windowTokens?: number | null;
+  /** Codecs that were measured (`--fidelity`): planned beside the published ratios, unless others are asked for. */
+  readonly measured?: readonly Codec[];
 }
 
 export interface Candidates {
@@ -121,9 +123,17 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
       if (typeof codec !== 'string') add(codec);
       else if (filter.kinds) refused.push({ id: `${kind}-${ratioLabel(ratio)}x`, reason: codec });
     }
+    if (!filter.ratios && !filter.ranks)
+      for (const codec of filter.measured ?? []) if (codec.kind === kind) add(inOrder(codec));
   }
   return codecs;
 }
+
+/** With its settings in the order in which the codec's own constructor has them: one codec, one key. */
+const inOrder = (codec: Codec): Codec => ({
+  kind: codec.kind,
+  ...Object.fromEntries(CODECS[codec.kind].settings.map((name) => [name, codec[name]])),
+});
 
 const describe = (c: Codec): string => (c.rankK === undefined ? c.kind : `${c.kind} ${c.rankK}/${c.rankV}`);
 

@@ -18,6 +18,7 @@ type Asked = Pick<
   PlanRequest,
   | 'geometry'
   | 'publishedAs'
+  | 'fidelity'
   | 'device'
   | 'gpus'
   | 'contextTokens'
@@ -186,6 +187,8 @@ function questionOf(r: Asked): string {
       : [`the first token within ${Number(targets.secondsToFirstToken.toPrecision(6))} s`]),
     ...(r.batch === null ? [] : [`${r.batch} sequence${r.batch === 1 ? '' : 's'} at once`]),
     ...targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : `@${m.table}`} at least ${m.value}`),
+    ...(targets.maxKl === undefined ? [] : [`KL measured here at most ${targets.maxKl} nats`]),
+    ...(targets.minRecall === undefined ? [] : [`recall measured here at least ${targets.minRecall}`]),
     ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
   ];
   const size = formatDecimalBytes(device.vramBytes);
@@ -213,12 +216,14 @@ function reasonOf(
       : 'nothing fits';
   if (o.beyond)
     return r.contextTokens > r.geometry.maxPositions
-      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is published beyond ${formatTokens(knownTo(r))}`
+      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
       : `no quality is published beyond ${formatTokens(knownTo(r))}`;
   if (o.main) return noStackReason(r, o.usable);
   const share = `${Math.round(r.keep * 100)} %`;
   return o.usable.every((p) => verdictOn(p, r.keep) === 'unknown')
-    ? "nothing is published about these plans' quality"
+    ? r.fidelity
+      ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
+      : "nothing is published about these plans' quality"
     : `no plan keeps ${share} of the uncompressed model's scores`;
 }
 

@@ -31,6 +31,7 @@ import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
 import { candidateId } from './candidates.js';
 import { chanceWithin } from './chance.js';
+import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
 import { keptQuality } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from './types.js';
@@ -79,8 +80,9 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
   const query = qualityQuery(r, candidate);
   const quality = query ? qualityOf(query) : [];
-  const retrieval = query ? reliableRetrieval(query) : null;
-  const kept = query ? keptQuality(query, quality, r.contextTokens) : null;
+  const measured = measuredRow(r, candidate);
+  const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
+  const kept = r.fidelity ? keptHere(r, candidate, measured) : query && keptQuality(query, quality, r.contextTokens);
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
@@ -137,6 +139,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     quality,
     reliableRetrieval: retrieval,
     qualityKept: kept,
+    ...(r.fidelity ? { measured } : {}),
     pareto: false,
   };
   return { ...plan, marks: marksOf(r, c, plan, m) };
@@ -233,7 +236,7 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
 
 /** What to ask the published tables for; null when nothing published can hold (another model, a cache in 8 bits). */
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
-  if (r.publishedAs === null) return null;
+  if (r.publishedAs === null || r.fidelity) return null;
   const coarse = r.choice.storage === 'f8' || r.choice.storage.startsWith('q');
   if (coarse && !hasOwnStorage(c.codec)) return null;
   return {
@@ -252,6 +255,14 @@ export function unlikePublished({ codec, path }: Pick<Candidate, 'codec' | 'path
   return branch && isLatent(codec) ? ('unfaithful-post-hoc' as const) : null;
 }
 
+/** The same of a request: what was measured of this very path and keeps enough is as good as wanted. */
+export function unlikeWanted(r: PlanRequest, c: Candidate) {
+  const unlike = unlikePublished(c);
+  if (unlike !== 'unfaithful-post-hoc' || !r.fidelity) return unlike;
+  const kept = keptHere(r, c, measuredRow(r, c));
+  return kept !== null && kept.share >= r.keep ? null : unlike;
+}
+
 function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
   const g: Geometry = r.geometry;
   const marks: Mark[] = [];
@@ -262,7 +273,7 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
     });
   }
-  const unlike = unlikePublished(c);
+  const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
   if (unlike === 'no-memory-saved')
     marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
   if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
@@ -278,10 +289,11 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
     });
   if (unlike === 'unfaithful-post-hoc') {
+    const here =
+      p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
     marks.push({
       code: 'unfaithful-post-hoc',
-      message:
-        'absorbed needs a model trained or adapted for its rotary branch; on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059',
+      message: `absorbed needs a model trained or adapted for its rotary branch; ${here ? `measured here: ${here}` : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'}`,
     });
   }
   const contradicted = contradictedMetrics(p.quality);

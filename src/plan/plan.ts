@@ -5,7 +5,7 @@ import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { withBreakEven } from './break-even.js';
 import { choicesOf, decide } from './decide.js';
-import { configurationOf, evaluate, unlikePublished } from './evaluate.js';
+import { configurationOf, evaluate, unlikeWanted } from './evaluate.js';
 import { nearestPlans } from './nearest.js';
 import { operate } from './operating.js';
 import { markPareto } from './pareto.js';
@@ -13,6 +13,7 @@ import { promptPricer } from './prompt-time.js';
 import { MOST_ROWS, representatives } from './representatives.js';
 import { applyTargets } from './targets.js';
 import { warningsOf } from './warnings.js';
+import type { Fidelity } from './fidelity.js';
 import type { Candidate, Plan, PlanReport, PlanRequest, Removed } from './types.js';
 
 /** Which rows have an operating point and a priced prompt. */
@@ -37,7 +38,7 @@ export function makePlan(
   const configured = (p: Plan): Configuration => configurations.get(p.id) as Configuration;
   const run = (p: Plan): Plan => (p.knee ? p : operate(r, configured(p), p));
   const early = r.targets.secondsToFirstToken !== null;
-  const unseen = everyRow || hasTargets(r) ? () => false : neverShown(r.candidates);
+  const unseen = everyRow || hasTargets(r) ? () => false : neverShown(r);
   const evaluated = r.candidates.map((c) => {
     const plan = evaluate(r, c, { step: !unseen(c), ...(early ? { prompts } : {}) });
     configurations.set(plan.id, configurationOf(r, c));
@@ -61,6 +62,7 @@ export function makePlan(
     model: { ...g, parameters: parameterCount(g), weightsBytes: weightBytes(g, 1) },
     device: { ...r.device, pricing: r.pricer?.source ?? 'none', stack: r.stack },
     contextTokens: r.contextTokens,
+    ...(r.fidelity ? { fidelity: headOf(r.fidelity) } : {}),
     settings: {
       cacheType: r.cacheType,
       groupSize: r.choice.groupSize,
@@ -88,10 +90,10 @@ export function makePlan(
 }
 
 /** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */
-function neverShown(candidates: readonly Candidate[]): (c: Candidate) => boolean {
+function neverShown(r: PlanRequest): (c: Candidate) => boolean {
   const key = ({ codec, eviction }: Candidate): string => JSON.stringify([codec, eviction]);
-  const others = new Set(candidates.filter((c) => unlikePublished(c) === null).map(key));
-  return (c) => unlikePublished(c) !== null && others.has(key(c));
+  const others = new Set(r.candidates.filter((c) => unlikeWanted(r, c) === null).map(key));
+  return (c) => unlikeWanted(r, c) !== null && others.has(key(c));
 }
 
 /** Plans that targets of time alone removed. */
@@ -101,10 +103,16 @@ function onlyLate(removed: readonly Removed[]): ReadonlySet<string> {
   return new Set(removed.map((x) => x.id).filter((id) => !other.has(id)));
 }
 
+function headOf({ rows: _rows, ...head }: Fidelity): NonNullable<PlanReport['fidelity']> {
+  return head;
+}
+
 const hasTargets = (r: PlanRequest): boolean =>
   r.batch !== null ||
   r.targets.minimums.length > 0 ||
   r.targets.retrievalTokens !== null ||
+  r.targets.maxKl !== undefined ||
+  r.targets.minRecall !== undefined ||
   r.targets.secondsPerToken !== null ||
   r.targets.secondsToFirstToken !== null;
 

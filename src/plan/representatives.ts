@@ -19,8 +19,9 @@ export function representatives(plans: readonly Plan[]): Plan[] {
   return plans.filter((p) => chosen.has(p));
 }
 
-/** Orders paths of one codec: faithful and memory-saving ones first, then by speed, then by capacity. */
+/** Orders paths of one codec: faithful and memory-saving ones first, then those that --fidelity measured, by speed, by capacity. */
 function rank(p: Plan): number {
+  const known = p.measured ? 1e10 : 0;
   const faithful = p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved') ? 0 : 1e12;
-  return faithful + ((p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0) + p.maxBatch.exact * 1e-6;
+  return faithful + known + ((p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0) + p.maxBatch.exact * 1e-6;
 }

@@ -113,6 +113,8 @@ export function readQuestion(
       retrievalTokens: s.retrieval === undefined ? null : parseTokens(text(s.retrieval), flag('retrieval')),
       secondsPerToken: s.tpot === undefined ? null : parseSeconds(text(s.tpot), flag('tpot')),
       secondsToFirstToken: s.ttft === undefined ? null : parseSeconds(text(s.ttft), flag('ttft'), true),
+      ...(s.maxKl === undefined ? {} : { maxKl: number('maxKl', { min: 0, max: 1000 }, 0) }),
+      ...(s.minRecall === undefined ? {} : { minRecall: number('minRecall', { min: 0, max: 1 }, 0) }),
     },
     confidence: number('confidence', { min: 0.5, max: 0.999 }, 0.9),
     keep: number('keep', { min: 0, max: 1 }, 0.9),

@@ -33,7 +33,13 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
     const kept = p.qualityKept;
     if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
       add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is unknown`);
-    if (kept === null) add('quality-unknown', `nothing is published about the quality of ${short(p)}`);
+    if (kept === null)
+      add(
+        'quality-unknown',
+        p.measured === undefined
+          ? `nothing is published about the quality of ${short(p)}`
+          : `the quality of ${short(p)} was not measured at ${formatTokens(r.contextTokens)}`,
+      );
   }
   for (const p of plans) {
     const point = p.knee ?? p.decode;

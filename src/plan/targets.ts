@@ -1,8 +1,10 @@
 /** Which plans meet what was asked, and what removed the others. */
 import { timeAt, type Timed } from './chance.js';
+import type { Interval } from '../cost/evidence.js';
 import { formatMilliseconds, formatTokens } from '../units.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { isTable } from '../quality/quality.js';
+import { isReference, klLabel, reaches, shareLabel } from './fidelity.js';
 import type { MinimumTarget, Plan, PlanRequest, Removed } from './types.js';
 
 /**
@@ -82,7 +84,36 @@ function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
         : 'unknown: no published retrieval length',
     ]);
   }
+  return [...reasons, ...measuredReasons(r, p)];
+}
+
+/** Targets of what was measured of this model. The bad end of the interval decides; the full cache has no KL. */
+function measuredReasons(r: PlanRequest, p: Plan): Reason[] {
+  const { maxKl, minRecall } = r.targets;
+  const reasons: Reason[] = [];
+  const check = (label: string, value: Interval | null | undefined, misses: (i: Interval) => string | null): void => {
+    const unknown = unknownHere(r, p, value);
+    const reason = unknown ?? misses(value as Interval);
+    if (reason !== null) reasons.push([label, reason]);
+  };
+  if (maxKl !== undefined && !isReference(p, p.cacheType))
+    check(`--max-kl ${maxKl}`, p.measured?.kl, (kl) =>
+      kl.high > maxKl ? `KL measured here is ${klLabel(kl)}: its upper end is too high` : null,
+    );
+  if (minRecall !== undefined)
+    check(`--min-recall ${minRecall}`, p.measured?.recall, (recall) =>
+      recall.low < minRecall ? `recall measured here is ${shareLabel(recall)}: its lower end is too low` : null,
+    );
   return reasons;
+}
+
+/** Why a measured value says nothing here; null where it does. */
+function unknownHere(r: PlanRequest, p: Plan, value: Interval | null | undefined): string | null {
+  if (!p.measured) return `unknown: ${r.fidelity?.file} does not hold this combination`;
+  if (!value) return `unknown: ${r.fidelity?.file} does not hold it, as its texts ask no such question`;
+  return reaches(r)
+    ? null
+    : `unknown: measured up to ${r.fidelity?.contextTokens} tokens, and ${r.contextTokens} are asked`;
 }
 
 /** `80ms`, `12s`; spaced `80 ms`. */

@@ -3,6 +3,7 @@ import type { Codec, Branch, Path, StorageChoice } from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
+import type { Fidelity, MeasuredRow } from './fidelity.js';
 import type { Nearest } from './nearest.js';
 import type { Timed } from './chance.js';
 import type { Eviction } from '../eviction/policy.js';
@@ -37,6 +38,10 @@ export interface Targets {
   readonly secondsPerToken: number | null;
   /** Seconds the prefill of one prompt may take, with the request's confidence. */
   readonly secondsToFirstToken: number | null;
+  /** Nats a token: the upper end of the KL that was measured of the model (`--fidelity`). Absent: not asked. */
+  readonly maxKl?: number;
+  /** The lower end of the recall that was measured must reach this. Absent: not asked. */
+  readonly minRecall?: number;
 }
 
 /** Who the memory belongs to. */
@@ -52,6 +57,8 @@ export interface PlanRequest {
   readonly geometry: Geometry;
   /** The name under which figures are published for this model; null when none are. */
   readonly publishedAs: string | null;
+  /** What `lla-sim fidelity` measured of this model: then no published table counts. */
+  readonly fidelity?: Fidelity;
   readonly device: DeviceChoice;
   /** Null when nothing is known about the device's speed: then no latency is predicted. */
   readonly pricer: Pricer | null;
@@ -150,6 +157,8 @@ export interface Score {
   readonly source: string;
   /** Context at which it was measured, where it has one. */
   readonly contextTokens: number | null;
+  /** Of a score measured here: its 95 % interval; `share` is that of the low end. */
+  readonly interval?: Interval;
 }
 
 /** The worst score of a checkpoint, and the others. */
@@ -236,6 +245,8 @@ export interface Plan {
    * checkpoint that keeps most; null when unknown.
    */
   readonly qualityKept: QualityKept | null;
+  /** With `--fidelity`: what was measured of this configuration of this model; null where the file has none. */
+  readonly measured?: MeasuredRow | null;
   readonly marks: readonly Mark[];
   readonly pareto: boolean;
 }
@@ -267,6 +278,8 @@ export interface PlanReport {
   readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };
   readonly device: DeviceChoice & { readonly pricing: string; readonly stack: string | null };
   readonly contextTokens: number;
+  /** With `--fidelity`: where the quality of the rows was measured. */
+  readonly fidelity?: Omit<Fidelity, 'rows'>;
   readonly settings: {
     readonly cacheType: string;
     readonly groupSize: number;

@@ -1,6 +1,7 @@
 /** The decision in words: at most eight lines at 140 columns, for every printer. */
 import { isUncompressed } from '../codecs/registry.js';
 import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
+import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
 import { wrap } from './text.js';
@@ -100,9 +101,10 @@ function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): s
   const p = rowOf(report, choice);
   const d = shownDecode(p);
   const start = `${choice.name}${on}: ${p.maxBatch.exact} fit`;
-  if (!d.secondsPerStep || !d.tokensPerSecond) return `${start}; its speed is not known. ${lossWords(choice, scores)}`;
+  if (!d.secondsPerStep || !d.tokensPerSecond)
+    return `${start}; its speed is not known. ${lossWords(p, choice, scores)}`;
   const { estimate, low, high } = d.secondsPerStep;
-  return `${start}. At ${d.batch}: ${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(choice, scores)}`;
+  return `${start}. At ${d.batch}: ${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(p, choice, scores)}`;
 }
 
 /** `lla-10.67x by block-absorbed: 451 fit. At 162: 2827 tok/s (2070–3330, attainable), 17 a user …`. */
@@ -117,13 +119,14 @@ function upsideWords(
   const { breakEven } = choice;
   const beats =
     breakEven === null ? '' : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that rate on`;
-  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(choice, scores)}`;
+  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
 }
 
 /** Why compression is not recommended where nobody has published what it costs this model; null elsewhere. */
 function unknownWords({ answer, plans, model }: PlanReport): string | null {
   const compressed = plans.filter((p) => !isUncompressed(p.codec) && p.maxBatch.exact >= 1);
-  if (!answer.deploy || compressed.length === 0 || compressed.some((p) => p.quality.length > 0)) return null;
+  if (!answer.deploy || compressed.length === 0 || compressed.some((p) => p.quality.length > 0 || p.measured))
+    return null;
   return `none is recommended: no accuracy of ${model.name} with a compressed cache is published`;
 }
 
@@ -156,7 +159,12 @@ const rate = (p: Plan): string => {
 };
 
 /** `Loses: math500 0.69 against 0.74 (93 %); checkpoint: Table onpolicy, on-policy`. */
-function lossWords({ quality, qualityLost, checkpoint }: Choice, most = 3): string {
+function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
+  if (measured && quality !== 'unknown') {
+    const [worst] = qualityLost;
+    const lost = quality === 'lost' && worst ? `; too little: ${scoreWords(worst, false)}` : '';
+    return `Quality ${measuredWords(measured)}${lost}`;
+  }
   if (quality === 'unknown') return 'Its quality is unknown';
   const lost = qualityLost.filter((s) => s.share < 1);
   const needs = checkpoint === null ? '' : `; checkpoint of ${checkpoint}`;
@@ -169,10 +177,13 @@ function lossWords({ quality, qualityLost, checkpoint }: Choice, most = 3): stri
 
 /** `math500 0.69 against 0.74 (93 %, Table onpolicy, on-policy)`. */
 export function scoreWords(score: Score, withSource = true): string {
-  const { metric, contextTokens, value, teacher, source } = score;
+  const { metric, contextTokens, teacher, source } = score;
   const at = contextTokens === null ? '' : ` at ${formatTokens(contextTokens)} tokens`;
-  return `${metric}${at} ${value} against ${teacher} (${shareOf(score)}${withSource ? `, ${source}` : ''})`;
+  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareOf(score)}${withSource ? `, ${source}` : ''})`;
 }
+
+/** `0.69`; measured here `0.92 (0.89–0.95)`. */
+export const valueWords = ({ value, interval }: Score): string => (interval ? shareLabel(interval) : String(value));
 
 const shareOf = ({ share }: Score): string => `${Math.floor(share * 100 + 1e-9)} %`;
 

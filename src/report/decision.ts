@@ -5,6 +5,7 @@ import { planName } from '../plan/names.js';
 import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { valueWords } from './answer-text.js';
 import { kernelsLabel } from './plan-rows.js';
 
 /** A plan that the answer names, and as what. */
@@ -135,7 +136,11 @@ export function lossTable(report: PlanReport, most = 6): LossTable | null {
   };
 }
 
-export const shareText = (s: Score): string => `${Math.floor(s.share * 100 + 1e-9)} %`;
+/** `0.69 (93 %)`; measured here `0.92 (0.89–0.95), 89 %`: the share is that of the low end. */
+export const scoreCell = (s: Score): string =>
+  s.interval ? `${valueWords(s)}, ${shareText(s)}` : `${valueWords(s)} (${shareText(s)})`;
+
+const shareText = (s: Score): string => `${Math.floor(s.share * 100 + 1e-9)} %`;
 
 /** What to check before money is spent (docs/trust.md), answered for the plans of this report as far as it can. */
 export function beforeSigning(report: PlanReport): string[] {
@@ -163,11 +168,13 @@ export function beforeSigning(report: PlanReport): string[] {
         ]
       : []),
     `Memory: ${plan.maxBatch.exact} fit beside ${keptWords(report.settings, plan.memory.reservedBytes)}; ${room}. Set --reserve and --utilization to what your server's log says.`,
-    choice.qualityLost.length > 0
-      ? `Quality: the scores are those of one published checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
-      : isUncompressed(plan.codec) && plan.eviction === null
-        ? 'Quality: that of the uncompressed model; whether it is enough for your task is not asked here.'
-        : `Quality: nothing that counts at this context is published for ${planName(plan)}.`,
+    plan.measured
+      ? `Quality: measured here on ${report.fidelity?.model.name ?? ''}, up to ${report.fidelity?.contextTokens ?? 0} tokens (${plan.measured.id}). Score it on your task.`
+      : choice.qualityLost.length > 0
+        ? `Quality: the scores are those of one published checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
+        : isUncompressed(plan.codec) && plan.eviction === null
+          ? 'Quality: that of the uncompressed model; whether it is enough for your task is not asked here.'
+          : `Quality: nothing that counts at this context is ${report.fidelity ? 'in that file' : 'published'} for ${planName(plan)}.`,
     ...(upside
       ? [
           `Upside: ${upside.name} needs kernels that nobody has published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not buy by it.`,

@@ -9,9 +9,8 @@ import {
   keepsLabel,
   kernelsLabel,
   LIMIT_LABEL,
-  qualityLabel,
+  qualityColumn,
   rateLabel,
-  shownMetric,
 } from './plan-rows.js';
 import { shownDecode, timeLabel } from '../plan/words.js';
 import { VERSION } from '../version.js';
@@ -79,6 +78,12 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['worstScoreMetric', (p) => p.qualityKept?.metric],
   ['checkpoint', (p) => p.qualityKept?.checkpoint],
   ['reliableRetrievalTokens', (p) => p.reliableRetrieval?.tokens],
+  ['klMeasured', (p) => p.measured?.kl?.estimate],
+  ['klMeasuredLow', (p) => p.measured?.kl?.low],
+  ['klMeasuredHigh', (p) => p.measured?.kl?.high],
+  ['recallMeasured', (p) => p.measured?.recall?.estimate],
+  ['recallMeasuredLow', (p) => p.measured?.recall?.low],
+  ['recallMeasuredHigh', (p) => p.measured?.recall?.high],
   ['pareto', (p) => p.pareto],
   ['marks', (p) => p.marks.map((m) => m.code).join(' ')],
 ];
@@ -117,7 +122,7 @@ export const markdownText = (text: string): string =>
     .replace(/\s+/g, ' ');
 
 export function planMarkdown(report: PlanReport): string {
-  const metric = shownMetric(report);
+  const quality = qualityColumn(report);
   const each = report.settings.gpus > 1 ? '/GPU' : '';
   const head = [
     '',
@@ -132,7 +137,7 @@ export function planMarkdown(report: PlanReport): string {
     'tok/s',
     'first token ms (interval)',
     'keeps',
-    metric,
+    quality.title,
     'limit',
     'kernels',
     'pays at',
@@ -170,7 +175,7 @@ export function planMarkdown(report: PlanReport): string {
       rateLabel(d),
       timeLabel(p.prefill.secondsPerPrompt),
       keepsLabel(p),
-      qualityLabel(p, metric, report.contextTokens),
+      quality.cell(p),
       LIMIT_LABEL[p.limitedBy],
       kernelsLabel(p),
       breakEvenLabel(p),

@@ -2,6 +2,7 @@
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { choicesOf, verdictOn } from '../plan/decide.js';
+import { HERE, klLabel } from '../plan/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
@@ -47,6 +48,26 @@ export function shownMetric(report: PlanReport): string {
 export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] =>
   report.contradictions.filter((c) => c.id.startsWith(metric));
 
+/** The quality column of a report: the published metric that is shown, or the KL that was measured here. */
+export function qualityColumn(report: PlanReport): {
+  readonly title: string;
+  readonly cell: (p: Plan) => string;
+  readonly value: (p: Plan) => number | null;
+} {
+  if (report.fidelity)
+    return {
+      title: `KL, nats (${HERE})`,
+      cell: (p) => klLabel(p.measured?.kl ?? null),
+      value: (p) => p.measured?.kl?.estimate ?? null,
+    };
+  const metric = shownMetric(report);
+  return {
+    title: metric,
+    cell: (p) => qualityLabel(p, metric, report.contextTokens),
+    value: (p) => p.quality.find((q) => q.metric === metric)?.value ?? null,
+  };
+}
+
 /** `0.800`, `0.590–0.800` where tables differ, `unknown` where nothing is published. */
 export function qualityLabel(p: Plan, metric: string, contextTokens = Infinity): string {
   const values = p.quality
@@ -90,7 +111,7 @@ export function shortList(report: PlanReport): Plan[] {
   const chosen = new Set([...named, ...missing]);
   const lead = rows.find((p) => p.id === (answer.upside ?? answer.deploy ?? answer.fallback)?.planId);
   const kind = lead && !isUncompressed(lead.codec) ? lead.codec.kind : LATENT_KINDS[0];
-  const ratios = rows.filter((p) => p.codec.kind === kind && !chosen.has(p));
+  const ratios = rows.filter((p) => p.codec.kind === kind && !chosen.has(p) && p.measured !== null);
   const have = rows.filter((p) => p.codec.kind === kind && chosen.has(p)).length;
   const room = Math.min(MOST_ROWS - chosen.size, MOST_RATIOS - have);
   // The ones that keep quality first, then the rest by their speed.
@@ -98,6 +119,8 @@ export function shortList(report: PlanReport): Plan[] {
     .sort((a, b) => worth(b, report.settings.keep) - worth(a, report.settings.keep))
     .slice(0, Math.max(0, room))
     .forEach((p) => chosen.add(p));
+  // Where quality was measured here, other rows of which it is known.
+  for (const p of rows) if (p.measured && chosen.size < MOST_ROWS) chosen.add(p);
   return rows.filter((p) => chosen.has(p)).slice(0, MOST_ROWS);
 }
 

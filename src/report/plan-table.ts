@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { shortName } from '../codecs/paths.js';
 import { evictionLabel } from '../eviction/policy.js';
+import { klLabel } from '../plan/fidelity.js';
 import { pathLabel } from '../plan/names.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
@@ -101,6 +102,7 @@ const DROPPED_IN_TURN = [
   'tuned',
   'pays at',
   'kernels',
+  'interval of KL',
   'interval',
   'sure',
   'keeps',
@@ -112,9 +114,9 @@ interface Squeeze {
   readonly without: readonly string[];
 }
 
-function squeezes(shown: readonly Plan[]): Squeeze[] {
-  // Where one codec has rows of several paths, the path tells them apart.
-  const several = representatives(shown).length < shown.length;
+function squeezes(shown: readonly Plan[], measured: boolean): Squeeze[] {
+  // Where one codec has rows of several paths, the path tells them apart; what was measured is that of a path.
+  const several = measured || representatives(shown).length < shown.length;
   const turn = several ? [...DROPPED_IN_TURN.filter((t) => t !== 'path'), 'path'] : DROPPED_IN_TURN;
   return [
     { shortNames: false, without: [] },
@@ -129,7 +131,7 @@ function fittingTable(
 ): { head: readonly string[]; lines: string[] } {
   let lines: string[] = [];
   let head: string[] = [];
-  for (const squeeze of squeezes(shown)) {
+  for (const squeeze of squeezes(shown, r.fidelity !== undefined)) {
     const spec = tableColumns(r, squeeze);
     head = spec.map((c) => c.title);
     lines = columns(spec, shown);
@@ -185,6 +187,13 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
       column('pays at', breakEvenLabel),
     ),
     column('keeps', keepsLabel),
+    ...given(
+      r.fidelity !== undefined,
+      column('KL here', (p) => {
+        const kl = klLabel(p.measured?.kl ?? null);
+        return without.includes('interval of KL') ? (kl.split(' ')[0] as string) : kl;
+      }),
+    ),
     ...(metric === undefined ? [] : [column(metric, (p) => qualityLabel(p, metric, r.contextTokens))]),
     column('limit', (p) => LIMIT_LABEL[p.limitedBy], 'left'),
   ];
@@ -241,7 +250,16 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
       ? ['pays at: the row beats the full cache once its kernels reach this share of the speed of tuned ones.']
       : []),
     ...(has('keeps')
-      ? [`keeps: worst published score as a share of the uncompressed model's; below ${share} nothing is recommended.`]
+      ? [
+          r.fidelity
+            ? `keeps: worst score measured here (top-1, passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
+            : `keeps: worst published score as a share of the uncompressed model's; below ${share} nothing is recommended.`,
+        ]
+      : []),
+    ...(has('KL here')
+      ? [
+          `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} tokens.`,
+        ]
       : []),
     ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
     ...(hidden > 0 ? [`--all adds ${hidden} combinations.`] : []),

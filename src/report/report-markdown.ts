@@ -4,7 +4,7 @@ import { shownDecode, timeWords } from '../plan/words.js';
 import { formatDecimalBytes } from '../units.js';
 import { answerLines } from './answer-text.js';
 import { commandLine } from './command-line.js';
-import { beforeSigning, costWords, decisionRows, lossTable, shareText, SHEET_COLUMNS, sheetCells } from './decision.js';
+import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, SHEET_COLUMNS, sheetCells } from './decision.js';
 import { fleetLines, questionWords, replicaWords } from './fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
@@ -122,9 +122,7 @@ function losses(report: PlanReport): string[] {
   return section('What it loses, by task', [
     row(['task', 'whole', ...table.plans]),
     `|---|${'--:|'.repeat(table.plans.length + 1)}`,
-    ...table.rows.map((r) =>
-      row([r.task, String(r.teacher), ...r.scores.map((s) => (s ? `${s.value} (${shareText(s)})` : 'unknown'))]),
-    ),
+    ...table.rows.map((r) => row([r.task, String(r.teacher), ...r.scores.map((s) => (s ? scoreCell(s) : 'unknown'))])),
     ...(table.more > 0 ? ['', `${table.more} more tasks lose less.`] : []),
   ]);
 }

@@ -1,47 +1,77 @@
 /** Files of `lla-sim fidelity`, read back. */
 import { z } from 'zod';
 import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
-import { UserError } from '../errors.js';
+import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
+import { STORAGES } from '../kernels/spec.js';
 
 const MAX_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 4_000_000;
+/** Names and labels are shown in answers. */
+const word = z.string().max(300).transform(printable);
 
-const interval = z.object({ estimate: z.number(), low: z.number(), high: z.number() }).nullable();
+const interval = z
+  .object({ estimate: z.number(), low: z.number(), high: z.number() })
+  .refine(({ low, high }) => low <= high, 'must have its low end below its high one')
+  .nullable();
+const share = z.number().min(0).max(1);
+const count = z.int().min(0).max(1e9);
 
 const fidelitySchema = z.object({
   schema: z.literal('lla-sim/fidelity'),
   schemaVersion: z.literal(1),
-  model: z.object({ name: z.string(), fingerprint: z.string().regex(/^[0-9a-f]{64}$/), trained: z.boolean() }),
-  device: z.string(),
+  model: z.object({ name: word, fingerprint: z.string().regex(/^[0-9a-f]{64}$/), trained: z.boolean() }),
+  device: word,
   weights: z.enum(['f16', 'f32']),
   fittedTokens: z.number(),
   seed: z.number(),
   inputs: z.string(),
-  rows: z.array(
-    z.looseObject({
-      id: z.string(),
-      codec: z.looseObject({ kind: z.enum(CODEC_KINDS) }),
-      ratio: z.number(),
-      path: z.enum(PATH_CHOICES),
-      storage: z.string(),
-      eviction: z.string().nullable(),
-      initialisation: z.string(),
-      codecFingerprint: z.string().nullable(),
-      kl: interval,
-      top1: interval,
-      perplexity: interval,
-      agreedTokens: interval,
-      passkey: interval,
-      recall: interval,
-      sums: interval,
-      attentionError: z.number().nullable(),
-    }),
-  ),
+  rows: z
+    .array(
+      z.looseObject({
+        id: word,
+        codec: z.object({
+          kind: z.enum(CODEC_KINDS),
+          rankK: count.optional(),
+          rankV: count.optional(),
+          shareLayers: count.optional(),
+          windowTokens: count.optional(),
+          bits: z.literal([2, 3, 4, 8]).optional(),
+        }),
+        ratio: z.number(),
+        path: z.enum(PATH_CHOICES),
+        storage: z.enum(STORAGES),
+        eviction: word.nullable(),
+        initialisation: word,
+        codecFingerprint: word.nullable(),
+        kl: interval,
+        top1: interval,
+        perplexity: interval,
+        agreedTokens: interval,
+        agreement: interval,
+        passkey: interval,
+        recall: interval,
+        sums: interval,
+        passkeyCells: z.array(z.object({ context: count, depth: share, count, score: share })),
+        attentionError: z.number().nullable(),
+        items: z.array(
+          z.looseObject({
+            kind: z.enum(['text', 'rollout', 'passkey', 'recall', 'sum']),
+            context: count,
+            scored: count.optional(),
+            top1: share,
+            agreed: count,
+            exact: share,
+          }),
+        ),
+      }),
+    )
+    .max(10_000),
 });
 
 export type FidelityFile = z.infer<typeof fidelitySchema>;
+export type FidelityFileRow = FidelityFile['rows'][number];
 
 /** Reads a file of `lla-sim fidelity`. @throws UserError for anything else, naming the field */
 export function readFidelity(path: string): FidelityFile {

@@ -139,6 +139,21 @@ export const SETTINGS = {
     group: 'Targets',
     help: "share of the uncompressed model's scores that a recommended plan keeps, each in its own table [0.9]",
   },
+  maxKl: {
+    kind: 'number',
+    group: 'Targets',
+    help: 'most KL that --fidelity measured, nats a token; the upper end of its interval counts',
+  },
+  minRecall: {
+    kind: 'number',
+    group: 'Targets',
+    help: 'least recall that --fidelity measured, 0 to 1; the lower end of its interval counts',
+  },
+  fidelity: {
+    kind: 'text',
+    group: 'Measurements',
+    help: 'quality from this file of lla-sim fidelity, of the very model in the folder --model [published tables]',
+  },
   calibration: {
     kind: 'text',
     group: 'Measurements',

@@ -144,11 +144,12 @@ function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
     (p) =>
       p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'no-memory-saved'),
   );
-  const byTargets = r.targets.minimums.length > 0 || r.targets.retrievalTokens !== null;
-  // Of a model without published figures nothing is known, and nothing is left out.
+  const { minimums, retrievalTokens, maxKl, minRecall } = r.targets;
+  const byTargets = minimums.length > 0 || retrievalTokens !== null || maxKl !== undefined || minRecall !== undefined;
+  // Of a model without published or measured figures nothing is known, and nothing is left out.
   const keeps = (p: Plan): boolean =>
     byTargets ||
-    r.publishedAs === null ||
+    (r.publishedAs === null && !r.fidelity) ||
     (isUncompressed(p.codec) && p.eviction === null) ||
     (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);

@@ -136,7 +136,16 @@ describe('claims', () => {
     const judged = (row: Row, mean: number): Judged => {
       const items = Array.from({ length: 12 }, (_, i): ItemScore => {
         const kl = mean * (1 + 0.1 * Math.sin(i));
-        return { kind: i < 8 ? 'text' : 'rollout', context: 64, kl, top1: 1, loss: 1, agreed: 10 - kl, exact: 0 };
+        return {
+          kind: i < 8 ? 'text' : 'rollout',
+          context: 64,
+          scored: 24,
+          kl,
+          top1: 1,
+          loss: 1,
+          agreed: 10 - kl,
+          exact: 0,
+        };
       });
       return { id: rowId(g, row), items, passkeyCells: [] } as unknown as Judged;
     };

@@ -14,11 +14,11 @@ import {
   costWords,
   decisionRows,
   lossTable,
-  shareText,
+  scoreCell,
   SHEET_COLUMNS,
   sheetCells,
 } from '../decision.js';
-import { batchLabel, qualityLabel, rateLabel, shownMetric } from '../plan-rows.js';
+import { batchLabel, qualityColumn, rateLabel } from '../plan-rows.js';
 import { pathLabel } from '../../plan/names.js';
 import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
@@ -55,8 +55,8 @@ export function sheetSection({ report }: View): Html {
 <div class="columns">
 <section><h3>What it loses, by task</h3>${
     loss === null
-      ? html`<p>${rows.some((r) => !isUncompressed(r.plan.codec)) ? 'Nothing that counts at this context is published.' : 'Nothing: the cache is not compressed.'}</p>`
-      : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">whole</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : `${s.value} (${shareText(s)})`}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
+      ? html`<p>${rows.some((r) => !isUncompressed(r.plan.codec)) ? (report.fidelity ? 'Nothing was measured at this context.' : 'Nothing that counts at this context is published.') : 'Nothing: the cache is not compressed.'}</p>`
+      : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">whole</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : scoreCell(s)}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
   }</section>
 <section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None that is known.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(report)}</p></section>
 </div>
@@ -110,7 +110,6 @@ interface Column {
 }
 
 function columnsOf(report: PlanReport): Column[] {
-  const metric = shownMetric(report);
   const each = report.settings.gpus > 1 ? ' a GPU' : '';
   const columns: (Column | null)[] = [
     { key: 'codec', title: 'codec', numeric: false, cell: (p) => p.codec.label, value: (p) => p.codec.label },
@@ -170,13 +169,7 @@ function columnsOf(report: PlanReport): Column[] {
             shownDecode(p).usdPerMillionTokens ? formatNumber(shownDecode(p).usdPerMillionTokens?.estimate ?? 0) : '–',
           value: (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null,
         },
-    {
-      key: 'quality',
-      title: metric,
-      numeric: true,
-      cell: (p) => qualityLabel(p, metric, report.contextTokens),
-      value: (p) => p.quality.find((q) => q.metric === metric)?.value ?? null,
-    },
+    { key: 'quality', numeric: true, ...qualityColumn(report) },
     {
       key: 'kept',
       title: 'quality kept',

@@ -16,7 +16,11 @@ const isFile = (stack: string | undefined): boolean => stack !== undefined && /[
  * @throws UserError as the command line does
  */
 export function sourcesFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
-  const own = changed.has('model') ? { ...data.sources, model: presetSource(String(scenario.model)) } : data.sources;
+  // What was measured of the report's model says nothing about another one.
+  const { fidelity: _own, ...published } = data.sources;
+  const own: Sources = changed.has('model')
+    ? { ...published, model: presetSource(String(scenario.model)) }
+    : data.sources;
   const other = changed.has('device');
   const { stack } = scenario;
   if (!other && own.spec === null) {
