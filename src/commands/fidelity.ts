@@ -23,7 +23,8 @@ import { fitCodecs } from '../fit/run.js';
 import type { Teacher } from '../fit/capture.js';
 import { spectraOf } from '../fit/spectra.js';
 import { openDevice, type Device } from '../gpu/index.js';
-import { readFidelity } from '../schema/fidelity.js';
+import { fidelityFrom } from '../plan/read-fidelity.js';
+import { readFidelity, type FidelityFile } from '../schema/fidelity.js';
 import { sha256 } from '../sha256.js';
 import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
@@ -54,6 +55,11 @@ export const fidelityCommand: Command = {
       group: 'Codec',
     },
     only: { type: 'string', help: 'judge configurations whose name contains this', group: 'Codec' },
+    picture: {
+      type: 'string',
+      help: 'PNG files of KL by ratio, retrieval and rollouts: NAME-….png',
+      group: 'Output',
+    },
     output: {
       type: 'string',
       short: 'o',
@@ -106,6 +112,8 @@ async function run(args: Args): Promise<ExitCode> {
       quiet,
     });
     if (!quiet && output !== null) process.stderr.write(`written to ${displayPath(output)}\n`);
+    const picture = textFlag(args, 'picture');
+    if (picture !== null) await writePictures(report, picture, quiet);
     return EXIT.ok;
   } catch (error) {
     throw explained(error);
@@ -113,6 +121,20 @@ async function run(args: Args): Promise<ExitCode> {
     device?.close();
     file?.close();
     loaded.close();
+  }
+}
+
+/** One PNG a picture, named after the file that is given: `x.png` becomes `x-kl-against-ratio.png` and so on. */
+async function writePictures(report: FidelityReport, path: string, quiet: boolean): Promise<void> {
+  const [{ png }, { fidelityPictures }] = await Promise.all([
+    import('../report/pictures/png.js'),
+    import('../report/pictures/index.js'),
+  ]);
+  const measured = fidelityFrom(report as unknown as FidelityFile, report.model.name);
+  for (const picture of fidelityPictures(measured)) {
+    const file = `${path.replace(/\.png$/i, '')}-${picture.id}.png`;
+    writeWhole(file, png(picture), '--picture');
+    if (!quiet) process.stderr.write(`written to ${displayPath(file)}\n`);
   }
 }
 

@@ -69,6 +69,7 @@ export const planCommand: Command = {
     ['plan --device h200 --tpot 80ms --min gsm8k=0.75 --usd-per-hour 3.5', 'the fastest that meets targets'],
     ['plan --device h100 --ctx 32k --users 200 --tpot 50ms', 'how many GPUs'],
     ['plan --model ouro-2.6b --device h100,h200,b200 --ctx 8k', 'which GPU'],
+    ['plan --model ./mine --fidelity mine.json --device h200 --max-kl 0.05', 'with quality measured on your model'],
     ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
   ],
   run,

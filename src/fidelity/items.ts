@@ -27,7 +27,7 @@ export interface ItemCounts {
   readonly sums: number;
   readonly contexts: readonly number[];
   readonly depths: readonly number[];
-  /** Tokens of a prompt of a text or rollout, and tokens scored after it. */
+  /** Tokens of a prompt of a text or rollout (the fewest, where a text is given), and tokens scored after it. */
   readonly promptTokens: number;
   readonly scoredTokens: number;
 }
@@ -74,18 +74,19 @@ export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] 
   ];
 }
 
-/** Items of a text alone: forced tokens and rollouts. @param windows of at least prompt and scored tokens */
+/** Items of a text alone: forced tokens and rollouts at the end of each window, so that they see all of it. */
 export function textItems(windows: readonly (readonly number[])[], c: ItemCounts = DEFAULT_COUNTS): Item[] {
   const long = windows.filter((window) => window.length >= c.promptTokens + c.scoredTokens);
+  const promptOf = (window: readonly number[]): readonly number[] => window.slice(0, window.length - c.scoredTokens);
   return [
     ...long.slice(0, c.texts).map((window) => ({
       kind: 'text' as const,
-      prompt: window.slice(0, c.promptTokens),
-      continuation: window.slice(c.promptTokens, c.promptTokens + c.scoredTokens),
+      prompt: promptOf(window),
+      continuation: window.slice(window.length - c.scoredTokens),
     })),
     ...long.slice(0, c.rollouts).map((window) => ({
       kind: 'rollout' as const,
-      prompt: window.slice(0, c.promptTokens),
+      prompt: promptOf(window),
       continuation: NOT_YET,
     })),
   ];

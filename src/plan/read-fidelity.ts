@@ -54,7 +54,9 @@ function fingerprintOf(model: string): string {
 export function fidelityFrom(f: FidelityFile, file: string): Fidelity {
   const teacher = f.rows.find((row) => isUncompressed(row.codec) && row.eviction === null && row.storage === 'f16');
   const lengths = f.rows.flatMap(({ items }) => items.map(({ context, scored }) => context + (scored ?? 0)));
-  const rollouts = f.rows.flatMap(({ items }) => items.flatMap((i) => (i.kind === 'rollout' ? [i.scored ?? 0] : [])));
+  const rollouts = f.rows.flatMap(({ items }) =>
+    items.flatMap((i) => (i.kind === 'rollout' ? [i.scored ?? i.agreed] : [])),
+  );
   return {
     file,
     model: f.model,

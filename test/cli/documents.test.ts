@@ -109,6 +109,17 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
   'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
   'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
+  'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': [null, 'the same'],
+  'npx lla-sim plan --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256': [
+    null,
+    'that file takes a quarter of an hour; test/plan/fidelity.test.ts plans with one',
+  ],
+  'npx lla-sim plan --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256 --max-kl 0.05 --min-recall 0.9':
+    [null, 'the same'],
+  'npx lla-sim report --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256 -o reports/lla-tiny': [
+    null,
+    'the same',
+  ],
   'npx lla-sim fidelity --claims -o claims.json': [null, 'half an hour; test/fidelity judges claims'],
   'npx lla-sim fit --spectra --picture spectra.png': [null, 'a minute; test/fidelity has spectra of made-up vectors'],
   'npx lla-sim run --codec lla --ratio 4 --codec-weights lla4.safetensors': [

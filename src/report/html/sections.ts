@@ -226,6 +226,7 @@ ${report.refused.length === 0 ? '' : html`<details><summary>Combinations that ca
 const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
   exact: 'exact',
   published: 'published',
+  'measured-here': 'measured here',
   measured: 'measured',
   interpolated: 'interpolated',
   extrapolated: 'extrapolated',

@@ -1,11 +1,15 @@
 /** All pictures of a report, in the order in which they are read. A picture without data is absent. */
 import type { View } from '../view.js';
 import { evictionPictures } from './eviction-budget.js';
+import type { Fidelity } from '../../plan/fidelity.js';
 import { kernelRoofline } from './kernel-roofline.js';
 import { memoryBreakdown } from './memory-breakdown.js';
 import type { Picture } from './picture.js';
 import { predictedAgainstMeasured } from './predicted-against-measured.js';
+import { klAgainstRatio } from './kl-against-ratio.js';
 import { qualityByTask } from './quality-by-task.js';
+import { retrievalMap } from './retrieval-map.js';
+import { rolloutAgreement } from './rollout-agreement.js';
 import { timeAgainstContext } from './time-against-context.js';
 import { usersAgainstSpeed } from './users-against-speed.js';
 
@@ -15,6 +19,9 @@ export const PICTURE_IDS = [
   'memory-breakdown',
   'time-against-context',
   'quality-by-task',
+  'kl-against-ratio',
+  'retrieval-by-context',
+  'rollout-agreement',
   'eviction-memory',
   'eviction-batch',
   'predicted-against-measured',
@@ -29,12 +36,17 @@ export const PICTURE_IDS = [
 export const decisionPicture = (pictures: readonly Picture[]): Picture | null =>
   pictures.find((p) => p.id === 'users-against-speed') ?? null;
 
+/** What was measured of a model: cost by ratio, retrieval, rollouts. */
+export const fidelityPictures = (f: Fidelity): Picture[] =>
+  [klAgainstRatio(f), retrievalMap(f), rolloutAgreement(f)].filter((p) => p !== null);
+
 export function picturesOf(view: View): Picture[] {
   return [
     usersAgainstSpeed(view),
     memoryBreakdown(view),
     timeAgainstContext(view),
     qualityByTask(view),
+    ...(view.sources.fidelity ? fidelityPictures(view.sources.fidelity) : []),
     // Only where eviction is asked about.
     ...(view.all.some((e) => e.plan.eviction) ? evictionPictures(view) : []),
     predictedAgainstMeasured(view),

@@ -4,7 +4,7 @@ import type { Evidence } from '../../cost/evidence.js';
 import type { Theme } from './theme.js';
 
 /** How a picture's numbers are known: sizes are counted exactly, scores are others', times carry their evidence. */
-export type PictureEvidence = 'exact' | 'published' | Evidence;
+export type PictureEvidence = 'exact' | 'published' | 'measured-here' | Evidence;
 
 export interface Picture {
   /** Also the name of its PNG. */
@@ -22,6 +22,7 @@ export interface Picture {
 export const EVIDENCE_WORDS: Readonly<Record<PictureEvidence, string>> = {
   exact: 'exact: counted from the cache layout',
   published: 'published by others, not measured here',
+  'measured-here': 'measured on this model by lla-sim fidelity',
   measured: 'measured on this device',
   interpolated: 'between measured shapes',
   extrapolated: 'outside the measured shapes',

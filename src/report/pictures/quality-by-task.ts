@@ -16,8 +16,12 @@ export function qualityByTask(view: View): Picture | null {
   const { report } = view;
   const { keep } = report.settings;
   const title = 'Which tasks lose how much?';
-  const subtitle = `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the same table; line: the share that a recommended plan keeps`;
-  const source = 'the published tables';
+  const here = report.fidelity;
+  const evidence = here ? 'measured-here' : 'published';
+  const subtitle = here
+    ? `${report.model.name}, low end of each 95 % interval; 100 %: its uncompressed cache; line: the share that a recommended plan keeps`
+    : `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the same table; line: the share that a recommended plan keeps`;
+  const source = here ? here.file : 'the published tables';
   const worst = table.plans.map((plan, i) => {
     const scores = table.rows.flatMap((r) => r.scores[i] ?? []);
     const lowest = scores.reduce((a, b) => (a.share <= b.share ? a : b));
@@ -28,10 +32,10 @@ export function qualityByTask(view: View): Picture | null {
     title,
     subtitle,
     source,
-    evidence: 'published',
-    summary: `Worst by plan: ${worst.join('; ')}. A task without a mark was not published for that plan.`,
+    evidence,
+    summary: `Worst by plan: ${worst.join('; ')}. A task without a mark was not ${here ? 'measured' : 'published'} for that plan.`,
     chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.published };
+      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
       const shares = table.rows.flatMap((r) => r.scores.flatMap((s) => (s ? [s.share * 100] : [])));
       const x = axis(theme, 'share of the uncompressed model’s score, %');
       const y = axis(theme, '');

@@ -1,0 +1,128 @@
+/** What compression costs on the measured model: KL against ratio, a line a codec and path. */
+import type { ChartDataset, DefaultDataPoint } from 'chart.js';
+import { isUncompressed } from '../../codecs/registry.js';
+import { klNumber, type Fidelity, type MeasuredRow } from '../../plan/fidelity.js';
+import { formatNumber } from '../../units.js';
+import { frame, whiskers } from './marks.js';
+import { plainRows, sourceOf } from './measured-rows.js';
+import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { logScale, numberScale, spread } from './scales.js';
+import { bandOf, colourOf, common, markOf, type Theme } from './theme.js';
+
+interface Line {
+  readonly label: string;
+  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
+}
+
+/** Paths whose KL differs by no more than this are one line. */
+const ALIKE = 0.02;
+
+export function klLines(f: Fidelity): Line[] {
+  const lines = new Map<string, { kind: string; paths: string[]; rows: MeasuredRow[] }>();
+  for (const row of plainRows(f)) {
+    if (isUncompressed(row.codec) || !row.kl) continue;
+    const key = `${row.codec.kind} ${row.path}`;
+    const line = lines.get(key) ?? { kind: row.codec.kind, paths: [row.path], rows: [] };
+    line.rows.push(row);
+    lines.set(key, line);
+  }
+  const merged: { kind: string; paths: string[]; rows: MeasuredRow[] }[] = [];
+  for (const line of lines.values()) {
+    const twin = merged.find((m) => m.kind === line.kind && alike(m.rows, line.rows));
+    if (twin) twin.paths.push(...line.paths);
+    else merged.push(line);
+  }
+  const severalPaths = (kind: string): boolean =>
+    merged.filter((m) => m.kind === kind).reduce((n, m) => n + m.paths.length, 0) > 1;
+  return merged.map(({ kind, paths, rows }) => ({
+    label: severalPaths(kind) ? `${kind} (${paths.join(', ')})` : kind,
+    points: rows.flatMap(({ ratio, kl }) => (kl ? [{ x: ratio, y: kl.estimate, low: kl.low, high: kl.high }] : [])),
+  }));
+}
+
+const alike = (a: readonly MeasuredRow[], b: readonly MeasuredRow[]): boolean =>
+  a.length === b.length &&
+  a.every(({ ratio, kl }, i) => {
+    const other = b[i] as MeasuredRow;
+    const [x, y] = [kl?.estimate ?? 0, other.kl?.estimate ?? 0];
+    return ratio === other.ratio && Math.abs(x - y) <= ALIKE * Math.max(x, y);
+  });
+
+export function klAgainstRatio(f: Fidelity): Picture | null {
+  const lines = klLines(f);
+  if (lines.length === 0) return null;
+  const title = 'What does compression cost?';
+  const subtitle = `${f.model.name}, f16; KL from the uncompressed cache on forced texts; bands and bars: 95 % intervals`;
+  const source = sourceOf(f);
+  return {
+    id: 'kl-against-ratio',
+    title,
+    subtitle,
+    source,
+    evidence: 'measured-here',
+    summary: lines
+      .map(
+        ({ label, points }) =>
+          `${label}: ${points.map(({ x, y }) => `${klNumber(y)} at ${formatNumber(x)}×`).join(', ')}.`,
+      )
+      .join(' '),
+    chart: (theme) => {
+      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS['measured-here'] };
+      const points = lines.flatMap((l) => l.points);
+      const ratios = [...new Set(points.map(({ x }) => x))].sort((a, b) => a - b);
+      const x = { min: (ratios[0] ?? 1) / 1.15, max: (ratios.at(-1) ?? 1) * 1.15 };
+      const klRange = spread(
+        points.flatMap((p) => [p.low, p.high]),
+        1.3,
+      );
+      return {
+        type: 'line',
+        data: { datasets: lines.flatMap((line, i) => datasets(theme, line, i)) },
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: logScale(
+              theme,
+              'compression ratio (log)',
+              x,
+              () => thinned(ratios),
+              (v) => `${formatNumber(v)}×`,
+            ),
+            y: numberScale(theme, 'KL, nats a token (log)', klRange),
+          },
+        },
+        plugins: [
+          frame(theme, words),
+          whiskers(
+            lines.flatMap((line, i) =>
+              line.points.length > 1 ? [] : line.points.map((p) => ({ ...p, colour: colourOf(theme, i) })),
+            ),
+          ),
+        ],
+      };
+    },
+  };
+}
+
+/** Without ratios so close to the one before that their words would touch. */
+function thinned(ratios: readonly number[]): number[] {
+  const kept: number[] = [];
+  for (const r of ratios) if (r >= 1.12 * (kept.at(-1) ?? 0)) kept.push(r);
+  return kept;
+}
+
+function datasets(theme: Theme, { label, points }: Line, i: number): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+  const colour = colourOf(theme, i);
+  return [
+    ...(points.length > 1 ? bandOf(points, colour) : []),
+    {
+      label,
+      data: points.map(({ x, y }) => ({ x, y })),
+      borderColor: colour,
+      backgroundColor: colour,
+      borderWidth: 2.5,
+      pointStyle: markOf(i),
+      pointRadius: 6,
+    },
+  ];
+}
