@@ -91,16 +91,19 @@ async function run(args: Args): Promise<ExitCode> {
     file = codecFile(args, fingerprint);
     const rows = gridFor(args, loaded, file);
     if (output !== null) checkWritable(output, '--output', true);
+    const inputs = inputsOf(args, loaded, seed, file);
+    const weights = choiceFlag(args, 'weights', WEIGHTS);
+    if (args.flags['claims'] !== true) earlier(output, { model: { fingerprint }, weights, inputs });
     device = await openDevice();
     const head: Omit<FidelityReport, 'rows'> = {
       schema: 'lla-sim/fidelity',
       schemaVersion: 1,
       model: { name: loaded.geometry.name, fingerprint, trained: loaded.trained },
       device: device.description.description,
-      weights: choiceFlag(args, 'weights', WEIGHTS),
+      weights,
       fittedTokens: file ? 0 : calibrationWindows(args, loaded).flat().length,
       seed,
-      inputs: inputsOf(args, loaded, seed, file),
+      inputs,
     };
     if (args.flags['claims'] === true) {
       await claims(args, loaded, device, head, format, quiet);
@@ -139,7 +142,7 @@ async function writePictures(report: FidelityReport, path: string, quiet: boolea
 }
 
 /** SHA-256 of what codecs are fitted to, or of the weights that are given, and of what is asked. */
-const inputsOf = (args: Args, loaded: LoadedTeacher, seed: number, file: SafetensorsFile | undefined): string =>
+export const inputsOf = (args: Args, loaded: LoadedTeacher, seed: number, file: TensorSource | undefined): string =>
   sha256(
     JSON.stringify([
       file ? fingerprintOfTensors(file) : calibrationWindows(args, loaded),
@@ -181,8 +184,15 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
   return rows;
 }
 
-/** Rows of an earlier run of the same question. */
-function earlier(output: string | null, head: Omit<FidelityReport, 'rows'>): readonly Judged[] {
+/** What a file must be of for its rows to be taken over. */
+interface SameQuestion {
+  readonly model: { readonly fingerprint: string };
+  readonly weights: FidelityReport['weights'];
+  readonly inputs: string;
+}
+
+/** Rows of an earlier run of the same question. @throws UserError for a file of another one */
+export function earlier(output: string | null, head: SameQuestion): readonly Judged[] {
   if (output === null || !existsSync(output)) return [];
   const known = readFidelity(output);
   const same =

@@ -18,6 +18,11 @@ export const reportCommand: Command = {
       help: 'JSON of lla-sim validate: adds the picture of predicted against measured',
       group: 'Measurements',
     },
+    claims: {
+      type: 'string',
+      help: "JSON of lla-sim fidelity --claims: adds the paper's claims as tried on that model",
+      group: 'Measurements',
+    },
     output: {
       type: 'string',
       short: 'o',
@@ -50,12 +55,15 @@ async function run(args: Args): Promise<ExitCode> {
   const validationFile = textFlag(args, 'validation');
   const validation =
     validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
+  const claims = textFlag(args, 'claims');
+  const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
   const { view, sources } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
     return { view: viewOf(scenario, read, validation), sources: read };
   });
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
+  const { claimsPart, joined } = await import('../report/claims.js');
   const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
   if (args.flags['overwrite'] !== true) refuseOthers(folder, subject);
   const files = reportFiles({
@@ -63,7 +71,7 @@ async function run(args: Args): Promise<ExitCode> {
     scenario,
     sources,
     subject,
-    paper: paperPart(sources),
+    paper: tried ? joined(claimsPart(tried), paperPart(sources)) : paperPart(sources),
     known: await knownStacks(),
     script: pageScript(),
     draw,

@@ -1,0 +1,45 @@
+/** Files of `lla-sim fidelity --claims`, read back. */
+import { z } from 'zod';
+import { printable, UserError } from '../errors.js';
+import { displayPath, readTextFile } from '../files.js';
+import { parseJson } from '../json.js';
+
+const MAX_BYTES = 2 ** 20;
+const MAX_VALUES = 20_000;
+
+const words = z.string().max(1000).transform(printable);
+const interval = z.object({ estimate: z.number(), low: z.number(), high: z.number() }).nullable();
+
+const claimsSchema = z.object({
+  schema: z.literal('lla-sim/claims'),
+  schemaVersion: z.literal(1),
+  model: z.object({ name: words, fingerprint: z.string().regex(/^[0-9a-f]{64}$/), trained: z.boolean() }),
+  device: words,
+  claims: z
+    .array(
+      z.object({
+        claim: words,
+        verdict: z.enum(['agree', 'disagree', 'cannot tell']),
+        /** What the effect is, in words and units. */
+        effect: words,
+        estimate: interval,
+        /** The same effect on the untrained twin. */
+        control: interval,
+        note: words,
+      }),
+    )
+    .max(100),
+});
+
+export type ClaimsFile = z.infer<typeof claimsSchema>;
+
+/** Reads a file of `lla-sim fidelity --claims`. @throws UserError for anything else, naming the field */
+export function readClaims(path: string): ClaimsFile {
+  const subject = `claims file ${displayPath(path)}`;
+  const hint = 'make it with lla-sim fidelity --claims -o FILE';
+  const json = parseJson(readTextFile(path, 'claims file', MAX_BYTES), subject, { maxValues: MAX_VALUES, hint });
+  const parsed = claimsSchema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  throw new UserError(`${subject}: ${issue?.path.join('.') ?? ''} ${issue?.message ?? 'is wrong'}`, hint);
+}
