@@ -1,0 +1,66 @@
+/** `fidelity -o` goes on with a file of the same question, and with no other. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Args } from '../../src/commands/command.js';
+import { earlier, inputsOf } from '../../src/commands/fidelity.js';
+import { teacherOf } from '../../src/commands/fit-question.js';
+import { inProcess } from '../cli/program.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'resume-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+const file = join(folder, 'fidelity.json');
+
+const argsOf = (flags: Args['flags']): Args => ({ flags, positional: null, secondPositional: null });
+
+describe('a file that exists', () => {
+  const head = { model: { fingerprint: 'a'.repeat(64) }, weights: 'f16' as const, inputs: 'b'.repeat(64) };
+  const write = (changes: object): void =>
+    writeFileSync(
+      file,
+      JSON.stringify({
+        ...{ schema: 'lla-sim/fidelity', schemaVersion: 1, device: 'an adapter', fittedTokens: 1, seed: 0, rows: [] },
+        ...head,
+        model: { ...head.model, name: 'mine', trained: true },
+        ...changes,
+      }),
+    );
+
+  it('is continued only for the same model, weights and inputs', () => {
+    write({});
+    expect(earlier(file, head)).toEqual([]);
+    expect(earlier(join(folder, 'none.json'), head)).toEqual([]);
+    for (const other of [
+      { inputs: 'c'.repeat(64) },
+      { weights: 'f32' },
+      { model: { name: 'mine', trained: true, fingerprint: 'c'.repeat(64) } },
+    ]) {
+      write(other);
+      expect(() => earlier(file, head)).toThrow(/is of another model, text, seed or codec/);
+    }
+  });
+
+  it('is refused by the command before anything is decoded', async () => {
+    write({});
+    const { code, err } = await inProcess('fidelity', '-o', file);
+    expect([code, err]).toEqual([2, expect.stringMatching(/fidelity\.json is of another model, text, seed or codec/)]);
+  });
+
+  it('names inputs that differ by text, seed, tokens and codec weights, and by nothing else', () => {
+    const loaded = teacherOf(argsOf({}));
+    try {
+      const text = join(folder, 'tokens.txt');
+      writeFileSync(text, Array.from({ length: 600 }, (_, i) => (7 * i) % 100).join(' '));
+      const tensors = (value: number) => ({ shapes: new Map([['w', [1]]]), read: () => Float32Array.of(value) });
+      const of = (flags: Args['flags'], seed = 0, value?: number): string =>
+        inputsOf(argsOf(flags), loaded, seed, value === undefined ? undefined : tensors(value));
+      const few = { 'max-tokens': '512' };
+      const all = [of(few), of(few, 1), of({ 'max-tokens': '768' }), of({ tokens: text }), of({}, 0, 1), of({}, 0, 2)];
+      expect(new Set(all).size).toBe(all.length);
+      expect([of(few), of(few, 1), of({}, 0, 2)]).toEqual([all[0], all[1], all[5]]);
+    } finally {
+      loaded.close();
+    }
+  });
+});
