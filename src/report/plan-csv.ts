@@ -78,14 +78,18 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['worstScoreMetric', (p) => p.qualityKept?.metric],
   ['checkpoint', (p) => p.qualityKept?.checkpoint],
   ['reliableRetrievalTokens', (p) => p.reliableRetrieval?.tokens],
+  ['pareto', (p) => p.pareto],
+  ['marks', (p) => p.marks.map((m) => m.code).join(' ')],
+];
+
+/** Beside the others where quality was measured (`--fidelity`). */
+const MEASURED_COLUMNS: typeof CSV_COLUMNS = [
   ['klMeasured', (p) => p.measured?.kl?.estimate],
   ['klMeasuredLow', (p) => p.measured?.kl?.low],
   ['klMeasuredHigh', (p) => p.measured?.kl?.high],
   ['recallMeasured', (p) => p.measured?.recall?.estimate],
   ['recallMeasuredLow', (p) => p.measured?.recall?.low],
   ['recallMeasuredHigh', (p) => p.measured?.recall?.high],
-  ['pareto', (p) => p.pareto],
-  ['marks', (p) => p.marks.map((m) => m.code).join(' ')],
 ];
 
 /** Text that a spreadsheet would take for a formula is preceded by an apostrophe; quotes are doubled. */
@@ -104,11 +108,12 @@ function extreme({ quality }: Plan, of: (...values: number[]) => number): number
 
 /** Rows of one or several reports, one value a cell, base units. */
 export function planCsv(...reports: readonly PlanReport[]): string {
-  const lines = [[...RUN_COLUMNS, ...CSV_COLUMNS].map(([name]) => name).join(',')];
+  const columns = [...CSV_COLUMNS, ...(reports.some((r) => r.fidelity) ? MEASURED_COLUMNS : [])];
+  const lines = [[...RUN_COLUMNS, ...columns].map(([name]) => name).join(',')];
   for (const r of reports)
     for (const p of r.plans)
       lines.push(
-        [...RUN_COLUMNS.map(([, cell]) => cell(r)), ...CSV_COLUMNS.map(([, cell]) => cell(p))].map(csvCell).join(','),
+        [...RUN_COLUMNS.map(([, cell]) => cell(r)), ...columns.map(([, cell]) => cell(p))].map(csvCell).join(','),
       );
   return `${lines.join('\n')}\n`;
 }
