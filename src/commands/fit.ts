@@ -83,6 +83,8 @@ async function run(args: Args): Promise<ExitCode> {
         ...args.flags,
         codec: textFlag(args, 'codec') ?? 'lla',
         ratio: textFlag(args, 'ratio') ?? (textFlag(args, 'ranks') === null ? '4' : undefined),
+        // Here it is of the text; a candidate's is of lla-window.
+        window: undefined,
       },
     };
     const { configuration } = readCandidate(asked, geometry, 1);

@@ -13,6 +13,7 @@ import { loadModel } from '../../src/decoder/reference/model.js';
 import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import { codecTensors, type CodecAxis } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import { fitCommand } from '../../src/commands/fit.js';
 import { heldOutOf } from '../../src/commands/fit-distil.js';
 import { refuseDistil } from '../../src/fit/distillable.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -272,11 +273,16 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
 describe('what is distilled', () => {
   const lla: Codec = { kind: 'lla', rankK: 2, rankV: 3 };
 
-  it('is small, of layers that training knows, with latents', () => {
+  it('is small, of layers that training knows, with latents', async () => {
     expect(refuseDistil(two, lla, 'reconstruct')).toBeUndefined();
     expect(refuseDistil(two, lla, 'fast')).toMatch(/no latents/);
     expect(refuseDistil(two, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
     expect(refuseDistil({ ...two, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
+    // By the command, before it looks for a GPU; --window is of the text.
+    const flags = { model: 'ouro-1.4b', distil: true, ratio: '4', window: '64', output: 'codec.safetensors' };
+    await expect(fitCommand.run({ flags, positional: null, secondPositional: null })).rejects.toThrow(
+      /--distil: ouro-1.4b has 1.43G parameters, .* at most 5M/,
+    );
     for (const other of GEOMETRIES.slice(1)) expect(refuseDistil(other, lla, 'reconstruct')).toMatch(/Ouro's layers/);
   });
 
