@@ -16,6 +16,28 @@ export interface Law {
   readonly rowSeconds?: number;
 }
 
+/**
+ * How much longer a GPU takes than the reference for what its clock and number of units decide: starting and ending a
+ * kernel is a chain of so many cycles, and rows are shared out among the units.
+ */
+export interface Pace {
+  readonly floor: number;
+  readonly rows: number;
+  /** How much more of its matrix rate it can reach, up to all of it: 2 where the rate is half of what the units do. */
+  readonly peak: number;
+}
+
+/** GPUs run somewhat above the clock that a datasheet's peak is given for. */
+export const PEAK_MARGIN = 1.05;
+
+/** The law of a GPU of another pace. */
+export const atPace = (law: Law, pace: Pace): Law => ({
+  ...law,
+  floorSeconds: law.floorSeconds * pace.floor,
+  peakShare: pace.peak === 1 ? law.peakShare : Math.min(PEAK_MARGIN, law.peakShare * pace.peak),
+  ...(law.rowSeconds === undefined ? {} : { rowSeconds: law.rowSeconds * pace.rows }),
+});
+
 /** The switch between bytes, operations and rows is rounded: max(a, b) as (a⁴ + b⁴)^¼. */
 const fourthPower = (x: number): number => x * x * x * x;
 

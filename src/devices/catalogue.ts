@@ -17,6 +17,12 @@ export interface DeviceSpec {
   /** Vector (non-tensor) single precision. */
   readonly f32FlopsPerSecond: number;
   readonly matrixFlopsPerSecond: number;
+  /** The matrix rate is half of what the units do with f16 accumulation (GeForce): power does not keep kernels from it. */
+  readonly matrixHalved: boolean;
+  /** Units that work is shared out among: streaming multiprocessors, compute units, GPU cores. */
+  readonly units: number;
+  /** f32 lanes of a unit; each does a multiply-add a cycle. */
+  readonly lanes: number;
   /** The fastest way to neighbouring devices; null where there is none. */
   readonly interconnect: Interconnect | null;
   /** Case-insensitive regular expression that recognises the WebGPU adapter description of this device. */
@@ -28,6 +34,10 @@ export interface DeviceSpec {
 /** Memory of a device that plans count with: what its driver reports where that is known, else what is advertised. */
 export const memoryOf = ({ driverBytes, vramBytes }: Pick<DeviceSpec, 'driverBytes' | 'vramBytes'>): number =>
   driverBytes ?? vramBytes;
+
+/** Boost clock, hertz: that of the f32 rate. */
+export const clockOf = ({ f32FlopsPerSecond, lanes, units }: DeviceSpec): number =>
+  f32FlopsPerSecond / (2 * lanes * units);
 
 /** What joins devices, bytes per second in one direction of one device. */
 export interface Interconnect {
@@ -50,14 +60,23 @@ const MIB = 2 ** 20;
 const TERA = 1e12;
 
 /**
- * An NVIDIA part: they differ in numbers only. `f32` and `matrix` in TFLOP/s, `memory` and `link` in GB/s. A bridge
- * joins so many `gpus`; more are joined by `pcie` (GB/s, one direction).
+ * An NVIDIA part: they differ in numbers only. `f32` and `matrix` in TFLOP/s, `memory` and `link` in GB/s, `sms`
+ * streaming multiprocessors. A bridge joins so many `gpus`; more are joined by `pcie` (GB/s, one direction).
  */
 function nvidia(
   id: string,
   name: string,
   adapterPattern: string,
-  n: { vramGb: number; driverMib: number | null; memory: number; f32: number; matrix: number },
+  n: {
+    vramGb: number;
+    driverMib: number | null;
+    memory: number;
+    f32: number;
+    matrix: number;
+    sms: number;
+    lanes?: number;
+    halved?: boolean;
+  },
   link: readonly [name: string, gbPerSecondPerDirection: number, bridge?: { gpus: number; pcie: number }],
   source: string,
 ): DeviceSpec {
@@ -73,6 +92,9 @@ function nvidia(
     memoryBytesPerSecond: n.memory * GB,
     f32FlopsPerSecond: n.f32 * TERA,
     matrixFlopsPerSecond: n.matrix * TERA,
+    matrixHalved: n.halved ?? false,
+    units: n.sms,
+    lanes: n.lanes ?? 128,
     interconnect: {
       name: link[0],
       bytesPerSecondPerDirection: link[1] * GB,
@@ -87,7 +109,15 @@ function nvidia(
  * An Apple chip in its largest GPU and memory: the GPU has no matrix unit of its own, so both rates are the vector
  * rate.
  */
-function apple(id: string, name: string, gb: number, gbPerSecond: number, f32: number, source: string): DeviceSpec {
+function apple(
+  id: string,
+  name: string,
+  gb: number,
+  gbPerSecond: number,
+  f32: number,
+  cores: number,
+  source: string,
+): DeviceSpec {
   return {
     id,
     name: `Apple ${name}`,
@@ -100,6 +130,9 @@ function apple(id: string, name: string, gb: number, gbPerSecond: number, f32: n
     memoryBytesPerSecond: gbPerSecond * GB,
     f32FlopsPerSecond: f32 * TERA,
     matrixFlopsPerSecond: f32 * TERA,
+    matrixHalved: false,
+    units: cores,
+    lanes: 128,
     interconnect: null,
   };
 }
@@ -118,6 +151,8 @@ function amd(
     memory: number;
     f32: number;
     matrix: number;
+    units: number;
+    lanes: number;
     perPeer: number;
     peers: number;
     pcie: number;
@@ -136,6 +171,9 @@ function amd(
     memoryBytesPerSecond: n.memory * GB,
     f32FlopsPerSecond: n.f32 * TERA,
     matrixFlopsPerSecond: n.matrix * TERA,
+    matrixHalved: false,
+    units: n.units,
+    lanes: n.lanes,
     interconnect: {
       name: 'Infinity Fabric',
       bytesPerSecondPerDirection: n.perPeer * n.peers * GB,
@@ -152,7 +190,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'h200',
     'H200 SXM',
     'h200(?! nvl)',
-    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989 },
+    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989, sms: 132 },
     ['NVLink 4', 450],
     'NVIDIA H200 datasheet (SXM); nvidia-smi',
   ),
@@ -160,7 +198,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'h200-nvl',
     'H200 NVL',
     'h200 nvl',
-    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835 },
+    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835, sms: 132 },
     ['NVLink bridge', 450, { gpus: 4, pcie: 64 }],
     'NVIDIA H200 datasheet (NVL)',
   ),
@@ -168,7 +206,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'h100',
     'H100 SXM 80GB',
     'h100(?! (nvl|pcie))',
-    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989 },
+    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989, sms: 132 },
     ['NVLink 4', 450],
     'NVIDIA H100 datasheet (SXM); nvidia-smi',
   ),
@@ -176,7 +214,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'h100-pcie',
     'H100 PCIe 80GB',
     'h100 pcie',
-    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756 },
+    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
     'NVIDIA H100 datasheet (PCIe, 2022 edition); nvidia-smi',
   ),
@@ -184,7 +222,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'h100-nvl',
     'H100 NVL 94GB',
     'h100 nvl',
-    { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835 },
+    { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835, sms: 132 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
     'NVIDIA H100 datasheet (NVL, one card); nvidia-smi',
   ),
@@ -192,7 +230,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'a100-40',
     'A100 40GB (SXM or PCIe)',
     'a100.*40 ?gb',
-    { vramGb: 40, driverMib: 40_960, memory: 1555, f32: 19.5, matrix: 312 },
+    { vramGb: 40, driverMib: 40_960, memory: 1555, f32: 19.5, matrix: 312, sms: 108, lanes: 64 },
     ['NVLink 3', 300],
     'NVIDIA A100 datasheet (40GB); nvidia-smi',
   ),
@@ -200,7 +238,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'a100-80',
     'A100 SXM 80GB',
     'a100-sxm4?-80 ?gb',
-    { vramGb: 80, driverMib: 81_920, memory: 2039, f32: 19.5, matrix: 312 },
+    { vramGb: 80, driverMib: 81_920, memory: 2039, f32: 19.5, matrix: 312, sms: 108, lanes: 64 },
     ['NVLink 3', 300],
     'NVIDIA A100 datasheet (80GB SXM); nvidia-smi',
   ),
@@ -208,7 +246,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'a100-80-pcie',
     'A100 PCIe 80GB',
     'a100[ -](80 ?gb )?pcie(-80 ?gb)?$',
-    { vramGb: 80, driverMib: 81_920, memory: 1935, f32: 19.5, matrix: 312 },
+    { vramGb: 80, driverMib: 81_920, memory: 1935, f32: 19.5, matrix: 312, sms: 108, lanes: 64 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 32 }],
     'NVIDIA A100 datasheet (80GB PCIe); nvidia-smi',
   ),
@@ -216,7 +254,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'b200',
     'B200 SXM',
     '(?<!g)b200',
-    { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250 },
+    { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250, sms: 148 },
     ['NVLink 5', 900],
     'NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W), DGX B200 datasheet (1,440 GB over 8; the chip carries 192 GB); nvidia-smi',
   ),
@@ -224,7 +262,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'b300',
     'B300 SXM',
     '(?<!g)b300',
-    { vramGb: 288, driverMib: 275_040, memory: 8000, f32: 75, matrix: 2250 },
+    { vramGb: 288, driverMib: 275_040, memory: 8000, f32: 75, matrix: 2250, sms: 148 },
     ['NVLink 5', 900],
     'NVIDIA HGX B300 and DGX B300 specifications (Blackwell Ultra, 2.3 TB over 8); nvidia-smi',
   ),
@@ -232,7 +270,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'gb200',
     'GB200 (one GPU)',
     'gb200',
-    { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500 },
+    { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
     ['NVLink 5', 900],
     'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse); nvidia-smi',
   ),
@@ -240,7 +278,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'gb300',
     'GB300 (one GPU)',
     'gb300',
-    { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500 },
+    { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
     ['NVLink 5', 900],
     'NVIDIA GB300 NVL72 datasheet over 72 (576 TB/s, 360 PFLOP/s sparse; the chip carries 288 GB); nvidia-smi',
   ),
@@ -248,7 +286,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'l40s',
     'L40S',
     'l40s',
-    { vramGb: 48, driverMib: 46_068, memory: 864, f32: 91.6, matrix: 362 },
+    { vramGb: 48, driverMib: 46_068, memory: 864, f32: 91.6, matrix: 362, sms: 142 },
     ['PCIe 4.0 x16', 32],
     'NVIDIA L40S datasheet; nvidia-smi (ECC on)',
   ),
@@ -256,7 +294,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'l4',
     'L4',
     '\\bl4\\b',
-    { vramGb: 24, driverMib: 23_034, memory: 300, f32: 30.3, matrix: 121 },
+    { vramGb: 24, driverMib: 23_034, memory: 300, f32: 30.3, matrix: 121, sms: 58 },
     ['PCIe 4.0 x16', 32],
     'NVIDIA L4 datasheet; nvidia-smi (ECC on)',
   ),
@@ -264,7 +302,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'rtx-5090',
     'GeForce RTX 5090',
     'rtx 5090(?! (laptop|d\\b))',
-    { vramGb: 32, driverMib: 32_607, memory: 1792, f32: 104.8, matrix: 209.5 },
+    { vramGb: 32, driverMib: 32_607, memory: 1792, f32: 104.8, matrix: 209.5, sms: 170, halved: true },
     ['PCIe 5.0 x16', 64],
     'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi',
   ),
@@ -272,7 +310,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'rtx-pro-6000',
     'RTX PRO 6000 Blackwell',
     'rtx pro 6000',
-    { vramGb: 96, driverMib: 97_887, memory: 1792, f32: 125, matrix: 503.8 },
+    { vramGb: 96, driverMib: 97_887, memory: 1792, f32: 125, matrix: 503.8, sms: 188 },
     ['PCIe 5.0 x16', 64],
     'NVIDIA RTX PRO 6000 Blackwell datasheet (Workstation Edition; the Server Edition is up to 4 % slower); nvidia-smi',
   ),
@@ -280,7 +318,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'rtx-4090',
     'GeForce RTX 4090',
     'rtx 4090(?! (laptop|d\\b))',
-    { vramGb: 24, driverMib: 24_564, memory: 1008, f32: 82.6, matrix: 165.2 },
+    { vramGb: 24, driverMib: 24_564, memory: 1008, f32: 82.6, matrix: 165.2, sms: 128, halved: true },
     ['PCIe 4.0 x16', 32],
     'NVIDIA Ada GPU architecture whitepaper; nvidia-smi',
   ),
@@ -288,7 +326,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'rtx-3090',
     'GeForce RTX 3090',
     'rtx 3090(?! ti)',
-    { vramGb: 24, driverMib: 24_576, memory: 936, f32: 35.6, matrix: 71 },
+    { vramGb: 24, driverMib: 24_576, memory: 936, f32: 35.6, matrix: 71, sms: 82, halved: true },
     ['NVLink 3 bridge', 56, { gpus: 2, pcie: 32 }],
     'NVIDIA Ampere GA102 whitepaper; nvidia-smi',
   ),
@@ -296,7 +334,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     'rtx-6000-ada',
     'RTX 6000 Ada Generation',
     'rtx 6000 ada',
-    { vramGb: 48, driverMib: 49_140, memory: 960, f32: 91.1, matrix: 364 },
+    { vramGb: 48, driverMib: 49_140, memory: 960, f32: 91.1, matrix: 364, sms: 142 },
     ['PCIe 4.0 x16', 32],
     'NVIDIA RTX 6000 Ada datasheet (1,457 sparse FP8); nvidia-smi (ECC off)',
   ),
@@ -310,6 +348,8 @@ export const DEVICES: readonly DeviceSpec[] = [
       memory: 5300,
       f32: 163.4,
       matrix: 1307.4,
+      units: 304,
+      lanes: 128,
       perPeer: 64,
       peers: 7,
       pcie: 64,
@@ -320,14 +360,36 @@ export const DEVICES: readonly DeviceSpec[] = [
     'mi325x',
     'Instinct MI325X',
     'mi325x',
-    { vramGb: 256, driverBytes: null, memory: 6000, f32: 163.4, matrix: 1307.4, perPeer: 64, peers: 7, pcie: 64 },
+    {
+      vramGb: 256,
+      driverBytes: null,
+      memory: 6000,
+      f32: 163.4,
+      matrix: 1307.4,
+      units: 304,
+      lanes: 128,
+      perPeer: 64,
+      peers: 7,
+      pcie: 64,
+    },
     'AMD Instinct MI325X data sheet',
   ),
   amd(
     'mi210',
     'Instinct MI210',
     'mi210',
-    { vramGb: 64, driverBytes: null, memory: 1600, f32: 22.6, matrix: 181, perPeer: 50, peers: 3, pcie: 32 },
+    {
+      vramGb: 64,
+      driverBytes: null,
+      memory: 1600,
+      f32: 22.6,
+      matrix: 181,
+      units: 104,
+      lanes: 64,
+      perPeer: 50,
+      peers: 3,
+      pcie: 32,
+    },
     'AMD Instinct MI210 data sheet',
   ),
   apple(
@@ -336,6 +398,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     192,
     800,
     27.2,
+    76,
     'Apple M2 Ultra announcement (memory, bandwidth); arithmetic: 76 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure',
   ),
   apple(
@@ -344,6 +407,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     128,
     400,
     14.3,
+    40,
     'Apple M3 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure',
   ),
   apple(
@@ -352,6 +416,7 @@ export const DEVICES: readonly DeviceSpec[] = [
     128,
     546,
     17.2,
+    40,
     'Apple M4 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.678 GHz, not an Apple figure',
   ),
 ];

@@ -3,14 +3,39 @@
  * Three laws a class: few measured kernels are faster than the first, half are slower than the second, few are slower
  * than the third. `scripts/attainable.ts` fits them to the stack files (calibrations/attainable.json).
  */
+import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
 import type { Rates } from '../kernels/op-class.js';
-import type { TunedCall, TunedClass } from '../kernels/tuned.js';
-import { lawSeconds, type Law } from '../cost/law.js';
+import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../kernels/tuned.js';
+import { atPace, lawSeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {
   readonly fast: Law;
   readonly middle: Law;
   readonly slow: Law;
+}
+
+/** The bracket of a GPU of another pace. */
+export const bracketAt = ({ fast, middle, slow }: Bracket, pace: Pace): Bracket => ({
+  fast: atPace(fast, pace),
+  middle: atPace(middle, pace),
+  slow: atPace(slow, pace),
+});
+
+/** Clock and units of the H100, which laws are written for. */
+const REFERENCE = { clock: 1.98e9, units: 132 } as const;
+/** The reference itself, and classes whose floor no clock decides: messages over a link, and launches of small kernels. */
+const ALIKE: Pace = { floor: 1, rows: 1, peak: 1 };
+const UNPACED: readonly TunedClass[] = ['all-reduce', 'small'];
+
+/** Classes whose operations are what matrix units are built for; others wait for memory, or pad their products. */
+const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'prefill-attention'];
+
+/** The pace of a device for a class of kernels. */
+export function paceOf(spec: DeviceSpec, of: TunedClass): Pace {
+  if (UNPACED.includes(of)) return ALIKE;
+  const floor = REFERENCE.clock / clockOf(spec);
+  const peak = spec.matrixHalved && ON_MATRIX_UNITS.includes(of) ? 2 : 1;
+  return { floor, rows: (floor * REFERENCE.units) / spec.units, peak };
 }
 
 /** Laws of a GPU, and of all GPUs together for classes that were not measured on it. */
@@ -20,7 +45,7 @@ export interface AttainableLaws {
   readonly pooled: Readonly<Record<TunedClass, Bracket>>;
 }
 
-/** All of calibrations/attainable.json. */
+/** All of calibrations/attainable.json: laws for the clock and units of the reference. */
 export interface AttainableFile {
   readonly schema: 'lla-sim/attainable';
   readonly schemaVersion: 1;
@@ -31,10 +56,20 @@ export interface AttainableFile {
   readonly devices: Readonly<Record<string, AttainableLaws['own']>>;
 }
 
-export const lawsOf = (file: AttainableFile, device: string | null): AttainableLaws => ({
-  own: (device === null ? undefined : file.devices[device]) ?? {},
-  pooled: file.pooled,
-});
+/**
+ * Laws for a device.
+ * @param measured id of the device whose own laws hold for it: itself, or one of its generation
+ */
+export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.id): AttainableLaws {
+  const paced = <B extends AttainableLaws['own']>(brackets: B): B =>
+    Object.fromEntries(
+      TUNED_CLASSES.flatMap((of) => {
+        const bracket = brackets[of];
+        return bracket ? [[of, bracketAt(bracket, paceOf(spec, of))]] : [];
+      }),
+    ) as unknown as B;
+  return { own: paced(file.devices[measured] ?? {}), pooled: paced(file.pooled) };
+}
 
 /** Seconds of a call between the fast and the slow law. */
 export function attainableSeconds(

@@ -138,7 +138,7 @@ export function gpuSources(
     device: spec.id,
     stack,
     small,
-    laws: lawsOf(files.attainable, SAME_GENERATION[spec.id] ?? spec.id),
+    laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id]),
     server: serverOf(files.servers, stack?.file.stack ?? null),
   };
 }

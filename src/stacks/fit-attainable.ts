@@ -1,14 +1,16 @@
 /**
  * Fits the laws of attainable times to stack files: quantile regression (pinball loss on the logarithm) at both ends
- * and the middle, then widened by what held-out kernels, or GPUs, show to be missing.
+ * and the middle, in the clock of the reference GPU, then widened by what held-out stacks, or GPUs, show to be missing.
  */
 import { classSpec } from '../kernels/op-classes.js';
-import type { OpWork, Rates } from '../kernels/op-class.js';
+import { findDevice } from '../devices/find.js';
+import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../kernels/op-class.js';
 import { tunedClass, type TunedClass } from '../kernels/tuned.js';
-import type { Bracket } from './attainable.js';
+import { bracketAt, paceOf, type Bracket } from './attainable.js';
+import { quantile } from '../statistics.js';
 import { generationOf, ratesOf } from './gpus.js';
 import { knotSizes } from './grid.js';
-import { descend, lawSeconds, type Law } from '../cost/law.js';
+import { atPace, descend, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile } from './stack-schema.js';
 
@@ -21,6 +23,7 @@ export interface Measured {
   readonly table: string;
   readonly work: OpWork;
   readonly rates: Rates;
+  readonly pace: Pace;
   readonly seconds: number;
 }
 
@@ -30,45 +33,54 @@ const SLOWEST_FLOOR = 50e-6;
 const MOST_GROUP = 8;
 /** Repeated measurements may find a cache in the L2 that is smaller than so many times its size. */
 const L2_MULTIPLE = 2.5;
-/** Products are timed on so many copies of their weights in turn. */
-const WEIGHT_COPIES = 6;
+/** Copies of their weights on which products are timed in turn, by repository; one where it is not listed. */
+const WEIGHT_COPIES: Readonly<Record<string, number>> = { 'ai-dynamo/aiconfigurator': 6 };
 /** Where memory takes less than this share of a call's time, a warm cache hardly matters. */
 const SHARE_THAT_MATTERS = 0.25;
 
-/** True where a time may be that of a cache that was warm. */
-function maybeWarm(op: TunedClass, work: OpWork, seconds: number, rates: Rates, l2Bytes: number): boolean {
-  if (work.onLink || op === 'small' || op === 'prefill-attention') return false;
-  const touched = op === 'product' ? WEIGHT_COPIES * work.bytes : (work.cacheBytes ?? work.bytes);
-  return touched <= L2_MULTIPLE * l2Bytes && work.bytes / rates.memoryBytesPerSecond > SHARE_THAT_MATTERS * seconds;
+/** Bytes of a call that an L2 may hold when it is repeated. */
+function maybeWarmBytes(op: TunedClass, shape: OpShape, work: OpWork, l2Bytes: number, copies: number): number {
+  const fits = L2_MULTIPLE * l2Bytes;
+  if (work.onLink || op === 'small') return 0;
+  if (op !== 'product') return (work.cacheBytes ?? work.bytes) <= fits ? work.bytes : 0;
+  const weights = STORAGE_BYTES * shape['inner']! * shape['columns']!;
+  const activations = work.bytes - weights;
+  if (copies * weights + activations <= fits) return work.bytes;
+  return activations <= fits ? activations : 0;
 }
 
 /** The measured knots of a stack file; what was filled by interpolation, or may have been warm, is left out. */
 export function measuredTimes(file: StackFile): Measured[] {
   const { l2Bytes } = ratesOf(file.device);
+  const spec = findDevice(file.device);
   return file.tables.flatMap((table) => {
     const kind = tunedClass(table.op);
     // Laws are of kernels that read 16 bits.
     if (table.op.endsWith('-fp8')) return [];
     if (kind !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
-    const spec = classSpec(table.op);
+    const pace = paceOf(spec, kind);
+    const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
+    const { axes, work: workOf } = classSpec(table.op);
     const residuals = unpack(table.residuals);
     const filled = table.filledRuns.flatMap((run, i) => Array.from({ length: run }, () => i % 2 === 1));
     return knotSizes(table.axes.map((axis) => axis.knots)).flatMap((sizes, i): Measured[] => {
       if (filled[i]) return [];
       const shape: Record<string, number> = { ...table.fixed };
-      spec.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
-      const work = spec.work(shape);
+      axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
+      const work = workOf(shape);
       const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
-      if ((shape['group'] ?? 1) > MOST_GROUP || maybeWarm(kind, work, seconds, file.rates, l2Bytes)) return [];
+      const warm = maybeWarmBytes(kind, shape, work, l2Bytes, copies) / file.rates.memoryBytesPerSecond;
+      if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
       const { device, stack } = file;
       const name = [device, stack, table.op, ...Object.values(table.fixed)].join(' ');
-      return [{ class: kind, device, stack, table: name, work, rates: file.rates, seconds }];
+      return [{ class: kind, device, stack, table: name, work, rates: file.rates, pace, seconds }];
     });
   });
 }
 
-/** Points of a table that a fit looks at. */
-const MOST_OF_A_TABLE = 160;
+/** Points of a table that a fit looks at, and of all tables of a generation together. */
+const MOST_OF_A_TABLE = 80;
+const MOST_OF_A_GENERATION = 400;
 
 /** How many of a list belong to the generation of each. */
 const inGeneration = (devices: readonly string[]): ((device: string) => number) => {
@@ -83,10 +95,11 @@ function sampled(times: readonly Measured[]): { time: Measured; weight: number }
   for (const time of times) tables.set(time.table, [...(tables.get(time.table) ?? []), time]);
   const tablesLike = inGeneration([...tables.values()].map(([first]) => first!.device));
   return [...tables.values()].flatMap((list) => {
-    const count = Math.min(list.length, MOST_OF_A_TABLE);
+    const like = tablesLike(list[0]!.device);
+    const count = Math.min(list.length, MOST_OF_A_TABLE, Math.ceil(MOST_OF_A_GENERATION / like));
     return Array.from({ length: count }, (_, i) => ({
       time: list[Math.floor((i * list.length) / count)]!,
-      weight: 1 / (count * tablesLike(list[0]!.device)),
+      weight: 1 / (count * like),
     }));
   });
 }
@@ -98,8 +111,8 @@ const BOUNDS = [
   [1e-11, 1e-6],
 ] as const;
 
-/** The law that a share `quantile` of the times lies below. */
-function fitQuantile(sample: readonly { time: Measured; weight: number }[], quantile: number): Law {
+/** The law that a share of the times lies below. */
+function fitQuantile(sample: readonly { time: Measured; weight: number }[], share: number): Law {
   const parallel = sample.some(({ time }) => time.work.rows !== undefined);
   const toLaw = (x: readonly number[]): Law => ({
     floorSeconds: Math.exp(x[0]!),
@@ -112,9 +125,12 @@ function fitQuantile(sample: readonly { time: Measured; weight: number }[], quan
   return toLaw(
     descend(start, bounds, 5e-3, (x) => {
       const law = toLaw(x);
+      let [pace, paced] = [sample[0]!.time.pace, atPace(law, sample[0]!.time.pace)];
       return sample.reduce((sum, { time, weight }) => {
-        const error = Math.log(time.seconds / lawSeconds(law, time.work, time.rates));
-        return sum + weight * (error > 0 ? quantile * error : (quantile - 1) * error);
+        // Times of a table lie together, and share one pace.
+        if (time.pace !== pace) [pace, paced] = [time.pace, atPace(law, time.pace)];
+        const error = Math.log(time.seconds / lawSeconds(paced, time.work, time.rates));
+        return sum + weight * (error > 0 ? share * error : (share - 1) * error);
       }, 0);
     }),
   );
@@ -126,29 +142,48 @@ export function fitBracket(times: readonly Measured[]): Bracket {
   return { fast: fitQuantile(sample, 0.05), middle: fitQuantile(sample, 0.5), slow: fitQuantile(sample, 0.95) };
 }
 
-/** Log seconds by which a time lies outside a bracket; 0 inside. */
-export function outside({ fast, slow }: Bracket, { work, rates, seconds }: Measured): number {
-  const [low, high] = [lawSeconds(fast, work, rates), lawSeconds(slow, work, rates)];
-  return Math.max(0, Math.log(low / seconds), Math.log(seconds / high));
+/** Log seconds by which a time is faster than a bracket's fast end, and slower than its slow end; negative inside. */
+function beyond(bracket: Bracket, { work, rates, pace, seconds }: Measured): Sides {
+  const { fast, slow } = bracketAt(bracket, pace);
+  return {
+    fast: Math.log(lawSeconds(fast, work, rates) / seconds),
+    slow: Math.log(seconds / lawSeconds(slow, work, rates)),
+  };
 }
 
-/** The bracket with both ends moved out by so many log seconds. */
-export function widened({ fast, middle, slow }: Bracket, by: number): Bracket {
+/** True where a time lies between a bracket's ends. */
+export function isInside(bracket: Bracket, time: Measured): boolean {
+  const { fast, slow } = beyond(bracket, time);
+  return fast <= 0 && slow <= 0;
+}
+
+/** Log seconds at either end of a bracket. */
+export interface Sides {
+  readonly fast: number;
+  readonly slow: number;
+}
+
+/** The bracket with its ends moved out. No kernel is faster than the datasheet lets it be. */
+export function widened({ fast, middle, slow }: Bracket, by: Sides): Bracket {
   const scaled = (law: Law, factor: number): Law => ({
     ...law,
     floorSeconds: law.floorSeconds * factor,
-    bandwidthShare: law.bandwidthShare / factor,
-    peakShare: law.peakShare / factor,
+    bandwidthShare: Math.min(1, law.bandwidthShare / factor),
+    peakShare: Math.min(PEAK_MARGIN, law.peakShare / factor),
     ...(law.rowSeconds === undefined ? {} : { rowSeconds: law.rowSeconds * factor }),
   });
-  return { fast: scaled(fast, Math.exp(-by)), middle, slow: scaled(slow, Math.exp(by)) };
+  return { fast: scaled(fast, Math.exp(-by.fast)), middle, slow: scaled(slow, Math.exp(by.slow)) };
 }
 
-/** Every group left out in turn: its times, and the bracket of the others. */
-export function leaveOut(
-  times: readonly Measured[],
-  groupOf: (time: Measured) => string,
-): { group: string; left: readonly Measured[]; bracket: Bracket }[] {
+/** Times that were left out, and the bracket of the others. */
+export interface LeftOut {
+  readonly group: string;
+  readonly left: readonly Measured[];
+  readonly bracket: Bracket;
+}
+
+/** Every group left out in turn. */
+export function leaveOut(times: readonly Measured[], groupOf: (time: Measured) => string): LeftOut[] {
   const groups = [...new Set(times.map(groupOf))];
   if (groups.length < 2) return [];
   return groups.map((group) => ({
@@ -158,13 +193,36 @@ export function leaveOut(
   }));
 }
 
-/** Log seconds by which brackets must be wider so that they hold `share` of what was left out, groups counting alike. */
-export function widthLacking(left: ReturnType<typeof leaveOut>, share = 0.9): number {
-  const lacks = left
-    .flatMap(({ left: times, bracket }) => times.map((time) => [outside(bracket, time), 1 / times.length] as const))
-    .sort((a, b) => a[0] - b[0]);
-  const total = lacks.reduce((sum, [, weight]) => sum + weight, 0);
-  let seen = 0;
-  for (const [lack, weight] of lacks) if ((seen += weight) >= share * total) return lack;
-  return 0;
+/** Share of a group's times that lie beyond each end once the ends have been moved out. */
+const BEYOND = 0.05;
+
+/** Log seconds by which a bracket's ends must move so that each leaves few of the left-out times beyond it. */
+export function lacking({ left, bracket }: LeftOut): Sides {
+  const sides = left.map((time) => beyond(bracket, time));
+  const needed = (end: keyof Sides): number =>
+    Math.max(
+      0,
+      quantile(
+        sides.map((side) => side[end]),
+        1 - BEYOND,
+      ),
+    );
+  return { fast: needed('fast'), slow: needed('slow') };
+}
+
+/**
+ * Where the ends lie that a share of the groups asks for, each end by itself. Generations count alike, and the groups
+ * of one.
+ * @param share 1: what any group asks for
+ */
+export function sidesOf(groups: readonly LeftOut[], share: number): Sides {
+  const generations = inGeneration(groups.map(({ left }) => left[0]!.device));
+  const asked = groups.map((one) => ({ ...lacking(one), weight: 1 / generations(one.left[0]!.device) }));
+  const total = asked.reduce((sum, { weight }) => sum + weight, 0);
+  const end = (of: keyof Sides): number => {
+    let seen = 0;
+    const sorted = [...asked].sort((a, b) => a[of] - b[of]);
+    return sorted.find(({ weight }) => (seen += weight) >= share * total - 1e-9)?.[of] ?? 0;
+  };
+  return { fast: end('fast'), slow: end('slow') };
 }

@@ -29,6 +29,11 @@ const GENERATIONS: Readonly<Record<string, string>> = {
 /** The generation of a measured GPU; its own id where it is the only one. */
 export const generationOf = (deviceId: string): string => GENERATIONS[deviceId] ?? deviceId;
 
+/** GPUs with graphics memory (GDDR): serving stacks tune their kernels for those with stacked memory (HBM) first. */
+const CARDS: readonly string[] = ['l40s', 'rtx-4090', 'rtx-pro-6000'];
+/** What a measured GPU is built as: stacks lie apart on one card as they do on the next, and on one server GPU. */
+export const formOf = (deviceId: string): 'card' | 'server' => (CARDS.includes(deviceId) ? 'card' : 'server');
+
 /** Where nothing is known: no row is dropped for being read from a cache that may be there. */
 const LARGE_L2 = 256 * MIB;
 

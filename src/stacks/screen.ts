@@ -5,14 +5,13 @@
 import { classSpec } from '../kernels/op-classes.js';
 import type { OpWork, Rates } from '../kernels/op-class.js';
 import type { MeasuredTime } from './fit-table.js';
+import { PEAK_MARGIN } from '../cost/law.js';
 import type { RawTable } from './raw-table.js';
 
 /** Caches below this multiple of the L2 may be read from it when a kernel is timed again and again. */
 const L2_MULTIPLE = 2.5;
 /** Share of rows that a table may lose. */
 export const MOST_DROPPED = 0.05;
-/** GPUs run somewhat above the clock that a datasheet's peak is given for. */
-const PEAK_MARGIN = 1.05;
 
 export interface ScreenRates extends Rates {
   readonly l2Bytes: number;

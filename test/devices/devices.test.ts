@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DEVICES } from '../../src/devices/catalogue.js';
+import { clockOf, DEVICES } from '../../src/devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../../src/devices/find.js';
 import { nearestName } from '../../src/nearest.js';
 import { UserError } from '../../src/errors.js';
@@ -24,6 +24,9 @@ describe('device catalogue', () => {
     expect(d.f32FlopsPerSecond).toBeLessThan(400e12);
     expect(d.matrixFlopsPerSecond).toBeGreaterThanOrEqual(d.f32FlopsPerSecond);
     expect(d.matrixFlopsPerSecond).toBeLessThan(10e15);
+    // The boost clock that the f32 rate, units and lanes make.
+    expect(clockOf(d)).toBeGreaterThan(1.2e9);
+    expect(clockOf(d)).toBeLessThan(2.7e9);
     if (d.interconnect) {
       expect(d.interconnect.bytesPerSecondPerDirection).toBeGreaterThan(10e9);
       expect(d.interconnect.bytesPerSecondPerDirection).toBeLessThan(d.memoryBytesPerSecond);

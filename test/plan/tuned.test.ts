@@ -6,8 +6,10 @@ import { answer, prepare, pricesOn, type Sources } from '../../src/plan/answer.j
 import { readSources } from '../../src/plan/ask.js';
 import { loadCalibration } from '../../src/plan/calibrations.js';
 import { tunedSources } from '../../src/plan/stacks.js';
+import { kernelPoints, rooflineOf } from '../../src/report/pictures/kernel-roofline.js';
 import { planTable } from '../../src/report/plan-table.js';
 import type { Scenario } from '../../src/schema/settings.js';
+import { median } from '../../src/statistics.js';
 
 const scenario: Scenario = { device: 'h200', codec: ['full', 'lla'], ratio: [4], batch: 8 };
 
@@ -49,6 +51,26 @@ describe('--stack lla-sim', () => {
     expect(report.plans.every((p) => p.decode.attainable === undefined)).toBe(true);
     expect(planTable(report, { colour: false, width: 200, all: true })).not.toMatch(/ms\/token +tuned /);
     expect(prepare(scenario, await readSources({ vram: '77GB' })).request.attainable).toBeUndefined();
+  });
+});
+
+describe('the picture of kernels', () => {
+  it('has the rate of tuned kernels at the same calls, and the median share of it; none where nothing is known', async () => {
+    const { calibration, attainable } = await calibrated();
+    const pricer = pricesOn(findDevice('h200'), attainable!);
+    const kernels = kernelPoints(calibration!, pricer);
+    const attend = kernels.find((k) => k.kernel === 'attend')!;
+    expect(attend.tuned.length).toBe(attend.points.length);
+    const shares = attend.points.map(({ y }, i) => y / attend.tuned[i]!.y);
+    expect(attend.attainableShare).toBeCloseTo(median(shares), 12);
+    // A processor's kernels are no H200's.
+    expect(attend.attainableShare).toBeLessThan(0.1);
+    // What a neighbour's kernel does has no rate of its own.
+    expect(kernels.find((k) => k.kernel === 'append')?.tuned ?? []).toEqual([]);
+    expect(rooflineOf(calibration!, pricer)!.summary).toMatch(
+      /what tuned kernels reach on this GPU: .*attend [\d.]+ %/,
+    );
+    expect(rooflineOf(calibration!)!.summary).not.toContain('tuned');
   });
 });
 

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
-import { DEVICES } from '../../src/devices/catalogue.js';
+import { DEVICES, type DeviceSpec as Spec } from '../../src/devices/catalogue.js';
+import { findDevice } from '../../src/devices/find.js';
 import { KERNEL_NAMES, KERNELS, workOf } from '../../src/kernels/registry.js';
 import { TUNED_CLASSES } from '../../src/kernels/tuned.js';
 import { prepare } from '../../src/plan/answer.js';
@@ -13,7 +14,7 @@ import type { Plan } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/random.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
-import { measuredTimes, outside, widened } from '../../src/stacks/fit-attainable.js';
+import { isInside, measuredTimes, widened } from '../../src/stacks/fit-attainable.js';
 import { servedBy, STACKS } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 
@@ -66,16 +67,33 @@ describe('laws of attainable times', () => {
       const file = read<StackFile>(`stacks/${name}`);
       const own = laws.devices[file.device]!;
       const times = measuredTimes(file).filter((t) => own[t.class]);
-      const inside = times.filter((t) => outside(own[t.class]!, t) === 0).length / times.length;
+      const inside = times.filter((t) => isInside(own[t.class]!, t)).length / times.length;
       expect(inside, name).toBeGreaterThan(0.85);
       // The check can fail: laws that are off by half hold few.
-      const off = times.filter((t) => outside(widened(own[t.class]!, -0.4), t) === 0).length / times.length;
+      const off =
+        times.filter((t) => isInside(widened(own[t.class]!, { fast: -0.4, slow: -0.4 }), t)).length / times.length;
       expect(off, name).toBeLessThan(0.6);
     }
   });
 
+  it('a slower clock lengthens floors, fewer units lengthen rows, and a halved matrix rate is reached', () => {
+    const [h100, a100, rtx] = ['h100', 'a100-80', 'rtx-4090'].map((id) => findDevice(id)) as [Spec, Spec, Spec];
+    const decode = (spec: Spec) => lawsOf(laws, spec).pooled['decode-attention'].middle;
+    const clocks = 1.98 / 1.41;
+    expect(decode(a100).floorSeconds / decode(h100).floorSeconds).toBeCloseTo(clocks, 2);
+    expect(decode(a100).rowSeconds! / decode(h100).rowSeconds!).toBeCloseTo((clocks * 132) / 108, 2);
+    expect(decode(a100).bandwidthShare).toBe(decode(h100).bandwidthShare);
+    const product = (spec: Spec) => lawsOf(laws, spec).pooled.product;
+    expect(product(h100).middle.peakShare).toBeLessThan(0.85);
+    expect(product(rtx).middle.peakShare).toBeGreaterThan(1);
+    expect(product(rtx).fast.peakShare).toBeLessThanOrEqual(1.05);
+    for (const { fast } of Object.values(laws.pooled)) expect(fast.bandwidthShare).toBeLessThanOrEqual(1);
+    const link = (spec: Spec) => lawsOf(laws, spec).pooled['all-reduce'].middle;
+    expect(link(a100)).toEqual(link(h100));
+  });
+
   it('a call inside a neighbour pays no launch', () => {
-    const of = lawsOf(laws, 'h200');
+    const of = lawsOf(laws, findDevice('h200'));
     const rates = { memoryBytesPerSecond: 4.8e12, linkBytesPerSecond: 450e9, operationsPerSecond: 989e12 };
     const call = { class: 'product', work: { bytes: 1e3, operations: 1e3 } } as const;
     const alone = attainableSeconds(of, call, rates);

@@ -1,8 +1,11 @@
 /**
- * Roofline of the measured kernels: the rates of each beside the device's measured ceilings. Only with a calibration.
+ * Roofline of the measured kernels: the rates of each beside the device's measured ceilings, and beside what tuned
+ * kernels reach where that is known of the device. Only with a calibration.
  */
+import type { Pricer } from '../../cost/latency.js';
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../kernels/registry.js';
+import { median } from '../../statistics.js';
 import { formatCount, formatNumber } from '../../units.js';
 import type { View } from '../view.js';
 import { frame } from './marks.js';
@@ -18,10 +21,17 @@ export interface KernelPoints {
   readonly stale: boolean;
   /** Operations a byte, and operations a second. */
   readonly points: readonly { readonly x: number; readonly y: number }[];
+  /** The same calls at the rate of tuned kernels; none where it is not known, or where a neighbour does the call. */
+  readonly tuned: readonly { readonly x: number; readonly y: number }[];
+  /** Median share of the attainable rate; null without one. */
+  readonly attainableShare: number | null;
 }
 
-/** Every measured shape of every kernel that computes. */
-export function kernelPoints(calibration: Measured): KernelPoints[] {
+/**
+ * Every measured shape of every kernel that computes.
+ * @param tuned prices of tuned kernels on this device; null where nothing is known of them
+ */
+export function kernelPoints(calibration: Measured, tuned: Pricer | null = null): KernelPoints[] {
   return calibration.content.kernels
     .map((k) => {
       const kernel = k.kernel as KernelName;
@@ -32,29 +42,48 @@ export function kernelPoints(calibration: Measured): KernelPoints[] {
       );
       const points = [...new Set(usable.map((s) => s.variant))].flatMap((variant) =>
         measuredPoints(kernel, variant, usable).map((p) => {
-          const work = workOf({ kernel, variant, shape: p.shape });
-          return { x: work.flops / (work.readBytes + work.writeBytes), y: work.flops / p.seconds };
+          const call = { kernel, variant, shape: p.shape };
+          const work = workOf(call);
+          const tunedSeconds = tuned?.price(call).estimate ?? 0;
+          return {
+            x: work.flops / (work.readBytes + work.writeBytes),
+            y: work.flops / p.seconds,
+            attainable: tunedSeconds > 0 ? work.flops / tunedSeconds : null,
+          };
         }),
       );
-      return { kernel, stale, points: points.filter((p) => p.x > 0 && Number.isFinite(p.x) && p.y > 0) };
+      const computing = points.filter((p) => p.x > 0 && Number.isFinite(p.x) && p.y > 0);
+      const both = computing.flatMap(({ x, y, attainable }) => (attainable === null ? [] : [{ x, y, attainable }]));
+      return {
+        kernel,
+        stale,
+        points: computing.map(({ x, y }) => ({ x, y })),
+        tuned: both.map(({ x, attainable }) => ({ x, y: attainable })),
+        attainableShare: both.length > 0 ? median(both.map(({ y, attainable }) => y / attainable)) : null,
+      };
     })
     .filter((k) => k.points.length > 0);
 }
 
-export const kernelRoofline = ({ sources: { calibration } }: View): Picture | null =>
-  calibration === null ? null : rooflineOf(calibration);
+export const kernelRoofline = ({ sources: { calibration }, request }: View): Picture | null =>
+  calibration === null ? null : rooflineOf(calibration, request.attainable ?? null);
+
+const share = ({ attainableShare }: KernelPoints): string => formatNumber((attainableShare ?? 0) * 100);
 
 /** The same of a calibration alone, while it is measured. */
-export function rooflineOf(calibration: Measured): Picture | null {
-  const kernels = kernelPoints(calibration);
+export function rooflineOf(calibration: Measured, attainable: Pricer | null = null): Picture | null {
+  const kernels = kernelPoints(calibration, attainable);
   if (kernels.length === 0) return null;
   const { readBytesPerSecond: bandwidth, f32FlopsPerSecond: flops } = calibration.content.ceilings;
   const title = 'Roofline of the measured kernels';
   const subtitle = `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ${formatCount(flops / 1e9)} GFLOP/s in f32`;
   const source = calibration.file;
   const best = kernels
-    .map((k) => ({ kernel: k.kernel, share: Math.max(...k.points.map((p) => p.y / Math.min(flops, p.x * bandwidth))) }))
-    .sort((a, b) => b.share - a.share);
+    .map((k) => ({ kernel: k.kernel, best: Math.max(...k.points.map((p) => p.y / Math.min(flops, p.x * bandwidth))) }))
+    .sort((a, b) => b.best - a.best);
+  const shares = kernels.flatMap((k) => (k.attainableShare === null ? [] : [`${k.kernel} ${share(k)} %`]));
+  const reached =
+    shares.length === 0 ? '' : ` Median share of what tuned kernels reach on this GPU: ${shares.join(', ')}.`;
   const staleNames = kernels.filter((k) => k.stale).map((k) => k.kernel);
   return {
     id: 'kernel-roofline',
@@ -62,10 +91,11 @@ export function rooflineOf(calibration: Measured): Picture | null {
     subtitle,
     source,
     evidence: 'measured',
-    summary: `Best share of its ceiling: ${best.map((b) => `${b.kernel} ${formatNumber(b.share * 100)} %`).join(', ')} (over 100 %: small shapes that stay in the processor's caches).${staleNames.length > 0 ? ` Hollow: the source has changed since (${staleNames.join(', ')}), so planning does not use these times.` : ''}`,
+    summary: `Best share of its ceiling: ${best.map((b) => `${b.kernel} ${formatNumber(b.best * 100)} %`).join(', ')} (over 100 %: small shapes that stay in the processor's caches).${reached}${staleNames.length > 0 ? ` Hollow: the source has changed since (${staleNames.join(', ')}), so planning does not use these times.` : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.measured };
-      const all = kernels.flatMap((k) => k.points);
+      const tuned = kernels.flatMap((k) => k.tuned);
+      const all = [...kernels.flatMap((k) => k.points), ...tuned];
       const x = spread([...all.map((p) => p.x), flops / bandwidth], 2);
       const roof = [x.min, flops / bandwidth, x.max].map((i) => ({ x: i, y: Math.min(flops, i * bandwidth) }));
       return {
@@ -81,8 +111,22 @@ export function rooflineOf(calibration: Measured): Picture | null {
               pointRadius: 0,
               pointStyle: 'line' as const,
             },
+            ...(tuned.length === 0
+              ? []
+              : [
+                  {
+                    label: 'tuned kernels; %: median share of their rate',
+                    data: tuned,
+                    pointStyle: 'dash' as const,
+                    pointRadius: 4.5,
+                    pointBorderWidth: 1.5,
+                    pointBorderColor: theme.ink,
+                    borderColor: theme.ink,
+                    backgroundColor: theme.ink,
+                  },
+                ]),
             ...kernels.map((k, i) => ({
-              label: `${k.kernel}${k.stale ? ' (older source)' : ''}`,
+              label: `${k.kernel}${k.stale ? ' (older source)' : ''}${k.attainableShare === null ? '' : ` ${share(k)} %`}`,
               data: [...k.points],
               pointStyle: markOf(i),
               pointRadius: 4.5,
