@@ -4,9 +4,11 @@
  * A kernel takes max(bytes / bandwidth, operations / rate) + launch. How much of its peak a kernel reaches is unknown
  * until it is measured, so the interval spans what implementations of these operations are known to reach:
  *
- * - low (fastest): datasheet rates in full, matrix units for every product, launches free;
- * - estimate: 70 % of the bandwidth, half of the arithmetic rates, matrix units for projections only, 3 µs a launch;
- * - high (slowest): 25 % of the bandwidth, a quarter of the vector rate, no matrix units, 15 µs a launch.
+ * - low (fastest): datasheet rates in full, for what a tuned kernel moves (bf16 activations) and computes on matrix
+ *   units; 1 µs a launch, none for what a neighbour's kernel does;
+ * - estimate: 70 % of the bandwidth, half of the arithmetic rates, 3 µs a launch; matrix units for every product that
+ *   they can do (of this project's own kernels for projections and the materialised rebuild alone);
+ * - high (slowest): 25 % of the bandwidth, a quarter of the vector rate, no matrix units, 8 µs a launch.
  *
  * The bracket is for compiled GPU kernels; an eager framework is slower than its slow end (the paper's full cache takes
  * 63.6 ms a token at batch 1, its reconstructing path 1 % of the matrix rate). Known points: tuned decode attention
@@ -14,7 +16,7 @@
  * absorbed kernels 41 % (Table absorbed_latency, one layer × four loops). Rooflines with *fitted* constants still miss
  * measured H200 kernels by 14–35 % (median) and 41–76 % (90th percentile).
  */
-import { workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
+import { KERNELS, workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
 import type { Work } from '../kernels/spec.js';
 import type { Price } from './evidence.js';
 
@@ -30,20 +32,20 @@ interface Efficiency {
   vector: number;
   /** Share of the matrix rate; null: matrix units are not used. */
   matrix: number | null;
-  /** Only `matmul` uses matrix units (as the bundled kernels do), or every product does. */
-  matrixEverywhere: boolean;
   launchSeconds: number;
 }
 
 export const ROOFLINE = {
-  low: { bandwidth: 1, vector: 1, matrix: 1, matrixEverywhere: true, launchSeconds: 0 },
-  estimate: { bandwidth: 0.7, vector: 0.5, matrix: 0.5, matrixEverywhere: false, launchSeconds: 3e-6 },
-  high: { bandwidth: 0.25, vector: 0.25, matrix: null, matrixEverywhere: false, launchSeconds: 15e-6 },
+  low: { bandwidth: 1, vector: 1, matrix: 1, launchSeconds: 1e-6 },
+  estimate: { bandwidth: 0.7, vector: 0.5, matrix: 0.5, launchSeconds: 3e-6 },
+  high: { bandwidth: 0.25, vector: 0.25, matrix: null, launchSeconds: 8e-6 },
 } as const satisfies Record<string, Efficiency>;
 
-function secondsAt(kernel: KernelName, work: Work, rates: Rates, e: Efficiency, launchSeconds: number): number {
-  const onMatrix =
-    e.matrix !== null && rates.matrixFlopsPerSecond !== null && (e.matrixEverywhere || kernel === 'matmul');
+/** This project's kernels that use matrix units. */
+const BUNDLED_ON_MATRIX: readonly KernelName[] = ['matmul', 'rebuild'];
+
+function secondsAt(work: Work, rates: Rates, e: Efficiency, launchSeconds: number, mayUseMatrix: boolean): number {
+  const onMatrix = mayUseMatrix && e.matrix !== null && rates.matrixFlopsPerSecond !== null;
   const matrixFlops = onMatrix ? work.matrixFlops : 0;
   const arithmetic =
     (work.flops - matrixFlops) / (rates.f32FlopsPerSecond * e.vector) +
@@ -53,17 +55,33 @@ function secondsAt(kernel: KernelName, work: Work, rates: Rates, e: Efficiency, 
   );
 }
 
+/** The least that a tuned kernel takes for the same call: bytes or operations at full rates, and a launch of its own. */
+function fastest({ kernel, variant, shape }: KernelCall, rates: Rates, launchSeconds: number): number {
+  const tuned = KERNELS[kernel].tuned(shape, variant);
+  if (!tuned) return 0;
+  const { bandwidth, vector, matrix } = ROOFLINE.low;
+  const { bytes, operations, vectorOperations = 0 } = tuned.work;
+  const matrixRate = (rates.matrixFlopsPerSecond ?? rates.f32FlopsPerSecond) * matrix;
+  const arithmetic = operations / matrixRate + vectorOperations / (rates.f32FlopsPerSecond * vector);
+  return Math.max(bytes / (rates.bytesPerSecond * bandwidth), arithmetic) + (tuned.inside ? 0 : launchSeconds);
+}
+
 /**
  * Price of a call from rates alone.
- * @param launchSeconds measured cost of a launch, where there is one; it replaces the assumed ones
+ * @param bundled whether this project's kernels run, with the measured cost of a launch; else compiled ones of the kind
  */
-export function rooflinePrice(call: KernelCall, rates: Rates, launchSeconds?: number): Price {
+export function rooflinePrice(call: KernelCall, rates: Rates, bundled?: { readonly launchSeconds?: number }): Price {
   const work = workOf(call);
-  const at = (e: Efficiency) => secondsAt(call.kernel, work, rates, e, launchSeconds ?? e.launchSeconds);
+  const launch = (e: Efficiency): number => bundled?.launchSeconds ?? e.launchSeconds;
+  const onMatrix = !bundled || BUNDLED_ON_MATRIX.includes(call.kernel);
+  const at = (e: Efficiency): number => secondsAt(work, rates, e, launch(e), onMatrix);
   const estimate = at(ROOFLINE.estimate);
+  const low = bundled
+    ? secondsAt(work, rates, ROOFLINE.low, launch(ROOFLINE.low), true)
+    : fastest(call, rates, launch(ROOFLINE.low));
   return {
     estimate,
-    low: Math.min(estimate, at(ROOFLINE.low)),
+    low: Math.min(estimate, low),
     high: Math.max(estimate, at(ROOFLINE.high)),
     evidence: 'roofline',
     octavesOutside: 0,

@@ -6,7 +6,7 @@ import type { Unit } from './types.js';
 /** Two decimals at most, no trailing zeros: `4×`, `10.67×`, `16.5×`. */
 export const ratioText = (ratio: number): string => `${Number(ratio.toFixed(ratio >= 100 ? 0 : 2))}×`;
 
-/** `8.07 (2.78–31.7) ms` */
+/** `8.07 (3.84–22.2) ms` */
 export const timeText = (s: Interval): string =>
   `${formatMilliseconds(s.estimate)} (${formatMilliseconds(s.low)}–${formatMilliseconds(s.high)}) ms`;
 

@@ -288,7 +288,7 @@ describe('a calibration', () => {
   it('of an H200 that prices a report prices its comparison; any other leaves it to the datasheet', async () => {
     const prices = (text: string): string => /decode latency, teacher \| 63.6 ms \| ([^|]+) \|/.exec(text)?.[1] ?? '';
     const datasheet = paperPart(await readSources({ device: 'h200' })).markdown;
-    expect(prices(datasheet)).toBe('8.07 (2.78–31.7) ms');
+    expect(prices(datasheet)).toBe('8.07 (3.84–22.2) ms');
     expect(paperPart(await readSources({ calibration: bundled })).markdown).toBe(datasheet);
     const measured = await readSources({ calibration: claimed({ description: 'NVIDIA H200', software: false }) });
     const named = {
