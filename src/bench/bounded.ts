@@ -29,6 +29,9 @@ export function lightest(track: Pick<Track, 'kernel' | 'variant' | 'candidates'>
   return best([...track.candidates.keys()], (i) => -work(i)) ?? 0;
 }
 
+/** A shape may take this many times its kernel's slowest share so far: shapes of one kernel scatter by less. */
+const SCATTER = 2;
+
 /**
  * The call itself, where the slowest shape of its kernel so far, by its share of the ceilings, lets it be run.
  * @throws GpuError `unsupported` where the call would hold the device longer than it may
@@ -45,6 +48,6 @@ export function permitted(
     1,
   );
   const expected = slowest * ceilingSeconds(call, ceilings);
-  if (expected > dispatchSeconds) throw new GpuError('unsupported', tooLongFor(expected, dispatchSeconds));
+  if (SCATTER * expected > dispatchSeconds) throw new GpuError('unsupported', tooLongFor(expected, dispatchSeconds));
   return call;
 }
