@@ -150,7 +150,7 @@ export const firstCalls = (g: Geometry, range: AnchorRange): Anchor[] =>
   );
 
 function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof listCandidates>[1]): Anchor[] {
-  const calls = new Map<string, { call: KernelCall; share: number }>();
+  const shares = new Shares(range.rates);
   const prompts = new Map<string, { c: Configuration; candidates: number }>();
   const { candidates: listed } = listCandidates(g, filter);
   for (const candidate of listed) {
@@ -165,35 +165,80 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
       bindingBytes: range.bindingBytes,
     };
     for (const { context, batch, weight } of range.steps)
-      collect(calls, weight, range.rates, (visit) => forEachOp(c, schedule(c, batch, context), visit));
+      shares.collect(weight, batch, (visit) => forEachOp(c, schedule(c, batch, context), visit));
     const key = promptKey(c);
     const alike = prompts.get(key) ?? { c, candidates: 0 };
     prompts.set(key, { ...alike, candidates: alike.candidates + 1 });
   }
   for (const { c, candidates } of prompts.values())
     for (const { weight, ...prompt } of range.prompts)
-      collect(calls, weight * candidates, range.rates, (visit) => forEachPrefillCall(c, prompt, visit));
-  return [...calls.values()].map(({ call, share }) => ({ ...call, share }));
+      shares.collect(weight * candidates, `prompt ${prompt.promptTokens}`, (visit) =>
+        forEachPrefillCall(c, prompt, visit),
+      );
+  return shares.anchors();
 }
 
-type Visit = (call: KernelCall, times: number) => void;
+/** A call, the roofline's seconds of one run, and its seconds in the step or prompt that is collected. */
+interface Tallied {
+  readonly call: KernelCall;
+  readonly each: number;
+  seconds: number;
+  share: number;
+}
 
-function collect(
-  calls: Map<string, { call: KernelCall; share: number }>,
-  weight: number,
-  rates: Rates,
-  forEach: (visit: Visit) => void,
-): void {
-  const own = new Map<string, { call: KernelCall; seconds: number }>();
-  let total = 0;
-  forEach(({ kernel, variant, shape }, times) => {
+/** Distinct calls of steps and prompts, each priced once, and their shares so far. */
+class Shares {
+  private readonly known = new Map<string, Tallied>();
+  private readonly lists = new Map<string | number, Tallied[]>();
+
+  constructor(private readonly rates: Rates) {}
+
+  /**
+   * Adds the calls of one step or prompt.
+   * @param like steps or prompts of one name have many calls in common at the same places, which are found there first
+   */
+  collect(
+    weight: number,
+    like: string | number,
+    forEach: (visit: (call: KernelCall, times: number) => void) => void,
+  ): void {
+    const list = this.lists.get(like) ?? [];
+    this.lists.set(like, list);
+    const own = new Set<Tallied>();
+    let place = 0;
+    let total = 0;
+    forEach((call, times) => {
+      const before = list[place];
+      const tallied = before && areEqual(before.call, call) ? before : this.of(call);
+      list[place++] = tallied;
+      const seconds = times * tallied.each;
+      if (!own.has(tallied)) tallied.seconds = 0;
+      own.add(tallied);
+      tallied.seconds += seconds;
+      total += seconds;
+    });
+    for (const tallied of own) tallied.share += weight * (tallied.seconds / total) ** 2;
+  }
+
+  anchors(): Anchor[] {
+    return [...this.known.values()].map(({ call, share }) => ({ ...call, share }));
+  }
+
+  private of({ kernel, variant, shape }: KernelCall): Tallied {
     let key = `${kernel} ${variant}`;
-    for (const field in shape) key += ` ${field} ${shape[field]}`;
-    const known = own.get(key) ?? { call: { kernel, variant, shape }, seconds: 0 };
-    const seconds = times * rooflinePrice(known.call, rates).estimate;
-    own.set(key, { call: known.call, seconds: known.seconds + seconds });
-    total += seconds;
-  });
-  for (const [key, { call, seconds }] of own)
-    calls.set(key, { call, share: (calls.get(key)?.share ?? 0) + weight * (seconds / total) ** 2 });
+    for (const field in shape) key += ` ${shape[field]}`;
+    const known = this.known.get(key);
+    if (known) return known;
+    const call = { kernel, variant, shape };
+    const added = { call, each: rooflinePrice(call, this.rates).estimate, seconds: 0, share: 0 };
+    this.known.set(key, added);
+    return added;
+  }
+}
+
+/** Calls of one kernel have the same fields. */
+function areEqual(a: KernelCall, b: KernelCall): boolean {
+  if (a.kernel !== b.kernel || a.variant !== b.variant) return false;
+  for (const field in a.shape) if (a.shape[field] !== b.shape[field]) return false;
+  return true;
 }
