@@ -2,6 +2,7 @@
  * docs/extending.md, followed: every change on the page is applied to a copy of the program, in order, which must then
  * compile, give the plans that the page promises, allocate what it predicts and compute what float64 computes.
  */
+import '../gpu/narrow.js';
 import { spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

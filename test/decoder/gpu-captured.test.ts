@@ -1,83 +1,16 @@
-/**
- * Prompts taken in whole by captures, on the GPU, against the same kind of the float64 reference, in the bytes that the
- * memory model says.
- */
+/** Prompts that the GPU decoder takes in by captures (gpu-captures.ts). */
+import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
-import { prefillPeaks } from '../../src/cost/memory.js';
-import type { Allocation } from '../../src/decoder/gpu/allocations.js';
-import type { CapturingKind } from '../../src/schedule/prefill.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import {
-  configurationOf,
-  expectWithin,
-  F16,
-  open,
-  referenceOf,
-  relative,
-  ROUNDED_TOLERANCE,
-  roundingOf,
-  type Case,
-} from './gpu-cases.js';
-import { ALL, CAPTURED_CASES, label, singles } from './gpu-list.js';
-import { promptOf } from './models.js';
-
-const KINDS: readonly CapturingKind[] = ['one-shot', 'by-layer'];
-const LENGTHS = [45, 1, 12];
-/** So that the longest prompt has two chunks. */
-const CHUNK_TOKENS = 32;
-const STEPS = 3;
-
-const promptsOf = (of: Case): number[][] =>
-  LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 40 + i));
-const bytesOf = (allocations: readonly Allocation[]): number =>
-  allocations.filter((a) => a.kind === 'prefill').reduce((sum, a) => sum + a.bytes, 0);
-const peakOf = (of: Case, kind: CapturingKind): number =>
-  prefillPeaks(configurationOf(of), Math.max(...LENGTHS), CHUNK_TOKENS)[kind];
+import { errorsAfter, expectCaptured, KINDS, promptsOf } from './gpu-captures.js';
+import { F16, ROUNDED_TOLERANCE, roundingOf, type Case } from './gpu-cases.js';
+import { ALL, CAPTURED_CASES, label, onFewThreads, singles } from './gpu-list.js';
 
 describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
-  /**
-   * Errors of the logits after each prompt and after each of some steps that go on from it: the largest of all
-   * sequences.
-   */
-  async function errorsAfter(of: Case, kind: CapturingKind, prompts: readonly number[][]): Promise<number[]> {
-    const { vocab } = of.geometry;
-    const references = LENGTHS.map(() => referenceOf(of));
-    const decoder = await open(device, of, { batch: LENGTHS.length, prefillChunkTokens: CHUNK_TOKENS });
-    const before = decoder.allocations.length;
-    const errors: number[] = [];
-    try {
-      const starts = prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i]));
-      const result = await decoder.prefill(starts, kind);
-      expect(result.method).toBe(kind);
-      expect(decoder.lengths).toEqual(LENGTHS);
-      expect(bytesOf(decoder.prefillAllocations), `bytes of ${kind}`).toBe(peakOf(of, kind));
-      expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
-      let expected = references.map(
-        (reference, i) => reference.prefill(starts[i] as number[], kind).at(-1) as Float64Array,
-      );
-      for (let step = 0; ; step++) {
-        const logits = await decoder.logits();
-        errors.push(Math.max(...expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row))));
-        if (step === STEPS) return errors;
-        const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
-        await decoder.step(next);
-        expected = references.map((reference, i) => reference.step(next[i] as number));
-      }
-    } finally {
-      decoder.close();
-    }
-  }
-
-  for (const of of CAPTURED_CASES.map(singles)) {
-    for (const kind of KINDS) {
-      test(`${kind}: ${label(of)}`, { timeout: 600_000 }, async () => {
-        const prompts = promptsOf(of);
-        for (const [step, error] of (await errorsAfter(of, kind, prompts)).entries())
-          expectWithin(error, of, prompts, `${kind}, step ${step}`);
-      });
-    }
-  }
+  for (const of of CAPTURED_CASES.filter(onFewThreads).map(singles))
+    for (const kind of KINDS)
+      test(`${kind}: ${label(of)}`, { timeout: 600_000 }, () => expectCaptured(device, of, kind));
 
   test('captures in 16 bits, by layer, are as far off as rounding in the cache is', { timeout: 600_000 }, async () => {
     const of: Case = {
@@ -85,15 +18,13 @@ describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
       choice: F16,
     };
     const prompts = promptsOf(of);
-    expect(Math.max(...(await errorsAfter(of, 'by-layer', prompts)))).toBeLessThan(
+    expect(Math.max(...(await errorsAfter(device, of, 'by-layer', prompts)))).toBeLessThan(
       Math.max(ROUNDED_TOLERANCE, 4 * roundingOf(of, prompts)),
     );
   });
 
   test('a codec without latents takes prompts in as ever, whatever it is called', { timeout: 600_000 }, async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop') as Case);
-    const prompts = promptsOf(of);
-    for (const kind of KINDS)
-      for (const error of await errorsAfter(of, kind, prompts)) expectWithin(error, of, prompts, kind);
+    for (const kind of KINDS) await expectCaptured(device, of, kind);
   });
 });

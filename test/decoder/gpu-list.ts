@@ -1,5 +1,6 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
+import { pathSpec } from '../../src/codecs/paths.js';
 import { isLatent } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -119,6 +120,9 @@ export const ALL: Case[] = [
     })),
   ]),
 ];
+
+/** Whether no kernel of a case adds up across eight threads of a subgroup: those of blocks do. */
+export const onFewThreads = ({ path }: Case): boolean => path === undefined || !pathSpec(path).blocks;
 
 /**
  * The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all

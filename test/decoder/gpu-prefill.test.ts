@@ -1,56 +1,12 @@
-/**
- * Prompts taken in whole, on the GPU, against the two passes of the float64 reference; then decoding goes on from the
- * cache that they left.
- */
-import { expect, test } from 'vitest';
-import { prefillPeaks } from '../../src/cost/memory.js';
+/** Prompts that the GPU decoder takes in whole (gpu-whole.ts). */
+import '../gpu/narrow.js';
+import { test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { configurationOf, expectWithin, open, referenceOf, relative } from './gpu-cases.js';
-import { label, PREFILL_CASES, singles } from './gpu-list.js';
-import { promptOf } from './models.js';
-
-const LENGTHS = [45, 1, 12];
-/** So that the longest prompt has two chunks. */
-const CHUNK_TOKENS = 32;
-const STEPS = 4;
+import { label, onFewThreads, PREFILL_CASES, singles } from './gpu-list.js';
+import { expectWhole } from './gpu-whole.js';
 
 describeGpu(`prefill of whole prompts (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const of of PREFILL_CASES.map(singles)) {
-    test(label(of), { timeout: 600_000 }, async () => {
-      const { vocab } = of.geometry;
-      const prompts = LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 30 + i));
-      const references = LENGTHS.map(() => referenceOf(of));
-      const decoder = await open(device, of, { batch: LENGTHS.length, prefillChunkTokens: CHUNK_TOKENS });
-      const before = decoder.allocations.length;
-      try {
-        const starts = prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i]));
-        const result = await decoder.prefill(starts);
-        expect(result.method).toBe('accumulated');
-        expect(decoder.lengths).toEqual(LENGTHS);
-        let expected = references.map(
-          (reference, i) => reference.prefill(starts[i] as number[], 'accumulated').at(-1) as Float64Array,
-        );
-        for (let step = 0; ; step++) {
-          const logits = await decoder.logits();
-          const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
-          // Rows that a prompt attends to are f16 where the cache is quantised, rebuilt ones wherever decoding
-          // materialises them. A coarse code between two levels may fall to either side: what is decoded over such
-          // codes says nothing.
-          if (step === 0 || (of.codec.bits ?? 8) === 8) expectWithin(Math.max(...errors), of, prompts, `step ${step}`);
-          if (step === STEPS) break;
-          const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
-          await decoder.step(next);
-          expected = references.map((reference, i) => reference.step(next[i] as number));
-        }
-        const bytes = decoder.prefillAllocations
-          .filter((a) => a.kind === 'prefill')
-          .reduce((sum, a) => sum + a.bytes, 0);
-        expect(bytes).toBe(prefillPeaks(configurationOf(of), Math.max(...LENGTHS), CHUNK_TOKENS).accumulated);
-        expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
-      } finally {
-        decoder.close();
-      }
-    });
-  }
+  for (const of of PREFILL_CASES.filter(onFewThreads).map(singles))
+    test(label(of), { timeout: 600_000 }, () => expectWhole(device, of));
 });

@@ -1,4 +1,5 @@
 /** The decoder under its serving loop: every request gets the tokens that it would get alone. */
+import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
 import { openDecoder } from '../../src/decoder/gpu/index.js';
 import { decoderEngine } from '../../src/decoder/gpu/serving-engine.js';

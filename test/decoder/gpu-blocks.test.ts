@@ -1,0 +1,36 @@
+/**
+ * The block-absorbed path in every way of decoding and of taking prompts in. Its kernels add up across eight threads of
+ * a subgroup, so that a software adapter takes longer to compile them than those of the other paths.
+ */
+import { test } from 'vitest';
+import { describeGpu } from '../gpu/device.js';
+import { SEED } from '../gpu/random.js';
+import { expectCaptured, KINDS } from './gpu-captures.js';
+import type { Case } from './gpu-cases.js';
+import { CHUNKED, expectChunks } from './gpu-chunks.js';
+import { ALL, BATCH_CASES, CAPTURED_CASES, CASES, label, onFewThreads, PREFILL_CASES, singles } from './gpu-list.js';
+import { expectNaN } from './gpu-nan.js';
+import { expectRagged } from './gpu-ragged.js';
+import { expectRounded, expectSteps } from './gpu-steps.js';
+import { expectWhole } from './gpu-whole.js';
+
+const onEight = (cases: readonly Case[]): Case[] => cases.filter((of) => !onFewThreads(of)).map(singles);
+
+describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
+  for (const of of onEight(CASES)) test(`steps: ${label(of)}`, { timeout: 600_000 }, () => expectSteps(device, of));
+  for (const of of onEight(BATCH_CASES))
+    test(`a ragged batch: ${label(of)}`, { timeout: 600_000 }, () => expectRagged(device, of));
+  for (const of of onEight(PREFILL_CASES))
+    test(`a whole prompt: ${label(of)}`, { timeout: 600_000 }, () => expectWhole(device, of));
+  for (const { of, chunkTokens } of CHUNKED.filter(({ of }) => !onFewThreads(of)))
+    test(`chunks of ${chunkTokens}: ${label(of)}`, { timeout: 600_000 }, () => expectChunks(device, of, chunkTokens));
+  for (const of of onEight(CAPTURED_CASES))
+    for (const kind of KINDS)
+      test(`${kind}: ${label(of)}`, { timeout: 600_000 }, () => expectCaptured(device, of, kind));
+
+  test('NaN in the weights of queries or keys reaches the logits', { timeout: 600_000 }, () =>
+    expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5),
+  );
+
+  test('a cache in f16', { timeout: 600_000 }, () => expectRounded(device, 'block-absorbed'));
+});
