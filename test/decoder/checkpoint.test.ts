@@ -11,8 +11,10 @@ import { fabricate } from '../../src/decoder/weights.js';
 import { UserError } from '../../src/errors.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { SEED } from '../gpu/random.js';
-import { safetensors, temporaryFolder, type PlainTensor } from './files.js';
+import { type PlainTensor, removeTemporary, safetensors, temporaryFolder } from './files.js';
 import { distance } from './models.js';
+
+removeTemporary();
 
 const OURO = {
   model_type: 'ouro',

@@ -48,16 +48,23 @@ export function safetensors(tensors: Record<string, PlainTensor>, metadata?: Rec
   return fileOf(JSON.stringify(header), Buffer.concat(parts));
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'lla-sim-'));
+let folder: string | undefined;
+const home = (): string => (folder ??= mkdtempSync(join(tmpdir(), 'lla-sim-')));
 let count = 0;
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Writes a temporary file, gone after the tests. */
+/** Called by a file of tests that makes temporary files: they are gone after its tests. */
+export const removeTemporary = (): void =>
+  afterAll(() => {
+    if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
+    folder = undefined;
+  });
+
+/** Writes a temporary file. */
 export function temporary(contents: Buffer | string, name = `${count++}.safetensors`): string {
-  const path = join(folder, name);
+  const path = join(home(), name);
   writeFileSync(path, contents);
   return path;
 }
 
 /** A new temporary folder. */
-export const temporaryFolder = (): string => mkdtempSync(join(folder, 'model-'));
+export const temporaryFolder = (): string => mkdtempSync(join(home(), 'model-'));

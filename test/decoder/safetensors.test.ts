@@ -9,7 +9,9 @@ import { repeatedKey } from '../../src/decoder/json-keys.js';
 import { UserError } from '../../src/errors.js';
 import { halfValue } from '../../src/gpu/half.js';
 import { SEED } from '../gpu/random.js';
-import { fileOf, safetensors, temporary, temporaryFolder, type PlainTensor } from './files.js';
+import { fileOf, type PlainTensor, removeTemporary, safetensors, temporary, temporaryFolder } from './files.js';
+
+removeTemporary();
 
 const small = (): Record<string, PlainTensor> => ({
   a: { dtype: 'F32', shape: [2, 3], values: [1, -2.5, 3e-8, 4e10, -0, 6] },

@@ -7,7 +7,9 @@ import { describe, expect, it } from 'vitest';
 import { readTokenizer } from '../../src/decoder/tokenizer.js';
 import { UserError } from '../../src/errors.js';
 import { SEED } from '../gpu/random.js';
-import { temporary } from './files.js';
+import { removeTemporary, temporary } from './files.js';
+
+removeTemporary();
 
 /**
  * The 256 characters that stand for bytes in byte-level BPE (GPT-2): printable ones for themselves, the rest from

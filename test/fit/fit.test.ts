@@ -12,7 +12,9 @@ import { windowsOf } from '../../src/fit/windows.js';
 import { fingerprintOfSeed } from '../../src/fingerprint.js';
 import { randomFrom } from '../../src/random.js';
 import { GEOMETRIES } from '../decoder/models.js';
-import { safetensors, temporary, temporaryFolder } from '../decoder/files.js';
+import { removeTemporary, safetensors, temporary, temporaryFolder } from '../decoder/files.js';
+
+removeTemporary();
 
 const g = GEOMETRIES[0] as (typeof GEOMETRIES)[number];
 
