@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compile, expectBadInput, expectSound, expectSoundJson, ROOT, scratch } from './program.js';
+import { compile, expectBadInput, expectSound, expectSoundJson, inProcess, ROOT, scratch } from './program.js';
 
 let program: Awaited<ReturnType<typeof compile>>;
 const files = scratch();
@@ -147,8 +147,9 @@ describe('streams and exit codes', () => {
       }),
     );
   });
-  it('2: wrong input', () => {
-    for (const args of [
+  it('2: wrong input', async () => {
+    // Of a command, which answers alike in this process: one as a process.
+    for (const [command = '', ...args] of [
       ['plan'],
       ['plan', '--vram', '5 apples'],
       ['plan', '--vram', '80GB', '--vram', '90GB'],
@@ -156,29 +157,28 @@ describe('streams and exit codes', () => {
       ['plan', '--vram', '80GB', '--batch', '-4'],
       ['plan', '--vram', '80GB', '--batch', '1.5'],
       ['plan', '--vram', '80GB', '--ctx', '1e99'],
-      ['plna'],
       ['plan', 'no.yaml'],
       ['models', 'x'],
-      ['__proto__'],
-      ['constructor'],
       ['plan', '--device', 'h200', '--output', '/nonexistent/x'],
-    ]) {
+    ])
+      expectBadInput(await inProcess(command, ...args));
+    for (const args of [['plna'], ['plan', '--vram', '80GB', '--nope'], ['__proto__'], ['constructor']])
       expectBadInput(run(...args));
-    }
   });
   it('2 with help on stdout when no command is given', () => {
     const o = run();
     expect(o.code).toBe(2);
     expect(o.err).toMatch(/no command/);
   });
-  it('3: nothing fits, or no plan meets the targets: which target removed what', () => {
+  it('3: nothing fits, or no plan meets the targets: which target removed what', async () => {
     const nothing = run('plan', '--vram', '2GB');
     expect([nothing.code, nothing.out]).toEqual([3, '']);
-    const targets = run('plan', '--device', 'h200', '--min', 'gsm8k=0.99', '--tpot', '1us', '--batch', '100000');
+    const asked = ['--device', 'h200', '--min', 'gsm8k=0.99'];
+    const targets = await inProcess('plan', ...asked, '--tpot', '1us', '--batch', '100000');
     expect(targets.code).toBe(3);
     for (const target of ['--min gsm8k=0.99 removed', '--tpot 0.001ms removed', '--batch 100000 removed'])
       expect(targets.err).toContain(target);
-    const json = run('plan', '--device', 'h200', '--min', 'gsm8k=0.99', '--format', 'json');
+    const json = run('plan', ...asked, '--format', 'json');
     expect(json.code).toBe(3);
     expect((expectSoundJson(json.out) as { plans: unknown[]; removed: unknown[] }).plans).toEqual([]);
   });
@@ -225,15 +225,18 @@ describe('help', () => {
     const { planCommand } = await import('../../src/commands/plan.js');
     const { modelsCommand } = await import('../../src/commands/models.js');
     for (const [line] of [...planCommand.examples, ...modelsCommand.examples]) {
-      const o = run(...line.split(' '));
+      const [command = '', ...args] = line.split(' ');
+      const o = await inProcess(command, ...args);
       expect(o.code, `${line}\n${o.err}`).toBe(0);
       expect(o.out.length).toBeGreaterThan(100);
     }
   });
-  it('models lists presets and devices, as a table and as JSON', () => {
+  it('models lists presets and devices, as a table and as JSON', async () => {
     expect(run('models').out).toContain('huginn-3.5b');
-    expect(run('models', '--devices').out).toContain('rtx-4090');
-    expect((JSON.parse(run('models', '--format', 'json').out) as { models: unknown[] }).models.length).toBe(6);
+    expect((await inProcess('models', '--devices')).out).toContain('rtx-4090');
+    expect(
+      (JSON.parse((await inProcess('models', '--format', 'json')).out) as { models: unknown[] }).models.length,
+    ).toBe(6);
   });
 });
 

@@ -121,7 +121,7 @@ it('shows predicted against measured steps where a validation is at hand', async
 it('gives the same bytes again, pictures too', async () => {
   const [a, b] = [
     await filesOf(scenarioOf('huginn-h100'), { draw: png }),
-    await filesOf(scenarioOf('huginn-h100'), { draw: png }),
+    await filesOf(scenarioOf('huginn-h100'), { draw: png, anew: true }),
   ];
   expect([...b.keys()]).toEqual([...a.keys()]);
   for (const [name, content] of a)

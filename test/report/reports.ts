@@ -24,20 +24,41 @@ export interface Made {
   readonly view: View;
 }
 
-export async function viewOfScenario(scenario: Scenario): Promise<Made> {
+const made = new Map<string, Promise<Made>>();
+const papers = new WeakMap<Sources, ReturnType<typeof paperPart>>();
+
+/** Made once for each scenario. */
+export function viewOfScenario(scenario: Scenario): Promise<Made> {
+  const key = JSON.stringify(scenario);
+  const known = made.get(key) ?? make(scenario);
+  made.set(key, known);
+  return known;
+}
+
+async function make(scenario: Scenario): Promise<Made> {
   const sources = await readSources(scenario);
   return { scenario, sources, view: viewOf(scenario, sources) };
 }
 
-/** A report's files. Without `draw` there are no PNGs, without `script` a page that only shows. */
+function paperOf(sources: Sources): ReturnType<typeof paperPart> {
+  const part = papers.get(sources) ?? paperPart(sources);
+  papers.set(sources, part);
+  return part;
+}
+
+/**
+ * A report's files. Without `draw` there are no PNGs, without `script` a page that only shows; `anew` plans even where a
+ * test before has.
+ */
 export async function filesOf(
   scenario: Scenario,
-  options: { draw?: Draw; script?: string; file?: string | null } = {},
+  options: { draw?: Draw; script?: string; file?: string | null; anew?: boolean } = {},
 ): Promise<Map<string, string | Buffer>> {
-  const made = await viewOfScenario(scenario);
+  const { sources, ...of } = await (options.anew ? make(scenario) : viewOfScenario(scenario));
   return reportFiles({
-    ...made,
-    paper: paperPart(made.sources),
+    ...of,
+    sources,
+    paper: paperOf(sources),
     known: await knownStacks(),
     subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',
