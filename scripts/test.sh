@@ -10,11 +10,16 @@ step 'GPU adapter'
 bash scripts/setup-software-gpu.sh
 step 'browser'
 bash scripts/setup-browser.sh
-step 'types and lint'
-node scripts/types-and-lint.mjs
-step 'format'
-npx prettier --check --log-level warn .
-step 'build'
-node scripts/build.mjs --checked
+step 'types and lint; format and build'
+# The first takes one core, the others together another.
+found=$(mktemp)
+node scripts/types-and-lint.mjs >"$found" 2>&1 &
+checks=$!
+failed=0
+{ npx prettier --check --log-level warn . && node scripts/build.mjs --checked; } || failed=1
+wait "$checks" || failed=1
+cat "$found"
+rm -f "$found"
+[ "$failed" = 0 ] || exit 1
 step 'tests'
 LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@"
