@@ -28,6 +28,8 @@ const MOST_FAILURES = 2;
 const FIRST_PROBES = 7;
 /** What a first list of calls gets, at most: seconds, and share of the budget. */
 const FIRST_LIST = { seconds: 8, share: 0.05 };
+/** With a smaller budget a list that has all kernels asked for is the last: the next takes seconds to make. */
+const LISTS_FROM_SECONDS = 10;
 
 export interface CalibrationProgress {
   kernel: KernelName;
@@ -169,9 +171,12 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     let from = earlier;
     for (const [i, list] of lists.entries()) {
       if (stopped()) break;
-      const last = i === lists.length - 1;
+      const calls = list();
+      const hasAll = options.kernels?.every((kernel) => calls.some((call) => call.kernel === kernel)) ?? false;
+      const last = i === lists.length - 1 || (budgetSeconds < LISTS_FROM_SECONDS && hasAll);
       const first = spent() + Math.min(FIRST_LIST.seconds, FIRST_LIST.share * budgetSeconds);
-      await measure(list(), last ? budgetSeconds : Math.min(budgetSeconds, first), from);
+      await measure(calls, last ? budgetSeconds : Math.min(budgetSeconds, first), from);
+      if (last) break;
       from = { ...calibration };
     }
   } finally {

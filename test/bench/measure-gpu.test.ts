@@ -17,7 +17,12 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       budgetSeconds: 8,
       seed,
       kernels: ['swiglu'],
-      calls: [() => CALLS],
+      calls: [
+        () => CALLS,
+        () => {
+          throw new Error('a list that so short a budget does without');
+        },
+      ],
       onProgress: (p) => seen.push(p.secondsLeft),
     });
     const parsed = calibrationSchema.parse(JSON.parse(JSON.stringify(calibration)));
