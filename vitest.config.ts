@@ -15,7 +15,7 @@ const alone = FILES.filter((name) => ALONE.test(readFileSync(root + name, 'utf8'
 
 const common = {
   testTimeout: 60_000,
-  hookTimeout: 60_000,
+  hookTimeout: 180_000,
   // Mesa's software adapter leaves out its compiler's optimisation, which takes longer than the rest of most tests.
   // The driver reads this once, when it is loaded. The full contracts run long enough to be worth it.
   env: process.env['LLA_SIM_CONTRACT'] === 'full' ? {} : { GALLIVM_PERF: process.env['GALLIVM_PERF'] ?? 'nopt' },
