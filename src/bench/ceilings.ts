@@ -2,12 +2,13 @@
  * What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement.
  */
 import { clockNow } from '../clock.js';
-import type { BoundStep, Buffer, Device } from '../gpu/device.js';
+import type { Device } from '../gpu/device.js';
+import type { BoundStep, Buffer } from '../gpu/passes.js';
 import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
-import { MATRIX_FEATURE } from '../gpu/device.js';
+import { MATRIX_FEATURE } from '../gpu/platform.js';
 import { fill } from './inputs.js';
 import { median } from '../statistics.js';
 import { medianOf } from './repeat.js';

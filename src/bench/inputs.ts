@@ -6,7 +6,8 @@ import { halfValue } from '../gpu/half.js';
 import { mix } from '../hash.js';
 import type { Scalars } from '../kernels/reference.js';
 import { bufferOf, write, type OperationPlan } from '../gpu/plan.js';
-import type { Buffer, Device } from '../gpu/device.js';
+import type { Device } from '../gpu/device.js';
+import type { Buffer } from '../gpu/passes.js';
 
 /** Word `index` of a buffer filled from `seed`, before it is shaped into a value. */
 const wordAt = (seed: number, index: number): number => mix(index ^ mix(seed));

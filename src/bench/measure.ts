@@ -1,5 +1,6 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
-import type { BoundStep, Buffer, Device } from '../gpu/device.js';
+import type { Device } from '../gpu/device.js';
+import type { BoundStep, Buffer } from '../gpu/passes.js';
 import { GpuError } from '../gpu/errors.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import { deviceOptions, planOperation } from '../kernels/launches.js';

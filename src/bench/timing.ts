@@ -2,7 +2,8 @@
  * Timing of dispatches. A sample is a submission of many of them over rotating operands, from which the cost of
  * submitting is taken off.
  */
-import type { BoundStep, RunTime } from '../gpu/device.js';
+import type { RunTime } from '../gpu/device.js';
+import type { BoundStep } from '../gpu/passes.js';
 
 /** What the timing needs of a device; a test gives a fake one. */
 export interface Runner {

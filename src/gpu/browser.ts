@@ -2,7 +2,9 @@
 /** The device that a browser lends a page. */
 import { printable } from '../errors.js';
 import { describeAdapter, type AdapterDescription } from './describe.js';
-import { deviceOf, type Device, type Platform } from './device.js';
+import type { Device } from './device.js';
+import { deviceOf } from './opening.js';
+import type { Platform } from './platform.js';
 
 const MIB = 2 ** 20;
 /** A desktop waits for a dispatch, and some drivers reset a device after two seconds: far less than either notices. */

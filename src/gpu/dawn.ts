@@ -2,7 +2,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { clockNow } from '../clock.js';
 import { openAdapter, type AdapterOptions } from './adapter.js';
-import { deviceOf, type Device, type Platform } from './device.js';
+import type { Device } from './device.js';
+import { deviceOf } from './opening.js';
+import type { Platform } from './platform.js';
 
 /**
  * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to

@@ -4,64 +4,16 @@
  */
 import { clockNow } from '../clock.js';
 import type { AdapterDescription } from './describe.js';
-import { GpuError, requireShape, type GpuFault } from './errors.js';
+import { GpuError, type GpuFault } from './errors.js';
+import { encodePass, MOST_QUERIES, timestamps, type BoundStep, type Buffer, type Queries } from './passes.js';
 import type { OperationPlan, Step } from './plan.js';
+import type { Bounds, DeviceLimits, Platform, Units } from './platform.js';
+import { runnable } from './runnable.js';
 import { packUniforms } from './uniforms.js';
 import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
 
 /** Dawn stages the data of writeBuffer in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
-/** The default of the standard is far below what the adapter allows, and limits are granted on request only. */
-const WANTED_LIMITS = [
-  'maxBufferSize',
-  'maxStorageBufferBindingSize',
-  'maxComputeWorkgroupStorageSize',
-  'maxComputeInvocationsPerWorkgroup',
-  'maxComputeWorkgroupSizeX',
-  'maxStorageBuffersPerShaderStage',
-  'maxComputeWorkgroupsPerDimension',
-] as const;
-/** Feature of Dawn that the standard's types do not name. */
-export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
-/** Kernels that hand values round among eight threads of a subgroup; others shuffle among WIDE, a constant. */
-const LEAST_SUBGROUP = 8;
-const AMONG_EIGHT = /\bsubgroup(Add|Max|Min|Shuffle|Broadcast)\(/;
-const AMONG_WIDE = /\bsubgroupShuffleXor\(/;
-/** Where a row belongs to one thread, a shuffle changes nothing: this stands in for it on devices without subgroups. */
-const ALONE = 'fn subgroupShuffleXor(x: vec4f, step: u32) -> vec4f { return x; }\n';
-
-const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
-
-/** A product that the matrix units do: left is rows × depth, right depth × columns. */
-export interface MatrixConfig {
-  readonly componentType: string;
-  readonly resultComponentType: string;
-  readonly M: number;
-  readonly N: number;
-  readonly K: number;
-}
-
-export interface Buffer {
-  readonly label: string;
-  readonly bytes: number;
-  readonly raw: GPUBuffer;
-  /** Where a part of a buffer begins; 0 unless given. Parts can be bound, not written, read or freed. */
-  readonly offset?: number;
-}
-
-/** Part of a buffer, for binding: from a multiple of the device's minStorageBufferOffsetAlignment on. */
-export const partOf = (buffer: Buffer, offset: number, bytes: number): Buffer =>
-  offset === 0 && bytes === buffer.bytes ? buffer : { label: buffer.label, raw: buffer.raw, bytes, offset };
-
-/** One step with its pipeline and its buffers bound: ready to be dispatched any number of times. */
-export interface BoundStep {
-  readonly pipeline: GPUComputePipeline;
-  readonly group: GPUBindGroup;
-  readonly workgroups: readonly [number, number, number];
-  /** The step's uniform block: rewritten with `device.write` where a value changes between runs. */
-  readonly uniforms: Buffer;
-}
-
 export interface RunTime {
   /** Host time from submission until the queue was done. */
   wallSeconds: number;
@@ -69,89 +21,8 @@ export interface RunTime {
   gpuSeconds: number | null;
 }
 
-/** A set of timestamps and where they are resolved. */
-interface Queries {
-  readonly set: GPUQuerySet;
-  readonly resolve: GPUBuffer;
-  readonly count: number;
-}
-
 /** How long a device that was lost may take to say so. */
 const LOSS_IS_TOLD_MS = 100;
-
-/** Most timestamps of a set, by the standard. */
-const MOST_QUERIES = 4096;
-
-/** Steps in order, in one pass. */
-function encodePass(
-  encoder: GPUCommandEncoder,
-  steps: readonly BoundStep[],
-  descriptor: GPUComputePassDescriptor,
-): void {
-  const pass = encoder.beginComputePass(descriptor);
-  let current: GPUComputePipeline | undefined;
-  for (const step of steps) {
-    if (step.pipeline !== current) pass.setPipeline((current = step.pipeline));
-    pass.setBindGroup(0, step.group);
-    pass.dispatchWorkgroups(...step.workgroups);
-  }
-  pass.end();
-}
-
-/** The pass from this timestamp to the next. */
-const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor => ({
-  timestampWrites: { querySet: set, beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 },
-});
-
-/** What a measurement may ask of a device. */
-export interface Bounds {
-  /** Longest dispatch: a driver resets a device that does not answer, and a desktop waits for it. */
-  readonly dispatchSeconds: number;
-  /** Operands of one call with all their copies, bytes; points that take turns have as much again. */
-  readonly pointBytes: number;
-  /** Clocks are rounded, by how much is to be measured (bench/resolution.ts). */
-  readonly roundedClocks: boolean;
-}
-
-/** What a device runs on: Dawn in Node (dawn.ts) or a browser (browser.ts), chosen where the program begins. */
-export interface Platform {
-  readonly bounds: Bounds;
-  /**
-   * Waits until the queue is done.
-   * @param since when the work was submitted, by clockNow()
-   * @param timed the device measures the time itself, on the cores that wait: a software adapter with timestamps
-   */
-  wait(finished: Promise<unknown>, since: number, timed: boolean): Promise<unknown>;
-}
-
-/** Opens an adapter's device with all that kernels use of it. @throws GpuError or the adapter's own error */
-export async function deviceOf(
-  adapter: GPUAdapter,
-  description: AdapterDescription,
-  platform: Platform,
-): Promise<Device> {
-  const features = WANTED_FEATURES.filter((f) => adapter.features.has(f));
-  const requiredLimits: Record<string, number> = {};
-  for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
-  const raw = await adapter.requestDevice({ requiredFeatures: features, requiredLimits });
-  const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as Record<
-    (typeof WANTED_LIMITS)[number],
-    number
-  >;
-  const info = adapter.info as GPUAdapterInfo & { readonly subgroupMatrixConfigs?: readonly MatrixConfig[] };
-  // Copied out: Dawn's object is not plain data.
-  const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map(({ componentType, resultComponentType, M, N, K }) => ({
-    componentType,
-    resultComponentType,
-    M,
-    N,
-    K,
-  }));
-  return new Device(raw, description, [...adapter.features].sort(), limits, platform, {
-    matrixConfigs,
-    subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0],
-  });
-}
 
 export class Device {
   private fault: GpuError | undefined;
@@ -166,13 +37,9 @@ export class Device {
     private readonly raw: GPUDevice,
     readonly description: AdapterDescription,
     readonly features: readonly string[],
-    readonly limits: Readonly<Record<(typeof WANTED_LIMITS)[number], number>>,
+    readonly limits: DeviceLimits,
     private readonly platform: Platform,
-    /** Shapes of the matrix units, none where there are no such units; least and most threads of a subgroup. */
-    readonly units: {
-      readonly matrixConfigs: readonly MatrixConfig[];
-      readonly subgroupSizes: readonly [number, number];
-    },
+    readonly units: Units,
   ) {
     raw.addEventListener('uncapturederror', (event) => {
       event.preventDefault();
@@ -349,7 +216,8 @@ export class Device {
 
   private async compile(step: Step, layout: GPUBindGroupLayout, sources: SourceSet): Promise<GPUComputePipeline> {
     const label = `${step.source}.wgsl (${step.element})`;
-    const code = this.runnable(sources.load(step.source, step.element), step, label);
+    const subgroups = { has: this.has('subgroups'), least: this.units.subgroupSizes[0] };
+    const code = runnable(sources.load(step.source, step.element), step, label, subgroups);
     return this.scoped(label, () => {
       const module = this.raw.createShaderModule({ label, code });
       return this.raw.createComputePipeline({
@@ -358,25 +226,6 @@ export class Device {
         compute: { module, entryPoint: 'main', constants: { ...step.constants } },
       });
     });
-  }
-
-  /**
-   * The code as this device can run it.
-   * @throws GpuError `unsupported` for a kernel that adds up across more threads than a subgroup has
-   */
-  private runnable(code: string, step: Step, label: string): string {
-    const [least] = this.units.subgroupSizes;
-    const threads = this.has('subgroups') ? least || LEAST_SUBGROUP : 1;
-    const needed = AMONG_EIGHT.test(code) ? LEAST_SUBGROUP : AMONG_WIDE.test(code) ? (step.constants['WIDE'] ?? 1) : 1;
-    requireShape(
-      threads >= needed,
-      this.has('subgroups')
-        ? `${label}: subgroups of this adapter have ${least} threads, and the kernel adds up across ${needed}`
-        : `${label}: the kernel adds up across ${needed} threads of a subgroup, and this adapter has no subgroups`,
-    );
-    return this.has('subgroups') || !/^enable subgroups;/m.test(code)
-      ? code
-      : code.replace(/^enable subgroups;/gm, '') + ALONE;
   }
 
   /** Binds a step to buffers by name. `sources`: another version's kernels, for comparing (bench/regression). */

@@ -1,6 +1,7 @@
 /** The GPU side's public face in Node. Nothing in the planner imports it, nor what a page may load. */
 export { openDevice } from './dawn.js';
-export { partOf, Device, type Buffer, type BoundStep, type RunTime } from './device.js';
+export { Device, type RunTime } from './device.js';
+export { partOf, type BoundStep, type Buffer } from './passes.js';
 export type { AdapterDescription } from './describe.js';
 export type { AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';

@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import { prepareCall } from '../../src/bench/measure.js';
 import { openAdapter } from '../../src/gpu/adapter.js';
-import { deviceOf, type Platform } from '../../src/gpu/device.js';
+import { deviceOf } from '../../src/gpu/opening.js';
+import type { Platform } from '../../src/gpu/platform.js';
 import { describeGpu } from './device.js';
 
 const platform: Platform = {

@@ -1,0 +1,52 @@
+/** What a device runs on, and what it is asked for when it is opened. */
+/** The default of the standard is far below what the adapter allows, and limits are granted on request only. */
+export const WANTED_LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupSizeX',
+  'maxStorageBuffersPerShaderStage',
+  'maxComputeWorkgroupsPerDimension',
+] as const;
+export type DeviceLimits = Readonly<Record<(typeof WANTED_LIMITS)[number], number>>;
+
+/** Feature of Dawn that the standard's types do not name. */
+export const MATRIX_FEATURE = 'chromium-experimental-subgroup-matrix';
+export const WANTED_FEATURES = ['timestamp-query', 'shader-f16', 'subgroups', MATRIX_FEATURE] as GPUFeatureName[];
+
+/** A product that the matrix units do: left is rows × depth, right depth × columns. */
+export interface MatrixConfig {
+  readonly componentType: string;
+  readonly resultComponentType: string;
+  readonly M: number;
+  readonly N: number;
+  readonly K: number;
+}
+
+/** Shapes of the matrix units, none where there are no such units; least and most threads of a subgroup. */
+export interface Units {
+  readonly matrixConfigs: readonly MatrixConfig[];
+  readonly subgroupSizes: readonly [number, number];
+}
+
+/** What a measurement may ask of a device. */
+export interface Bounds {
+  /** Longest dispatch: a driver resets a device that does not answer, and a desktop waits for it. */
+  readonly dispatchSeconds: number;
+  /** Operands of one call with all their copies, bytes; points that take turns have as much again. */
+  readonly pointBytes: number;
+  /** Clocks are rounded, by how much is to be measured (bench/resolution.ts). */
+  readonly roundedClocks: boolean;
+}
+
+/** What a device runs on: Dawn in Node (dawn.ts) or a browser (browser.ts), chosen where the program begins. */
+export interface Platform {
+  readonly bounds: Bounds;
+  /**
+   * Waits until the queue is done.
+   * @param since when the work was submitted, by clockNow()
+   * @param timed the device measures the time itself, on the cores that wait: a software adapter with timestamps
+   */
+  wait(finished: Promise<unknown>, since: number, timed: boolean): Promise<unknown>;
+}
