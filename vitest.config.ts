@@ -10,7 +10,8 @@ const FILES = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
  * What a file must have a process of its own for: a device, whose driver reads its settings once; a browser; a module
  * that is exchanged; a folder that becomes the current one.
  */
-const ALONE = /(gpu|\.)\/device\.js'|\bopenDevice\(|report\/browser\.js'|\.\/browser\.js'|\bvi\.mock\(|process\.chdir\(/;
+const ALONE =
+  /(gpu|\.)\/device\.js'|\bopenDevice\(|report\/browser\.js'|\.\/browser\.js'|\bvi\.mock\(|process\.chdir\(/;
 const alone = FILES.filter((name) => ALONE.test(readFileSync(root + name, 'utf8')));
 
 const common = {
