@@ -17,7 +17,7 @@ import { readSources } from '../src/plan/ask.js';
 import { configurationOf } from '../src/plan/evaluate.js';
 import { run, type Source } from '../src/serving/engine.js';
 import type { Ended } from '../src/serving/metrics.js';
-import { CostModelPricer, overlapped, PriceTables } from '../src/serving/price.js';
+import { CostModelPricer, PriceTables } from '../src/serving/price.js';
 
 /** What vLLM ran with (vllm/meta.json). */
 const SERVED = { maxNumSeqs: 256, maxNumBatchedTokens: 2048, blocks: 2588, blockTokens: 16, longest: 8192 };
@@ -63,11 +63,11 @@ const scenario = {
   stack: process.argv[3] ?? 'vllm',
   codec: ['full'],
 };
-const { request } = prepare(scenario, await readSources(scenario));
+const sources = await readSources(scenario);
 /** This vLLM schedules while the GPU works (stacks/serving.ts); with `overhead` as one that does not. */
 const tablesOf = (overhead: boolean): PriceTables => {
-  const pricer = request.pricer!;
-  return new PriceTables(configurationOf(request, request.candidates[0]!), overhead ? pricer : overlapped(pricer), {
+  const { request } = prepare({ ...scenario, server: { asyncScheduling: overhead ? 'off' : 'on' } }, sources);
+  return new PriceTables(configurationOf(request, request.candidates[0]!), request.pricer!, {
     method: 'chunked',
     longest: SERVED.longest,
     mostSequences: SERVED.maxNumSeqs,

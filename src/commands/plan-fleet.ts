@@ -3,8 +3,10 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { jsonText } from '../json.js';
 import { readSources } from '../plan/ask.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
+import type { Sources } from '../plan/answer.js';
 import type { PlanReport } from '../plan/types.js';
-import { fleetJson } from '../report/fleet-json.js';
+import type { SimulatedFleet } from '../serving/types.js';
+import { fleetJson, type AnsweredFleet } from '../report/fleet-json.js';
 import { fleetText } from '../report/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
 import { print, type OutputOptions } from './output.js';
@@ -18,10 +20,13 @@ export async function planFleets(
 ): Promise<ExitCode> {
   if (format !== 'table' && format !== 'json')
     throw new UserError(`--users prints a table or JSON, not ${format}`, 'leave --format out, or write --format json');
-  const planned: PlannedFleet[] = [];
+  const planned: AnsweredFleet[] = [];
   for (const scenario of scenarios) {
     const users = readUsers(scenario);
-    if (users !== null) planned.push(planFleet(scenario, users, await readSources(scenario)));
+    if (users === null) continue;
+    const sources = await readSources(scenario);
+    const fleet = planFleet(scenario, users, sources);
+    planned.push({ ...fleet, simulated: await simulatedOf(scenario, fleet, sources) });
   }
   planned.sort((a, b) => costOf(a) - costOf(b));
   if (format === 'json') await print(jsonText(fleetJson(planned)), output);
@@ -35,14 +40,23 @@ export async function planFleets(
   }
   if (format === 'table') {
     const short = best || planned.length > 1;
-    const parts = planned.map((p) => fleetText(p.fleet, p.reports[0] as PlanReport, { width, colour, best: short }));
+    const parts = planned.map((p) =>
+      fleetText(p.fleet, p.reports[0] as PlanReport, { width, colour, best: short }, p.simulated),
+    );
     await print(parts.join('\n'), output);
   }
   return EXIT.ok;
 }
 
+/** What the scenario's workload makes of the fleet; null without one, and where nothing is known about speed. */
+async function simulatedOf(scenario: Scenario, fleet: PlannedFleet, sources: Sources): Promise<SimulatedFleet | null> {
+  if (scenario.workload === undefined || fleet.fleet.rows.every((row) => row.secondsPerStep === null)) return null;
+  return (await import('../serving/fleet.js')).simulateFleet(scenario, fleet, sources);
+}
+
 /** Money an hour where it is priced, else GPUs; what does not run today comes last. */
-function costOf({ fleet: { deploy, upside } }: PlannedFleet): number {
+function costOf({ fleet, simulated }: AnsweredFleet): number {
+  const { deploy, upside } = simulated ?? fleet;
   const row = deploy ?? upside;
   return row === null ? Infinity : (row.usdPerHour ?? row.gpus) + (deploy ? 0 : 1e9);
 }

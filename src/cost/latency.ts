@@ -20,6 +20,15 @@ export interface Pricer {
   readonly source: string;
 }
 
+/**
+ * Prices under a server that schedules while the GPU works. The slow end keeps the server's time: where a batch changes,
+ * or steps are short, the GPU may wait for it.
+ */
+export const overlapped = (pricer: Pricer): Pricer => ({
+  ...pricer,
+  stepOverhead: { ...pricer.stepOverhead, estimate: 0, low: 0 },
+});
+
 /** What a step takes beside its kernels. */
 export type StepOverhead = Omit<Price, 'octavesOutside'>;
 

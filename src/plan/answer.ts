@@ -3,7 +3,7 @@
  * `Sources` is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
  */
 import { calibrationPricer, type PricedParts } from '../cost/pricers.js';
-import type { Pricer } from '../cost/latency.js';
+import { overlapped, type Pricer } from '../cost/latency.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { printable, UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -16,7 +16,7 @@ import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
 import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
-import { stackName } from '../stacks/serving.js';
+import { isAsynchronous, stackName } from '../stacks/serving.js';
 import { readQuestion } from './request.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
@@ -116,7 +116,9 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       'add --fidelity FILE',
     );
   if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
-  const pricer = choosePricer(sources, notes);
+  const found = choosePricer(sources, notes);
+  const asynchronous = isAsynchronous(scenario.server?.asyncScheduling, sources.gpu?.stack ?? null);
+  const pricer = found && asynchronous ? overlapped(found) : found;
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;

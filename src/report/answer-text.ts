@@ -8,7 +8,7 @@ import { wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
 export interface AnswerLine {
-  readonly label: 'Deploy' | 'Best' | 'Cheapest' | 'Upside' | 'Instead' | 'Fails' | 'Serve' | 'Risk';
+  readonly label: 'Deploy' | 'Best' | 'Cheapest' | 'Upside' | 'Instead' | 'Fails' | 'Serve' | 'Workload' | 'Risk';
   readonly text: string;
 }
 

@@ -1,6 +1,7 @@
 /** A fleet in words: how many GPUs, how they are divided, and the table of codecs. */
 import pc from 'picocolors';
 import type { Fleet, FleetRow, PlanReport } from '../plan/types.js';
+import type { FleetService, SimulatedFleet } from '../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
 import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
 import { columns, wrap, type Column } from './text.js';
@@ -24,8 +25,69 @@ export const questionWords = ({ report, fleet }: Pick<View, 'report' | 'fleet'>)
 export const replicaWords = ({ report }: Pick<View, 'report'>): string =>
   `All that follows is about one replica: ${report.answer.question}.`;
 
-/** Paragraphs of the answer. @param report any of the device's */
-export function fleetLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
+/**
+ * Paragraphs of the answer.
+ * @param report any of the device's
+ * @param simulated where the question has a workload
+ */
+export function fleetLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet | null = null): AnswerLine[] {
+  return simulated ? simulatedLines(fleet, report, simulated) : stillLines(fleet, report);
+}
+
+function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet): AnswerLine[] {
+  const device = report.device.id ?? report.device.name;
+  const { deploy, upside, targets, thinkSeconds } = simulated;
+  const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
+    row ? [`${row.gpus} ${device} (${row.name}, ${row.usersPerReplica} users a replica)`] : [],
+  );
+  const words = (row: FleetService | null, of: FleetRow | null): string | null =>
+    row ? serviceWords(row, device) : of && `${of.name}: not one user gets the targets on any number of GPUs`;
+  const text: [AnswerLine['label'], string | null][] = [
+    [fleet.deploy ? 'Deploy' : 'Cheapest', words(deploy, fleet.deploy ?? fleet.cheapest) ?? 'nothing with confidence'],
+    ['Upside', isFewer(simulated) ? words(upside, fleet.upside) : upside && noUpside(upside, device)],
+    [
+      'Workload',
+      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${simulated.workload.replace(/^\d+ users, /, '')}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
+    ],
+    [
+      'Instead',
+      still.length === 0
+        ? null
+        : `without the workload, ${fleet.users} who all decode at once at ${formatTokens(report.contextTokens)} tokens, and nobody's prompts between: ${still.join('; ')}`,
+    ],
+    [
+      'Risk',
+      [
+        ...(upside && isFewer(simulated) ? ['kernels of the upside have to be written, and tuned'] : []),
+        'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all percentiles',
+      ].join('; '),
+    ],
+  ];
+  return text.flatMap(([label, line]) => (line ? [{ label, text: line }] : []));
+}
+
+/** True where the plan whose kernels would have to be written saves GPUs, or nothing is known of what runs today. */
+const isFewer = ({ deploy, upside }: SimulatedFleet): boolean =>
+  upside === null || deploy === null || upside.gpus < deploy.gpus || (upside.slowEnd && !deploy.slowEnd);
+
+const noUpside = (row: FleetService, device: string): string =>
+  `none for this workload: ${row.name} needs ${row.gpus} ${device} by simulation, ${row.mostUsersPerReplica} users a replica${row.slowEnd ? '' : ' by the estimate'}`;
+
+const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
+
+/** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s (estimate 0.2 s), …`. */
+function serviceWords(row: FleetService, device: string): string {
+  const { replicas, tensorParallel: degree, estimate, high, slowEnd } = row;
+  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  const pair = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => {
+    const [sure, likely] = [shortSeconds((high[key] ?? 0) / 1e3), shortSeconds((estimate[key] ?? 0) / 1e3)];
+    return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
+  };
+  const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
+  return `${row.gpus} ${device} by simulation: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${row.usersPerReplica} users each: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ' at the slow end of the prices' : ' by the estimate, none at the slow end of the prices'}`;
+}
+
+function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
   const { deploy, upside, fails, eightGpus } = fleet;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
@@ -105,6 +167,7 @@ export function fleetText(
   fleet: Fleet,
   report: PlanReport,
   { width, colour, best }: { width: number; colour: boolean; best: boolean },
+  simulated: SimulatedFleet | null = null,
 ): string {
   const c = pc.createColors(colour);
   const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
@@ -134,11 +197,12 @@ export function fleetText(
   ];
   return `${[
     ...wrap(fleetQuestion(fleet, report), width, '  ').map(c.bold),
-    ...fleetLines(fleet, report).flatMap((line) => paragraph(line, width)),
+    ...fleetLines(fleet, report, simulated).flatMap((line) => paragraph(line, width)),
     ...(best
       ? []
       : [
           '',
+          ...(simulated ? ['Without the workload:'] : []),
           ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
           ...wrap(

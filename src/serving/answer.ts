@@ -32,11 +32,12 @@ export interface SimulationOptions {
 /** Without --find-rate, candidates that are simulated unless the scenario names fewer. */
 const FEW = 4;
 
-/**
- * Simulates the candidates of a scenario.
- * @throws UserError for settings that cannot be, and where nothing is left to simulate (exit code 3)
- */
-export async function simulate(scenario: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
+/** What a simulation rests on, and the still picture of the same plans. @throws UserError for settings that cannot be */
+export function settle(
+  scenario: Scenario,
+  sources: Sources,
+  o: Pick<SimulationOptions, 'percentile' | 'skipBad'>,
+): { setting: Setting; plan: PlanReport } {
   const targets = readTargets(scenario, o.percentile);
   // Targets of time are met, or not, by the simulation.
   const { ttft: _ttft, tpot: _tpot, batch: _batch, ...still } = scenario;
@@ -49,13 +50,22 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,
-    version: sources.gpu?.stack?.file.version ?? null,
+    tables: sources.gpu?.stack ?? null,
   });
   const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, request.geometry, o.skipBad);
+  const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
+  return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets }, plan };
+}
+
+/**
+ * Simulates the candidates of a scenario.
+ * @throws UserError for settings that cannot be, and where nothing is left to simulate (exit code 3)
+ */
+export async function simulate(scenario: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
+  const { setting, plan } = settle(scenario, sources, o);
+  const { request, workload, server, targets } = setting;
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
-  const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
-  const setting: Setting = { request, link: sources.spec?.interconnect ?? null, workload, server, targets };
   const all = choose(plan, request, o.findRate);
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
   if (all.length === 0) throw nothingLeft(plan);

@@ -14,8 +14,8 @@ import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './me
 import { meanLoops, type Depth } from './depth.js';
 import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
-import { BOUNDS, CostModelPricer, overlapped, PriceTables, type Bound } from './price.js';
-import type { ServerChoice, WorkloadChoice } from './question.js';
+import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
+import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import type { Run, RunFigures, WaitingShares } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
@@ -90,25 +90,16 @@ export class Service {
     const [all, one] = [bytesOf(c.geometry.loops), bytesOf(1)];
     const each = (all - one) / Math.max(1, c.geometry.loops - 1);
     this.weightOf = (loops) => (one + (loops - 1) * each) / all;
-    this.tables = new PriceTables(c, server.asyncScheduling ? overlapped(request.pricer!) : request.pricer!, {
+    this.tables = new PriceTables(c, request.pricer!, {
       method,
       longest: server.maxModelLen,
       mostSequences: server.maxNumSeqs,
     });
   }
 
-  /** Runs the workload. @param stop asked now and then; true ends the run */
-  run(
-    bound: Bound,
-    rate: number | null,
-    atLeastSeconds: number,
-    stop: (m: Metrics, requests: number) => boolean,
-  ): {
-    result: RunResult;
-    requests: number;
-  } {
-    const { source, requests } = this.setting.workload.source(rate, atLeastSeconds);
-    return { result: run({ ...this.runOptions(bound, source), stop: (m) => stop(m, requests) }), requests };
+  /** Serves requests. @param stop asked now and then; true ends the run */
+  run(bound: Bound, { source }: Requested, stop: (m: Metrics) => boolean): RunResult {
+    return run({ ...this.runOptions(bound, source), stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */

@@ -3,6 +3,7 @@ import type { Interval } from '../cost/evidence.js';
 import { figuresOf, type Service, type Setting } from './candidate.js';
 import type { Metrics, Targets } from './metrics.js';
 import type { Bound } from './price.js';
+import type { Requested } from './question.js';
 import type { RunFigures, SustainedRate } from './types.js';
 
 /** Made-up requests come for at least this long, so that a batch grows to what a rate makes of it. */
@@ -12,7 +13,8 @@ const PRECISION = 0.02;
 const LEAST_RATE = 1e-4;
 const MOST_RATE = 1e5;
 
-interface Trial {
+/** A run under targets. */
+export interface Trial {
   readonly meets: boolean;
   readonly missed: 'ttft' | 'tpot' | null;
   readonly figures: RunFigures;
@@ -22,7 +24,8 @@ interface Trial {
 /** Requests that may miss a target. */
 const allowed = (targets: Targets, requests: number): number => (1 - targets.share) * requests + 1e-9;
 
-function trial(service: Service, targets: Targets, bound: Bound, rate: number): Trial {
+/** Serves requests until too many of them have missed a target. */
+export function trial(service: Service, targets: Targets, bound: Bound, requested: Requested): Trial {
   const missed = (m: Metrics, requests: number): Trial['missed'] =>
     // A request that is refused has no first token.
     m.lateFirst + m.rejected > allowed(targets, requests)
@@ -30,7 +33,7 @@ function trial(service: Service, targets: Targets, bound: Bound, rate: number): 
       : m.slowTokens > allowed(targets, requests)
         ? 'tpot'
         : null;
-  const { result } = service.run(bound, rate, LEAST_SECONDS, (m, requests) => missed(m, requests) !== null);
+  const result = service.run(bound, requested, (m) => missed(m, requested.requests) !== null);
   const { metrics } = result;
   const served = metrics.completed + metrics.rejected;
   const found = missed(metrics, served);
@@ -52,7 +55,7 @@ interface Found {
 }
 
 /** Bisection between a rate that meets the targets and one that does not. */
-function search(service: Service, targets: Targets, bound: Bound, start: number): Found {
+function search(service: Service, { targets, workload }: Setting, bound: Bound, start: number): Found {
   let good = 0;
   let at: Trial | null = null;
   let bad = Infinity;
@@ -60,7 +63,7 @@ function search(service: Service, targets: Targets, bound: Bound, start: number)
   let rejected = 0;
   let rate = start;
   while (bad === Infinity || bad - good > PRECISION * good) {
-    const tried = trial(service, targets, bound, rate);
+    const tried = trial(service, targets, bound, workload.source(rate, LEAST_SECONDS));
     if (tried.meets) [good, at] = [rate, tried];
     else [bad, missed, rejected] = [rate, tried.missed, tried.rejected];
     if (good === 0 && rate <= LEAST_RATE) break;
@@ -76,14 +79,15 @@ function search(service: Service, targets: Targets, bound: Bound, start: number)
  */
 export async function findRate(
   service: Service,
-  { request, workload, targets, server }: Setting,
+  setting: Setting,
   pause: (done: number) => Promise<boolean>,
 ): Promise<SustainedRate | null> {
   const { id, servedBy } = service;
+  const { request, workload, server } = setting;
   const nothing = { id, servedBy, replicasFor: null, usdPerMillionOutputTokens: null, missedFirst: null } as const;
   const none = { requestsPerSecond: { low: 0, estimate: 0, high: 0 }, limitedBy: 'nothing', atEstimate: null } as const;
   if (service.options.blocks < 1) return { ...nothing, ...none, refused: 'nothing is left for the cache' };
-  const estimate = search(service, targets, 'estimate', workload.requestsPerSecond ?? 1);
+  const estimate = search(service, setting, 'estimate', workload.requestsPerSecond ?? 1);
   if (await pause(1 / 3)) return null;
   if (estimate.rate === 0)
     return {
@@ -92,9 +96,9 @@ export async function findRate(
       missedFirst: estimate.missed,
       refused: estimate.rejected > 0 ? 'requests are longer than its cache' : 'no rate meets the targets',
     };
-  const slow = search(service, targets, 'high', estimate.rate * 0.8);
+  const slow = search(service, setting, 'high', estimate.rate * 0.8);
   if (await pause(2 / 3)) return null;
-  const fast = search(service, targets, 'low', estimate.rate * 1.2);
+  const fast = search(service, setting, 'low', estimate.rate * 1.2);
   const rates: Interval = {
     low: Math.min(slow.rate, estimate.rate),
     estimate: estimate.rate,

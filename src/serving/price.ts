@@ -26,15 +26,6 @@ import type { IterationPricer, MixedBatch } from './batch.js';
 export const BOUNDS = ['low', 'estimate', 'high'] as const;
 export type Bound = (typeof BOUNDS)[number];
 
-/**
- * Prices under a server that schedules while the GPU works. The slow end keeps the server's time: where a batch changes,
- * or steps are short, the GPU may wait for it.
- */
-export const overlapped = (pricer: Pricer): Pricer => ({
-  ...pricer,
-  stepOverhead: { ...pricer.stepOverhead, estimate: 0, low: 0 },
-});
-
 export interface PriceOptions {
   /** How a prompt's tokens become latents. */
   readonly method: WholePrompt;

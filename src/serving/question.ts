@@ -13,7 +13,7 @@ import {
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { vllmDefaults } from '../stacks/server-memory.js';
-import { schedulesMeanwhile } from '../stacks/serving.js';
+import { isAsynchronous, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { meanLength, type Lengths } from './draws.js';
@@ -39,6 +39,8 @@ export interface WorkloadChoice {
   readonly requests: number;
   readonly meanOutputTokens: number;
   readonly meanPromptTokens: number;
+  /** Mean time between an answer and the same user's next request. */
+  readonly thinkSeconds: number;
   /** Longest prompt with its answer. */
   readonly longest: number;
   /** Tokens of a hash id of a trace; null where requests have none. */
@@ -50,8 +52,22 @@ export interface WorkloadChoice {
    * Requests at another rate, in the same order with the same lengths.
    * @param atLeastSeconds made-up arrivals go on for so long
    */
-  source(requestsPerSecond: number | null, atLeastSeconds?: number): { source: Source; requests: number };
+  source(requestsPerSecond: number | null, atLeastSeconds?: number): Requested;
+  /**
+   * The same lengths from so many users, each with one request at a time; null for a trace.
+   * @param rampSeconds within which they begin
+   */
+  closed: ((users: number, rampSeconds: number) => Requested) | null;
 }
+
+/** Requests to come, and how many. */
+export interface Requested {
+  readonly source: Source;
+  readonly requests: number;
+}
+
+/** Of each user of a closed loop at least, so that most of them come when all users are there. */
+const REQUESTS_A_USER = 10;
 
 /** The server's settings that do not depend on a candidate. */
 export interface ServerChoice {
@@ -128,13 +144,15 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
   const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
   const observed = asked(w.lengthsOf) ? observedLengths(String(w.lengthsOf), MOST_OBSERVED) : null;
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
+  const thinkSeconds =
+    asked(w.think) && w.think !== 0 && w.think !== '0' ? parseSeconds(String(w.think), '--think', true) : 0;
   const settings: SyntheticWorkload = {
     arrivals,
     requestsPerSecond: number('rate', { min: 1e-6, max: 1e6 }, 1),
     burstiness: number('burstiness', { min: 0.01, max: 1000 }, 0.5),
     users: number('users', { min: 1, max: 1e6, whole: true }, 32),
-    thinkSeconds:
-      asked(w.think) && w.think !== 0 && w.think !== '0' ? parseSeconds(String(w.think), '--think', true) : 0,
+    thinkSeconds,
+    rampSeconds: thinkSeconds,
     prompt,
     output,
     observed,
@@ -162,6 +180,7 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
     requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
     requests: settings.requests,
     meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
+    thinkSeconds,
     meanPromptTokens: (observed ? mean(observed.prompts) : meanLength(prompt)) + settings.sharedPrefixTokens,
     longest: most,
     hashTokens: null,
@@ -172,6 +191,13 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
       const requestsPerSecond = rate ?? settings.requestsPerSecond;
       const requests = Math.max(settings.requests, Math.ceil(requestsPerSecond * atLeastSeconds));
       return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
+    },
+    closed: (users, rampSeconds) => {
+      const requests = Math.max(settings.requests, REQUESTS_A_USER * users);
+      return {
+        source: new SyntheticSource({ ...settings, arrivals: 'closed', users, rampSeconds, requests }),
+        requests,
+      };
     },
   };
 }
@@ -203,12 +229,14 @@ function readTrace(
     requests,
     meanOutputTokens: summary.outputTokens / requests,
     meanPromptTokens: summary.promptTokens / requests,
+    thinkSeconds: 0,
     longest: summary.longest,
     hashTokens: summary.hashTokens,
     sharedPrefixTokens: 0,
     skippedLines: summary.skipped,
     seed: null,
     source: (asked_) => ({ source: new TraceSource(options, (asked_ ?? rate) / own), requests }),
+    closed: null,
   };
 }
 
@@ -255,8 +283,8 @@ export function readServer(
     readonly vramBytes: number;
     readonly spec: DeviceSpec | null;
     readonly stack: string | null;
-    /** Version of the stack whose tables price; null without. */
-    readonly version: string | null;
+    /** Tables of the stack that price; null without. */
+    readonly tables: StackTables | null;
     readonly loops: number;
   },
 ): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
@@ -282,9 +310,7 @@ export function readServer(
     chunkedPrefill: on('chunkedPrefill'),
     // What is cached of a token depends on its depth.
     prefixCaching: on('prefixCaching') && !asked(w.depth),
-    asyncScheduling: asked(s.asyncScheduling)
-      ? choice('async-scheduling', s.asyncScheduling, SERVER_SETTINGS.asyncScheduling.choices) === 'on'
-      : device.stack !== null && device.version !== null && schedulesMeanwhile(device.stack, device.version),
+    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),

@@ -98,6 +98,39 @@ export interface SustainedRate {
   readonly refused: string | null;
 }
 
+/** A plan that serves users by simulation. */
+export interface FleetService {
+  readonly planId: string;
+  readonly name: string;
+  readonly servedBy: string | null;
+  /** GPUs that share the model: one replica. */
+  readonly tensorParallel: number;
+  readonly usersPerReplica: number;
+  /** For whom the targets are met. */
+  readonly mostUsersPerReplica: number;
+  readonly replicas: number;
+  readonly gpus: number;
+  /** Of all GPUs; null without a price. */
+  readonly usdPerHour: number | null;
+  /** False where the targets are met by the estimate, and at the slow end of the prices for not one user. */
+  readonly slowEnd: boolean;
+  /** Of one replica with its users. */
+  readonly estimate: RunFigures;
+  readonly high: RunFigures;
+}
+
+/** The GPUs that a number of users needs, by simulation; null for a plan that meets the targets for no user. */
+export interface SimulatedFleet {
+  /** Lengths, in words. */
+  readonly workload: string;
+  readonly thinkSeconds: number;
+  readonly targets: SimulationReport['targets'];
+  /** Further replicas that prefill, for each that decodes. */
+  readonly prefillReplicas: number;
+  readonly deploy: FleetService | null;
+  readonly upside: FleetService | null;
+}
+
 export interface SimulationReport {
   readonly schema: 'lla-sim/simulation';
   readonly schemaVersion: 1;

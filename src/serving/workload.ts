@@ -22,6 +22,8 @@ export interface SyntheticWorkload {
   readonly users: number;
   /** Between an answer and the user's next request or turn, exponential with this mean. */
   readonly thinkSeconds: number;
+  /** Closed loop: users begin one after the other within this time, not all at once. */
+  readonly rampSeconds: number;
   readonly prompt: Lengths;
   readonly output: Lengths;
   /** Replaces `prompt` and `output`. */
@@ -45,6 +47,8 @@ export class SyntheticSource implements Source {
   private readonly thinking: Uniform;
   private drawn = 0;
   private sessions = 0;
+  /** Users of a closed loop who have sent a request. */
+  private begun = 0;
   private clock = 0;
   /** True where prompts have identities that later ones may share. */
   private readonly identified: boolean;
@@ -60,9 +64,9 @@ export class SyntheticSource implements Source {
     const { w } = this;
     if (this.drawn >= w.requests) return false;
     if (w.arrivals === 'closed') {
-      // Users begin one after the other within the time that they think, not all at once.
-      if (this.sessions >= Math.min(w.users, w.requests)) return false;
-      draft.time = w.thinkSeconds === 0 ? 0 : (this.sessions / w.users) * w.thinkSeconds;
+      // Users who have begun already ask again meanwhile: their sessions do not count.
+      if (this.begun >= w.users) return false;
+      draft.time = (this.begun++ / w.users) * w.rampSeconds;
     } else {
       this.clock += this.gap();
       draft.time = this.clock;

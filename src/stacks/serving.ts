@@ -1,6 +1,7 @@
 /**
  * Serving stacks as facts: which of them serves which model, where that is written, and how the tables of one are named.
  */
+import { UserError, show } from '../errors.js';
 import type { StackFile } from './stack-schema.js';
 
 /** Stacks in the order in which a plan looks for tables. */
@@ -58,6 +59,22 @@ const OVERLAPPED: Readonly<
     date: '2026-11-22',
   },
 };
+
+/**
+ * Whether the server schedules the next step while the GPU works on this one.
+ * @param asked `--async-scheduling`; undefined: as the version of the stack does by default
+ * @param tables whose kernels price; null where no stack does
+ * @throws UserError for another word than on and off
+ */
+export function isAsynchronous(asked: string | number | undefined, tables: StackTables | null): boolean {
+  if (asked === undefined) return tables !== null && schedulesMeanwhile(tables.file.stack, tables.file.version);
+  if (asked !== 'on' && asked !== 'off')
+    throw new UserError(
+      `--async-scheduling must be one of on, off, not ${show(asked)}`,
+      'write for example --async-scheduling on',
+    );
+  return asked === 'on';
+}
 
 /** True where this version of a stack schedules while the GPU works, unless told otherwise. */
 export function schedulesMeanwhile(stack: string, version: string): boolean {

@@ -150,7 +150,7 @@ export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<Gri
 /** Requests for the serving loop: rows of full width, latents, and eviction, which takes whole prompts. */
 export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules, 'seed' | 'quick'>): ServingCase[] {
   const sizes: Sizes = software
-    ? { sequences: 4, requests: 16, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 16] }
+    ? { sequences: 4, requests: 10, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
     : { sequences: 16, requests: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
   const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
   const kinds: readonly (Choice & Pick<ServingCase, 'arrivals' | 'chunkedPrefill'>)[] = [

@@ -128,7 +128,6 @@ async function serveCase(device: Device, of: ServingCase, rules: Rules): Promise
       }),
       sequences,
     );
-  const requests = requestsOf(of, rules.seed, capacityOf(of, options, priced(null), rules.seed));
   const decoder = await openDecoder(device, c, {
     weights: { storage: 'f16', seed: rules.seed },
     batch: sequences,
@@ -137,9 +136,13 @@ async function serveCase(device: Device, of: ServingCase, rules: Rules): Promise
   const drifts: number[] = [];
   let iterations = 0;
   let served: Served[];
+  let requests: TimedRequest[];
   try {
-    await compileAll(decoder, contextTokens, options, requests);
+    await compileAll(decoder, contextTokens, options, requestsOf(of, rules.seed, null));
     await watch.renew();
+    // Requests come at a rate for this machine.
+    await watch.turn(Infinity);
+    requests = requestsOf(of, rules.seed, capacityOf(of, options, priced(watch.look()), rules.seed));
     const exponent = exponentOf(
       callsOfStep({ id: of.id, c, batch: sequences, contextTokens }, calibrated.pricer),
       calibrated.driftExponent,

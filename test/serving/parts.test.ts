@@ -2,9 +2,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Pricer } from '../../src/cost/latency.js';
-import { overlapped } from '../../src/serving/price.js';
+import { overlapped } from '../../src/cost/latency.js';
 import { schedulesMeanwhile } from '../../src/stacks/serving.js';
 import { Calendar } from '../../src/serving/calendar.js';
+import { emptyDraft } from '../../src/serving/requests.js';
+import { SyntheticSource } from '../../src/serving/workload.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/draws.js';
 import { EVENT, EventQueue, type EventKind } from '../../src/serving/events.js';
 import { RELATIVE_ERROR, Sketch } from '../../src/serving/sketch.js';
@@ -97,4 +99,32 @@ it('servers that schedule while the GPU works: vLLM from the version on that doe
   expect(schedulesMeanwhile('sglang', '9.0')).toBe(false);
   const pricer = { stepOverhead: { estimate: 2, low: 1, high: 3 } } as Pricer;
   expect(overlapped(pricer).stepOverhead).toMatchObject({ estimate: 0, low: 0, high: 3 });
+});
+
+it('every user of a closed loop begins, also where others ask again meanwhile', () => {
+  const fixed = { kind: 'fixed', tokens: 10 } as const;
+  const source = new SyntheticSource({
+    arrivals: 'closed',
+    requestsPerSecond: 1,
+    burstiness: 1,
+    users: 4,
+    thinkSeconds: 1,
+    rampSeconds: 8,
+    prompt: fixed,
+    output: fixed,
+    observed: null,
+    requests: 100,
+    turns: 1,
+    sharedPrefixTokens: 0,
+    mostTokens: 100,
+    seed: SEED,
+  });
+  const begun: number[] = [];
+  const [draft, again] = [emptyDraft(), emptyDraft()];
+  while (source.next(draft)) {
+    begun.push(draft.time);
+    const { session, turn } = draft;
+    expect(source.after({ time: draft.time, session, turn, promptTokens: 10, outputTokens: 10 }, again)).toBe(true);
+  }
+  expect(begun).toEqual([0, 2, 4, 6]);
 });

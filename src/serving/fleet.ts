@@ -1,0 +1,131 @@
+/**
+ * How many GPUs serve so many users of a workload: users who each ask, wait for the answer, think and ask again, on
+ * replicas of their own.
+ */
+import type { Sources } from '../plan/answer.js';
+import { candidateId } from '../plan/candidates.js';
+import type { PlannedFleet } from '../plan/fleet.js';
+import type { FleetRow, Plan } from '../plan/types.js';
+import { isUnfit } from '../plan/unfit.js';
+import type { Workload } from '../schema/serving.js';
+import type { Scenario } from '../schema/settings.js';
+import { settle } from './answer.js';
+import { figuresOf, Service, type Setting } from './candidate.js';
+import { trial } from './find-rate.js';
+import type { Bound } from './price.js';
+import type { Requested } from './question.js';
+import type { FleetService, SimulatedFleet } from './types.js';
+
+/** The bisection over users of a replica ends where the bracket is this narrow. */
+const PRECISION = 0.02;
+
+/** Lengths, conversations and thinking of a workload, from users instead of at a rate. */
+function ofUsers({ arrivals: _a, rate: _r, burstiness: _b, trace, speedUp: _s, limit: _l, ...w }: Workload): Workload {
+  const lengthsOf = w.lengthsOf ?? trace;
+  return { ...w, arrivals: 'closed', users: 1, ...(lengthsOf === undefined ? {} : { lengthsOf }) };
+}
+
+/**
+ * Simulates the plans that a fleet's answer names, on every number of GPUs that may share the model.
+ * @throws UserError for a workload or server that cannot be
+ */
+export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFleet, sources: Sources): SimulatedFleet {
+  const settings = reports.map((report) =>
+    settle(
+      {
+        ...scenario,
+        gpus: report.settings.gpus,
+        workload: ofUsers(scenario.workload ?? {}),
+        server: { ...scenario.server, replicas: 1 },
+      },
+      sources,
+      { percentile: null, skipBad: false },
+    ),
+  );
+  const { workload, targets, server } = settings[0]!.setting;
+  const best = (row: FleetRow | null): FleetService | null =>
+    row === null
+      ? null
+      : settings.reduce<FleetService | null>(
+          (known, { setting, plan }) => serviceOf(fleet.users, row, setting, plan.plans, known) ?? known,
+          null,
+        );
+  return {
+    workload: workload.label,
+    thinkSeconds: workload.thinkSeconds,
+    targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
+    prefillReplicas: server.prefillReplicas,
+    deploy: best(fleet.deploy ?? fleet.cheapest),
+    upside: best(fleet.upside),
+  };
+}
+
+/**
+ * The fewest replicas that serve the users; null where not one user gets the targets, and where it is no better than
+ * what is known: as sure, and no fewer GPUs.
+ */
+function serviceOf(
+  users: number,
+  row: FleetRow,
+  setting: Setting,
+  plans: readonly Plan[],
+  known: FleetService | null,
+): FleetService | null {
+  const plan = plans.find((p) => p.id === row.planId);
+  const { request, server } = setting;
+  const candidate = request.candidates.find((c) => candidateId(request.geometry, c, request.cacheType) === row.planId);
+  if (!plan || !candidate || isUnfit(plan) || plan.maxBatch.exact < 1) return null;
+  const service = new Service(setting, candidate, plan);
+  if (service.options.blocks < 1) return null;
+  const gpusOfReplica = request.gpus * (1 + server.prefillReplicas);
+  const requested = (n: number): Requested => setting.workload.closed!(n, rampOf(setting));
+  const meets = (bound: Bound, n: number): boolean => trial(service, setting.targets, bound, requested(n)).meets;
+  if (known?.slowEnd) {
+    const fewer = Math.ceil(known.gpus / gpusOfReplica) - 1;
+    if (fewer < 1 || !meets('high', Math.ceil(users / fewer))) return null;
+  }
+  const most = (bound: Bound): number => mostUsers(users, row.usersPerReplica, (n) => meets(bound, n));
+  const sure = most('high');
+  const bound = sure > 0 ? 'high' : 'estimate';
+  const mostOfReplica = sure > 0 ? sure : most('estimate');
+  if (mostOfReplica === 0) return null;
+  let replicas = Math.ceil(users / mostOfReplica);
+  // Fewer users than one that meets the targets meet them too, but for chance.
+  while (replicas < users && !meets(bound, Math.ceil(users / replicas))) replicas++;
+  const usersPerReplica = Math.ceil(users / replicas);
+  const figures = (of: Bound) => figuresOf(service.run(of, requested(usersPerReplica), () => false).metrics);
+  const gpus = replicas * gpusOfReplica;
+  if (known && known.slowEnd === sure > 0 && known.gpus <= gpus) return null;
+  return {
+    planId: row.planId,
+    name: row.name,
+    servedBy: service.servedBy,
+    tensorParallel: request.gpus,
+    usersPerReplica,
+    mostUsersPerReplica: mostOfReplica,
+    replicas,
+    gpus,
+    usdPerHour: request.usdPerHour === null ? null : request.usdPerHour * gpus,
+    slowEnd: sure > 0,
+    estimate: figures('estimate'),
+    high: figures('high'),
+  };
+}
+
+/** Users begin within the time that a request takes which just meets its target of TPOT: not all prompts at once. */
+const rampOf = ({ workload, targets }: Setting): number =>
+  workload.thinkSeconds + targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds;
+
+/** The most users for whom `meets` holds; 0 for none. @param start is tried first */
+function mostUsers(most: number, start: number, meets: (users: number) => boolean): number {
+  let [good, bad] = [0, most + 1];
+  let users = Math.max(1, Math.min(most, start));
+  while (bad - good > Math.max(1, PRECISION * good)) {
+    if (meets(users)) good = users;
+    else bad = users;
+    if (good === 0) users = Math.ceil(bad / 4);
+    else if (bad > most) users = Math.min(most, 2 * good);
+    else users = Math.floor((good + bad) / 2);
+  }
+  return good;
+}

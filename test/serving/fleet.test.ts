@@ -1,0 +1,68 @@
+/** `plan --users` with a workload: how many replicas its users need, by simulation. */
+import { expect, it } from 'vitest';
+import { readSources } from '../../src/plan/ask.js';
+import { planFleet, type PlannedFleet } from '../../src/plan/fleet.js';
+import type { PlanReport } from '../../src/plan/types.js';
+import { fleetJson } from '../../src/report/fleet-json.js';
+import { fleetText } from '../../src/report/fleet-text.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { simulateFleet } from '../../src/serving/fleet.js';
+import type { SimulatedFleet } from '../../src/serving/types.js';
+
+const USERS = 60;
+const SCENARIO: Scenario = {
+  device: 'h200',
+  codec: ['full'],
+  gpus: 1,
+  tpot: '25ms',
+  ttft: '1s',
+  workload: { arrivals: 'poisson', rate: 3, promptTokens: 500, outputTokens: 50, requests: 300, think: '100ms' },
+};
+
+async function simulated(scenario: Scenario, users: number): Promise<{ planned: PlannedFleet; found: SimulatedFleet }> {
+  const sources = await readSources(scenario);
+  const planned = planFleet(scenario, users, sources);
+  return { planned, found: simulateFleet(scenario, planned, sources) };
+}
+
+it('the fewest replicas whose users meet the targets at the slow end, and the answer says so', async () => {
+  const { planned, found } = await simulated(SCENARIO, USERS);
+  const deploy = found.deploy!;
+  expect(deploy).toMatchObject({ slowEnd: true, tensorParallel: 1, gpus: deploy.replicas });
+  expect(deploy.replicas).toBeGreaterThan(1);
+  expect(deploy.usersPerReplica).toBe(Math.ceil(USERS / deploy.replicas));
+  expect(deploy.usersPerReplica).toBeLessThanOrEqual(deploy.mostUsersPerReplica);
+  // One replica less would have more users than meet the targets.
+  expect(Math.ceil(USERS / (deploy.replicas - 1))).toBeGreaterThan(deploy.mostUsersPerReplica);
+  expect(deploy.high.p99_tpot_ms!).toBeLessThanOrEqual(25 * 1.002);
+  expect(deploy.high.p99_ttft_ms!).toBeLessThanOrEqual(1000 * 1.002);
+  expect(deploy.estimate.p99_tpot_ms!).toBeLessThan(deploy.high.p99_tpot_ms!);
+  // More users than that miss them.
+  const beyond = await simulated({ ...SCENARIO, tpot: '15ms' }, USERS);
+  expect(beyond.found.deploy?.mostUsersPerReplica ?? 0).toBeLessThan(deploy.mostUsersPerReplica);
+
+  const text = fleetText(
+    planned.fleet,
+    planned.reports[0] as PlanReport,
+    { width: 400, colour: false, best: false },
+    found,
+  );
+  expect(text).toMatch(
+    new RegExp(`^Deploy +${deploy.gpus} h200 by simulation: ${deploy.replicas} replicas of 1 GPU`, 'm'),
+  );
+  expect(text).toContain('thinks 100 ms');
+  expect(text).toContain('Targets: TTFT 1 s and TPOT 25 ms for 99 % of the requests');
+  expect(fleetJson([{ ...planned, simulated: found }])).toMatchObject({
+    runs: [{ simulated: { deploy: { gpus: deploy.gpus } } }],
+  });
+  expect(JSON.stringify(fleetJson([planned]))).not.toContain('simulated');
+}, 60_000);
+
+it('a plan that gives not one user the targets serves nobody', async () => {
+  const { planned, found } = await simulated({ ...SCENARIO, ttft: '1ms', tpot: '1s' }, 3);
+  expect(planned.fleet.deploy).not.toBeNull();
+  expect(found.deploy).toBeNull();
+  expect(
+    fleetText(planned.fleet, planned.reports[0] as PlanReport, { width: 400, colour: false, best: true }, found),
+  ).toContain('not one user gets the targets on any number of GPUs');
+});

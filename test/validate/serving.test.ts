@@ -1,0 +1,94 @@
+/** The figures and checks of `validate --serving`, from hand-made times. */
+import { expect, test } from 'vitest';
+import { outsideTolerance, servingChecks } from '../../src/validate/report.js';
+import { compare, SERVING_TOLERANCES, type ServingRow, type Times } from '../../src/validate/serving.js';
+import type { Served } from '../../src/decoder/serving/drive.js';
+
+/** [arrival, first token, last token, output tokens, preemptions] by request. */
+type Row = readonly [number, number, number, number, number];
+
+const times = (rows: readonly Row[]): Times[] =>
+  rows.map(([arrival, firstToken, lastToken, outputTokens, preemptions], id) => ({
+    id,
+    arrival,
+    firstToken,
+    lastToken,
+    outputTokens,
+    preemptions,
+  }));
+
+/** As the loop hands them out: in the order of their ends. */
+const served = (rows: readonly Row[]): Served[] =>
+  times(rows)
+    .map(({ outputTokens, ...t }) => ({ ...t, tokens: new Array<number>(outputTokens).fill(0) }))
+    .sort((a, b) => a.lastToken - b.lastToken);
+
+const SIMULATED: readonly Row[] = [
+  [0, 1, 5, 5, 0],
+  [1, 3, 9, 4, 1],
+  // One token has no time between tokens.
+  [2, 10, 10, 1, 0],
+];
+
+test('times of both sides by their definitions', () => {
+  const measured: readonly Row[] = [
+    [0, 2, 8, 4, 0],
+    [1, 4, 10, 7, 2],
+    [2, 12, 12, 1, 1],
+  ];
+  const row = compare({ arrivals: 'at-once' }, served(measured), times(SIMULATED));
+  expect(row.meanTpotSeconds.measured).toBeCloseTo((6 / 3 + 6 / 6) / 2, 12);
+  expect(row.meanTpotSeconds.simulated).toBeCloseTo((4 / 4 + 6 / 3) / 2, 12);
+  expect(row.meanTtftSeconds.measured).toBeCloseTo((2 + 3 + 10) / 3, 12);
+  expect(row.meanTtftSeconds.simulated).toBeCloseTo((1 + 2 + 8) / 3, 12);
+  // Latencies 8, 9, 10 and 5, 8, 8, linear between ranks.
+  expect(row.p90E2elSeconds.measured).toBeCloseTo(9.8, 12);
+  expect(row.p90E2elSeconds.simulated).toBeCloseTo(8, 12);
+  expect(row.preemptions).toEqual({ measured: 3, simulated: 1 });
+});
+
+test('order of completion: every pair where the schedule decides it, and only distant ones on a clock', () => {
+  const swapped: readonly Row[] = [SIMULATED[0]!, [1, 3, 10.5, 4, 1], [2, 10, 10, 1, 0]];
+  const atOnce = compare({ arrivals: 'at-once' }, served(swapped), times(SIMULATED));
+  expect(atOnce).toMatchObject({ pairs: 3, inverted: 1 });
+  // The last two end within 15 % of 8 s of each other.
+  const onClock = compare({ arrivals: 'poisson' }, served(swapped), times(SIMULATED));
+  expect(onClock).toMatchObject({ pairs: 2, inverted: 0 });
+  const early: readonly Row[] = [[0, 1, 10.2, 5, 0], SIMULATED[1]!, SIMULATED[2]!];
+  expect(compare({ arrivals: 'poisson' }, served(early), times(SIMULATED))).toMatchObject({ pairs: 2, inverted: 2 });
+  // Ends at the same time are no order.
+  const together: readonly Row[] = [SIMULATED[0]!, [1, 3, 10, 4, 1], [2, 10, 10, 1, 0]];
+  expect(compare({ arrivals: 'at-once' }, served(together), times(SIMULATED))).toMatchObject({ inverted: 1 });
+});
+
+const rowOf = (tpot: number, e2el: number, inverted = 0): ServingRow => ({
+  id: 'full/full',
+  arrivals: 'poisson',
+  chunkedPrefill: true,
+  requests: 3,
+  sequences: 2,
+  iterations: { measured: 1, simulated: 1 },
+  preemptions: { measured: 0, simulated: 0 },
+  meanTtftSeconds: { measured: 1, simulated: 100 },
+  meanTpotSeconds: { measured: 2, simulated: 2 * (1 + tpot) },
+  p90E2elSeconds: { measured: 4, simulated: 4 * (1 + e2el) },
+  pairs: 5,
+  inverted,
+  drift: 1,
+});
+
+test('the checks hold up to their tolerances, by the worst row of either sign', () => {
+  const { tpot, e2el } = SERVING_TOLERANCES;
+  const statuses = (...rows: ServingRow[]): string[] =>
+    servingChecks({ model: 'm', rows }, true).map(({ status }) => status);
+  expect(statuses(rowOf(0.99 * tpot, -0.99 * e2el), rowOf(0, 0))).toEqual(['holds', 'holds', 'holds']);
+  expect(statuses(rowOf(0, 0), rowOf(-1.01 * tpot, 0))).toEqual(['failed', 'holds', 'holds']);
+  expect(statuses(rowOf(0.5 * tpot, 1.01 * e2el), rowOf(0, 0))).toEqual(['holds', 'failed', 'holds']);
+  expect(statuses(rowOf(0, 0), rowOf(0, 0, 1))).toEqual(['holds', 'holds', 'failed']);
+  expect(statuses()).toEqual(['not-checked', 'not-checked', 'not-checked']);
+  const reported = servingChecks({ model: 'm', rows: [rowOf(-0.2, 0.01)] }, false);
+  expect(reported[0]).toMatchObject({ strict: false, found: '−20.0 % at worst' });
+  // What is reported and not judged ends with no exit code.
+  expect(outsideTolerance(reported)).toBe(false);
+  expect(outsideTolerance(servingChecks({ model: 'm', rows: [rowOf(-0.2, 0.01)] }, true))).toBe(true);
+});
