@@ -38,7 +38,11 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   const device = report.device.id ?? report.device.name;
   const { deploy, upside, targets, thinkSeconds } = simulated;
   const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
-    row ? [`${row.gpus} ${device} (${row.name}, ${row.usersPerReplica} users a replica)`] : [],
+    row
+      ? [
+          `${row.gpus} ${device} (${row.name}, ${row.usersPerReplica} users a replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
+        ]
+      : [],
   );
   const words = (row: FleetService | null, of: FleetRow | null): string | null =>
     row ? serviceWords(row, device) : of && `${of.name}: not one user gets the targets on any number of GPUs`;
