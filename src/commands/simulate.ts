@@ -72,7 +72,7 @@ export const simulateCommand: Command = {
     },
     picture: {
       type: 'string',
-      help: 'write sequences and cache of the first candidate over time to this file (PNG)',
+      help: 'write sequences and cache of the first candidate over time to this file (PNG), and its percentiles beside it, as FILE-percentiles.png; with --find-rate latency against the rate',
       group: 'Output',
     },
     ...formatOption(FORMATS),
@@ -117,11 +117,6 @@ async function run(args: Args): Promise<ExitCode> {
       'add them; lla-sim simulate merge joins the files',
     );
   const picture = textFlag(args, 'picture');
-  if (picture !== null && findRate)
-    throw new UserError(
-      '--picture draws one run, and --find-rate makes many',
-      'give a --rate and leave --find-rate out',
-    );
   if (picture !== null) checkWritable(picture, '--picture');
   if (shard && output.file !== null) mkdirSync(dirname(output.file), { recursive: true });
   const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
@@ -141,13 +136,15 @@ async function run(args: Args): Promise<ExitCode> {
             findRate,
             percentile: textFlag(args, 'percentile'),
             skipBad: args.flags['skip-bad'] === true,
+            curve: picture !== null,
             shard,
             progress,
             ...(format === 'csv' && !findRate ? { onEnd: (ended) => lines.push(csvLine(ended)) } : {}),
           }),
         ),
   );
-  if (picture !== null) await draw(report, picture);
+  // Shards are drawn together, by the process that joins them.
+  if (picture !== null && shard === null) await draw(report, picture);
   await print(await render(report, format, lines, output), output);
   return report.partial ? EXIT.interrupted : EXIT.ok;
 }
@@ -191,11 +188,23 @@ async function progressing<T>(
 /** @throws UserError where nothing was simulated long enough to draw */
 async function draw(report: SimulationReport, file: string): Promise<void> {
   const { servingTimeline } = await import('../report/pictures/serving-timeline.js');
-  const timeline = servingTimeline(report);
-  if (!timeline)
-    throw new UserError('the run is too short for a picture: it has one interval', 'simulate more requests');
+  const { servingPercentiles } = await import('../report/pictures/serving-percentiles.js');
+  const { servingRate } = await import('../report/pictures/serving-rate.js');
+  const pictures = report.candidates
+    ? ([[file, servingRate(report)]] as const)
+    : ([
+        [file, servingTimeline(report)],
+        [file.replace(/(\.png)?$/i, '-percentiles.png'), servingPercentiles(report)],
+      ] as const);
+  if (pictures[0][1] === null)
+    throw new UserError(
+      report.candidates
+        ? 'no candidate meets the targets at any rate: there is nothing to draw'
+        : 'the run is too short for a picture: it has one interval',
+      report.candidates ? 'relax a target' : 'simulate more requests',
+    );
   const { png } = await import('../report/pictures/png.js');
-  writeWhole(file, png(timeline), '--picture');
+  for (const [path, picture] of pictures) if (picture) writeWhole(path, png(picture), '--picture');
 }
 
 async function mergeShards(args: Args, format: (typeof FORMATS)[number], output: OutputOptions): Promise<ExitCode> {

@@ -19,6 +19,8 @@ export interface SimulationOptions {
   /** Share of requests that must meet the targets, percent. */
   readonly percentile: string | null;
   readonly skipBad: boolean;
+  /** With `findRate`: latency at more rates, for a picture. */
+  readonly curve?: boolean;
   /** Only every n-th candidate from the i-th on (1 ≤ i ≤ n). */
   readonly shard: { readonly index: number; readonly of: number } | null;
   /** Called with the share that is done and what is being done; true ends the work early. */
@@ -77,10 +79,11 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     const service = new Service(setting, candidate, row);
     const turn = (share: number): boolean => o.progress((i + share) / chosen.length, row.id);
     if (o.findRate) {
-      const found = await findRate(service, setting, async (share) => {
+      const pause = async (share: number): Promise<boolean> => {
         await new Promise((resolve) => setImmediate(resolve));
         return turn(share);
-      });
+      };
+      const found = await findRate(service, setting, pause, o.curve);
       if (found) rates.push(found);
       partial = found === null || turn(1);
     } else if (service.options.blocks < 1) {

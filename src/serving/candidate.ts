@@ -16,6 +16,7 @@ import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
+import type { Sketch } from './sketch.js';
 import type { Run, RunFigures, WaitingShares } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
@@ -191,9 +192,24 @@ export class Service {
       kvBlocks: this.options.blocks,
       capacity: this.capacity,
       timeline: m.timeline.points(),
+      percentiles: {
+        percent: PERCENT,
+        ttft: percentilesOf(m.ttft),
+        tpot: percentilesOf(m.tpot),
+        e2el: percentilesOf(m.e2el),
+      },
     };
   }
 }
+
+const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);
+
+/** Milliseconds; none of no values. */
+const percentilesOf = (sketch: Sketch): number[] =>
+  PERCENT.flatMap((percent) => {
+    const seconds = sketch.quantile(percent / 100);
+    return seconds === null ? [] : [seconds * 1e3];
+  });
 
 /** Less waiting than this share of the time in the system does not count as a limit. */
 const NEGLIGIBLE_WAITING = 0.01;

@@ -76,11 +76,13 @@ function search(service: Service, { targets, workload }: Setting, bound: Bound, 
 /**
  * Finds the rate by the estimate, then by both ends of the interval.
  * @param pause awaited between the searches; true ends them
+ * @param curve runs more rates, for a picture
  */
 export async function findRate(
   service: Service,
   setting: Setting,
   pause: (done: number) => Promise<boolean>,
+  curve = false,
 ): Promise<SustainedRate | null> {
   const { id, servedBy } = service;
   const { request, workload, server } = setting;
@@ -135,5 +137,19 @@ export async function findRate(
     missedFirst: estimate.missed,
     atEstimate: estimate.at!.figures,
     refused: null,
+    ...(curve ? { curve: curveOf(service, setting, rates) } : {}),
   };
+}
+
+/** Rates of a curve, as shares of the sustained one. */
+const CURVE = [0.1, 0.25, 0.5, 0.7, 0.85, 0.95, 1, 1.05, 1.15, 1.3];
+
+/** Whole runs, of requests that come for as long as in the search. */
+function curveOf(service: Service, { workload }: Setting, { estimate }: Interval): NonNullable<SustainedRate['curve']> {
+  return CURVE.map((share) => {
+    const requestsPerSecond = share * estimate;
+    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, LEAST_SECONDS), () => false);
+    const { p99_ttft_ms, p99_tpot_ms } = figuresOf(metrics);
+    return { requestsPerSecond, p99_ttft_ms: p99_ttft_ms ?? 0, p99_tpot_ms: p99_tpot_ms ?? 0 };
+  });
 }

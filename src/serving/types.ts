@@ -58,6 +58,13 @@ export interface Run {
   readonly kvBlocks: number;
   readonly capacity: Capacity;
   readonly timeline: readonly TimelinePoint[];
+  /** The estimate's distributions: of each percent, the milliseconds within which so many requests are. */
+  readonly percentiles: {
+    readonly percent: readonly number[];
+    readonly ttft: readonly number[];
+    readonly tpot: readonly number[];
+    readonly e2el: readonly number[];
+  };
   /** Where tokens leave early: what that does, by the estimate. */
   readonly depth?: {
     readonly meanLoops: number;
@@ -96,6 +103,12 @@ export interface SustainedRate {
   readonly atEstimate: RunFigures | null;
   /** Why nothing is served; null where something is. */
   readonly refused: string | null;
+  /** Only for a picture: the estimate below and above that rate, by rate. */
+  readonly curve?: readonly {
+    readonly requestsPerSecond: number;
+    readonly p99_ttft_ms: number;
+    readonly p99_tpot_ms: number;
+  }[];
 }
 
 /** A plan that serves users by simulation. */

@@ -72,12 +72,23 @@ describe('the answer', () => {
     expect(r.runs[0]!.timeline.length).toBeGreaterThan(0);
   });
 
-  it('draws sequences and cache over time, and no picture of a search', async () => {
+  it('draws sequences and cache over time, percentiles, and latency against the rate', async () => {
     const path = join(folder, 'timeline.png');
     const o = await simulate(...BASE, '--rate', '20', '--picture', path);
     expect(o.code, o.err).toBe(0);
     expect(readFileSync(path).subarray(1, 4).toString()).toBe('PNG');
-    expectBadInput(await simulate(...BASE, '--find-rate', '--picture', path));
+    expect(readFileSync(join(folder, 'timeline-percentiles.png')).subarray(1, 4).toString()).toBe('PNG');
+    const rates = join(folder, 'rates.png');
+    const found = await simulate(...BASE, '--find-rate', '--cores', '1', '--picture', rates, '--format', 'json');
+    expect(found.code, found.err).toBe(0);
+    expect(readFileSync(rates).subarray(1, 4).toString()).toBe('PNG');
+    const { candidates } = JSON.parse(found.out) as SimulationReport;
+    const { curve, requestsPerSecond, atEstimate } = candidates![0]!;
+    const same = curve!.find((p) => p.requestsPerSecond === requestsPerSecond.estimate)!;
+    expect(same.p99_ttft_ms).toBe(atEstimate!.p99_ttft_ms);
+    expect(same.p99_tpot_ms).toBe(atEstimate!.p99_tpot_ms);
+    // More requests than are served wait.
+    expect(curve!.at(-1)!.p99_ttft_ms).toBeGreaterThan(curve![0]!.p99_ttft_ms);
   });
 
   it('is the same bytes for the same seed, and others for another', async () => {

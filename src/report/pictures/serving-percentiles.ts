@@ -1,0 +1,60 @@
+/** How many of a simulated server's requests are served within which time: TTFT, TPOT and E2EL. */
+import type { SimulationReport } from '../../serving/types.js';
+import { formatNumber } from '../../units.js';
+import { frame } from './marks.js';
+import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { numberScale, spread } from './scales.js';
+import { axis, colourOf, common } from './theme.js';
+
+const CURVES = [
+  ['TTFT', 'ttft'],
+  ['TPOT', 'tpot'],
+  ['E2EL', 'e2el'],
+] as const;
+
+/** Null where nothing was simulated. */
+export function servingPercentiles(r: SimulationReport): Picture | null {
+  const run = r.runs[0];
+  if (!run || run.completed === 0) return null;
+  const rate = r.workload.requestsPerSecond;
+  const title = 'Requests by their latency';
+  const subtitle = `${run.id} of ${r.model.name} on ${r.device.name}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`;
+  const evidence = run.evidence ?? 'roofline';
+  const source = `lla-sim simulate, the estimate; prices of ${r.device.pricing}`;
+  const { percentiles } = run;
+  const at = (key: 'ttft' | 'tpot'): string => formatNumber(run.estimate[`p99_${key}_ms`] ?? 0);
+  return {
+    id: 'serving-percentiles',
+    title,
+    subtitle,
+    source,
+    evidence,
+    summary: `99 % of the requests have their first token within ${at('ttft')} ms, and at most ${at('tpot')} ms between tokens.`,
+    chart: (theme) => {
+      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+      const seconds = CURVES.flatMap(([, key]) => percentiles[key].map((ms) => ms / 1e3));
+      return {
+        type: 'line',
+        data: {
+          datasets: CURVES.map(([label, key], i) => ({
+            label,
+            data: percentiles[key].map((ms, j) => ({ x: ms / 1e3, y: percentiles.percent[j]! })),
+            borderColor: colourOf(theme, i),
+            backgroundColor: colourOf(theme, i),
+            borderWidth: 2,
+            pointRadius: 0,
+            pointStyle: 'line' as const,
+          })),
+        },
+        options: {
+          ...common(theme, words),
+          scales: {
+            x: numberScale(theme, 'at most so many seconds', spread(seconds)),
+            y: { ...axis(theme, 'share of the requests, %'), type: 'linear', min: 0, max: 100 },
+          },
+        },
+        plugins: [frame(theme, words)],
+      };
+    },
+  };
+}
