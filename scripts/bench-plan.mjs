@@ -16,8 +16,10 @@ import {
   findPreset,
   maxBatch,
   memoryModel,
-  priceStep,
+  priceStep as checkedPriceStep,
 } from '../dist/index.js';
+// What a plan calls: the library's functions look at their arguments first, each time.
+import { priceStep } from '../dist/cost/latency.js';
 import { chooseStack } from '../dist/plan/stacks.js';
 import { gpuPricer } from '../dist/stacks/gpu-pricer.js';
 
@@ -65,15 +67,20 @@ const rates = {
   f32FlopsPerSecond: h200.f32FlopsPerSecond,
   matrixFlopsPerSecond: h200.matrixFlopsPerSecond,
 };
-const priced = (pricer) =>
-  rate((i) => priceStep(configurations[i % configurations.length], pricer, 1 + (i % 512), context(i)).high);
+const priced = (pricer, price = priceStep) =>
+  rate((i) => price(configurations[i % configurations.length], pricer, 1 + (i % 512), context(i)).high);
 console.log(
   `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`,
 );
 
 const { gpu } = await chooseStack('vllm', h200, null, null, []);
-const stack = priced(gpuPricer(gpu, rates, h200.interconnect));
+const stackPricer = gpuPricer(gpu, rates, h200.interconnect);
+const stack = priced(stackPricer);
 console.log(`priced by a serving stack, with interval: ${Math.round(stack).toLocaleString('en')} plans/s`);
+const checked = priced(stackPricer, checkedPriceStep);
+console.log(
+  `the same through the library, which checks its arguments: ${Math.round(checked).toLocaleString('en')} plans/s`,
+);
 
 const file = process.argv[2] ?? new URL('../calibrations/mesa-llvmpipe.json', import.meta.url);
 const calibration = JSON.parse(readFileSync(file, 'utf8'));
