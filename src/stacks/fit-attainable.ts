@@ -60,14 +60,14 @@ export function measuredTimes(file: StackFile): Measured[] {
     if (kind !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
     const pace = paceOf(spec, kind);
     const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
-    const { axes, work: workOf } = classSpec(table.op);
+    const kernels = classSpec(table.op);
     const residuals = unpack(table.residuals);
     const filled = table.filledRuns.flatMap((run, i) => Array.from({ length: run }, () => i % 2 === 1));
     return knotSizes(table.axes.map((axis) => axis.knots)).flatMap((sizes, i): Measured[] => {
       if (filled[i]) return [];
       const shape: Record<string, number> = { ...table.fixed };
-      axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
-      const work = workOf(shape);
+      kernels.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
+      const work = kernels.work(shape);
       const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
       const warm = maybeWarmBytes(kind, shape, work, l2Bytes, copies) / file.rates.memoryBytesPerSecond;
       if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
