@@ -20,7 +20,7 @@ const MIB = 2 ** 20;
  * In a decode step a layer's operands come from memory, not from a cache: copies of them fill this much before one is
  * used again.
  */
-const ROTATION_BYTES = { software: 64 * MIB, hardware: 256 * MIB };
+const ROTATION_BYTES = 256 * MIB;
 const MOST_COPIES = 64;
 /** f32 sums over up to 2^17 terms; a kernel that is wrong is off by orders of magnitude more. */
 const TOLERANCE = 2e-5;
@@ -235,5 +235,5 @@ export function copyCount(device: Device, plan: OperationPlan): number {
   const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
   if (streamed === 0) return 1;
   const room = Math.floor(device.bounds.pointBytes / streamed);
-  return Math.max(1, Math.min(MOST_COPIES, room, Math.ceil(ROTATION_BYTES[kind(device)] / streamed)));
+  return Math.max(1, Math.min(MOST_COPIES, room, Math.ceil(ROTATION_BYTES / streamed)));
 }
