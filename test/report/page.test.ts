@@ -261,8 +261,10 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     const o = await open(browser, await pageOf(scenarioOf('chat-h200')));
     for (const width of [768, 390, 320]) {
       await o.page.setViewportSize({ width, height: 800 });
-      const found = await o.page.evaluate(() => document.documentElement.scrollWidth);
-      expect(found, `at ${width}`).toBeLessThanOrEqual(width);
+      // What is drawn to the width follows a frame later.
+      await expect
+        .poll(() => o.page.evaluate(() => document.documentElement.scrollWidth), { message: `at ${width}` })
+        .toBeLessThanOrEqual(width);
     }
     await o.page.setViewportSize({ width: 1280, height: 900 });
     const contrast = (page: Page): Promise<number[]> =>
