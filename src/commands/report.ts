@@ -57,9 +57,14 @@ async function run(args: Args): Promise<ExitCode> {
     validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
   const claims = textFlag(args, 'claims');
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
-  const { view, sources } = await inFileWords(args, async () => {
+  const { view, sources, simulated } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
-    return { view: viewOf(scenario, read, validation), sources: read };
+    const planned = viewOf(scenario, read, validation);
+    const served =
+      scenario.workload === undefined
+        ? null
+        : await (await import('../report/simulate.js')).simulatePlans(scenario, planned);
+    return { view: planned, sources: read, simulated: served };
   });
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
@@ -75,6 +80,7 @@ async function run(args: Args): Promise<ExitCode> {
     known: await knownStacks(),
     script: pageScript(),
     draw,
+    simulated,
   });
   writeFolder(folder, files);
   if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);

@@ -104,7 +104,9 @@ async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const findRate = args.flags['find-rate'] === true;
   const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
-  if (args.positional === 'merge') return mergeShards(args, format, output);
+  const picture = textFlag(args, 'picture');
+  if (picture !== null) checkWritable(picture, '--picture');
+  if (args.positional === 'merge') return mergeShards(args, format, output, picture);
   if (args.secondPositional !== null)
     throw new UserError(
       `${show(args.secondPositional)} is one word too many`,
@@ -116,8 +118,6 @@ async function run(args: Args): Promise<ExitCode> {
       '--shard needs --find-rate and --format json',
       'add them; lla-sim simulate merge joins the files',
     );
-  const picture = textFlag(args, 'picture');
-  if (picture !== null) checkWritable(picture, '--picture');
   if (shard && output.file !== null) mkdirSync(dirname(output.file), { recursive: true });
   const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
     min: 1,
@@ -207,11 +207,22 @@ async function draw(report: SimulationReport, file: string): Promise<void> {
   for (const [path, picture] of pictures) if (picture) writeWhole(path, png(picture), '--picture');
 }
 
-async function mergeShards(args: Args, format: (typeof FORMATS)[number], output: OutputOptions): Promise<ExitCode> {
+async function mergeShards(
+  args: Args,
+  format: (typeof FORMATS)[number],
+  output: OutputOptions,
+  picture: string | null,
+): Promise<ExitCode> {
   if (args.secondPositional === null)
     throw new UserError('the folder of the shards is not given', 'write lla-sim simulate merge FOLDER');
   const { mergeFolder } = await import('../serving/merge.js');
-  await print(await render(mergeFolder(args.secondPositional), format, [], output), output);
+  const report = mergeFolder(args.secondPositional);
+  if (picture !== null) {
+    if (!report.candidates?.some((c) => c.curve))
+      throw new UserError('the shards hold no latency against the rate', 'run every shard with --picture FILE too');
+    await draw(report, picture);
+  }
+  await print(await render(report, format, [], output), output);
   return EXIT.ok;
 }
 

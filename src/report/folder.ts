@@ -3,19 +3,24 @@ import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { printable, show, UserError } from '../errors.js';
 import { readTextFile } from '../files.js';
+import { jsonText } from '../json.js';
 import type { Sources } from '../plan/answer.js';
 import type { Scenario } from '../schema/settings.js';
 import { htmlDocument } from './html/document.js';
 import type { Html } from './html/html.js';
 import { pageSources, withoutOwn, type KnownStacks } from './page-data.js';
-import { PICTURE_IDS, picturesOf } from './pictures/index.js';
+import { PICTURE_IDS, picturesOf, servingPictures } from './pictures/index.js';
 import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
 import { reportMarkdown } from './report-markdown.js';
+import type { Simulated } from './simulation.js';
 import { cannotWrite, Replacement } from '../write.js';
 import type { View } from './view.js';
 
 const MAX_REPORT_BYTES = 2 ** 24;
+const SIMULATION_FILE = 'simulation.json';
+/** Files that some reports have and others have not. */
+const OPTIONAL: readonly string[] = [...PICTURE_IDS.map((id) => `${id}.png`), SIMULATION_FILE];
 
 /** Draws a picture as PNG; null where this machine has no canvas. */
 export type Draw = ((picture: Picture) => Buffer) | null;
@@ -50,24 +55,28 @@ export function reportFiles(input: {
   known: KnownStacks;
   script: string;
   draw: Draw;
+  /** What happens when the scenario's requests arrive; null for a scenario without a workload. */
+  simulated: Simulated | null;
 }): Map<string, string | Buffer> {
-  const { view, draw, paper } = input;
-  const pictures = picturesOf(view);
+  const { view, draw, paper, simulated } = input;
+  const pictures = [...picturesOf(view), ...(simulated?.report ? servingPictures(simulated.report) : [])];
   const data = {
     scenario: shownScenario(input.scenario),
     sources: pageSources(input.sources),
     validation: view.validation,
     known: withoutOwn(input.known, input.sources),
+    ...(simulated ? { simulated } : {}),
   };
   const files = new Map<string, string | Buffer>([
     ['report.html', htmlDocument(view, pictures, data, paper.html, input.script)],
     [
       'report.md',
-      `${reportMarkdown(view, data.scenario, pictures, draw !== null)}\n${paper.markdown}\n${markOf(input.subject)}\n`,
+      `${reportMarkdown(view, data.scenario, pictures, draw !== null, simulated)}\n${paper.markdown}\n${markOf(input.subject)}\n`,
     ],
     ['plans.csv', planCsv(view.report)],
     ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],
   ]);
+  if (simulated?.report) files.set(SIMULATION_FILE, jsonText(simulated.report));
   if (draw) for (const p of pictures) files.set(`${p.id}.png`, draw(p));
   return files;
 }
@@ -92,8 +101,8 @@ export function refuseOthers(folder: string, subject: string): void {
 }
 
 /**
- * Writes a report's files: all of them or none. Pictures of an earlier report that this one does not have are removed;
- * anything else in the folder stays.
+ * Writes a report's files: all of them or none. Pictures and the simulation of an earlier report that this one does not
+ * have are removed; anything else in the folder stays.
  * @throws UserError when the folder cannot be written
  */
 export function writeFolder(folder: string, files: ReadonlyMap<string, string | Buffer>): void {
@@ -103,7 +112,7 @@ export function writeFolder(folder: string, files: ReadonlyMap<string, string | 
     for (const [name, content] of files) replacement.add(join(folder, name), content);
     replacement.commit();
     for (const name of readdirSync(folder)) {
-      if (!files.has(name) && PICTURE_IDS.some((id) => name === `${id}.png`)) rmSync(join(folder, name));
+      if (!files.has(name) && OPTIONAL.includes(name)) rmSync(join(folder, name));
     }
   } catch (error) {
     replacement.discard();

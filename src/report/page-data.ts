@@ -7,6 +7,7 @@ import { TERMS_VERSION } from '../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import type { AttainableFile } from '../stacks/attainable.js';
 import type { ServerFile, StackTables } from '../stacks/serving.js';
+import type { Simulated } from './simulation.js';
 import type { Validation } from '../schema/validation.js';
 
 export interface PageData {
@@ -14,6 +15,8 @@ export interface PageData {
   readonly sources: Sources;
   readonly validation: Validation | null;
   readonly known: KnownStacks;
+  /** Only of a scenario with a workload. */
+  readonly simulated?: Simulated;
 }
 
 /** What the page needs to plan for other devices and stacks. */

@@ -12,6 +12,7 @@ import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { markdownText, planMarkdown } from './plan-csv.js';
 import { rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
+import { simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
 import { LIMIT_WORDS } from './words.js';
 
@@ -19,7 +20,13 @@ import { LIMIT_WORDS } from './words.js';
 export const APPENDICES = '## Appendices';
 
 /** @param drawn false where the pictures could not be written: then their words stand alone */
-export function reportMarkdown(view: View, scenario: Scenario, pictures: readonly Picture[], drawn: boolean): string {
+export function reportMarkdown(
+  view: View,
+  scenario: Scenario,
+  pictures: readonly Picture[],
+  drawn: boolean,
+  simulated: Simulated | null,
+): string {
   const { report } = view;
   const decision = decisionPicture(pictures);
   const lines = [
@@ -54,6 +61,7 @@ export function reportMarkdown(view: View, scenario: Scenario, pictures: readonl
     '',
   );
   lines.push('## The plan and its memory', '', ...memory(view), '');
+  if (simulated) lines.push(...simulationMarkdown(simulated));
   lines.push(
     '## Pictures',
     '',

@@ -1,19 +1,12 @@
 /** A simulation for a terminal: what to act on first, then tables. */
 import pc from 'picocolors';
 import { meanLoops } from '../serving/depth.js';
-import type { Limit } from '../serving/metrics.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
+import { between, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
 import { columns, wrap, type Column } from './text.js';
 
 const WIDTH = 100;
-
-export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
-  'kv-blocks': 'KV blocks',
-  'max-num-seqs': '--max-num-seqs',
-  'token-budget': '--max-num-batched-tokens',
-  nothing: 'nothing',
-};
 
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
@@ -23,11 +16,6 @@ export function simulationTable(r: SimulationReport, options: { colour: boolean 
     : [...runTable(r.runs), ...percentiles(r.runs[0]), ...depthTable(r.runs[0])];
   return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
 }
-
-const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : `${formatNumber(s)} s`);
-
-const targetWords = ({ targets }: SimulationReport): string =>
-  `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ${formatNumber(targets.percentile)} % of the requests`;
 
 function title(r: SimulationReport): string[] {
   const { workload: w } = r;
@@ -48,29 +36,15 @@ function title(r: SimulationReport): string[] {
   );
 }
 
-/** `12.3 (11–14)`. */
-const between = (low: number, estimate: number, high: number): string =>
-  `${formatNumber(estimate)} (${formatNumber(low)}–${formatNumber(high)})`;
-
-const meets = (run: Run, f: RunFigures, targets: SimulationReport['targets']): boolean =>
-  f.completed > 0 &&
-  run.rejected === 0 &&
-  f.request_goodput >= (targets.percentile / 100) * f.request_throughput - 1e-12;
-
 function runLead(r: SimulationReport): string[] {
   const lines = title(r);
   for (const run of r.runs) {
     const { low, estimate, high } = run;
     const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string =>
       `${between(low[key] ?? 0, estimate[key] ?? 0, high[key] ?? 0)} ms`;
-    const verdict = meets(run, high, r.targets)
-      ? 'meets the targets, at the slow end of the prices too'
-      : meets(run, estimate, r.targets)
-        ? 'meets the targets by the estimate, not at the slow end'
-        : 'misses the targets';
     lines.push(
       ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdict}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; limited by ${limitWords(run)}.`,
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; limited by ${limitWords(run)}.`,
         WIDTH,
         '  ',
       ),
@@ -78,11 +52,6 @@ function runLead(r: SimulationReport): string[] {
   }
   lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '));
   return lines;
-}
-
-function limitWords(run: Run): string {
-  if (run.limitedBy === 'nothing') return 'nothing: requests hardly wait';
-  return `${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
 }
 
 function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): string[] {

@@ -21,6 +21,8 @@ export interface SimulationOptions {
   readonly skipBad: boolean;
   /** With `findRate`: latency at more rates, for a picture. */
   readonly curve?: boolean;
+  /** These candidates, in this order; unless given, those that are worth simulating. */
+  readonly only?: readonly string[];
   /** Only every n-th candidate from the i-th on (1 ≤ i ≤ n). */
   readonly shard: { readonly index: number; readonly of: number } | null;
   /** Called with the share that is done and what is being done; true ends the work early. */
@@ -68,7 +70,9 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   const { request, workload, server, targets } = setting;
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
-  const all = choose(plan, request, o.findRate);
+  const all = o.only
+    ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
+    : choose(plan, request, o.findRate);
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
   if (all.length === 0) throw nothingLeft(plan);
   const runs: Run[] = [];

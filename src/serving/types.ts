@@ -165,7 +165,7 @@ export interface SimulationReport {
   readonly percentileError: number;
   /** Empty with `--find-rate`. The first run's figures are also fields of the report. */
   readonly runs: readonly Run[];
-  /** Only with `--find-rate`. */
+  /** Only with `--find-rate`, and in a report whose workload is quick to simulate. */
   readonly candidates?: readonly SustainedRate[];
   /** Only with `--shard`: which part this is, and the candidates of all parts. */
   readonly shard?: { readonly index: number; readonly of: number; readonly all: readonly string[] };

@@ -9,7 +9,10 @@ import { png } from '../../src/report/pictures/png.js';
 import { LIGHT } from '../../src/report/pictures/theme.js';
 import { APPENDICES } from '../../src/report/report-markdown.js';
 import { viewOf } from '../../src/report/view.js';
+import type { PlanReport } from '../../src/plan/types.js';
 import { readValidation } from '../../src/schema/validation.js';
+import type { SimulationReport } from '../../src/serving/types.js';
+import { formatMilliseconds } from '../../src/units.js';
 import { compile, plan, ROOT, scratch, type Outcome } from '../cli/program.js';
 import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { filesOf, SCENARIOS, scenarioOf, textOf, viewOfScenario } from './reports.js';
@@ -128,6 +131,24 @@ it('gives the same bytes again, pictures too', async () => {
     expect(Buffer.compare(Buffer.from(content), Buffer.from(b.get(name) as Buffer)), name).toBe(0);
 });
 
+/** The plans of the answer are simulated: page and Markdown say what simulation.json holds. */
+function expectSimulated(out: string): void {
+  const read = (name: string): string => readFileSync(join(out, name), 'utf8');
+  const { answer } = JSON.parse(read('plans.json')) as PlanReport;
+  const { runs, candidates, workload } = JSON.parse(read('simulation.json')) as SimulationReport;
+  expect(runs.map((r) => r.id)).toEqual([answer.deploy!.planId, answer.upside!.planId]);
+  expect(candidates!.map((c) => c.id).sort()).toEqual(runs.map((r) => r.id).sort());
+  const shown = (ms: number): string => formatMilliseconds(ms / 1e3);
+  const rows = read('report.md').split('\n');
+  for (const { id, low, estimate, high } of runs) {
+    expect(estimate.completed).toBe(workload.requests);
+    const cell = `${shown(estimate.p99_ttft_ms!)} (${shown(low.p99_ttft_ms!)}–${shown(high.p99_ttft_ms!)})`;
+    const row = rows.find((r) => r.startsWith(`| ${id} | TTFT |`));
+    expect(row?.endsWith(` ${cell} |`), row).toBe(true);
+    expect(read('report.html')).toContain(`<td class="number">${cell}</td>`);
+  }
+}
+
 describe('the command', () => {
   const folder = scratch();
   let program: Awaited<ReturnType<typeof compile>>;
@@ -161,6 +182,10 @@ describe('the command', () => {
       'quality-by-task.png',
       'report.html',
       'report.md',
+      'serving-percentiles.png',
+      'serving-rate.png',
+      'serving-timeline.png',
+      'simulation.json',
       'time-against-context.png',
       'users-against-speed.png',
     ]);
@@ -175,7 +200,10 @@ describe('the command', () => {
       expect.stringMatching(/holds the report of chat-h200\.yaml.*--overwrite/),
     ]);
     expect(readFileSync(join(out, 'report.md'), 'utf8')).toContain('ouro-1.4b');
+    expectSimulated(out);
     expect(run('scenarios/nanbeige-a100.yaml', '-o', out, '--overwrite', '--quiet').code).toBe(0);
+    // Nothing is said of that scenario's requests.
+    expect(readdirSync(out).filter((n) => /simulation|serving/.test(n))).toEqual([]);
     writeFileSync(join(out, 'report.md'), '# mine');
     expect(run('scenarios/nanbeige-a100.yaml', '-o', out).err).toMatch(/a report\.md that is not of this version/);
   });

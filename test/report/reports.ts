@@ -6,6 +6,7 @@ import { readSources } from '../../src/plan/ask.js';
 import { knownStacks } from '../../src/plan/stacks.js';
 import type { Sources } from '../../src/plan/answer.js';
 import { reportFiles, type Draw } from '../../src/report/folder.js';
+import { simulatePlans } from '../../src/report/simulate.js';
 import { viewOf, type View } from '../../src/report/view.js';
 import { readScenarioFile } from '../../src/schema/scenario.js';
 import type { Scenario } from '../../src/schema/settings.js';
@@ -48,11 +49,11 @@ function paperOf(sources: Sources): ReturnType<typeof paperPart> {
 
 /**
  * A report's files. Without `draw` there are no PNGs, without `script` a page that only shows; `anew` plans even where a
- * test before has.
+ * test before has; `simulate` serves the requests of a scenario with a workload, which takes seconds.
  */
 export async function filesOf(
   scenario: Scenario,
-  options: { draw?: Draw; script?: string; file?: string | null; anew?: boolean } = {},
+  options: { draw?: Draw; script?: string; file?: string | null; anew?: boolean; simulate?: boolean } = {},
 ): Promise<Map<string, string | Buffer>> {
   const { sources, ...of } = await (options.anew ? make(scenario) : viewOfScenario(scenario));
   return reportFiles({
@@ -63,6 +64,7 @@ export async function filesOf(
     subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',
     draw: options.draw ?? null,
+    simulated: options.simulate && scenario.workload ? await simulatePlans(scenario, of.view) : null,
   });
 }
 

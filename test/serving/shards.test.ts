@@ -58,6 +58,10 @@ describe('shards', () => {
     expect(o.code, o.err).toBe(0);
     expect(JSON.parse(o.out)).toEqual(whole);
     expect((await simulate('merge', join(folder, 'results'))).out).toContain('Runs today');
+    // Shards that were run without a picture have no curve to draw.
+    const drawn = await simulate('merge', join(folder, 'results'), '--picture', join(folder, 'rate.png'));
+    expectBadInput(drawn);
+    expect(drawn.err).toContain('the shards hold no latency against the rate');
   });
 
   it('that are missing, twice, ended early or of another sweep are refused by name', async () => {

@@ -4,6 +4,7 @@ import { commandLine } from '../command-line.js';
 import type { PageData } from '../page-data.js';
 import { decisionPicture } from '../pictures/index.js';
 import type { Picture } from '../pictures/picture.js';
+import { simulationHtml, SIMULATION_TITLE } from '../simulation.js';
 import type { View } from '../view.js';
 import { controlsOf, type Control } from './controls.js';
 import { html, type Html } from './html.js';
@@ -41,7 +42,7 @@ export function reportBody(view: View, pictures: readonly Picture[], data: PageD
 <div id="sheet">${sheetSection(view)}</div>
 </header>
 <main>
-<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> <a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${paper === null ? '' : html` <a href="#paper">The paper, held against the model</a>`}</nav>
+<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> ${data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : ''}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${paper === null ? '' : html` <a href="#paper">The paper, held against the model</a>`}</nav>
 ${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <h2 id="ask">Change the question</h2>
 <form id="controls" aria-labelledby="ask">
@@ -64,7 +65,13 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
 <div class="scroll" id="rows" role="region" aria-label="All combinations" tabindex="0">${tableSection(view)}</div>
 <h2 id="memory">The plan and its memory</h2>
 <div id="plan">${planSection(view)}</div>
-<h2 id="pictures">Pictures</h2>
+${
+  data.simulated
+    ? html`<h2 id="simulation">${SIMULATION_TITLE}</h2>
+${simulationHtml(data.simulated)}
+`
+    : ''
+}<h2 id="pictures">Pictures</h2>
 <p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that nobody has measured.</p>
 <div id="figures">${figuresSection(pictures.filter((p) => p !== decision))}</div>
 <h2 id="doubts">Before you believe it</h2>

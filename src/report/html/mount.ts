@@ -25,7 +25,7 @@ import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
 import { fleetJson } from '../fleet-json.js';
 import type { PageData } from '../page-data.js';
-import { decisionPicture, picturesOf } from '../pictures/index.js';
+import { decisionPicture, picturesOf, servingPictures } from '../pictures/index.js';
 import type { Picture } from '../pictures/picture.js';
 import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
 import { UserError } from '../../errors.js';
@@ -80,6 +80,8 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const fontFamily = getComputedStyle(document.body).fontFamily;
 
+  // Of the report's own question, whatever the controls ask.
+  const served = data.simulated?.report ? servingPictures(data.simulated.report) : [];
   let charts: Chart[] = [];
   let pictures: readonly Picture[] = [];
   let view: View | null = null;
@@ -128,7 +130,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
       return;
     }
     view = shown;
-    pictures = picturesOf(shown);
+    pictures = [...picturesOf(shown), ...served];
     if (!first) {
       fill('question', questionSection(shown));
       fill('answer', answerSection(shown));

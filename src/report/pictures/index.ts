@@ -1,4 +1,5 @@
 /** All pictures of a report, in the order in which they are read. A picture without data is absent. */
+import type { SimulationReport } from '../../serving/types.js';
 import type { View } from '../view.js';
 import { evictionPictures } from './eviction-budget.js';
 import type { Fidelity } from '../../plan/fidelity.js';
@@ -8,6 +9,9 @@ import type { Picture } from './picture.js';
 import { predictedAgainstMeasured } from './predicted-against-measured.js';
 import { klAgainstRatio } from './kl-against-ratio.js';
 import { qualityByTask } from './quality-by-task.js';
+import { servingPercentiles } from './serving-percentiles.js';
+import { servingRate } from './serving-rate.js';
+import { servingTimeline } from './serving-timeline.js';
 import { retrievalMap } from './retrieval-map.js';
 import { rolloutAgreement } from './rollout-agreement.js';
 import { timeAgainstContext } from './time-against-context.js';
@@ -26,6 +30,9 @@ export const PICTURE_IDS = [
   'eviction-batch',
   'predicted-against-measured',
   'kernel-roofline',
+  'serving-timeline',
+  'serving-percentiles',
+  'serving-rate',
   // Of earlier versions.
   'cache-against-context',
   'batch-against-ratio',
@@ -39,6 +46,10 @@ export const decisionPicture = (pictures: readonly Picture[]): Picture | null =>
 /** What was measured of a model: cost by ratio, retrieval, rollouts. */
 export const fidelityPictures = (f: Fidelity): Picture[] =>
   [klAgainstRatio(f), retrievalMap(f), rolloutAgreement(f)].filter((p) => p !== null);
+
+/** What happens when requests arrive: over time, by share of the requests, and by their rate. */
+export const servingPictures = (r: SimulationReport): Picture[] =>
+  [servingTimeline(r), servingPercentiles(r), servingRate(r)].filter((p) => p !== null);
 
 export function picturesOf(view: View): Picture[] {
   return [

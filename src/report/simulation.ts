@@ -1,0 +1,102 @@
+/** What happens when a report's requests arrive, on its page and in its Markdown. */
+import { formatMilliseconds, formatNumber } from '../units.js';
+import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
+import { html, type Html } from './html/html.js';
+import { markdownText } from './plan-csv.js';
+import { limitWords, targetWords, verdictWords } from './simulation-words.js';
+
+export interface Simulated {
+  /** The answer's plans; null where none is simulated. */
+  readonly report: SimulationReport | null;
+  /** What is not simulated, and why; null where all is. */
+  readonly left: string | null;
+}
+
+export const SIMULATION_TITLE = 'When requests arrive';
+
+const METRICS = [
+  ['TTFT', 'ttft'],
+  ['TPOT', 'tpot'],
+  ['E2EL', 'e2el'],
+] as const;
+const STATISTICS = [
+  ['mean', 'mean'],
+  ['p50', 'median'],
+  ['p90', 'p90'],
+  ['p99', 'p99'],
+] as const;
+
+const HEAD = ['plan', 'metric, ms', ...STATISTICS.map(([name]) => name)];
+
+const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
+
+/** `12.3 (11–14)`: estimate, fast end and slow end. */
+function cell({ low, estimate, high }: Run, key: keyof RunFigures & `${string}_ms`): string {
+  return `${millis(estimate[key])} (${millis(low[key])}–${millis(high[key])})`;
+}
+
+const rowsOf = ({ runs }: SimulationReport): string[][] =>
+  runs.flatMap((run) =>
+    METRICS.map(([name, metric]) => [
+      run.id,
+      name,
+      ...STATISTICS.map(([, statistic]) => cell(run, `${statistic}_${metric}_ms`)),
+    ]),
+  );
+
+/** What is simulated, then a sentence for each plan. */
+function sentences(r: SimulationReport): string[] {
+  const { requests, requestsPerSecond: rate, label } = r.workload;
+  return [
+    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ${r.server.replicas} × ${r.gpus} ${r.device.name}; targets: ${targetWords(r)}.`,
+    ...r.runs.map((run) => {
+      const sustained = r.candidates?.find((c) => c.id === run.id)?.requestsPerSecond;
+      const most = sustained
+        ? `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end up to ${formatNumber(sustained.low)}`
+        : '';
+      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r.targets)}${most}; limited by ${limitWords(run)}.`;
+    }),
+  ];
+}
+
+const NOTE =
+  'In parentheses: every iteration takes the fast, or the slow end of its interval. The same from the command line: lla-sim simulate. simulation.json has every figure.';
+
+const left = ({ left: words }: Simulated): string[] => (words === null ? [] : [words]);
+
+export function simulationHtml(simulated: Simulated): Html {
+  const { report } = simulated;
+  const paragraphs = (texts: readonly string[]): Html => html`${texts.map((t) => html`<p>${t}</p>`)}`;
+  if (report === null) return paragraphs(left(simulated));
+  return html`${paragraphs(sentences(report))}
+<div class="scroll" role="region" aria-label="Latencies" tabindex="0"><table><thead><tr>${HEAD.map((h, i) => html`<th scope="col"${i < 2 ? '' : html` class="number"`}>${h}</th>`)}</tr></thead><tbody>${rowsOf(
+    report,
+  ).map(
+    (
+      cells,
+    ) => html`<tr>${cells.map((c, i) => (i === 0 ? html`<th scope="row">${c}</th>` : html`<td${i === 1 ? '' : html` class="number"`}>${c}</td>`))}</tr>
+`,
+  )}</tbody></table></div>
+${paragraphs([...left(simulated), `${NOTE} This part is of the report's own question: the controls do not change it.`])}`;
+}
+
+/** Begins with a heading of the second level. */
+export function simulationMarkdown(simulated: Simulated): string[] {
+  const { report } = simulated;
+  const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
+  const paragraphs = (texts: readonly string[]): string[] => texts.flatMap((t) => [markdownText(t), '']);
+  return [
+    `## ${SIMULATION_TITLE}`,
+    '',
+    ...(report === null
+      ? paragraphs(left(simulated))
+      : [
+          ...paragraphs(sentences(report)),
+          row(HEAD),
+          `|---|---|${STATISTICS.map(() => '--:|').join('')}`,
+          ...rowsOf(report).map(row),
+          '',
+          ...paragraphs([...left(simulated), NOTE]),
+        ]),
+  ];
+}
