@@ -1,9 +1,9 @@
 /** What happens when a report's requests arrive, on its page and in its Markdown. */
-import { formatMilliseconds, formatNumber } from '../units.js';
+import { formatNumber } from '../units.js';
 import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
 import { markdownText } from './plan-csv.js';
-import { limitWords, targetWords, verdictWords } from './simulation-words.js';
+import { between, limitWords, targetWords, verdictWords } from './simulation-words.js';
 
 export interface Simulated {
   /** The answer's plans; null where none is simulated. */
@@ -14,10 +14,11 @@ export interface Simulated {
 
 export const SIMULATION_TITLE = 'When requests arrive';
 
+/** Name with its unit, key, and milliseconds of the unit. */
 const METRICS = [
-  ['TTFT', 'ttft'],
-  ['TPOT', 'tpot'],
-  ['E2EL', 'e2el'],
+  ['TTFT, ms', 'ttft', 1],
+  ['TPOT, ms', 'tpot', 1],
+  ['E2EL, s', 'e2el', 1000],
 ] as const;
 const STATISTICS = [
   ['mean', 'mean'],
@@ -26,33 +27,36 @@ const STATISTICS = [
   ['p99', 'p99'],
 ] as const;
 
-const HEAD = ['plan', 'metric, ms', ...STATISTICS.map(([name]) => name)];
-
-const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
+const HEAD = ['plan', 'metric', ...STATISTICS.map(([name]) => name)];
 
 /** `12.3 (11–14)`: estimate, fast end and slow end. */
-function cell({ low, estimate, high }: Run, key: keyof RunFigures & `${string}_ms`): string {
-  return `${millis(estimate[key])} (${millis(low[key])}–${millis(high[key])})`;
+function cell({ low, estimate, high }: Run, key: keyof RunFigures & `${string}_ms`, unit: number): string {
+  const [l, e, h] = [low[key], estimate[key], high[key]];
+  return l === null || e === null || h === null ? '–' : between(l / unit, e / unit, h / unit);
 }
 
 const rowsOf = ({ runs }: SimulationReport): string[][] =>
   runs.flatMap((run) =>
-    METRICS.map(([name, metric]) => [
+    METRICS.map(([name, metric, unit]) => [
       run.id,
       name,
-      ...STATISTICS.map(([, statistic]) => cell(run, `${statistic}_${metric}_ms`)),
+      ...STATISTICS.map(([, statistic]) => cell(run, `${statistic}_${metric}_ms`, unit)),
     ]),
   );
 
 /** What is simulated, then a sentence for each plan. */
 function sentences(r: SimulationReport): string[] {
   const { requests, requestsPerSecond: rate, label } = r.workload;
+  const gpus = r.gpus > 1 ? `${r.gpus} × ` : '';
+  const replicas = r.server.replicas > 1 ? `, ${r.server.replicas} replicas` : '';
   return [
-    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ${r.server.replicas} × ${r.gpus} ${r.device.name}; targets: ${targetWords(r)}.`,
+    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ${gpus}${r.device.name}${replicas}; targets: ${targetWords(r)}.`,
     ...r.runs.map((run) => {
       const sustained = r.candidates?.find((c) => c.id === run.id)?.requestsPerSecond;
       const most = sustained
-        ? `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end up to ${formatNumber(sustained.low)}`
+        ? sustained.estimate === 0
+          ? '; it meets them at no rate'
+          : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end up to ${formatNumber(sustained.low)}`
         : '';
       return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r.targets)}${most}; limited by ${limitWords(run)}.`;
     }),

@@ -12,7 +12,7 @@ import { viewOf } from '../../src/report/view.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { formatMilliseconds } from '../../src/units.js';
+import { formatNumber } from '../../src/units.js';
 import { compile, plan, ROOT, scratch, type Outcome } from '../cli/program.js';
 import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { filesOf, SCENARIOS, scenarioOf, textOf, viewOfScenario } from './reports.js';
@@ -138,12 +138,11 @@ function expectSimulated(out: string): void {
   const { runs, candidates, workload } = JSON.parse(read('simulation.json')) as SimulationReport;
   expect(runs.map((r) => r.id)).toEqual([answer.deploy!.planId, answer.upside!.planId]);
   expect(candidates!.map((c) => c.id).sort()).toEqual(runs.map((r) => r.id).sort());
-  const shown = (ms: number): string => formatMilliseconds(ms / 1e3);
   const rows = read('report.md').split('\n');
   for (const { id, low, estimate, high } of runs) {
     expect(estimate.completed).toBe(workload.requests);
-    const cell = `${shown(estimate.p99_ttft_ms!)} (${shown(low.p99_ttft_ms!)}–${shown(high.p99_ttft_ms!)})`;
-    const row = rows.find((r) => r.startsWith(`| ${id} | TTFT |`));
+    const cell = `${formatNumber(estimate.p99_ttft_ms!)} (${formatNumber(low.p99_ttft_ms!)}–${formatNumber(high.p99_ttft_ms!)})`;
+    const row = rows.find((r) => r.startsWith(`| ${id} | TTFT, ms |`));
     expect(row?.endsWith(` ${cell} |`), row).toBe(true);
     expect(read('report.html')).toContain(`<td class="number">${cell}</td>`);
   }
