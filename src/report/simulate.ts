@@ -11,7 +11,7 @@ const SECONDS_OF_A_RUN = 120;
 /** Rates are searched only where that takes no more requests: some 20 s on one core. */
 const MOST_REQUESTS = 400_000;
 
-const NOT_SEARCHED = 'lla-sim simulate --find-rate tells the highest rate';
+const HOW = 'lla-sim simulate --find-rate tells the highest';
 
 /** @throws UserError for a workload or server that cannot be */
 export async function simulatePlans(scenario: Scenario, { report, request, sources, fleet }: View): Promise<Simulated> {
@@ -24,7 +24,7 @@ export async function simulatePlans(scenario: Scenario, { report, request, sourc
   try {
     const runs = await simulate(scenario, sources, { ...options, findRate: false });
     const why = whyNotSearched(scenario, report, only, runs.workload);
-    if (why !== null) return { report: runs, left: `${why}; ${NOT_SEARCHED}.` };
+    if (why !== null) return { report: runs, left: why };
     const { candidates } = await simulate(scenario, sources, { ...options, findRate: true, curve: true });
     return { report: { ...runs, candidates: candidates ?? [] }, left: null };
   } catch (error) {
@@ -44,13 +44,13 @@ function whyNotSearched(
     meanOutputTokens,
   }: { requests: number; requestsPerSecond: number | null; meanOutputTokens: number },
 ): string | null {
-  if (requestsPerSecond === null) return 'Users who wait have no rate';
-  if (workload?.trace !== undefined) return 'Of a trace, the rate is not searched here';
+  if (requestsPerSecond === null) return 'No rate is searched: users who wait have none.';
+  if (workload?.trace !== undefined) return `The rates of a trace are not searched here; ${HOW}.`;
   const replicas = Number(server?.replicas ?? 1);
   const expected = only.map((id) => {
     const tokens = plans.find((p) => p.id === id)?.decode.tokensPerSecond?.estimate ?? 0;
     return RUNS_OF_A_SEARCH * Math.max(requests, (SECONDS_OF_A_RUN * replicas * tokens) / meanOutputTokens);
   });
   const all = expected.reduce((sum, n) => sum + n, 0);
-  return all > MOST_REQUESTS ? 'The rate is not searched here, it would take too many requests' : null;
+  return all > MOST_REQUESTS ? `Rates are not searched here, it would take too many requests; ${HOW}.` : null;
 }

@@ -191,7 +191,8 @@ describe('the command', () => {
     for (const name of names.filter((n) => n.endsWith('.png') && n !== 'mine.png'))
       expect(readFileSync(join(out, name)).subarray(1, 4).toString()).toBe('PNG');
     expect(o.err).toContain('report.html');
-    expect(run('scenarios/chat-h200.yaml', '-o', out, '--quiet').err).toBe('');
+    expectSimulated(out);
+    expect(run('scenarios/chat-h200.yaml', '--codec', 'full', '-o', out, '--quiet').err).toBe('');
     // The folder is this scenario's: another one asks first.
     const other = run('scenarios/nanbeige-a100.yaml', '-o', out);
     expect([other.code, other.err]).toEqual([
@@ -199,7 +200,6 @@ describe('the command', () => {
       expect.stringMatching(/holds the report of chat-h200\.yaml.*--overwrite/),
     ]);
     expect(readFileSync(join(out, 'report.md'), 'utf8')).toContain('ouro-1.4b');
-    expectSimulated(out);
     expect(run('scenarios/nanbeige-a100.yaml', '-o', out, '--overwrite', '--quiet').code).toBe(0);
     // Nothing is said of that scenario's requests.
     expect(readdirSync(out).filter((n) => /simulation|serving/.test(n))).toEqual([]);
