@@ -57,20 +57,19 @@ async function run(args: Args): Promise<ExitCode> {
     validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
   const claims = textFlag(args, 'claims');
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
-  const { view, sources, simulated } = await inFileWords(args, async () => {
+  const { view, sources } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
-    const planned = viewOf(scenario, read, validation);
-    const served =
-      scenario.workload === undefined
-        ? null
-        : await (await import('../report/simulate.js')).simulatePlans(scenario, planned);
-    return { view: planned, sources: read, simulated: served };
+    return { view: viewOf(scenario, read, validation), sources: read };
   });
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
   const { claimsPart, joined } = await import('../report/claims.js');
   const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
   if (args.flags['overwrite'] !== true) refuseOthers(folder, subject);
+  const simulated =
+    scenario.workload === undefined
+      ? null
+      : await inFileWords(args, async () => (await import('../report/simulate.js')).simulatePlans(scenario, view));
   const files = reportFiles({
     view,
     scenario,
