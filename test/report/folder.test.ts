@@ -217,17 +217,17 @@ describe('the command', () => {
 
   it('refuses what it cannot write or read, in one line', async () => {
     const file = folder.file('file', 'x');
-    const chat = join(ROOT, 'scenarios/chat-h200.yaml');
+    const scenario = join(ROOT, 'scenarios/nanbeige-a100.yaml');
     for (const [args, message] of [
-      [[chat, '-o', file], /--output ".*file" cannot be written: a file of that name exists where a folder is needed/],
-      [[chat, '-o', join(file, 'below')], /--output ".*below" cannot be written: a part of its path is not a folder/],
+      [[scenario, '-o', file], /--output ".*file" cannot be written: a file of that name exists where a folder is needed/],
+      [[scenario, '-o', join(file, 'below')], /--output ".*below" cannot be written: a part of its path is not a folder/],
       [['none.yaml', '-o', join(folder.path, 'a')], /scenario "none.yaml" does not exist/],
       [['--device', 'h200'], /folder of the report is not given/],
       [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],
-      [[chat, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not valid JSON/],
+      [[scenario, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not valid JSON/],
       [
         [
-          chat,
+          scenario,
           '-o',
           join(folder.path, 'd'),
           '--validation',
