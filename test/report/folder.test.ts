@@ -219,8 +219,14 @@ describe('the command', () => {
     const file = folder.file('file', 'x');
     const scenario = join(ROOT, 'scenarios/nanbeige-a100.yaml');
     for (const [args, message] of [
-      [[scenario, '-o', file], /--output ".*file" cannot be written: a file of that name exists where a folder is needed/],
-      [[scenario, '-o', join(file, 'below')], /--output ".*below" cannot be written: a part of its path is not a folder/],
+      [
+        [scenario, '-o', file],
+        /--output ".*file" cannot be written: a file of that name exists where a folder is needed/,
+      ],
+      [
+        [scenario, '-o', join(file, 'below')],
+        /--output ".*below" cannot be written: a part of its path is not a folder/,
+      ],
       [['none.yaml', '-o', join(folder.path, 'a')], /scenario "none.yaml" does not exist/],
       [['--device', 'h200'], /folder of the report is not given/],
       [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],
