@@ -32,6 +32,6 @@ export const verdictWords = (run: Run, targets: SimulationReport['targets']): st
       : 'misses the targets';
 
 export function limitWords(run: Run): string {
-  if (run.limitedBy === 'nothing') return 'nothing: requests hardly wait';
+  if (run.limitedBy === 'nothing') return 'the time of a step: requests hardly wait';
   return `${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
 }
