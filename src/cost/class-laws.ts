@@ -9,7 +9,7 @@ import type { OpWork, Rates as OpRates } from '../kernels/op-class.js';
 import type { TunedClass } from '../kernels/tuned.js';
 import type { Calibration } from '../schema/calibration.js';
 import { fitLaw, lawSeconds, type Law } from './law.js';
-import { conformalQuantile } from './fit-conformal.js';
+import { conformalQuantile, FEWEST_FOR_QUANTILE } from './fit-conformal.js';
 import { measuredPoints, NORMAL_90, type Prediction } from './predictor.js';
 
 /** Fewer points than this of a class have no law. */
@@ -22,8 +22,6 @@ const LEAST_DEVIATION = 0.05;
 const USUAL_DEVIATION = 0.35;
 /** Widening for each octave beyond a variant's longest call, log units: short calls cannot show that it may be less. */
 const KAPPA_FLOOR = 0.1;
-/** A variant of so many points is judged by its own residuals, inside their range. */
-const OWN_POINTS = 10;
 
 interface Measured {
   /** Where the call lies: log2 of the law's time without its floor. */
@@ -43,6 +41,8 @@ interface ClassLaw {
   readonly law: Law;
   /** By kernel and variant. */
   readonly variants: ReadonlyMap<string, Variant>;
+  /** Where the class's longest call lies, beyond which a variant without points is unsure. */
+  readonly end: number;
   /** Variance of residuals inside a variant, and of the variants' own factors. */
   readonly within: number;
   readonly between: number;
@@ -134,6 +134,7 @@ function fitClass(points: readonly Timed[], rates: OpRates): ClassLaw {
     law,
     quantile,
     kappa: kappaOf(of, lists, quantile),
+    end: Math.max(...lists.flat().map(({ place }) => place)),
     variants: new Map(
       [...variants].map(([key, list]) => [
         key,
@@ -214,7 +215,7 @@ function kappaOf(
 }
 
 function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): { seconds: number; halfWidthLog: number } {
-  const { mean, deviation, end } = c.variants.get(key) ?? { ...posterior(c, []), end: Infinity };
+  const { mean, deviation, end } = c.variants.get(key) ?? { ...posterior(c, []), end: c.end };
   return {
     seconds: lawSeconds(c.law, work, rates) * Math.exp(mean),
     halfWidthLog: c.quantile * deviation + c.kappa * Math.max(0, placeOf(c.law, work, rates) - end),
@@ -231,7 +232,8 @@ export function narrowed<P extends Pick<Prediction, 'seconds' | 'halfWidthLog' |
   points: number,
   classPrediction: () => ReturnType<ClassLaws>,
 ): P {
-  if (points >= OWN_POINTS && own.octavesOutside === 0) return own;
+  // Its own residuals judge it.
+  if (points >= FEWEST_FOR_QUANTILE && own.octavesOutside === 0) return own;
   const law = classPrediction();
   if (law === null || law.halfWidthLog >= own.halfWidthLog) return own;
   const weight = law.halfWidthLog ** 2 / (law.halfWidthLog ** 2 + own.halfWidthLog ** 2);

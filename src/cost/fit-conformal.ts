@@ -9,7 +9,7 @@ import { conformalHalfWidth, coordinate, predictFrom, type Model, type Point } f
 
 const LEVEL = 0.9;
 /** Below this many residuals their 90 % quantile does not exist: twice the largest stands in, no less than this. */
-const FEWEST_FOR_QUANTILE = 10;
+export const FEWEST_FOR_QUANTILE = 10;
 const FLOOR_OF_FEW = Math.log(1.5);
 const KAPPA_FLOOR = 0.02;
 /** Where the data allow no test of extrapolation the time may be off by another factor of two each octave. */

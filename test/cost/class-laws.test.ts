@@ -4,6 +4,7 @@ import { classLaws, narrowed } from '../../src/cost/class-laws.js';
 import { KERNELS, workOf, type KernelCall } from '../../src/kernels/registry.js';
 import { randomFrom } from '../../src/random.js';
 import type { Sample } from '../../src/schema/calibration.js';
+import { median } from '../../src/statistics.js';
 import { SEED } from '../gpu/random.js';
 
 const CEILINGS = { readBytesPerSecond: 1e11, copyBytesPerSecond: 1e11, f32FlopsPerSecond: 1e12 };
@@ -62,17 +63,25 @@ const lawsOf = (counts: number) =>
 
 describe(`laws of classes (LLA_SIM_SEED=${SEED})`, () => {
   it('predict a variant of three points across the range, within intervals that a reader can use', () => {
-    const laws = lawsOf(3);
-    const tried = Array.from({ length: 200 }, (_, i) => {
-      const of = call(VARIANTS[i % VARIANTS.length]!);
-      const found = laws(of)!;
-      return { error: Math.abs(Math.log(secondsOf(of, factors.get(of.variant as 'f16')!) / found.seconds)), ...found };
-    });
-    expect(tried.filter((t) => t.error <= t.halfWidthLog).length).toBeGreaterThan(160);
-    expect(tried.every((t) => t.halfWidthLog < Math.log(4))).toBe(true);
+    const tried = Array.from({ length: 20 }, () => lawsOf(3)).flatMap((laws) =>
+      Array.from({ length: 100 }, (_, i) => {
+        const of = call(VARIANTS[i % VARIANTS.length]!);
+        const found = laws(of)!;
+        return {
+          error: Math.abs(Math.log(secondsOf(of, factors.get(of.variant as 'f16')!) / found.seconds)),
+          ...found,
+        };
+      }),
+    );
+    expect(tried.filter((t) => t.error <= t.halfWidthLog).length / tried.length).toBeGreaterThan(0.85);
+    expect(median(tried.map((t) => t.halfWidthLog))).toBeLessThan(Math.log(3));
+    // The variants' own factors scatter by half a unit of the logarithm, times by a tenth.
+    expect(median(tried.map((t) => t.error))).toBeLessThan(0.2);
   });
   it('are wider for a variant without points, and beyond the longest call', () => {
-    const of = call('f16');
+    const drawn = call('f16');
+    // No longer than any that was measured.
+    const of: KernelCall = { ...drawn, shape: { ...drawn.shape, batch: 1, context: 512 } };
     const [few, more] = [lawsOf(3), lawsOf(8)];
     expect(few({ ...of, variant: 'f16+scores' })!.halfWidthLog).toBeGreaterThan(few(of)!.halfWidthLog);
     const long: KernelCall = { ...of, shape: { ...of.shape, context: 2 ** 24 } };
