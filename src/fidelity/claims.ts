@@ -117,12 +117,6 @@ export function tryClaims(g: Geometry, model: Evidence, twin: Evidence): ClaimRe
     };
   };
   const kl = (s: ItemScore): number => s.kl;
-  const verdictOf = (interval: Interval | null): Verdict =>
-    interval === null || (interval.low <= 0 && interval.high >= 0)
-      ? 'cannot tell'
-      : interval.estimate > 0
-        ? 'agree'
-        : 'disagree';
   const compared = (
     claim: string,
     effect: string,
@@ -220,7 +214,7 @@ function spectrumClaim(model: Spectra, twin: Spectra): ClaimResult {
   const own = gap(model);
   return {
     claim: 'the loop axis has a lower effective rank than the head and layer axes',
-    verdict: own === null || (own.low <= 0 && own.high >= 0) ? 'cannot tell' : own.low > 0 ? 'agree' : 'disagree',
+    verdict: verdictOf(own),
     effect: 'effective rank of head and layer axes − of the loop axis',
     estimate: own,
     control: gap(twin),
@@ -251,7 +245,7 @@ function eviction(
   const own = extra(model);
   return {
     claim: 'eviction composes with LLA: together they cost no more than both apart',
-    verdict: own === null || (own.low <= 0 && own.high >= 0) ? 'cannot tell' : own.low > 0 ? 'agree' : 'disagree',
+    verdict: verdictOf(own),
     effect: 'KL of lla + KL of eviction − KL of both together, nats',
     estimate: own,
     control: extra(twin),
@@ -298,6 +292,10 @@ function distillation(g: Geometry, model: Evidence, twin: Evidence): ClaimResult
 
 const UNTRAINABLE = "training is for small models of Ouro's layers";
 
+/** An effect above zero agrees with the claim, one below disagrees; an interval that holds zero tells nothing. */
+const verdictOf = (effect: Interval | null): Verdict =>
+  effect === null || (effect.low <= 0 && effect.high >= 0) ? 'cannot tell' : effect.low > 0 ? 'agree' : 'disagree';
+
 /** The absorbed path, its branch trained or not, beside block-absorbed with fitted weights. */
 function absorbedClaim(g: Geometry, model: Evidence, twin: Evidence, kept: string): ClaimResult {
   const loss = ({ rows, distilled }: Evidence): Interval | null => {
@@ -313,7 +311,7 @@ function absorbedClaim(g: Geometry, model: Evidence, twin: Evidence, kept: strin
   const untrained = model.rows.find(({ id }) => id === rowId(g, { ...distilledRow(g, 'absorbed') }))?.kl;
   return {
     claim: 'post-hoc absorbed loses what block-absorbed keeps',
-    verdict: own === null || (own.low <= 0 && own.high >= 0) ? 'cannot tell' : own.low > 0 ? 'agree' : 'disagree',
+    verdict: verdictOf(own),
     effect: 'KL of absorbed with a trained branch − KL of block-absorbed without training, nats',
     estimate: own,
     control: loss(twin),

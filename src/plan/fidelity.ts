@@ -9,6 +9,7 @@ import type { Interval } from '../cost/evidence.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { GROUP_SIZE, type Storage } from '../kernels/spec.js';
 import { RELIABLE_RETRIEVAL, type ReliableRetrieval } from '../quality/quality.js';
+import { WHOLE } from './quality-kept.js';
 import type { Candidate, PlanRequest, QualityKept, Score } from './types.js';
 
 /** Share of the passkeys that were found at a context. */
@@ -104,23 +105,10 @@ export const isReference = (
   cacheType: string,
 ): boolean => isUncompressed(codec) && eviction === null && EXACT_TYPES.includes(cacheType);
 
-const REFERENCE: QualityKept = {
-  share: 1,
-  metric: 'all',
-  value: 1,
-  teacher: 1,
-  source: 'the uncompressed model itself',
-  contextTokens: null,
-  generationTasks: 3,
-  checkpoint: null,
-  scores: [],
-  otherScores: [],
-  retrievalKnown: true,
-};
-
 /** How much of the uncompressed model's scores a configuration keeps; null where it was not measured as far as this. */
 export function keptHere(r: Asked, c: Candidate, row: MeasuredRow | null): QualityKept | null {
-  if (isReference(c, r.cacheType)) return REFERENCE;
+  // Pass codes, recall and sums.
+  if (isReference(c, r.cacheType)) return { ...WHOLE, generationTasks: 3 };
   if (!row || !reaches(r)) return null;
   const [worst] = row.scores;
   return worst

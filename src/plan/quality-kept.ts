@@ -58,7 +58,8 @@ export function keptQuality(
 
 const keyOf = (s: Score): string => `${s.source} ${s.metric} ${s.contextTokens} ${s.value}`;
 
-const WHOLE: QualityKept = {
+/** Of the uncompressed model itself. */
+export const WHOLE: QualityKept = {
   share: 1,
   metric: 'all',
   value: 1,

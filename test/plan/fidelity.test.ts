@@ -16,29 +16,13 @@ import { klLines } from '../../src/report/pictures/kl-against-ratio.js';
 import { planTable } from '../../src/report/plan-table.js';
 import type { PageData } from '../../src/report/page-data.js';
 import type { Scenario } from '../../src/schema/settings.js';
+import { TINY_CONFIG } from '../../src/tiny/model.js';
 
 const SEED = 20_261_122;
 const folder = mkdtempSync(join(tmpdir(), 'fidelity-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const SHAPE = {
-  model_type: 'ouro',
-  hidden_size: 64,
-  intermediate_size: 128,
-  num_hidden_layers: 2,
-  num_attention_heads: 4,
-  num_key_value_heads: 4,
-  head_dim: 16,
-  total_ut_steps: 4,
-  vocab_size: 128,
-  max_position_embeddings: 1024,
-  rope_theta: 10_000,
-  rms_norm_eps: 1e-6,
-  hidden_act: 'silu',
-  tie_word_embeddings: false,
-  torch_dtype: 'float32',
-};
-writeFileSync(join(folder, 'config.json'), JSON.stringify(SHAPE));
+writeFileSync(join(folder, 'config.json'), JSON.stringify(TINY_CONFIG));
 writeFileSync(join(folder, 'model.safetensors'), 'weights');
 
 interface Interval {
