@@ -217,7 +217,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
   const weighs = weighsTokens(c.eviction);
   // The residual and its norm; an adapter mixes the prelude's output in, which stays.
-  add('stream', room * g.hidden, g.adapter ? 3 : 2);
+  add('residual', room * g.hidden, g.adapter ? 3 : 2);
   // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
   const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
   add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));

@@ -377,8 +377,8 @@ function appendOps(l: Layer): Op[] {
   const both = [...append('append-k', kvHeads, d), ...append('append-v', kvHeads, d)];
   if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
   return [
-    ...restoreOps(c, 'reconstruct-k', rankK, batch, when),
-    ...restoreOps(c, 'reconstruct-v', rankV, batch, when),
+    ...restoreOps(c, 'restore-k', rankK, batch, when),
+    ...restoreOps(c, 'restore-v', rankV, batch, when),
     op('rope-write', 'rope', rope.pairing, { rows: batch, heads: restoredLoops(c) * kvHeads, headDim: d }, when),
     ...everyRestoredLoop(c, both),
   ];

@@ -255,8 +255,8 @@ describe('operations', () => {
       'value-up': [16, 3, 500, 128],
     });
     expect(shapes(lla(96, 160), 'fast')).toMatchObject({
-      'reconstruct-k': [16, 3, 96, 128],
-      'reconstruct-v': [16, 3, 160, 128],
+      'restore-k': [16, 3, 96, 128],
+      'restore-v': [16, 3, 160, 128],
     });
   });
 
@@ -273,8 +273,8 @@ describe('operations', () => {
 
   it('fast reconstructs once, at write, and reads like full', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'fast' }));
-    expect(calls(list, 'reconstruct-k')).toBe(4 * 24);
-    expect(calls(list, 'reconstruct-v')).toBe(4 * 24);
+    expect(calls(list, 'restore-k')).toBe(4 * 24);
+    expect(calls(list, 'restore-v')).toBe(4 * 24);
     expect(calls(list, 'append-k')).toBe(4 * 24);
     expect(list.find((r) => r.op.label === 'append-k')?.op.shape).toMatchObject({ heads: 16, width: 128 });
     expect(calls(list, 'value-up')).toBe(0);

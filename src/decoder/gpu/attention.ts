@@ -1,19 +1,17 @@
-/** Execution of attention over rows of full width, rotation, and writing to the cache. */
-import type { AppendOptions } from '../../kernels/append/launch.js';
+/** Execution of a step's attention over rows of full width, and rotation of its queries. */
 import type { RunOptions } from '../../kernels/shared/fold.launch.js';
 import type { Buffer } from '../../gpu/index.js';
 import { reindexes, weighsTokens } from '../../eviction/policy.js';
 import { branchWidth, readsLatents } from '../../schedule/eviction-ops.js';
-import { placed, plan, type Executor } from './dense.js';
-import type { CachePart, CacheRole, Slots } from './caches.js';
-import { RECENT, rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from '../../schedule/expand.js';
-
-/** Rotary options that all calls share. */
-export const rotary = (m: Machine) => ({ ropeBase: m.c.geometry.rope.theta, positions: m.positions });
+import type { CachePart, CacheRole } from './caches.js';
+import { plan, type Executor, type Executors } from './dense.js';
+import { placed, type Dispatch, type Machine, type Vectors } from './machine.js';
+import { rotate } from './rows.js';
+import { RECENT, rebuiltRows, type DecodeStep } from './step.js';
 
 /** Where an operation's tokens are. `second`: pinned tokens are scored by a second set of queries. */
-export function runOf(m: Machine, visit: Visit, second: boolean, sequences: number): RunOptions {
+export function runOf(m: DecodeStep, visit: Visit, second: boolean, sequences: number): RunOptions {
   const { op } = visit;
   const { capacity, pinned } = m.tokensOf(visit) === 'recent' ? m.caches.recentSlots : m.caches.slots;
   return {
@@ -36,7 +34,7 @@ export const secondQuery = (m: Machine, place: Place): boolean =>
   reindexes(m.c.eviction) && (!readsLatents(m.c, place.block) || branchWidth(m.c, place.block) > 0);
 
 /** Attention over rows of full width: the cache's, or rebuilt ones. */
-export const attendFullWidth: Executor = (m, visit) => {
+export const attendFullWidth: Executor<DecodeStep> = (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const part = m.partOf(visit);
@@ -56,7 +54,7 @@ export const attendFullWidth: Executor = (m, visit) => {
 };
 
 /** The merge of an attention's splits, with the current token's key and value where they are of full width. */
-const merge: Executor = (m, visit) => {
+const merge: Executor<DecodeStep> = (m, visit) => {
   const { op } = visit;
   const { heads, headDim } = m.c.geometry;
   const current = op.variant === 'current';
@@ -81,115 +79,16 @@ const merge: Executor = (m, visit) => {
 };
 
 /** Rotates queries (to where attention reads them) and new keys (in place). */
-const rope: Executor = (m, visit) => {
-  const { heads, headDim } = m.c.geometry;
-  const target = { offset: 0, stride: heads * headDim };
-  const planned = plan(m, visit, { ...rotary(m), rope: { data: m.packed.queries, target, targetHeads: heads } });
-  return Promise.resolve({
-    plan: planned,
-    buffers: {
-      positions: m.buffer('positions'),
-      turns: m.turns(headDim),
-      data: m.buffer('query key value'),
-      target: m.buffer('queries'),
-    },
-  });
-};
-
-/** The new keys alone, where layers that share them have queries of their own. */
-const ropeKeys: Executor = (m, visit) => {
-  const planned = plan(m, visit, { ...rotary(m), rope: { data: m.packed.keys } });
-  return Promise.resolve({
-    plan: planned,
-    buffers: {
-      positions: m.buffer('positions'),
-      turns: m.turns(m.c.geometry.headDim),
-      data: m.buffer('query key value'),
-      target: m.buffer('unused output'),
-    },
-  });
-};
+const rope: Executor<DecodeStep> = (m, visit) => ropeQueries(m, visit, 0);
 
 /** The second set of queries: at the place of the current token inside the cache. */
-export const ropeSinks: Executor = (m, visit) => {
-  const { heads, headDim } = m.c.geometry;
-  const planned = plan(m, visit, {
-    ...rotary(m),
-    rope: {
-      data: m.packed.queries,
-      target: { offset: m.batch * heads * headDim, stride: heads * headDim },
-      targetHeads: heads,
-    },
-  });
-  return Promise.resolve({
-    plan: planned,
-    buffers: {
-      positions: m.buffer('places'),
-      turns: m.turns(headDim),
-      data: m.buffer('query key value'),
-      target: m.buffer('queries'),
-    },
-  });
-};
+export const ropeSinks: Executor<DecodeStep> = (m, visit) => ropeQueries(m, visit, 1);
 
-/** Writes a token's rows of a part's sequences from a buffer of floats. */
-export function appendTo(
-  m: Machine,
-  visit: Visit,
-  role: CacheRole,
-  from: { rows: Buffer; at: Vectors; bias?: Buffer; loop?: number; slots?: Slots },
-): Dispatch {
-  const place = placed(visit);
-  const { capacity, pinned, ring, sinks } = from.slots ?? m.caches.slots;
-  const { index, first } = m.partOf(visit);
-  const options: AppendOptions = {
-    capacity,
-    pinned,
-    ring,
-    sinks,
-    firstStart: first,
-    rowOffset: from.at.offset + first * from.at.stride,
-    rowStride: from.at.stride,
-    ...(from.bias ? { bias: true } : {}),
-  };
-  return {
-    plan: plan(m, visit, { append: options }),
-    buffers: {
-      tokens: m.buffer('positions'),
-      rows: from.rows,
-      ...(from.bias ? { bias: from.bias } : {}),
-      cache: m.caches.buffer(role, place, from.loop, index),
-    },
-  };
+function ropeQueries(m: DecodeStep, visit: Visit, set: 0 | 1): Promise<Dispatch> {
+  const { heads, headDim } = m.c.geometry;
+  const data = { rows: m.buffer('query key value'), at: m.packed.queries };
+  const target = { offset: set * m.batch * heads * headDim, stride: heads * headDim };
+  return Promise.resolve(rotate(m, visit, data, headDim, { target, targetHeads: heads }, m.positionsOf(set)));
 }
 
-export const appendFullWidth =
-  (role: 'key' | 'value'): Executor =>
-  (m, visit) =>
-    Promise.resolve(
-      appendTo(m, visit, role, {
-        rows: m.buffer('query key value'),
-        at: role === 'key' ? m.packed.keys : m.packed.values,
-      }),
-    );
-
-/** The new token's exact rows, into the window beside latents. */
-const appendRecent =
-  (role: 'key' | 'value'): Executor =>
-  (m, visit) =>
-    Promise.resolve(
-      appendTo(m, visit, role, {
-        rows: m.buffer('query key value'),
-        at: role === 'key' ? m.packed.keys : m.packed.values,
-        slots: m.caches.recentSlots,
-      }),
-    );
-
-export const ATTENTION_EXECUTORS: Readonly<Record<string, Executor>> = {
-  merge,
-  rope,
-  'rope-k': ropeKeys,
-  [RECENT]: attendFullWidth,
-  'append-recent-k': appendRecent('key'),
-  'append-recent-v': appendRecent('value'),
-};
+export const ATTENTION_EXECUTORS: Executors<DecodeStep> = { merge, rope, [RECENT]: attendFullWidth };

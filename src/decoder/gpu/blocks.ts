@@ -4,16 +4,18 @@
  */
 import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { rotary, runOf, scoresOf } from './attention.js';
+import { runOf, scoresOf } from './attention.js';
 import type { CachePart } from './caches.js';
-import { placed, plan, type Executor } from './dense.js';
-import type { Machine } from './machine.js';
+import { plan, type Executor, type Executors } from './dense.js';
+import { placed, type Machine } from './machine.js';
+import { rotary } from './rows.js';
+import type { DecodeStep } from './step.js';
 
 const vectorsOf = (m: Machine, part: CachePart): Buffer =>
   m.own('block vectors', part, m.c.geometry.heads * m.c.geometry.headDim * blockComponents(m.c.codec.rankK as number));
 
 /** a_m and b_m of every query head: the set-up of block-absorbed attention. */
-const blockVectors: Executor = async (m, visit) => {
+const blockVectors: Executor<DecodeStep> = async (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
   return {
@@ -28,7 +30,7 @@ const blockVectors: Executor = async (m, visit) => {
 };
 
 /** Tables of a block-absorbed operation, which all layers share. */
-async function blockTables(m: Machine, planned: OperationPlan): Promise<Record<string, Buffer>> {
+async function blockTables(m: DecodeStep, planned: OperationPlan): Promise<Record<string, Buffer>> {
   const tables: Record<string, Buffer> = {};
   for (const table of planned.buffers)
     if (table.data) tables[table.name] = await m.table(`${table.name} of blocks`, table);
@@ -42,7 +44,7 @@ function basisOf(m: Machine, part: CachePart): Buffer {
 }
 
 /** The basis of every block of the ring. */
-const blockBasis: Executor = async (m, visit) => {
+const blockBasis: Executor<DecodeStep> = async (m, visit) => {
   const part = m.partOf(visit);
   const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit, false, part.count) });
   return {
@@ -57,7 +59,7 @@ const blockBasis: Executor = async (m, visit) => {
 };
 
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
-export const attendBlocks: Executor = async (m, visit) => {
+export const attendBlocks: Executor<DecodeStep> = async (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
   const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit, false, part.count) });
@@ -75,7 +77,7 @@ export const attendBlocks: Executor = async (m, visit) => {
   };
 };
 
-export const BLOCK_EXECUTORS: Readonly<Record<string, Executor>> = {
+export const BLOCK_EXECUTORS: Executors<DecodeStep> = {
   'block-vectors': blockVectors,
   'block-basis': blockBasis,
 };

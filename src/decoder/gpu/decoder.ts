@@ -5,20 +5,22 @@
 import { UserError } from '../../errors.js';
 import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
 import type { GpuDecoder, GpuDecoderOptions, PrefillResult, StepResult } from './interface.js';
+import { expand } from '../../schedule/expand.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
-import type { Configuration } from '../../schedule/schedule.js';
+import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { choiceOf, GREEDY } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { cacheRows } from './cache-rows.js';
-import { Caches, spanOf } from './caches.js';
+import { Caches } from './caches.js';
 import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
-import { allocateWorkspace, Machine } from './machine.js';
 import { checkOptions, plannedContext } from './options.js';
 import { prefillPrompts } from './prefill.js';
 import { requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
-import { Binder, compile, executorsOf, type Operation } from './program.js';
+import { Binder, compile, type Operation } from './program.js';
+import { allocateWorkspace, DecodeStep } from './step.js';
+import { stepExecutors } from './step-executors.js';
 import { Weights } from './weights.js';
 
 export type * from './interface.js';
@@ -41,8 +43,7 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
     const caches = new Caches(c, options.batch, options.contextTokens, options.pageTokens ?? 32, allocations);
     await caches.allocate();
     await allocateWorkspace(c, options.batch, options.contextTokens, caches, allocations, device);
-    const longest = spanOf(c.eviction, caches.slots, options.contextTokens);
-    const machine = new Machine(
+    const machine = new DecodeStep(
       device,
       c,
       options.batch,
@@ -51,7 +52,6 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
       allocations,
       weights,
       caches,
-      longest,
     );
     const decoder = new Decoder(device, machine, options, new Binder(device, unused));
     await decoder.prepare(1);
@@ -76,14 +76,14 @@ class Decoder implements GpuDecoder {
 
   constructor(
     private readonly device: Device,
-    private readonly machine: Machine,
+    private readonly machine: DecodeStep,
     private readonly options: GpuDecoderOptions,
     private readonly binder: Binder,
   ) {
     this.lengths = new Array<number>(options.batch).fill(0);
     this.draws = new Array<number>(options.batch).fill(0);
     this.streams = this.draws.map((_, sequence) => sequence);
-    this.executors = executorsOf(options.sampling ?? GREEDY);
+    this.executors = stepExecutors(options.sampling ?? GREEDY);
   }
 
   get allocations(): readonly Allocation[] {
@@ -106,14 +106,12 @@ class Decoder implements GpuDecoder {
     this.binder.free();
     this.program = undefined;
     try {
-      machine.begin(spanOf(machine.c.eviction, machine.caches.slots, context));
-      const operations = await compile(
-        machine,
-        this.executors,
-        this.binder,
-        context,
-        choiceOf(this.options.sampling ?? GREEDY),
-      );
+      machine.longest = machine.spanAt(context);
+      const listed = schedule(machine.c, machine.batch, context, {
+        slots: machine.caches.slots.capacity,
+        choice: choiceOf(this.options.sampling ?? GREEDY),
+      });
+      const operations = await compile(machine, this.executors, this.binder, [...expand(machine.c, listed)]);
       this.program = { context, operations, steps: operations.flatMap((operation) => operation.steps) };
       return this.program.steps;
     } catch (error) {

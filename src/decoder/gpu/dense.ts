@@ -1,34 +1,27 @@
 /**
  * Execution of the operations that every layer has, whatever its cache: embedding, norms, projections, MLP, output head
- * and choice of a token.
+ * and choice of a token. They are the same for a step and for a prompt.
  */
-import { deviceOptions, GpuError, planOperation } from '../../gpu/index.js';
-import type { OperationOptions } from '../../gpu/index.js';
+import { deviceOptions, planOperation } from '../../gpu/index.js';
+import type { Buffer, OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../kernels/sample/launch.js';
-import type { PlacementOptions } from '../../kernels/shared/rows.launch.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
+import type { Place, Visit } from '../../schedule/expand.js';
 import { ADAPTER, biasedProjections, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
 import type { WeightStorage } from '../weights.js';
-import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../kernels/matmul/launch.js';
-import type { Dispatch, Machine, Vectors } from './machine.js';
-import type { Place, Visit } from '../../schedule/expand.js';
+import { placed, type Dispatch, type Machine, type Placed, type Vectors } from './machine.js';
 import type { Piece } from './weights.js';
 
 /**
  * Binds an operation to its buffers: one call of the operation's kernel, at the operation's shape. `plan` takes both
  * from the visit, so that nothing runs that the schedule does not list.
  */
-export type Executor = (m: Machine, visit: Visit) => Promise<Dispatch>;
+export type Executor<M extends Machine = Machine> = (m: M, visit: Visit) => Promise<Dispatch>;
+/** By label of the operation. */
+export type Executors<M extends Machine = Machine> = Readonly<Record<string, Executor<M>>>;
 
 export { NO_TOKEN };
-
-/** The place of an operation that only stacks have. */
-export function placed(visit: Visit): Place {
-  if (!visit.place) throw new GpuError('unsupported', `${visit.op.label} belongs into a layer`);
-  return visit.place;
-}
 
 /** Plans an operation's call. @param storage of a model's weights, which may be held in another type than listed */
 export const plan = (m: Machine, { op }: Visit, options: OperationOptions = {}, storage?: WeightStorage) =>
@@ -37,62 +30,43 @@ export const plan = (m: Machine, { op }: Visit, options: OperationOptions = {}, 
     { ...deviceOptions(m.device), ...options },
   );
 
-/** y = n(x), of rows side by side unless placed. */
-export async function normOf(
+/** y = n(x). @param rows of x, all of them side by side unless given */
+async function norm(
   m: Machine,
   visit: Visit,
   tensor: string,
-  { input, target, placement }: { input: Buffer; target: Buffer; placement?: PlacementOptions },
+  buffers: { input: Buffer; target: Buffer },
+  rows?: Vectors,
 ): Promise<Dispatch> {
   return {
-    plan: plan(m, visit, { eps: m.normEpsilon, ...(placement ? { placement } : {}) }),
-    buffers: { input, weight: await m.weights.norm(tensor), target },
+    plan: plan(m, visit, { eps: m.normEpsilon, ...(rows ? { placement: { input: rows } } : {}) }),
+    buffers: { ...buffers, weight: await m.weights.norm(tensor) },
   };
 }
 
-/** x += n(y), or x += y. @param part the layer's norm */
-export async function residualOf(
-  m: Machine,
-  visit: Visit,
-  part: string,
-  buffers: { input: Buffer; target: Buffer },
-): Promise<Dispatch> {
-  if (visit.op.variant === 'add') return { plan: plan(m, visit), buffers };
-  return normOf(m, visit, layerTensor(placed(visit).stored, part), buffers);
-}
-
-/** Tensors of the norms and residuals of a layer, by label of the operation. */
-export const NORM_TENSORS = {
-  'attention-norm': 'input_layernorm.weight',
-  'mlp-norm': 'post_attention_layernorm.weight',
-  'attention-residual': 'input_layernorm_2.weight',
-  'mlp-residual': 'post_attention_layernorm_2.weight',
-} as const;
-
-const norm =
-  (label: 'attention-norm' | 'mlp-norm'): Executor =>
+const layerNorm =
+  (part: string): Executor =>
   (m, visit) =>
-    normOf(m, visit, layerTensor(placed(visit).stored, NORM_TENSORS[label]), { input: m.residual, target: m.normed });
+    norm(m, visit, layerTensor(placed(visit).stored, part), { input: m.residual, target: m.normed });
 
+/** x += n(y), or x += y. */
 const residual =
-  (label: 'attention-residual' | 'mlp-residual'): Executor =>
-  (m, visit) =>
-    residualOf(m, visit, NORM_TENSORS[label], { input: m.buffer('projected'), target: m.residual });
+  (part: string): Executor =>
+  async (m, visit) => {
+    const buffers = { input: m.buffer('projected'), target: m.residual };
+    if (visit.op.variant === 'add') return { plan: plan(m, visit), buffers };
+    return norm(m, visit, layerTensor(placed(visit).stored, part), buffers);
+  };
 
-/**
- * A product with a model's matrix: columns [visit.before, …) of it, from one buffer's rows (side by side unless given)
- * to another's.
- */
+/** A product with a model's matrix: columns [visit.before, …) of it. */
 export async function project(
   m: Machine,
   visit: Visit,
   of: {
     weights: string;
     pieces: readonly Piece[];
-    x: Dispatch['buffers'][string];
-    y: Dispatch['buffers'][string];
-    to: Vectors;
-    rows?: Rows;
+    x: Placed;
+    y: Placed;
     inputs?: { from: number; count: number };
     accumulate?: boolean;
   },
@@ -105,15 +79,17 @@ export async function project(
     op.shape.n as number,
     of.inputs,
   );
-  const y = { offset: of.to.offset + before, row: of.to.stride };
-  const planned = plan(
-    m,
-    visit,
-    { matmul: { ...(of.rows ? { x: of.rows } : {}), y, ...(of.accumulate ? { accumulate: true } : {}) } },
-    m.weights.storage,
-  );
-  return { plan: planned, buffers: { x: of.x, weights, y: of.y } };
+  const x = { offset: of.x.at.offset, row: of.x.at.stride };
+  const y = { offset: of.y.at.offset + before, row: of.y.at.stride };
+  const { accumulate = false } = of;
+  return {
+    plan: plan(m, visit, { matmul: { x, y, accumulate } }, m.weights.storage),
+    buffers: { x: of.x.rows, weights, y: of.y.rows },
+  };
 }
+
+/** Rows of the last norm's output. */
+export const normedRows = (m: Machine, visit: Visit): Placed => ({ rows: m.normed, at: m.rowsOf(visit) });
 
 const attentionPieces =
   (letters: string) =>
@@ -150,106 +126,90 @@ const PIECES = {
     { tensor: layerTensor(place.stored, 'mlp.down_proj.weight'), outputs: m.c.geometry.hidden },
   ],
 } as const;
-export type Projection = keyof typeof PIECES;
+type Projection = keyof typeof PIECES;
 
-/** Label and tensors of a layer's matrix. */
-export const matrixOf = (
-  m: Machine,
-  label: Projection,
-  place: Place,
-): { weights: string; pieces: readonly Piece[] } => ({
-  weights: `${label} ${place.stored}`,
-  pieces: PIECES[label](m, place),
+/** A product with a layer's matrix. */
+const layerProduct = (m: Machine, visit: Visit, label: Projection, x: Placed, y: Placed): Promise<Dispatch> => {
+  const place = placed(visit);
+  return project(m, visit, { weights: `${label} ${place.stored}`, pieces: PIECES[label](m, place), x, y });
+};
+
+type Letters = 'qkv' | 'q' | 'kv';
+
+/** Queries, keys and values of packed rows: the label says which of them an operation makes. */
+const packedRows = (m: Machine, letters: Letters): Placed => ({
+  rows: m.buffer('query key value'),
+  at: letters === 'kv' ? m.packed.keys : m.packed.queries,
 });
 
-/** Queries, keys and values of packed rows, from normed ones; the label says which of them the operation makes. */
-export const packedProjection = (
-  m: Machine,
-  visit: Visit,
-  label: 'qkv' | 'q' | 'kv',
-  from: { x: Buffer; rows?: Rows; y: Buffer },
-): Promise<Dispatch> =>
-  project(m, visit, {
-    ...matrixOf(m, label, placed(visit)),
-    ...from,
-    to: { offset: label === 'kv' ? m.packed.keys.offset : 0, stride: m.packed.row },
-  });
-
-const ownProjection =
-  (label: 'qkv' | 'q' | 'kv'): Executor =>
+const packedProjection =
+  (letters: Letters): Executor =>
   (m, visit) =>
-    packedProjection(m, visit, label, { x: m.normed, y: m.buffer('query key value') });
+    layerProduct(m, visit, letters, normedRows(m, visit), packedRows(m, letters));
 
 /** Adds the biases of a projection to its rows. The known layouts have biases of the first projections of a row. */
-export async function packedBias(m: Machine, visit: Visit, letters: 'qkv' | 'q' | 'kv', y: Buffer): Promise<Dispatch> {
-  const place = placed(visit);
-  const own = biasedProjections(m.c.geometry).filter((letter) => letters.includes(letter));
-  const bias = await m.weights.vector(
-    `${layerTensor(place.stored, 'self_attn')} biases ${own.join('')}`,
-    'weights',
-    () =>
-      Float32Array.from(
-        own.flatMap((letter) => [...m.weights.read(layerTensor(place.stored, `self_attn.${letter}_proj.bias`))]),
-      ),
-  );
-  const output = { offset: letters === 'kv' ? m.packed.keys.offset : 0, stride: m.packed.row };
-  return {
-    plan: plan(m, visit, { placement: { input: { offset: 0, stride: 0 }, output } }),
-    buffers: { input: bias, target: y },
+const packedBias =
+  (letters: Letters): Executor =>
+  async (m, visit) => {
+    const place = placed(visit);
+    const own = biasedProjections(m.c.geometry).filter((letter) => letters.includes(letter));
+    const bias = await m.weights.vector(
+      `${layerTensor(place.stored, 'self_attn')} biases ${own.join('')}`,
+      'weights',
+      () =>
+        Float32Array.from(
+          own.flatMap((letter) => [...m.weights.read(layerTensor(place.stored, `self_attn.${letter}_proj.bias`))]),
+        ),
+    );
+    const { rows, at } = packedRows(m, letters);
+    return {
+      plan: plan(m, visit, { placement: { input: { offset: 0, stride: 0 }, output: at } }),
+      buffers: { input: bias, target: rows },
+    };
   };
-}
 
-const ownBias =
-  (letters: 'qkv' | 'q' | 'kv'): Executor =>
+/** A projection back into the stream, of rows that an operation has to itself. */
+const back =
+  (label: 'attention-out' | 'down', from: 'attention' | 'activated'): Executor =>
   (m, visit) =>
-    packedBias(m, visit, letters, m.buffer('query key value'));
+    layerProduct(
+      m,
+      visit,
+      label,
+      { rows: m.buffer(from), at: { offset: 0, stride: visit.op.shape.k as number } },
+      { rows: m.buffer('projected'), at: m.rowsOf(visit) },
+    );
 
-const simple =
-  (label: 'attention-out' | 'gate-up' | 'down', from: 'normed' | 'attention' | 'activated', to: string): Executor =>
-  (m, visit) => {
-    const matrix = matrixOf(m, label, placed(visit));
-    const stride = matrix.pieces.reduce((sum, piece) => sum + piece.outputs, 0);
-    return project(m, visit, {
-      ...matrix,
-      x: from === 'normed' ? m.normed : m.buffer(from),
-      y: m.buffer(to),
-      to: { offset: 0, stride },
-    });
-  };
+const gateUp: Executor = (m, visit) =>
+  layerProduct(m, visit, 'gate-up', normedRows(m, visit), {
+    rows: m.buffer('gate up'),
+    at: { offset: 0, stride: 2 * m.c.geometry.mlpHidden },
+  });
 
 /** Which of the adapter's inputs a product takes: the state's, or those of the prelude's output. */
 const ADAPTER_INPUTS = { 'adapter-state': 0, adapter: 1 } as const;
 
 /** One of the adapter's products; the state's is added to the other. */
-export function adapterProduct(
-  m: Machine,
-  visit: Visit,
-  label: keyof typeof ADAPTER_INPUTS,
-  of: { x: Buffer; y: Buffer; rows?: Rows; to: Vectors },
-): Promise<Dispatch> {
+function adapterProduct(m: Machine, visit: Visit, label: keyof typeof ADAPTER_INPUTS, x: Buffer): Promise<Dispatch> {
   const { hidden } = m.c.geometry;
+  const at = m.rowsOf(visit);
   return project(m, visit, {
     weights: 'adapter',
     pieces: [{ tensor: ADAPTER, outputs: hidden }],
-    ...of,
+    x: { rows: x, at },
+    y: { rows: m.residual, at },
     inputs: { from: ADAPTER_INPUTS[label] * hidden, count: hidden },
     accumulate: label === 'adapter-state',
   });
 }
 
-/** The streams are exchanged: the adapter's output becomes the residual. */
 const adapter: Executor = async (m, visit) => {
   const { hidden } = m.c.geometry;
-  const first = placed(visit).loop === 0;
-  if (visit.part === 0) {
-    if (first) m.preludeOutput = m.residual;
-    const target = m.buffer(m.residual === m.buffer('residual 2') ? 'residual 3' : 'residual 2');
-    m.state = first ? undefined : m.residual;
-    m.residual = target;
-  }
+  const place = placed(visit);
+  if (visit.part === 0 && m.firstRow(visit) === 0) m.beginLoop(place.loop === 0);
   // With one loop no state is multiplied, but its weights are the model's.
   const columns = visit.op.shape.n as number;
-  if (placed(visit).block.loops === 1)
+  if (place.block.loops === 1)
     await m.weights.projection(
       `adapter part ${visit.part} inputs 0`,
       [{ tensor: ADAPTER, outputs: hidden }],
@@ -257,35 +217,25 @@ const adapter: Executor = async (m, visit) => {
       columns,
       { from: 0, count: hidden },
     );
-  return adapterProduct(m, visit, 'adapter', {
-    x: m.preludeOutput as Buffer,
-    y: m.residual,
-    to: { offset: 0, stride: hidden },
-  });
+  return adapterProduct(m, visit, 'adapter', m.preludeOutput as Buffer);
 };
 
-const adapterState: Executor = (m, visit) =>
-  adapterProduct(m, visit, 'adapter-state', {
-    x: m.state as Buffer,
-    y: m.residual,
-    to: { offset: 0, stride: m.c.geometry.hidden },
-  });
-
 /** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
-export async function embed(m: Machine, visit: Visit, tokens: Buffer, output: Buffer): Promise<Dispatch> {
+const embedding: Executor = async (m, visit) => {
   const g = m.c.geometry;
+  m.beginPass();
   const tied = g.tiedEmbeddings && 2 * g.hidden * g.vocab <= m.c.bindingBytes;
   const table = tied
     ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab)
     : await m.weights.embedding(EMBEDDING);
   return {
     plan: plan(m, visit, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage),
-    buffers: { tokens, embedding: table, output },
+    buffers: { tokens: m.buffer('tokens'), embedding: table, output: m.residual },
   };
-}
+};
 
 const loopNorm: Executor = async (m, visit) => {
-  const dispatch = await normOf(m, visit, FINAL_NORM, { input: m.residual, target: m.normed });
+  const dispatch = await norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed });
   [m.residual, m.normed] = [m.normed, m.residual];
   return dispatch;
 };
@@ -294,65 +244,48 @@ const exitGate: Executor = (m, visit) =>
   project(m, visit, {
     weights: 'exit gate',
     pieces: [{ tensor: 'model.early_exit_gate.weight', outputs: 1 }],
-    x: m.residual,
-    y: m.buffer('exit'),
-    to: { offset: 0, stride: 1 },
+    x: { rows: m.residual, at: m.rowsOf(visit) },
+    y: { rows: m.buffer('exit'), at: { offset: 0, stride: 1 } },
   });
 
-/** Logits of rows that the last norm has seen. */
-export const projectHead = (
-  m: Machine,
-  visit: Visit,
-  from: { x: Buffer; rows?: Rows; y: Buffer },
-): Promise<Dispatch> => {
+/** Logits of rows that a norm has seen: of all at the end of the last loop, or of the last ones alone. */
+const head: Executor = (m, visit) => {
   const g = m.c.geometry;
   return project(m, visit, {
     weights: 'head',
     pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }],
-    ...from,
-    to: { offset: 0, stride: g.vocab },
+    x: g.normAfterEachLoop ? { rows: m.residual, at: m.lastRows } : normedRows(m, visit),
+    y: { rows: m.buffer('logits'), at: { offset: 0, stride: g.vocab } },
   });
 };
 
-/** The choice of tokens from logits. `draws`: numbers of the draws, which a greedy choice does not read. */
-export const chooseTokens = (
-  m: Machine,
-  visit: Visit,
-  sampling: Sampling,
-  buffers: { logits: Buffer; tokens: Buffer; draws: Buffer },
-): Dispatch => ({ plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }), buffers });
-
-/** By label of the operation. */
-export const denseExecutors = (sampling: Sampling): Readonly<Record<string, Executor>> => ({
-  embedding: (m, visit) => embed(m, visit, m.buffer('tokens'), m.residual),
+export const denseExecutors = (sampling: Sampling): Executors => ({
+  embedding,
   adapter,
-  'adapter-state': adapterState,
-  'attention-norm': norm('attention-norm'),
-  'mlp-norm': norm('mlp-norm'),
-  'final-norm': (m, visit) => normOf(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }),
+  'adapter-state': (m, visit) => adapterProduct(m, visit, 'adapter-state', m.state as Buffer),
+  'attention-norm': layerNorm('input_layernorm.weight'),
+  'mlp-norm': layerNorm('post_attention_layernorm.weight'),
+  'attention-residual': residual('input_layernorm_2.weight'),
+  'mlp-residual': residual('post_attention_layernorm_2.weight'),
   'loop-norm': loopNorm,
-  'attention-residual': residual('attention-residual'),
-  'mlp-residual': residual('mlp-residual'),
-  qkv: ownProjection('qkv'),
-  q: ownProjection('q'),
-  kv: ownProjection('kv'),
-  'qkv-bias': ownBias('qkv'),
-  'q-bias': ownBias('q'),
-  'kv-bias': ownBias('kv'),
-  'attention-out': simple('attention-out', 'attention', 'projected'),
-  'gate-up': simple('gate-up', 'normed', 'gate up'),
+  'final-norm': (m, visit) =>
+    norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }, m.lastRows),
+  qkv: packedProjection('qkv'),
+  q: packedProjection('q'),
+  kv: packedProjection('kv'),
+  'qkv-bias': packedBias('qkv'),
+  'q-bias': packedBias('q'),
+  'kv-bias': packedBias('kv'),
+  'attention-out': back('attention-out', 'attention'),
+  'gate-up': gateUp,
   swiglu: (m, visit) =>
     Promise.resolve({ plan: plan(m, visit), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }),
-  down: simple('down', 'activated', 'projected'),
+  down: back('down', 'activated'),
   'exit-gate': exitGate,
-  'lm-head': (m, visit) =>
-    projectHead(m, visit, { x: m.c.geometry.normAfterEachLoop ? m.residual : m.normed, y: m.buffer('logits') }),
+  'lm-head': head,
   sample: (m, visit) =>
-    Promise.resolve(
-      chooseTokens(m, visit, sampling, {
-        logits: m.buffer('logits'),
-        tokens: m.buffer('next tokens'),
-        draws: m.buffer('draws'),
-      }),
-    ),
+    Promise.resolve({
+      plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }),
+      buffers: { logits: m.buffer('logits'), tokens: m.buffer('next tokens'), draws: m.buffer('draws') },
+    }),
 });

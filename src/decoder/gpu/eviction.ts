@@ -2,13 +2,13 @@
 import type { EvictedCache } from '../../kernels/shared/evict.launch.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import { scoresOf } from './attention.js';
-import { placed, plan, type Executor } from './dense.js';
+import { plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';
-import { loopOf } from './latent.js';
-import type { Machine } from './machine.js';
+import { loopOf, placed, type Machine } from './machine.js';
+import type { DecodeStep } from './step.js';
 import type { Place } from '../../schedule/expand.js';
 
-export const mass: Executor = (m, visit) => {
+export const mass: Executor<DecodeStep> = (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
   const planned = plan(m, visit, { mass: { capacity: m.caches.slots.capacity } });
@@ -22,31 +22,31 @@ export const mass: Executor = (m, visit) => {
   });
 };
 
-/** Roles of the rows that are evicted together. */
-export function rolesOf(m: Machine, place: Place): readonly CacheRole[] {
-  if (!readsLatents(m.c, place.block)) return ['key', 'value'];
-  return ['key-latent', 'value-latent', ...(branchWidth(m.c, place.block) > 0 ? ['rotary-key' as const] : [])];
+/** The rows that are evicted together. */
+export function evictedRows(m: Machine, place: Place): (EvictedCache & { name: CacheRole })[] {
+  const { block } = place;
+  const branch = branchWidth(m.c, block) > 0 ? (['rotary-key'] as const) : [];
+  const roles = readsLatents(m.c, block) ? (['key-latent', 'value-latent', ...branch] as const) : (['key', 'value'] as const);
+  return roles.map((name) => {
+    const { width, heads } = m.caches.tensor(name, place);
+    return { name, width, rows: heads / evictingRows(m.c, block) };
+  });
 }
 
-export const evict: Executor = (m, visit) => {
+export const evict: Executor<DecodeStep> = (m, visit) => {
   const place = placed(visit);
   const { capacity, pinned, ring } = m.caches.slots;
-  const rows = evictingRows(m.c, place.block);
   const part = m.partOf(visit);
   const loop = loopOf(visit);
-  const roles = rolesOf(m, place);
-  const caches = roles.map((role): EvictedCache => {
-    const { width, heads } = m.caches.tensor(role, place);
-    return { name: role, width, rows: heads / rows };
-  });
+  const caches = evictedRows(m, place);
   return Promise.resolve({
-    plan: plan(m, visit, { evict: { heads: rows, pinned, ring, capacity, caches } }),
+    plan: plan(m, visit, { evict: { heads: evictingRows(m.c, place.block), pinned, ring, capacity, caches } }),
     buffers: {
       spans: m.spans(part, visit),
       mass: m.evictionBuffer('mass', place, part, loop),
       positions: m.evictionBuffer('positions', place, part, loop),
       moves: m.buffer('moves'),
-      ...Object.fromEntries(roles.map((role) => [role, m.caches.buffer(role, place, loop, part.index)])),
+      ...Object.fromEntries(caches.map(({ name }) => [name, m.caches.buffer(name, place, loop, part.index)])),
     },
   });
 };

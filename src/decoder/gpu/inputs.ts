@@ -1,14 +1,14 @@
 /** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
 import { reindexes } from '../../eviction/policy.js';
 import type { Span } from '../../kernels/shared/fold.launch.js';
-import { divideSpan, spanOf } from './caches.js';
-import { CACHED_TOKENS, spansFrom, type Machine } from './machine.js';
+import { divideSpan } from './caches.js';
+import { CACHED_TOKENS, spansFrom, type DecodeStep } from './step.js';
 
 /**
  * Positions of sinks where keys of latents are rotated as they are read. StreamingLLM's give the distances inside the
  * cache. [sequence][slot], of which the pinned ones are read.
  */
-function sinkPositions({ c, caches }: Machine, lengths: readonly number[], spans: readonly Span[]): number[] {
+function sinkPositions({ c, caches }: DecodeStep, lengths: readonly number[], spans: readonly Span[]): number[] {
   const { pinned, capacity } = caches.slots;
   return lengths.flatMap((length, i) => {
     const { pinned: sinks, ring } = spans[i] as Span;
@@ -19,10 +19,10 @@ function sinkPositions({ c, caches }: Machine, lengths: readonly number[], spans
 
 /** @param lengths tokens of each sequence, evicted ones included */
 export async function writeInputs(
-  m: Machine,
+  m: DecodeStep,
   { tokens, lengths }: { tokens: Uint32Array<ArrayBuffer>; lengths: readonly number[] },
 ): Promise<void> {
-  const spans = lengths.map((length) => spanOf(m.c.eviction, m.caches.slots, length));
+  const spans = lengths.map((length) => m.spanAt(length));
   const write = (label: string, words: readonly number[]): Promise<void> =>
     m.device.write(m.buffer(label), Uint32Array.from(words));
   await Promise.all([

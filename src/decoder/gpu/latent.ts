@@ -1,45 +1,18 @@
-/** Execution of the learned codecs' operations: encoding, absorbed queries, rebuilt rows, and values from latents. */
+/** Execution of a step's attention over latents: absorbed queries, rebuilt rows, and values from latents. */
 import { pathSpec } from '../../codecs/paths.js';
-import { codecSpec, isLatent } from '../../codecs/registry.js';
 import { pinsSinks } from '../../eviction/policy.js';
+import type { Buffer } from '../../gpu/index.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
-import type { CachePart, CacheRole } from './caches.js';
-import type { Buffer } from '../../gpu/index.js';
-import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
-import { attendBlocks, BLOCK_EXECUTORS } from './blocks.js';
-import { appendTo, rotary, runOf, scoresOf, secondQuery } from './attention.js';
-import { placed, plan, project, type Executor } from './dense.js';
-import { latentsOf, restoredLoops, spansLoops } from '../../schedule/configuration.js';
-import { rebuiltRows, type Dispatch, type Machine, type Vectors } from './machine.js';
 import type { Place, Visit } from '../../schedule/expand.js';
-
-/** Latent rows of a token in one layer and loop. */
-export const latentRows = (m: Machine): number => latentsOf(m.c);
-export const rankOf = (m: Machine, axis: CodecAxis): number =>
-  (axis === 'key' ? m.c.codec.rankK : m.c.codec.rankV) as number;
-/** The accumulator of a layer, or the one that all layers use in turn. */
-const ownLayer = (m: Machine, place: Place): number => (spansLoops(m.c) ? place.layer : 0);
-const latentOf = (m: Machine, place: Place, axis: CodecAxis) => m.buffer(`latent ${axis} ${ownLayer(m, place)}`);
-const branchKeyOf = (m: Machine, place: Place) => m.buffer(`branch key ${ownLayer(m, place)}`);
-export const branchHeads = (m: Machine): number => (m.c.branch.perHead ? m.c.geometry.kvHeads : 1);
-
-/** c (+)= x_t W_down,t, of the keys before their rotation; the mean is taken off when the row is stored. */
-const encode =
-  (axis: CodecAxis): Executor =>
-  async (m, visit) => {
-    const place = placed(visit);
-    const from = axis === 'key' ? m.packed.keys : m.packed.values;
-    const rank = rankOf(m, axis);
-    const x: Rows = { offset: from.offset, row: from.stride, group: m.c.geometry.headDim };
-    const y: Rows = { row: latentRows(m) * rank, group: rank };
-    const accumulate = spansLoops(m.c) && place.loop > 0;
-    const weights = await m.weights.down(place.layer, place.loop, axis);
-    return {
-      plan: plan(m, visit, { matmul: { x, y, accumulate } }),
-      buffers: { x: m.buffer('query key value'), weights, y: latentOf(m, place, axis) },
-    };
-  };
+import type { CodecAxis } from '../tensors.js';
+import { runOf, scoresOf, secondQuery } from './attention.js';
+import { attendBlocks, BLOCK_EXECUTORS } from './blocks.js';
+import type { CachePart, CacheRole } from './caches.js';
+import { plan, type Executor, type Executors } from './dense.js';
+import { placed, type Dispatch } from './machine.js';
+import { rotary, rotate } from './rows.js';
+import { rebuiltRows, type DecodeStep } from './step.js';
 
 /**
  * A product of every query head with its KV head's matrix: groups are KV heads for one sequence, query heads that share
@@ -47,7 +20,7 @@ const encode =
  * @param x, y the first float, and from a sequence and a head to the next
  */
 function perQueryHead(
-  m: Machine,
+  m: DecodeStep,
   visit: Visit,
   x: { offset: number; row: number; head: number },
   y: { offset: number; row: number; head: number },
@@ -61,10 +34,10 @@ function perQueryHead(
 }
 
 /** Σ p c_v becomes Σ p v, without the mean. */
-const valueUp: Executor = async (m, visit) => {
+const valueUp: Executor<DecodeStep> = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
-  const rank = rankOf(m, 'value');
+  const rank = m.rankOf('value');
   const planned = perQueryHead(
     m,
     visit,
@@ -82,7 +55,7 @@ const valueUp: Executor = async (m, visit) => {
 };
 
 /** The part of attention that reads latents joins that of exact rows, with the mean of the values. */
-const attendJoin: Executor = async (m, visit) => {
+const attendJoin: Executor<DecodeStep> = async (m, visit) => {
   const place = placed(visit);
   return {
     plan: plan(m, visit, { current: { heads: m.c.geometry.heads, group: m.group } }),
@@ -97,7 +70,7 @@ const attendJoin: Executor = async (m, visit) => {
 };
 
 /** The mean of the values, and the current token's exact key and value. */
-const attendCurrent: Executor = async (m, visit) => {
+const attendCurrent: Executor<DecodeStep> = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const { keys, values } = m.packed;
@@ -118,12 +91,12 @@ const attendCurrent: Executor = async (m, visit) => {
     };
   }
   const width = m.queryWidth(place);
-  const branchRow = branchHeads(m) * m.c.branch.width;
+  const branchRow = m.branchHeads * m.c.branch.width;
   const branch = {
     width: m.c.branch.width,
-    queries: { offset: rankOf(m, 'key'), stride: heads * width, head: width },
+    queries: { offset: m.rankOf('key'), stride: heads * width, head: width },
     keys: { offset: 0, stride: branchRow },
-    heads: branchHeads(m),
+    heads: m.branchHeads,
   };
   return {
     plan: plan(m, visit, { current: { ...current, queries: m.packed.queries, branch } }),
@@ -132,14 +105,14 @@ const attendCurrent: Executor = async (m, visit) => {
       queries: packed,
       keyMeans: await m.weights.mean(place.layer, place.loop, 'key'),
       branchQueries: m.buffer('queries'),
-      branchKeys: branchKeyOf(m, place),
+      branchKeys: m.branchKeys(visit).rows,
     },
   };
 };
 
 /** W_k,tᵀ q of every query head, before the rotary branch of the same query; `set` 1 is that of the sinks. */
 const queryAbsorb =
-  (set: 0 | 1): Executor =>
+  (set: 0 | 1): Executor<DecodeStep> =>
   async (m, visit) => {
     const place = placed(visit);
     const { heads, headDim } = m.c.geometry;
@@ -162,36 +135,19 @@ const queryAbsorb =
 
 /** The rotary branch's queries go beside the absorbed content queries; `set` 1 is that of the sinks. */
 const ropeBranch =
-  (set: 0 | 1): Executor =>
+  (set: 0 | 1): Executor<DecodeStep> =>
   (m, visit) => {
     const { heads } = m.c.geometry;
     const width = m.queryWidth(placed(visit));
-    const target = { offset: set * m.batch * heads * width + rankOf(m, 'key'), stride: heads * width, head: width };
-    const planned = plan(m, visit, { ...rotary(m), rope: { data: m.packed.branch, target, targetHeads: heads } });
-    return Promise.resolve({
-      plan: planned,
-      buffers: {
-        positions: m.buffer(set === 0 ? 'positions' : 'places'),
-        turns: m.turns(m.c.branch.width),
-        data: m.buffer('query key value'),
-        target: m.buffer('queries'),
-      },
-    });
+    const data = { rows: m.buffer('query key value'), at: m.packed.branch };
+    const target = { offset: set * m.batch * heads * width + m.rankOf('key'), stride: heads * width, head: width };
+    return Promise.resolve(
+      rotate(m, visit, data, m.c.branch.width, { target, targetHeads: heads }, m.positionsOf(set)),
+    );
   };
 
-const ropeBranchKey: Executor = (m, visit) =>
-  Promise.resolve({
-    plan: plan(m, visit, rotary(m)),
-    buffers: {
-      positions: m.buffer('positions'),
-      turns: m.turns(m.c.branch.width),
-      data: branchKeyOf(m, placed(visit)),
-      target: m.buffer('unused output'),
-    },
-  });
-
 /** Attention straight on latents, with absorbed queries. */
-const attendAbsorbed: Executor = (m, visit) => {
+const attendAbsorbed: Executor<DecodeStep> = (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const scale = (headDim + m.c.branch.width) ** -0.5;
@@ -212,7 +168,7 @@ const attendAbsorbed: Executor = (m, visit) => {
 
 /** Where kernels that rotate latents find the positions of a part's pinned tokens. */
 function pinnedPositions(
-  m: Machine,
+  m: DecodeStep,
   place: Place,
   part: CachePart,
 ): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
@@ -232,7 +188,7 @@ function pinnedPositions(
  * others.
  */
 const attendRebuild =
-  (only?: 'pinned'): Executor =>
+  (only?: 'pinned'): Executor<DecodeStep> =>
   async (m, visit) => {
     const place = placed(visit);
     const { heads, headDim } = m.c.geometry;
@@ -259,7 +215,7 @@ const attendRebuild =
 
 /** Rebuilds the rows of one layer and loop in memory. */
 const rebuild =
-  (axis: CodecAxis): Executor =>
+  (axis: CodecAxis): Executor<DecodeStep> =>
   async (m, visit) => {
     const place = placed(visit);
     const part = m.partOf(visit);
@@ -278,162 +234,8 @@ const rebuild =
     };
   };
 
-/** Centred latents join the cache. */
-const appendLatent =
-  (axis: CodecAxis): Executor =>
-  async (m, visit) => {
-    const place = placed(visit);
-    const at = { offset: 0, stride: latentRows(m) * rankOf(m, axis) };
-    return appendTo(m, visit, axis === 'key' ? 'key-latent' : 'value-latent', {
-      rows: latentOf(m, place, axis),
-      at,
-      bias: await m.weights.centre(place.layer, place.loop, axis),
-    });
-  };
-
-const appendBranch: Executor = (m, visit) =>
-  Promise.resolve(
-    appendTo(m, visit, 'rotary-key', {
-      rows: branchKeyOf(m, placed(visit)),
-      at: { offset: 0, stride: branchHeads(m) * m.c.branch.width },
-    }),
-  );
-
-const branchKey: Executor = (m, visit) => {
-  const place = placed(visit);
-  const outputs = branchHeads(m) * m.c.branch.width;
-  return project(m, visit, {
-    weights: `branch key ${place.layer}`,
-    pieces: [{ tensor: branchTensor(place.layer, 'key'), outputs, kind: 'codec' }],
-    x: m.normed,
-    y: branchKeyOf(m, place),
-    to: { offset: 0, stride: outputs },
-  });
-};
-
-const reconstructedOf = (m: Machine, axis: CodecAxis) =>
-  m.buffer(axis === 'key' ? 'reconstructed keys' : 'reconstructed values');
-const reconstructedRow = (m: Machine): number => restoredLoops(m.c) * m.c.geometry.kvHeads * m.c.geometry.headDim;
-
-/**
- * fast: rows of the loops of a latent. With one latent a KV head a loop is an operation of its own.
- * @param first float of the first row of latents
- */
-export async function restore(
-  m: Machine,
-  visit: Visit,
-  axis: CodecAxis,
-  { x: latents, first = 0, y: rows }: { x: Buffer; first?: number; y: Buffer },
-): Promise<Dispatch> {
-  const place = placed(visit);
-  const { kvHeads, headDim } = m.c.geometry;
-  const rank = rankOf(m, axis);
-  const buffers = { x: latents, y: rows };
-  if (codecSpec(m.c.codec).latentFor === 'all-heads') {
-    const at = { x: { offset: first, row: rank }, y: { row: reconstructedRow(m) } };
-    return {
-      plan: plan(m, visit, { matmul: at }),
-      buffers: { ...buffers, weights: await m.weights.upStacked(place.layer, place.loop, axis) },
-    };
-  }
-  const x: Rows = { offset: first, row: kvHeads * rank, group: rank };
-  const y: Rows = { offset: restoredAt(m, visit), row: reconstructedRow(m), group: headDim };
-  return {
-    plan: plan(m, visit, { matmul: { x, y } }),
-    buffers: { ...buffers, weights: await m.weights.upColumns(place.layer, loopOf(visit), axis) },
-  };
-}
-
-const reconstruct =
-  (axis: CodecAxis): Executor =>
-  (m, visit) =>
-    restore(m, visit, axis, { x: latentOf(m, placed(visit), axis), y: reconstructedOf(m, axis) });
-
-/** The loop whose rows an operation works on. */
-export const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
-/** First float of a loop's rows among those of all loops that a latent stands for. */
-const restoredAt = (m: Machine, visit: Visit): number =>
-  (visit.op.loop ?? 0) * m.c.geometry.kvHeads * m.c.geometry.headDim;
-
-/**
- * The terms to add to reconstructed rows: mu, and the term that centring the latent would have subtracted. [KV
- * head][component] of a loop.
- */
-function fastMean(m: Machine, place: Place, loop: number, axis: CodecAxis): Float64Array {
-  const { kvHeads, headDim } = m.c.geometry;
-  const rank = rankOf(m, axis);
-  const out = m.weights.meanOf(place.layer, loop, axis);
-  const centre = m.weights.centreOf(place.layer, loop, axis);
-  for (let head = 0; head < kvHeads; head++) {
-    const up = m.weights.upOf(place.layer, loop, axis, head);
-    const latent = latentRows(m) === 1 ? 0 : head * rank;
-    for (let i = 0; i < headDim; i++) {
-      for (let r = 0; r < rank; r++)
-        out[head * headDim + i] =
-          (out[head * headDim + i] as number) + (up[i * rank + r] as number) * (centre[latent + r] as number);
-    }
-  }
-  return out;
-}
-
-/** Means of the keys of a latent's loops, end to end; of the values of one. */
-const restoredKeyMean = (m: Machine, place: Place): Promise<Buffer> =>
-  m.weights.vector(
-    `${codecTensor(place.layer, 'key', 'mean')} of loop ${spansLoops(m.c) ? 'all' : place.loop}, reconstructed`,
-    'codec',
-    () =>
-      Float32Array.from(
-        Array.from({ length: restoredLoops(m.c) }, (_, i) => [
-          ...fastMean(m, place, spansLoops(m.c) ? i : place.loop, 'key'),
-        ]).flat(),
-      ),
-  );
-const restoredValueMean = (m: Machine, place: Place, loop: number): Promise<Buffer> =>
-  m.weights.vector(`${codecTensor(place.layer, 'value', 'mean')} of loop ${loop}, reconstructed`, 'codec', () =>
-    Float32Array.from(fastMean(m, place, loop, 'value')),
-  );
-
-/** Rotates restored keys, with their mean. @param first added to every position */
-export async function rotateRestored(
-  m: Machine,
-  visit: Visit,
-  { rows, positions, first = 0 }: { rows: Buffer; positions: Buffer; first?: number },
-): Promise<Dispatch> {
-  const bias = await restoredKeyMean(m, placed(visit));
-  return {
-    plan: plan(m, visit, { ...rotary(m), rope: { bias: true, positionOffset: first } }),
-    buffers: { positions, turns: m.turns(m.c.geometry.headDim), data: rows, target: m.buffer('unused output'), bias },
-  };
-}
-
-/** Where the restored rows of an operation's loop are, and the terms still to be added. */
-export async function restoredRows(
-  m: Machine,
-  visit: Visit,
-  axis: CodecAxis,
-): Promise<{ loop: number; at: Vectors; bias?: Buffer }> {
-  const loop = loopOf(visit);
-  return {
-    loop,
-    at: { offset: restoredAt(m, visit), stride: reconstructedRow(m) },
-    ...(axis === 'value' ? { bias: await restoredValueMean(m, placed(visit), loop) } : {}),
-  };
-}
-
-const ropeWrite: Executor = (m, visit) =>
-  rotateRestored(m, visit, { rows: reconstructedOf(m, 'key'), positions: m.buffer('positions') });
-
-const appendReconstructed =
-  (axis: CodecAxis): Executor =>
-  async (m, visit) =>
-    appendTo(m, visit, axis, { rows: reconstructedOf(m, axis), ...(await restoredRows(m, visit, axis)) });
-
-export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
-  'encode-k': encode('key'),
-  'encode-v': encode('value'),
-  'branch-key': branchKey,
+export const LATENT_EXECUTORS: Executors<DecodeStep> = {
   'rope-branch': ropeBranch(0),
-  'rope-branch-key': ropeBranchKey,
   'query-absorb': queryAbsorb(0),
   'query-absorb-sinks': queryAbsorb(1),
   'rebuild-k': rebuild('key'),
@@ -443,21 +245,8 @@ export const LATENT_EXECUTORS: Readonly<Record<string, Executor>> = {
   'attend-current': attendCurrent,
   'attend-join': attendJoin,
   'attend-sinks': attendRebuild('pinned'),
-  'reconstruct-k': reconstruct('key'),
-  'reconstruct-v': reconstruct('value'),
-  'rope-write': ropeWrite,
-  'append-branch': appendBranch,
 };
 
 /** Executors of one label whose kernel or rows depend on the path. */
 export const attendLatent = { absorbed: attendAbsorbed, rebuild: attendRebuild(), blocks: attendBlocks };
 export const ropeSinksAbsorbed = ropeBranch(1);
-export const appendByPath =
-  (axis: CodecAxis, fullWidth: Executor): Executor =>
-  (m, visit: Visit) => {
-    const core = placed(visit).block.name === 'core' && isLatent(m.c.codec);
-    return (core ? (pathSpec(m.c.path).restores ? appendReconstructed(axis) : appendLatent(axis)) : fullWidth)(
-      m,
-      visit,
-    );
-  };

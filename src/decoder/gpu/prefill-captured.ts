@@ -3,24 +3,26 @@
  * `prefill(…, 'one-shot')` and `prefill(…, 'by-layer')` of reference/decoder.ts.
  */
 import type { CodecAxis } from '../tensors.js';
-import { fromOf, keep, kept, load, rotate, type Executor } from './prefill-rows.js';
+import type { Executor, Executors } from './dense.js';
+import { keep, load } from './prefill-rows.js';
+import { fromOf, type Prompt } from './prompt.js';
+import { rotate } from './rows.js';
 
 /** Captured rows of a chunk, where its own were projected. */
 const capture =
-  (side: CodecAxis): Executor =>
+  (axis: CodecAxis): Executor<Prompt> =>
   (p, visit) =>
-    Promise.resolve(
-      load(p, visit, kept(p, side, visit), fromOf(visit), { rows: p.projections, at: p.m.packed[`${side}s`] }),
-    );
+    Promise.resolve(load(p, visit, p.kept(axis, visit), fromOf(visit), p.projected(axis)));
 
-/** By label of the operation. */
-export const CAPTURE_EXECUTORS: Readonly<Record<string, Executor>> = {
+const rotateBack: Executor<Prompt> = (p, visit) =>
+  Promise.resolve(
+    rotate(p, visit, p.projected('key'), p.c.geometry.headDim, {}, { turns: p.buffer('turns back') }),
+  );
+
+export const CAPTURE_EXECUTORS: Executors<Prompt> = {
   'capture-k': capture('key'),
   'capture-v': capture('value'),
-  'rope-back': rotate(
-    (p) => p.buffer('turns back'),
-    (p) => ({ data: p.m.packed.keys, buffer: p.projections }),
-  ),
+  'rope-back': rotateBack,
   'keep-reconstructed-k': keep('key'),
   'keep-reconstructed-v': keep('value'),
 };

@@ -1,45 +1,14 @@
-/** From a schedule to bound steps: every operation in order, each by the executor of its label. */
+/** From listed operations to bound ones: in order, each by the executor of its label. */
 import { GpuError, type BoundStep, type Buffer, type Device, type Step } from '../../gpu/index.js';
-import { schedule, type Choice, type Op } from '../../schedule/schedule.js';
-import type { Sampling } from '../sampler.js';
-import { appendFullWidth, ATTENTION_EXECUTORS, attendFullWidth, ropeSinks } from './attention.js';
-import { evict, mass } from './eviction.js';
-import { appendByPath, attendLatent, LATENT_EXECUTORS, ropeSinksAbsorbed } from './latent.js';
-import { denseExecutors, type Executor } from './dense.js';
+import type { Visit } from '../../schedule/expand.js';
+import type { Op } from '../../schedule/schedule.js';
+import type { Executors } from './dense.js';
 import type { Dispatch, Machine } from './machine.js';
-import { readsLatents } from '../../schedule/eviction-ops.js';
-import { pathSpec } from '../../codecs/paths.js';
-import { expand, type Visit } from '../../schedule/expand.js';
 
-/** One operation of a step, ready to run. */
+/** One operation, ready to run. */
 export interface Operation {
   readonly op: Op;
   readonly steps: readonly BoundStep[];
-}
-
-/** True where attention scores latents, and a rotary branch beside them. */
-const scoresLatents = (m: Machine, { place }: Visit): boolean =>
-  place !== undefined && readsLatents(m.c, place.block) && pathSpec(m.c.path).branch === true;
-
-/** Executors by label. */
-export function executorsOf(sampling: Sampling): Readonly<Record<string, Executor>> {
-  const attend: Executor = (m, visit) => {
-    if (visit.op.kernel === 'attend_rebuild') return attendLatent.rebuild(m, visit);
-    if (visit.op.kernel === 'attend_block_absorbed') return attendLatent.blocks(m, visit);
-    return scoresLatents(m, visit) ? attendLatent.absorbed(m, visit) : attendFullWidth(m, visit);
-  };
-  const sinks: Executor = (m, visit) => (scoresLatents(m, visit) ? ropeSinksAbsorbed(m, visit) : ropeSinks(m, visit));
-  return {
-    ...denseExecutors(sampling),
-    ...ATTENTION_EXECUTORS,
-    ...LATENT_EXECUTORS,
-    mass,
-    evict,
-    attend,
-    'rope-sinks': sinks,
-    'append-k': appendByPath('key', appendFullWidth('key')),
-    'append-v': appendByPath('value', appendFullWidth('value')),
-  };
 }
 
 /** Binds steps, equal ones once: loops repeat most of theirs. */
@@ -89,20 +58,17 @@ export class Binder {
 }
 
 /**
- * Binds all operations of a step.
- * @param context tokens of the longest sequence before the step, evicted ones included (≥ 1)
- * @param choice how tokens are chosen
+ * Binds operations in order.
  * @throws GpuError `unsupported` for an operation that has no executor, or a shape that its kernel refuses
  */
-export async function compile(
-  m: Machine,
-  executors: Readonly<Record<string, Executor>>,
+export async function compile<M extends Machine>(
+  m: M,
+  executors: Executors<M>,
   binder: Binder,
-  context: number,
-  choice: Choice,
+  visits: readonly Visit[],
 ): Promise<Operation[]> {
   const operations: Operation[] = [];
-  for (const visit of expand(m.c, schedule(m.c, m.batch, context, { slots: m.caches.slots.capacity, choice }))) {
+  for (const visit of visits) {
     const executor = executors[visit.op.label];
     if (!executor)
       throw new GpuError(
