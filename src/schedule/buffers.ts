@@ -8,7 +8,16 @@ import { codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
-import { headsPerGpu, latentsOf, spansLoops, storageOf, type Configuration } from './configuration.js';
+import {
+  branchHeadsOf,
+  headsOf,
+  headsPerGpu,
+  kvHeadsOf,
+  latentsOf,
+  spansLoops,
+  storageOf,
+  type Configuration,
+} from './configuration.js';
 import { evictingRows } from './eviction-ops.js';
 import { blockBasisScalars } from '../kernels/block_basis/terms.js';
 import { blockComponents } from '../kernels/block_vectors/terms.js';
@@ -53,13 +62,10 @@ export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: 
   return { fixed, sequence };
 }
 
-/** Query and KV heads of one GPU. */
-const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
-const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
 const hasBranch = (c: Configuration): boolean => pathSpec(c.path).branch === true;
 const restores = (c: Configuration): boolean => pathSpec(c.path).restores === true;
 /** Scalars of a layer's rotary key: made in the first loop, scored in each, cached in the last. */
-const branchKeyScalars = (c: Configuration): number => c.branch.width * (c.branch.perHead ? kvHeadsOf(c) : 1);
+const branchKeyScalars = (c: Configuration): number => c.branch.width * branchHeadsOf(c);
 /** Layers whose latents are in flight at once: all where a latent is complete after the last loop alone. */
 const accumulatingLayers = (c: Configuration): number => (spansLoops(c) ? c.geometry.layers : 1);
 

@@ -8,7 +8,7 @@ import { layoutOf } from '../codecs/registry.js';
 import { rowBytes, rowSlots } from '../codecs/layout.js';
 import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-import { headsPerGpu, type Configuration } from './configuration.js';
+import { headsOf, headsPerGpu, kvHeadsOf, type Configuration } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
 import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
 import { blockBasisScalars } from '../kernels/block_basis/terms.js';
@@ -24,18 +24,17 @@ const WORD_BYTES = 4;
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
   readsLatents(c, block) && pathSpec(c.path).blocks === true;
-const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
 
 /**
  * The largest binding of a part for each of its sequences: rows of one layer and loop, or rows computed from them.
  * @param slots tokens of a row
  */
 export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number): number {
-  const { headDim, kvHeads, rope } = c.geometry;
+  const { headDim, rope } = c.geometry;
   const cached = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch)
     .filter((t) => t.block === block.name)
     .map((t) => rowSlots(t, slots) * headsPerGpu(t.heads, c.gpus) * rowBytes(t));
-  const rebuilt = readsLatents(c, block) && c.materialised ? headsPerGpu(kvHeads, c.gpus) * headDim * 2 : 0;
+  const rebuilt = readsLatents(c, block) && c.materialised ? kvHeadsOf(c) * headDim * 2 : 0;
   // There are no more rows with a mass and positions of their own than heads with scores.
   const scores = weighsTokens(c.eviction) ? WORD_BYTES * headsOf(c) : 0;
   const { rankK = 0 } = c.codec;

@@ -4,7 +4,7 @@ import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { KernelName } from '../kernels/registry.js';
-import type { Shape, Storage } from '../kernels/spec.js';
+import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
 import type { Division } from './splits.js';
 
 /** What is decoded, and how. */
@@ -68,8 +68,20 @@ export interface Op {
 /** Heads of one GPU under tensor parallelism; too few KV heads are replicated. */
 export const headsPerGpu = (heads: number, gpus: number): number => Math.max(1, Math.ceil(heads / gpus));
 
+/** Query heads, KV heads and heads of the rotary branch's key, of one GPU. */
+export const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.heads, c.gpus);
+export const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
+export const branchHeadsOf = (c: Configuration): number => (c.branch.perHead ? kvHeadsOf(c) : 1);
+
+export type Axis = 'k' | 'v';
+export const AXES: readonly Axis[] = ['k', 'v'];
+export const rankOf = ({ codec }: Configuration, axis: Axis): number => (axis === 'k' ? codec.rankK : codec.rankV) ?? 0;
+
 /** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
 export const storageOf = (c: Configuration): Storage => storageOfCodec(c.codec, c.choice.storage);
+
+/** Scalars of a scale in the cache, 0 without scales. */
+export const groupSizeOf = (c: Configuration): number => groupOf(storageOf(c), c.choice.groupSize);
 
 export const op = (
   label: string,
@@ -111,12 +123,12 @@ export const perHead = (label: string, groups: number, m: number, k: number, n: 
   op(label, 'matmul', 'f16', { groups, m, k, n }, when);
 
 /** Latent rows of a token in one layer and loop on one GPU: one a KV head, or one for all. */
-export const latentsOf = (c: Configuration): number => latentHeads(c.codec, headsPerGpu(c.geometry.kvHeads, c.gpus));
+export const latentsOf = (c: Configuration): number => latentHeads(c.codec, kvHeadsOf(c));
 
 /** Matrices that a latent's product has, and the width of what each multiplies. */
 export function encodersOf(c: Configuration): [groups: number, width: number] {
   const latents = latentsOf(c);
-  return [latents, (headsPerGpu(c.geometry.kvHeads, c.gpus) / latents) * c.geometry.headDim];
+  return [latents, (kvHeadsOf(c) / latents) * c.geometry.headDim];
 }
 
 /** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
@@ -138,7 +150,7 @@ export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
  */
 export function restoreOps(c: Configuration, label: string, rank: number, rows: number, when: When): Op[] {
   const { headDim } = c.geometry;
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  const kvHeads = kvHeadsOf(c);
   return codecSpec(c.codec).latentFor === 'one-head'
     ? everyRestoredLoop(c, [perHead(label, kvHeads, rows, rank, headDim, when)])
     : [perHead(label, 1, rows, rank, restoredLoops(c) * kvHeads * headDim, when)];

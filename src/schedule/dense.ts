@@ -3,7 +3,16 @@
  * head, of `rows` tokens. A decode step has a row a sequence, a prompt's prefill one a token of a chunk.
  */
 import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
-import { headsPerGpu, op, project, type Configuration, type Op, type When } from './configuration.js';
+import {
+  branchHeadsOf,
+  headsOf,
+  kvHeadsOf,
+  op,
+  project,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
 import { branchKeyTime, branchWidth, closingTime } from './eviction-ops.js';
 
 /** RMSNorm, or the addition of a branch to the residual stream. */
@@ -12,8 +21,6 @@ const norm = (c: Configuration, label: string, variant: 'norm' | 'norm-add' | 'a
 
 export const embeddingOp = (c: Configuration, rows: number): Op =>
   op('embedding', 'embed', 'f16', { rows, width: c.geometry.hidden });
-
-export const attentionNorm = (c: Configuration, rows: number): Op => norm(c, 'attention-norm', 'norm', rows);
 
 /** One bias row, added to every row of a projection. */
 const biasOp = (label: string, rows: number, width: number, when: When = 'always'): Op[] =>
@@ -32,8 +39,7 @@ export const owningTime = (c: Configuration, block: LayerBlock): When =>
  */
 export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number, branchKeys = true): Op[] {
   const { hidden, headDim: d } = c.geometry;
-  const heads = headsPerGpu(c.geometry.heads, c.gpus);
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
+  const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const extras = layerExtras(c.geometry);
   const biased = (letters: string): number =>
     [...letters].reduce(
@@ -61,16 +67,16 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
     ...biasOp('qkv-bias', rows, biased('qkv')),
     ...headNorms,
     ...(branch > 0 && branchKeys
-      ? project(c, 'branch-key', rows, hidden, branch * (c.branch.perHead ? kvHeads : 1), branchKeyTime(c))
+      ? project(c, 'branch-key', rows, hidden, branch * branchHeadsOf(c), branchKeyTime(c))
       : []),
   ];
 }
 
 /** The projection of attention's output. */
 export function attentionOut(c: Configuration, rows: number): Op[] {
-  const { heads, headDim, hidden } = c.geometry;
+  const { headDim, hidden } = c.geometry;
   return [
-    ...project(c, 'attention-out', rows, headsPerGpu(heads, c.gpus) * headDim, hidden),
+    ...project(c, 'attention-out', rows, headsOf(c) * headDim, hidden),
     ...biasOp('attention-out-bias', rows, layerExtras(c.geometry)?.biases.includes('o') ? hidden : 0),
   ];
 }
@@ -79,10 +85,14 @@ export function attentionOut(c: Configuration, rows: number): Op[] {
 const residual = (c: Configuration, label: string, rows: number): Op =>
   norm(c, label, c.geometry.normsPerLayer === 4 ? 'norm-add' : 'add', rows);
 
-/** The addition of attention's output to the stream, and the norm before the MLP. */
-export const afterAttention = (c: Configuration, rows: number): Op[] => [
+/** A layer of `rows` tokens: its attention and its MLP, each between a norm and its addition to the stream. */
+export const layerAround = (c: Configuration, rows: number, attention: readonly Op[], mlp: readonly Op[]): Op[] => [
+  norm(c, 'attention-norm', 'norm', rows),
+  ...attention,
   residual(c, 'attention-residual', rows),
   norm(c, 'mlp-norm', 'norm', rows),
+  ...mlp,
+  residual(c, 'mlp-residual', rows),
 ];
 
 /** The MLP between its norm and its residual. */
@@ -99,8 +109,6 @@ export function mlpOps(c: Configuration, rows: number): Op[] {
     ...biasOp('down-bias', rows, biased ? hidden : 0),
   ];
 }
-
-export const mlpResidual = (c: Configuration, rows: number): Op => residual(c, 'mlp-residual', rows);
 
 /**
  * [prelude's output; state] W as two products, since the state changes its buffer: a product cannot write what it

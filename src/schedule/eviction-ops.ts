@@ -7,8 +7,11 @@ import { codecSpec, isLatent } from '../codecs/registry.js';
 import { keptTokens, pinnedSlots, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import {
+  branchHeadsOf,
   everyRestoredLoop,
-  headsPerGpu,
+  groupSizeOf,
+  headsOf,
+  kvHeadsOf,
   latentsOf,
   op,
   storageOf,
@@ -16,7 +19,6 @@ import {
   type Op,
   type When,
 } from './configuration.js';
-import { groupOf } from '../kernels/spec.js';
 
 /** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
 export const readsLatents = (c: Configuration, block: LayerBlock): boolean =>
@@ -35,7 +37,7 @@ export const branchWidth = (c: Configuration, block: LayerBlock): number =>
  * a latent or a rotary key, because a shared row can only be evicted for all of them.
  */
 export function evictingRows(c: Configuration, block: LayerBlock): number {
-  if (!readsLatents(c, block)) return headsPerGpu(c.geometry.kvHeads, c.gpus);
+  if (!readsLatents(c, block)) return kvHeadsOf(c);
   return branchWidth(c, block) > 0 && !c.branch.perHead ? 1 : latentsOf(c);
 }
 
@@ -58,16 +60,16 @@ export type Parts = readonly { readonly size: number; readonly repeat: number }[
 export function massOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
   if (!weighsTokens(c.eviction)) return [];
   const rows = evictingRows(c, block);
-  const each = { group: headsPerGpu(c.geometry.heads, c.gpus) / rows, context: keptTokens(c.eviction, context) };
+  const each = { group: headsOf(c) / rows, context: keptTokens(c.eviction, context) };
   return parts.map(({ size, repeat }) => op('mass', 'mass', 'f32', { rows: size * rows, ...each }, 'always', repeat));
 }
 
 /** Scalars of a token in all rows of a layer and loop that evict in a step. */
 export function evictedScalars(c: Configuration, block: LayerBlock): number {
-  const kvHeads = headsPerGpu(c.geometry.kvHeads, c.gpus);
   const { rankK = 0, rankV = 0 } = c.codec;
-  const branch = branchWidth(c, block) * (c.branch.perHead ? kvHeads : 1);
-  return readsLatents(c, block) ? (rankK + rankV) * latentsOf(c) + branch : 2 * kvHeads * c.geometry.headDim;
+  return readsLatents(c, block)
+    ? (rankK + rankV) * latentsOf(c) + branchWidth(c, block) * branchHeadsOf(c)
+    : 2 * kvHeadsOf(c) * c.geometry.headDim;
 }
 
 /**
@@ -81,15 +83,14 @@ export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, slot
   // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
   if (heavy === 0) return [];
   const rows = evictingRows(c, block);
-  const storage = storageOf(c);
   const when = closingTime(c, block);
   const each = {
     context: heavy,
     width: evictedScalars(c, block) / rows,
-    groupSize: groupOf(storage, c.choice.groupSize),
+    groupSize: groupSizeOf(c),
   };
   const ops = parts.map(({ size, repeat }) =>
-    op('evict', 'evict', storage, { rows: size * rows, ...each }, when, repeat),
+    op('evict', 'evict', storageOf(c), { rows: size * rows, ...each }, when, repeat),
   );
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
   return block.name === 'core' && pathSpec(c.path).restores ? everyRestoredLoop(c, ops) : ops;

@@ -11,9 +11,11 @@ import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
 import {
-  encodersOf,
+  branchHeadsOf,
   everyRestoredLoop,
-  headsPerGpu,
+  groupSizeOf,
+  headsOf,
+  kvHeadsOf,
   latentsOf,
   op,
   perHead,
@@ -22,29 +24,12 @@ import {
   storageOf,
   type Configuration,
   type Op,
-  type When,
 } from './configuration.js';
-import {
-  afterAttention,
-  attentionNorm,
-  attentionOut,
-  mlpOps,
-  mlpResidual,
-  owningTime,
-  queryKeyValue,
-} from './dense.js';
-import {
-  branchKeyTime,
-  branchWidth,
-  closingTime,
-  evictOps,
-  massOps,
-  readsLatents,
-  windowOf,
-  type Parts,
-} from './eviction-ops.js';
+import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
+import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
 import type { KernelName } from '../kernels/registry.js';
+import { appendOp, encodeOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -72,9 +57,7 @@ interface Layer {
  * @param slots tokens that each cached row has room for
  */
 export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number, slots: number): Op[] {
-  const g = c.geometry;
-  const heads = headsPerGpu(g.heads, c.gpus);
-  const kvHeads = headsPerGpu(g.kvHeads, c.gpus);
+  const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const latent = readsLatents(c, block);
   const l: Layer = {
     c,
@@ -89,56 +72,29 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     absorbed: latent && pathSpec(c.path).branch === true,
     parts: cacheParts(c, block, batch, slots),
   };
-  return [
-    attentionNorm(c, batch),
+  const attention = [
     ...queryKeyValue(c, block, batch),
-    ...encodeOps(l),
-    ...rotateOps(l),
+    ...encodeOps(c, block, batch),
+    ...turnOps(l),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
     ...evictOps(c, block, l.parts, slots),
     ...appendOps(l),
     ...attentionOut(c, batch),
-    ...afterAttention(c, batch),
-    ...mlpOps(c, batch),
-    mlpResidual(c, batch),
   ];
+  return layerAround(c, batch, attention, mlpOps(c, batch));
 }
 
 /**
- * Encoding of the new token, from its key before rotation. It is linear: the loops of a loop-axis latent accumulate.
+ * Rotation of the query and the new key, in place. StreamingLLM's distances are those inside the cache. Where keys are
+ * cached rotated, sinks are scored by a second query, rotated accordingly; where keys are rotated as they are read, the
+ * sinks' keys take that position.
  */
-function encodeOps({ c, block, batch }: Layer): Op[] {
-  const { rankK, rankV } = c.codec;
-  if (block.name !== 'core' || rankK === undefined || rankV === undefined) return [];
-  const [groups, width] = encodersOf(c);
-  return [perHead('encode-k', groups, batch, width, rankK), perHead('encode-v', groups, batch, width, rankV)];
-}
-
-/**
- * Rotation of the query and the new key, in place. On the absorbed path only the rotary branch is rotated: its content
- * has no position. StreamingLLM's distances are those inside the cache. Where keys are cached rotated, sinks are scored
- * by a second query, rotated accordingly; where keys are rotated as they are read, the sinks' keys take that position.
- */
-function rotateOps(l: Layer): Op[] {
-  const { c, block, batch, heads, kvHeads } = l;
-  const { rope, headDim: d } = c.geometry;
-  const rotate = (label: string, count: number, width: number, when: When = 'always') =>
-    op(label, 'rope', rope.pairing, { rows: batch, heads: count, headDim: width }, when);
-  const branch = branchWidth(c, block);
-  const sinks = reindexes(c.eviction);
-  if (l.absorbed) {
-    if (branch === 0) return [];
-    return [
-      ...(sinks ? [rotate('rope-sinks', heads, branch)] : []),
-      rotate('rope-branch', heads, branch),
-      rotate('rope-branch-key', c.branch.perHead ? kvHeads : 1, branch, branchKeyTime(c)),
-    ];
-  }
-  const second = sinks && !l.latent ? [rotate('rope-sinks', heads, d)] : [];
-  const owning = owningTime(c, block);
-  if (owning !== 'always') return [...second, rotate('rope', heads, d), rotate('rope-k', kvHeads, d, owning)];
-  return [...second, rotate('rope', heads + kvHeads, d)];
+function turnOps({ c, block, batch, heads, latent, absorbed }: Layer): Op[] {
+  const width = absorbed ? branchWidth(c, block) : c.geometry.headDim;
+  if (width === 0) return [];
+  const second = reindexes(c.eviction) && (absorbed || !latent);
+  return [...(second ? [ropeOp(c, 'rope-sinks', batch, heads, 'always', width)] : []), ...rotateOps(c, block, batch)];
 }
 
 /**
@@ -175,7 +131,7 @@ function attentionOps(l: Layer): Op[] {
             context: n,
             rank,
             headDim: d,
-            groupSize: groupOf(storage, c.choice.groupSize),
+            groupSize: groupSizeOf(c),
           },
           'always',
           repeat,
@@ -204,7 +160,7 @@ function attentionOps(l: Layer): Op[] {
       keyWidth: rankK,
       valueWidth: rankV,
       branchWidth: branch,
-      branchHeads: c.branch.perHead ? kvHeads : 1,
+      branchHeads: branchHeadsOf(c),
     };
     return [
       perQueryHead(l, 'query-absorb', d, rankK),
@@ -352,22 +308,19 @@ function attendAndMerge(
 
 /** Writing the new token's rows, once nothing in this step reads the cache any more. */
 function appendOps(l: Layer): Op[] {
-  const { c, block, batch, kvHeads, storage } = l;
-  const { headDim: d, rope } = c.geometry;
+  const { c, block, batch, kvHeads } = l;
+  const d = c.geometry.headDim;
   const { rankK = 0, rankV = 0 } = c.codec;
   const when = closingTime(c, block);
-  const groupSize = groupOf(storage, c.choice.groupSize);
-  const append = (label: string, heads: number, width: number, time: When = when): Op[] =>
-    l.parts.map(({ size, repeat }) =>
-      op(label, 'append', storage, { rows: size, heads, width, groupSize }, time, repeat),
-    );
+  const append = (label: string, heads: number, width: number, time = when): Op[] =>
+    l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, time, repeat));
   if (l.latent) {
     const rows = latentsOf(c);
     const branch = branchWidth(c, block);
     return [
       ...append('append-k', rows, rankK),
       ...append('append-v', rows, rankV),
-      ...(branch > 0 ? append('append-branch', c.branch.perHead ? kvHeads : 1, branch) : []),
+      ...(branch > 0 ? append('append-branch', branchHeadsOf(c), branch) : []),
       // No later loop reads a loop's exact rows.
       ...(windowOf(c, block) > 0
         ? [...append('append-recent-k', kvHeads, d, 'always'), ...append('append-recent-v', kvHeads, d, 'always')]
@@ -379,7 +332,7 @@ function appendOps(l: Layer): Op[] {
   return [
     ...restoreOps(c, 'restore-k', rankK, batch, when),
     ...restoreOps(c, 'restore-v', rankV, batch, when),
-    op('rope-write', 'rope', rope.pairing, { rows: batch, heads: restoredLoops(c) * kvHeads, headDim: d }, when),
+    ropeOp(c, 'rope-write', batch, restoredLoops(c) * kvHeads, when),
     ...everyRestoredLoop(c, both),
   ];
 }

@@ -4,9 +4,8 @@
  * rebuilt, at most a chunk of tokens at a time, into the rows that attention of the run has read by then.
  */
 import { reindexes, weighsTokens } from '../eviction/policy.js';
-import { headsPerGpu, op, storageOf, type Op } from './configuration.js';
+import { branchHeadsOf, groupSizeOf, headsOf, kvHeadsOf, op, storageOf, type Op } from './configuration.js';
 import { branchWidth, readsLatents } from './eviction-ops.js';
-import { groupOf } from '../kernels/spec.js';
 import {
   chunksOf,
   heldBefore,
@@ -19,7 +18,8 @@ import {
   type Pass,
 } from './prefill-pass.js';
 import { weighs } from './prefill-h2o.js';
-import { branchHeadsOf, keepOp, kvHeadsOf, readBackOps } from './prefill-rows.js';
+import { keepOp, readBackOps } from './prefill-rows.js';
+import { ropeOp } from './rows.js';
 
 /**
  * Attention of a chunk. Where rows before the run are in other buffers than its own, it is several calls. Where masses
@@ -37,12 +37,7 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
   if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
   if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
   const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
-  const turn = (label: string): Op =>
-    op(label, 'rope', c.geometry.rope.pairing, {
-      rows: p.batch * chunk.tokens,
-      heads: headsPerGpu(c.geometry.heads, c.gpus),
-      headDim: c.geometry.headDim,
-    });
+  const turn = (label: string): Op => ropeOp(c, label, p.batch * chunk.tokens, headsOf(c));
   return [
     turn('rope-inside'),
     sinks as Op,
@@ -62,12 +57,12 @@ export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'
 
 /** @param variant of attend_carried where it differs from the rows' type */
 function attend({ c, block, batch }: Pass, label: string, variant: string, { tokens }: Chunk, context: number): Op {
-  const { headDim, kvHeads, heads } = c.geometry;
-  const rows = headsPerGpu(kvHeads, c.gpus);
+  const { headDim } = c.geometry;
+  const kvHeads = kvHeadsOf(c);
   const shape = {
     sequences: batch,
-    kvHeads: rows,
-    group: headsPerGpu(heads, c.gpus) / rows,
+    kvHeads,
+    group: headsOf(c) / kvHeads,
     queries: tokens,
     context,
     keyWidth: headDim + branchWidth(c, block),
@@ -76,10 +71,7 @@ function attend({ c, block, batch }: Pass, label: string, variant: string, { tok
   const cached = label === 'attend-cached' || label === 'attend-sinks';
   const carried = label !== 'attend' || variant.endsWith('+own');
   return carried
-    ? op(label, 'attend_carried', variant, {
-        ...shape,
-        groupSize: cached ? groupOf(storageOf(c), c.choice.groupSize) : 0,
-      })
+    ? op(label, 'attend_carried', variant, { ...shape, groupSize: cached ? groupSizeOf(c) : 0 })
     : op(label, 'attend_prefill', variant, shape);
 }
 
@@ -106,13 +98,10 @@ const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(h
 /** One piece of latents. Pieces of one stretch with equal length have the same calls. */
 export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[] {
   const { c, block, batch } = p;
-  const { headDim, rope } = c.geometry;
   const rows = batch * tokens;
   return [
     ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
-    ...(branchWidth(c, block) > 0
-      ? turnedBranch(p, from, rows)
-      : [op('rope-k-earlier', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })]),
+    ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [ropeOp(c, 'rope-k-earlier', rows, kvHeadsOf(c))]),
     keepOp(p, 'keep-k-earlier', rows),
     keepOp(p, 'keep-v-earlier', rows),
     attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
@@ -123,11 +112,5 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
 function turnedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
   const sink = reindexes(c.eviction) && from < c.eviction.sinkTokens;
   if (!sink || shiftOf(c, run.from) === 0) return [];
-  return [
-    op('rope-branch-earlier', 'rope', c.geometry.rope.pairing, {
-      rows,
-      heads: branchHeadsOf(c),
-      headDim: branchWidth(c, block),
-    }),
-  ];
+  return [ropeOp(c, 'rope-branch-earlier', rows, branchHeadsOf(c), 'always', branchWidth(c, block))];
 }

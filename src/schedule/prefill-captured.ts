@@ -9,20 +9,11 @@
  *   last loop, which frees its captures. Pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../geometry/geometry.js';
-import { everyRestoredLoop, op, type Op } from './configuration.js';
+import { AXES, everyRestoredLoop, kvHeadsOf, op, type Axis, type Op } from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { keptRowType, over, type Chunk, type Pass } from './prefill-pass.js';
-import {
-  AXES,
-  encodeOp,
-  keepOp,
-  kvHeadsOf,
-  loadLatents,
-  loadRows,
-  reconstructOps,
-  writeLatentOps,
-  type Axis,
-} from './prefill-rows.js';
+import { keepOp, loadLatents, loadRows, reconstructOps, writeLatentOps } from './prefill-rows.js';
+import { encodeOp, ropeOp } from './rows.js';
 import type { Stage } from './schedule.js';
 
 /** by-layer: the encoding of a layer, between its attention and its MLP. */
@@ -49,11 +40,8 @@ export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]
     : [];
 
 /** Rotation of a chunk's keys, or back. The absorbed path attends to keys that are not rotated. */
-function rotation({ c, block }: Pass, label: string, rows: number): Op[] {
-  if (branchWidth(c, block) > 0) return [];
-  const { headDim, rope } = c.geometry;
-  return [op(label, 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })];
-}
+const rotation = ({ c, block }: Pass, label: string, rows: number): Op[] =>
+  branchWidth(c, block) > 0 ? [] : [ropeOp(c, label, rows, kvHeadsOf(c))];
 
 /** Encodes the captures of a chunk, one axis after the other, and writes the latents. */
 function encodeCaptures(p: Pass, chunk: Chunk): Op[] {

@@ -7,11 +7,18 @@ import { pathSpec } from '../codecs/paths.js';
 import { isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import { headsPerGpu, op, storageOf, type Configuration, type Op, type When } from './configuration.js';
+import {
+  groupSizeOf,
+  headsOf,
+  kvHeadsOf,
+  op,
+  storageOf,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
 import { branchWidth, closingTime, evictedScalars, evictingRows } from './eviction-ops.js';
-import { groupOf } from '../kernels/spec.js';
 import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './prefill-pass.js';
-import { kvHeadsOf } from './prefill-rows.js';
 
 /** True where tokens are chosen by the attention of this pass. */
 export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
@@ -62,7 +69,7 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
     sequences: batch,
     kvHeads,
     rows: evictingRows(c, block),
-    group: headsPerGpu(c.geometry.heads, c.gpus) / kvHeads,
+    group: headsOf(c) / kvHeads,
     queries: chunk.tokens,
     context: heldBefore(c, p.run) + chunk.from,
     keyWidth: c.geometry.headDim + branchWidth(c, block),
@@ -81,7 +88,7 @@ export function promptEvictOps(p: Pass): Op[] {
     context: held + run.tokens,
     kept: keptTokens(c.eviction, run.from + run.tokens),
     width: evictedScalars(c, block) / rows,
-    groupSize: groupOf(storageOf(c), c.choice.groupSize),
+    groupSize: groupSizeOf(c),
   };
   const when = joiningTime(c, block);
   return held > 0

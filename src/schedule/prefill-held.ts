@@ -4,10 +4,9 @@
  * stored form where the run's rows are stored beside the cache. Their masses are loaded once. Pieces are at most a
  * chunk long.
  */
-import { latentsOf, op, storageOf, type Configuration, type Op } from './configuration.js';
+import { AXES, branchHeadsOf, kvHeadsOf, latentsOf, op, rankOf, type Op } from './configuration.js';
 import { owningTime } from './dense.js';
 import { branchKeyTime, branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
-import { groupOf } from '../kernels/spec.js';
 import {
   chunksOf,
   heldBefore,
@@ -19,17 +18,8 @@ import {
   type Pass,
 } from './prefill-pass.js';
 import { massTime, weighs } from './prefill-h2o.js';
-import {
-  appendOp,
-  AXES,
-  branchHeadsOf,
-  keepOp,
-  kvHeadsOf,
-  loadLatents,
-  loadRows,
-  rankOf,
-  reconstructOps,
-} from './prefill-rows.js';
+import { keepOp, loadLatents, loadOp, loadRows, reconstructOps } from './prefill-rows.js';
+import { appendOp, ropeOp } from './rows.js';
 
 /** Loads what a chunk's attention and mass need of the tokens before it, by their number among the rows of the run. */
 export function heldOps(p: Pass): Op[] {
@@ -78,7 +68,7 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
   const { headDim, rope } = c.geometry;
   const rotated = pinned
     ? op('rope-kept', 'rope_kept', rope.pairing, { rows, heads: kvHeadsOf(c), headDim })
-    : op('rope-k-held', 'rope', rope.pairing, { rows, heads: kvHeadsOf(c), headDim });
+    : ropeOp(c, 'rope-k-held', rows, kvHeadsOf(c));
   const ops = [
     ...AXES.flatMap((axis): Op[] =>
       latents
@@ -89,7 +79,12 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
           ]
         : [{ ...named(loadRows(c, axis, rows)), when: owning }, ...store(axis, kvHeadsOf(c), headDim)],
     ),
-    ...(branch > 0 ? [loadBranch(c, rows, branch), ...store('branch', branchHeadsOf(c), branch)] : []),
+    ...(branch > 0
+      ? [
+          loadOp(c, 'load-branch-held', rows, branchHeadsOf(c), branch, branchKeyTime(c)),
+          ...store('branch', branchHeadsOf(c), branch),
+        ]
+      : []),
     ...(latents && branch === 0 ? [rotated] : []),
     ...AXES.map((axis) => keepOp(p, `keep-${axis}-held`, rows, owning)),
   ];
@@ -97,12 +92,3 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
 }
 
 const named = (o: Op): Op => ({ ...o, label: `${o.label}-held` });
-
-const loadBranch = (c: Configuration, rows: number, width: number): Op =>
-  op(
-    'load-branch-held',
-    'load',
-    storageOf(c),
-    { rows, heads: branchHeadsOf(c), width, groupSize: groupOf(storageOf(c), c.choice.groupSize) },
-    branchKeyTime(c),
-  );

@@ -4,29 +4,26 @@
  */
 import { pathSpec } from '../codecs/paths.js';
 import {
-  encodersOf,
+  AXES,
+  branchHeadsOf,
   everyRestoredLoop,
-  headsPerGpu,
+  groupSizeOf,
+  kvHeadsOf,
   latentsOf,
   op,
   perHead,
+  rankOf,
   restoredLoops,
   restoreOps,
   storageOf,
+  type Axis,
   type Configuration,
   type Op,
   type When,
 } from './configuration.js';
-import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import { groupOf } from '../kernels/spec.js';
-import { keptRowType, readsReconstructions, type Pass } from './prefill-pass.js';
-
-export type Axis = 'k' | 'v';
-export const AXES: readonly Axis[] = ['k', 'v'];
-
-export const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
-export const rankOf = ({ codec }: Configuration, axis: Axis): number => (axis === 'k' ? codec.rankK : codec.rankV) ?? 0;
-export const branchHeadsOf = (c: Configuration): number => (c.branch.perHead ? kvHeadsOf(c) : 1);
+import { branchKeyTime, branchWidth, closingTime, readsLatents, windowOf } from './eviction-ops.js';
+import { keptRowType, readsReconstructions, type Chunk, type Pass } from './prefill-pass.js';
+import { appendOp, ropeOp } from './rows.js';
 
 /** Rows of full width as attention reads them, in memory of their own. */
 export const keepOp = (
@@ -43,23 +40,17 @@ export const keepOp = (
     when,
   );
 
-/** Encoding of exact keys or values of one loop. */
-export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
-  const [groups, width] = encodersOf(c);
-  return perHead(`encode-${axis}`, groups, rows, width, rankOf(c, axis));
-}
-
-const loadOp = (
+/** Reading rows back from the cache. */
+export const loadOp = (
   c: Configuration,
   label: string,
   rows: number,
   heads: number,
   width: number,
   when: When = 'always',
-): Op =>
-  op(label, 'load', storageOf(c), { rows, heads, width, groupSize: groupOf(storageOf(c), c.choice.groupSize) }, when);
+): Op => op(label, 'load', storageOf(c), { rows, heads, width, groupSize: groupSizeOf(c) }, when);
 
-/** Reading rows of full width, or latents, back from the cache. */
+/** These rows are of full width, or latents. */
 export const loadRows = (c: Configuration, axis: Axis, rows: number): Op =>
   loadOp(c, `load-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim);
 export const loadLatents = (c: Configuration, axis: Axis, rows: number): Op =>
@@ -87,20 +78,14 @@ export function readBackOps(p: Pass, rows: number, branchTime: When = branchKeyT
   return [...AXES.flatMap((axis) => [loadLatents(c, axis, rows), ...reconstructOps(c, axis, rows)]), ...branchKeys];
 }
 
-export const appendOp = (c: Configuration, label: string, rows: number, heads: number, width: number, when: When): Op =>
-  op(label, 'append', storageOf(c), { rows, heads, width, groupSize: groupOf(storageOf(c), c.choice.groupSize) }, when);
-
 /** Writing of latents that are complete, or of the rows of all their loops on the fast path. */
 export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op[] {
   const d = c.geometry.headDim;
   const when = closingTime(c, block);
   if (!pathSpec(c.path).restores) return [appendOp(c, `append-${axis}`, rows, latentsOf(c), rankOf(c, axis), when)];
-  const loops = restoredLoops(c);
   return [
     ...restoreOps(c, `restore-${axis}`, rankOf(c, axis), rows, when),
-    ...(axis === 'k'
-      ? [op('rope-write', 'rope', c.geometry.rope.pairing, { rows, heads: loops * kvHeadsOf(c), headDim: d }, when)]
-      : []),
+    ...(axis === 'k' ? [ropeOp(c, 'rope-write', rows, restoredLoops(c) * kvHeadsOf(c), when)] : []),
     ...everyRestoredLoop(c, [appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), d, when)]),
   ];
 }
@@ -109,4 +94,15 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
 export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
   const branch = branchWidth(c, block);
   return branch > 0 ? [appendOp(c, 'append-branch', rows, branchHeadsOf(c), branch, closingTime(c, block))] : [];
+}
+
+/** Writing of the exact rows of a run's last tokens, which steps read beside latents; pass 1 has them. */
+export function recentOps({ c, block, batch, run, again }: Pass, chunk: Chunk): Op[] {
+  const from = Math.max(chunk.from, run.tokens - windowOf(c, block));
+  const tokens = chunk.from + chunk.tokens - from;
+  if (again || tokens <= 0 || windowOf(c, block) === 0) return [];
+  return AXES.map((axis) => ({
+    ...appendOp(c, `append-recent-${axis}`, batch * tokens, kvHeadsOf(c), c.geometry.headDim, 'always'),
+    from,
+  }));
 }

@@ -4,11 +4,21 @@
  */
 import { isLatent } from '../codecs/registry.js';
 import { weighsTokens } from '../eviction/policy.js';
-import { latentsOf, op, storageOf, type Op } from './configuration.js';
+import {
+  AXES,
+  branchHeadsOf,
+  groupSizeOf,
+  kvHeadsOf,
+  latentsOf,
+  op,
+  rankOf,
+  storageOf,
+  type Axis,
+  type Op,
+} from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import { groupOf } from '../kernels/spec.js';
 import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
-import { appendOp, AXES, branchHeadsOf, kvHeadsOf, rankOf, type Axis } from './prefill-rows.js';
+import { appendOp } from './rows.js';
 
 /** One kind of row that a layer caches. */
 interface Cached {
@@ -24,15 +34,13 @@ interface Cached {
 export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, again, batch } = p;
   if (c.eviction === null || weighsTokens(c.eviction) || again !== isLatent(c.codec)) return [];
-  const storage = storageOf(c);
-  const groupSize = groupOf(storage, c.choice.groupSize);
   const when = joiningTime(c, block);
   const shared = closingTime(c, block) === 'closing-layer';
   return stayingOf(p, chunk).flatMap(({ from, tokens }) =>
     cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
       const shape = { rows: batch * tokens, heads, width };
       const read = setsRowsAside(c)
-        ? [op(`load-${name}-staying`, 'load', storage, { ...shape, groupSize }, when)]
+        ? [op(`load-${name}-staying`, 'load', storageOf(c), { ...shape, groupSize: groupSizeOf(c) }, when)]
         : shared
           ? [op(`load-${name}-staying`, 'load', prefillRowType(c), { ...shape, groupSize: 0 }, when)]
           : [];

@@ -10,22 +10,20 @@
 import { isLatent } from '../codecs/registry.js';
 import { blocksOf } from '../geometry/geometry.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { headsPerGpu, op, type Configuration, type Op, type When } from './configuration.js';
+import { AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js';
 import {
   adapterOps,
-  afterAttention,
-  attentionNorm,
   attentionOut,
   embeddingOp,
   headOps,
+  layerAround,
   loopNorm,
   mlpOps,
-  mlpResidual,
   owningTime,
   queryKeyValue,
   type Choice,
 } from './dense.js';
-import { branchKeyTime, branchWidth, closingTime, readsLatents } from './eviction-ops.js';
+import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { attendOps, turnsQueries } from './prefill-attend.js';
 import { encodingStages, layerEncoding } from './prefill-captured.js';
 import {
@@ -45,19 +43,9 @@ import {
 } from './prefill-pass.js';
 import { heldOps } from './prefill-held.js';
 import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
-import {
-  appendOp,
-  AXES,
-  branchHeadsOf,
-  encodeOp,
-  keepOp,
-  kvHeadsOf,
-  readBackOps,
-  writeBranchOps,
-  writeLatentOps,
-} from './prefill-rows.js';
-import { recentOps } from './prefill-recent.js';
+import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
 import { stayingOps } from './prefill-staying.js';
+import { appendOp, encodeOps, rotateOps } from './rows.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
 
 export { turnsQueries } from './prefill-attend.js';
@@ -171,46 +159,32 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
 
 function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   const { c, batch, run } = p;
-  const rows = batch * run.tokens;
-  return [
-    attentionNorm(c, rows),
+  const attention = [
     ...over(chunks, (chunk) => attentionOps(p, chunk)),
     ...(evictsBehind(p) ? [] : promptEvictOps(p)),
     ...layerEncoding(p, chunks),
-    ...afterAttention(c, rows),
-    ...over(chunks, (chunk) => mlpOps(c, batch * chunk.tokens)),
-    mlpResidual(c, rows),
   ];
+  return layerAround(
+    c,
+    batch * run.tokens,
+    attention,
+    over(chunks, (chunk) => mlpOps(c, batch * chunk.tokens)),
+  );
 }
 
 /** Attention of a chunk, from its projections to that of its output. */
 function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, batch, again } = p;
-  const g = c.geometry;
-  const d = g.headDim;
-  const heads = headsPerGpu(g.heads, c.gpus);
-  const kvHeads = kvHeadsOf(c);
   const rows = batch * chunk.tokens;
   const owning = owningTime(c, block);
-  const shares = owning !== 'always';
-  const branch = branchWidth(c, block);
-  const branchHeads = branchHeadsOf(c);
-  const rotate = (label: string, count: number, width: number, when: When = 'always') =>
-    op(label, 'rope', g.rope.pairing, { rows, heads: count, headDim: width }, when);
   const there = readsReconstructions(p);
-  const keyed = there || (again && !readsLatents(c, block)) ? 0 : kvHeads;
-  const turned = turnsQueries(p);
+  const latents = readsLatents(c, block);
+  // Keys of pass 2 are those of the cache, rotated unless they come from latents; so are the branch's.
+  const keyed = !again || (latents && !there && branchWidth(c, block) === 0);
   return [
     ...queryKeyValue(c, block, rows, !again),
-    ...(again ? readBackOps(p, rows) : encodeOps(p, rows)),
-    ...(branch > 0
-      ? [
-          rotate('rope-branch', heads, branch),
-          ...(again ? [] : [rotate('rope-branch-key', branchHeads, branch, branchKeyTime(c))]),
-        ]
-      : shares || turned
-        ? [...(turned ? [] : [rotate('rope', heads, d)]), ...(keyed > 0 ? [rotate('rope-k', kvHeads, d, owning)] : [])]
-        : [rotate('rope', heads + keyed, d)]),
+    ...(again ? readBackOps(p, rows) : p.captures ? [] : encodeOps(c, block, rows)),
+    ...rotateOps(c, block, rows, !turnsQueries(p), keyed),
     ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...recentOps(p, chunk),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
@@ -225,10 +199,6 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
 }
 
 const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && isLatent(c.codec);
-
-/** Encoding of exact keys and values in one loop, unless they are captured. */
-const encodeOps = (p: Pass, rows: number): Op[] =>
-  isCoreLatent(p) && !p.captures ? AXES.map((axis) => encodeOp(p.c, axis, rows)) : [];
 
 /** Writing of rows of full width, before attention may read them. */
 function appendOps(p: Pass, rows: number): Op[] {

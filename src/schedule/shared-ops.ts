@@ -6,14 +6,12 @@ import { blocksOf } from '../geometry/geometry.js';
 import type { Configuration } from './configuration.js';
 import {
   adapterOps,
-  afterAttention,
-  attentionNorm,
   attentionOut,
   embeddingOp,
   headOps,
+  layerAround,
   loopNorm,
   mlpOps,
-  mlpResidual,
   queryKeyValue,
 } from './dense.js';
 import { exchanges, type Schedule } from './schedule.js';
@@ -27,14 +25,7 @@ export function sharedSchedule(c: Configuration, rows: number): Schedule {
         kind: 'stack' as const,
         block,
         loopStart: adapterOps(c, block, rows),
-        layer: [
-          attentionNorm(c, rows),
-          ...queryKeyValue(c, block, rows),
-          ...attentionOut(c, rows),
-          ...afterAttention(c, rows),
-          ...mlpOps(c, rows),
-          mlpResidual(c, rows),
-        ],
+        layer: layerAround(c, rows, [...queryKeyValue(c, block, rows), ...attentionOut(c, rows)], mlpOps(c, rows)),
         loopEnd: loopNorm(c, block, rows),
       })),
     ],

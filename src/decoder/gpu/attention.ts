@@ -50,7 +50,7 @@ export const attendFullWidth: Executor<DecodeStep> = (m, visit) => {
     spans: m.spans(part, visit),
     scores: scoresOf(m, part),
   };
-  return Promise.resolve({ plan: planned, buffers });
+  return { plan: planned, buffers };
 };
 
 /** The merge of an attention's splits, with the current token's key and value where they are of full width. */
@@ -65,7 +65,7 @@ const merge: Executor<DecodeStep> = (m, visit) => {
   const vectors = current ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
   const planned = plan(m, visit, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
   const packed = m.buffer('query key value');
-  return Promise.resolve({
+  return {
     plan: planned,
     buffers: {
       partials: m.partials(planned),
@@ -75,7 +75,7 @@ const merge: Executor<DecodeStep> = (m, visit) => {
       newKeys: packed,
       newValues: packed,
     },
-  });
+  };
 };
 
 /** Rotates queries (to where attention reads them) and new keys (in place). */
@@ -84,11 +84,11 @@ const rope: Executor<DecodeStep> = (m, visit) => ropeQueries(m, visit, 0);
 /** The second set of queries: at the place of the current token inside the cache. */
 export const ropeSinks: Executor<DecodeStep> = (m, visit) => ropeQueries(m, visit, 1);
 
-function ropeQueries(m: DecodeStep, visit: Visit, set: 0 | 1): Promise<Dispatch> {
+function ropeQueries(m: DecodeStep, visit: Visit, set: 0 | 1): Dispatch {
   const { heads, headDim } = m.c.geometry;
   const data = { rows: m.buffer('query key value'), at: m.packed.queries };
   const target = { offset: set * m.batch * heads * headDim, stride: heads * headDim };
-  return Promise.resolve(rotate(m, visit, data, headDim, { target, targetHeads: heads }, m.positionsOf(set)));
+  return rotate(m, visit, data, headDim, { target, targetHeads: heads }, m.positionsOf(set));
 }
 
 export const ATTENTION_EXECUTORS: Executors<DecodeStep> = { merge, rope, [RECENT]: attendFullWidth };

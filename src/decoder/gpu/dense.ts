@@ -17,7 +17,7 @@ import type { Piece } from './weights.js';
  * Binds an operation to its buffers: one call of the operation's kernel, at the operation's shape. `plan` takes both
  * from the visit, so that nothing runs that the schedule does not list.
  */
-export type Executor<M extends Machine = Machine> = (m: M, visit: Visit) => Promise<Dispatch>;
+export type Executor<M extends Machine = Machine> = (m: M, visit: Visit) => Dispatch | Promise<Dispatch>;
 /** By label of the operation. */
 export type Executors<M extends Machine = Machine> = Readonly<Record<string, Executor<M>>>;
 
@@ -268,8 +268,7 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   'attention-residual': residual('input_layernorm_2.weight'),
   'mlp-residual': residual('post_attention_layernorm_2.weight'),
   'loop-norm': loopNorm,
-  'final-norm': (m, visit) =>
-    norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }, m.lastRows),
+  'final-norm': (m, visit) => norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }, m.lastRows),
   qkv: packedProjection('qkv'),
   q: packedProjection('q'),
   kv: packedProjection('kv'),
@@ -278,14 +277,15 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   'kv-bias': packedBias('kv'),
   'attention-out': back('attention-out', 'attention'),
   'gate-up': gateUp,
-  swiglu: (m, visit) =>
-    Promise.resolve({ plan: plan(m, visit), buffers: { input: m.buffer('gate up'), output: m.buffer('activated') } }),
+  swiglu: (m, visit) => ({
+    plan: plan(m, visit),
+    buffers: { input: m.buffer('gate up'), output: m.buffer('activated') },
+  }),
   down: back('down', 'activated'),
   'exit-gate': exitGate,
   'lm-head': head,
-  sample: (m, visit) =>
-    Promise.resolve({
-      plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }),
-      buffers: { logits: m.buffer('logits'), tokens: m.buffer('next tokens'), draws: m.buffer('draws') },
-    }),
+  sample: (m, visit) => ({
+    plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }),
+    buffers: { logits: m.buffer('logits'), tokens: m.buffer('next tokens'), draws: m.buffer('draws') },
+  }),
 });

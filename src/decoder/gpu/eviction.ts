@@ -12,21 +12,23 @@ export const mass: Executor<DecodeStep> = (m, visit) => {
   const place = placed(visit);
   const part = m.partOf(visit);
   const planned = plan(m, visit, { mass: { capacity: m.caches.slots.capacity } });
-  return Promise.resolve({
+  return {
     plan: planned,
     buffers: {
       scores: scoresOf(m, part),
       stats: m.own('stats', part, 2 * m.c.geometry.heads),
       mass: m.evictionBuffer('mass', place, part),
     },
-  });
+  };
 };
 
 /** The rows that are evicted together. */
 export function evictedRows(m: Machine, place: Place): (EvictedCache & { name: CacheRole })[] {
   const { block } = place;
   const branch = branchWidth(m.c, block) > 0 ? (['rotary-key'] as const) : [];
-  const roles = readsLatents(m.c, block) ? (['key-latent', 'value-latent', ...branch] as const) : (['key', 'value'] as const);
+  const roles = readsLatents(m.c, block)
+    ? (['key-latent', 'value-latent', ...branch] as const)
+    : (['key', 'value'] as const);
   return roles.map((name) => {
     const { width, heads } = m.caches.tensor(name, place);
     return { name, width, rows: heads / evictingRows(m.c, block) };
@@ -39,7 +41,7 @@ export const evict: Executor<DecodeStep> = (m, visit) => {
   const part = m.partOf(visit);
   const loop = loopOf(visit);
   const caches = evictedRows(m, place);
-  return Promise.resolve({
+  return {
     plan: plan(m, visit, { evict: { heads: evictingRows(m.c, place.block), pinned, ring, capacity, caches } }),
     buffers: {
       spans: m.spans(part, visit),
@@ -48,5 +50,5 @@ export const evict: Executor<DecodeStep> = (m, visit) => {
       moves: m.buffer('moves'),
       ...Object.fromEntries(caches.map(({ name }) => [name, m.caches.buffer(name, place, loop, part.index)])),
     },
-  });
+  };
 };

@@ -41,7 +41,8 @@ export async function fillCaches(device: Device, machine: Machine): Promise<void
   let seed = 1;
   for (const { tensor, buffer } of machine.caches.buffers())
     await fill(device, buffer, tensor.storage === 'f32' ? 'f32' : 'f16', mix(seed++));
-  for (const buffer of machine.allocations.startingWith('kept mass ')) await fill(device, buffer, 'positive', mix(seed++));
+  for (const buffer of machine.allocations.startingWith('kept mass '))
+    await fill(device, buffer, 'positive', mix(seed++));
   for (const buffer of machine.allocations.startingWith('kept positions '))
     await fill(device, buffer, 'u32', mix(seed++), machine.positions - 1);
 }

@@ -91,11 +91,11 @@ const attendCurrent: Executor<DecodeStep> = async (m, visit) => {
     };
   }
   const width = m.queryWidth(place);
-  const branchRow = m.branchHeads * m.c.branch.width;
+  const { rows: branchKeys, at } = m.branchKeys(visit);
   const branch = {
     width: m.c.branch.width,
     queries: { offset: m.rankOf('key'), stride: heads * width, head: width },
-    keys: { offset: 0, stride: branchRow },
+    keys: at,
     heads: m.branchHeads,
   };
   return {
@@ -105,7 +105,7 @@ const attendCurrent: Executor<DecodeStep> = async (m, visit) => {
       queries: packed,
       keyMeans: await m.weights.mean(place.layer, place.loop, 'key'),
       branchQueries: m.buffer('queries'),
-      branchKeys: m.branchKeys(visit).rows,
+      branchKeys,
     },
   };
 };
@@ -141,9 +141,7 @@ const ropeBranch =
     const width = m.queryWidth(placed(visit));
     const data = { rows: m.buffer('query key value'), at: m.packed.branch };
     const target = { offset: set * m.batch * heads * width + m.rankOf('key'), stride: heads * width, head: width };
-    return Promise.resolve(
-      rotate(m, visit, data, m.c.branch.width, { target, targetHeads: heads }, m.positionsOf(set)),
-    );
+    return rotate(m, visit, data, m.c.branch.width, { target, targetHeads: heads }, m.positionsOf(set));
   };
 
 /** Attention straight on latents, with absorbed queries. */
@@ -163,7 +161,7 @@ const attendAbsorbed: Executor<DecodeStep> = (m, visit) => {
     spans: m.spans(part, visit),
     scores: scoresOf(m, part),
   };
-  return Promise.resolve({ plan: planned, buffers });
+  return { plan: planned, buffers };
 };
 
 /** Where kernels that rotate latents find the positions of a part's pinned tokens. */

@@ -89,7 +89,7 @@ const earlierBranch = (p: Prompt): Placed => ({
 const loadEarlier =
   (role: 'key-latent' | 'value-latent' | 'rotary-key', to: (p: Prompt) => Placed): Executor<Prompt> =>
   (p, visit) =>
-    Promise.resolve(load(p, visit, p.inCache(role, visit), slotBefore(p, visit), to(p)));
+    load(p, visit, p.inCache(role, visit), slotBefore(p, visit), to(p));
 const latentsOfPiece =
   (axis: CodecAxis) =>
   (p: Prompt): Placed => ({ ...p.chunkLatents(axis), rows: earlierLatents(p) });
@@ -98,34 +98,30 @@ const latentsOfPiece =
 const keepEarlier =
   (axis: CodecAxis): Executor<Prompt> =>
   (p, visit) =>
-    Promise.resolve(append(p, visit, into(visit, p.kept(axis, visit), 0), p.projected(axis)));
+    append(p, visit, into(visit, p.kept(axis, visit), 0), p.projected(axis));
 
 const shift = (p: Prompt): number => shiftOf(p.c, p.before);
-const isSink = ({ c }: Prompt, visit: Visit): boolean =>
-  reindexes(c.eviction) && fromOf(visit) < c.eviction.sinkTokens;
+const isSink = ({ c }: Prompt, visit: Visit): boolean => reindexes(c.eviction) && fromOf(visit) < c.eviction.sinkTokens;
 
 /** Rebuilt keys: sinks are rotated to their place inside the cache. */
 const rotateEarlier: Executor<Prompt> = (p, visit) => {
   const positionOffset = fromOf(visit) + (isSink(p, visit) ? shift(p) : 0);
-  return Promise.resolve(rotate(p, visit, p.projected('key'), p.c.geometry.headDim, { positionOffset }));
+  return rotate(p, visit, p.projected('key'), p.c.geometry.headDim, { positionOffset });
 };
 
 /** Queries, to their place inside the cache. */
 const rotateInside: Executor<Prompt> = (p, visit) => {
   const queries = { rows: p.projections, at: p.packed.queries };
   const positionOffset = p.firstPosition(visit) - shift(p);
-  return Promise.resolve(rotate(p, visit, queries, p.c.geometry.headDim, { positionOffset }));
+  return rotate(p, visit, queries, p.c.geometry.headDim, { positionOffset });
 };
 
 /** Rotation of all rows by as much as evicted tokens take away. */
-const rotateShift = (p: Prompt, visit: Visit, of: Placed, width: number): Promise<Dispatch> =>
-  Promise.resolve(
-    rotate(p, visit, of, width, { positionOffset: shift(p) }, { positions: p.buffer('one position') }),
-  );
+const rotateShift = (p: Prompt, visit: Visit, of: Placed, width: number): Dispatch =>
+  rotate(p, visit, of, width, { positionOffset: shift(p) }, { positions: p.buffer('one position') });
 const rotateOnward: Executor<Prompt> = (p, visit) =>
   rotateShift(p, visit, { rows: p.projections, at: p.packed.queries }, p.c.geometry.headDim);
-const rotateEarlierBranch: Executor<Prompt> = (p, visit) =>
-  rotateShift(p, visit, earlierBranch(p), p.c.branch.width);
+const rotateEarlierBranch: Executor<Prompt> = (p, visit) => rotateShift(p, visit, earlierBranch(p), p.c.branch.width);
 
 export const PREFILL_ATTEND_EXECUTORS: Executors<Prompt> = {
   attend,

@@ -12,12 +12,10 @@ import { rotate } from './rows.js';
 const capture =
   (axis: CodecAxis): Executor<Prompt> =>
   (p, visit) =>
-    Promise.resolve(load(p, visit, p.kept(axis, visit), fromOf(visit), p.projected(axis)));
+    load(p, visit, p.kept(axis, visit), fromOf(visit), p.projected(axis));
 
 const rotateBack: Executor<Prompt> = (p, visit) =>
-  Promise.resolve(
-    rotate(p, visit, p.projected('key'), p.c.geometry.headDim, {}, { turns: p.buffer('turns back') }),
-  );
+  rotate(p, visit, p.projected('key'), p.c.geometry.headDim, {}, { turns: p.buffer('turns back') });
 
 export const CAPTURE_EXECUTORS: Executors<Prompt> = {
   'capture-k': capture('key'),

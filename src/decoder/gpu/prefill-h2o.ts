@@ -23,7 +23,7 @@ const mass: Executor<Prompt> = (p, visit) => {
   const { cache, capacity } = p.kept('key', visit);
   const at = queriesOf(p, visit);
   const branch = at.branch ? { branchQueries: p.projections, branchKeys: p.branchKeys(visit).rows } : {};
-  return Promise.resolve({
+  return {
     plan: plan(p, visit, {
       massPrefill: { ...at, capacity, room: p.rows, begins: beginsMass(p.c, placed(visit)) },
     }),
@@ -34,7 +34,7 @@ const mass: Executor<Prompt> = (p, visit) => {
       mass: massOf(p, visit),
       ...branch,
     },
-  });
+  };
 };
 
 const evict: Executor<Prompt> = (p, visit) => {
@@ -54,12 +54,8 @@ const evict: Executor<Prompt> = (p, visit) => {
     runCapacity: runs[0]?.capacity as number,
   };
   const chunk = visit.op.kernel === 'evict_chunk';
-  return Promise.resolve({
-    plan: plan(
-      p,
-      visit,
-      chunk ? { evictChunk: { ...options, position: p.before } } : { evictPrefill: options },
-    ),
+  return {
+    plan: plan(p, visit, chunk ? { evictChunk: { ...options, position: p.before } } : { evictPrefill: options }),
     buffers: {
       runMass: massOf(p, visit),
       mass: p.evictionBuffer('mass', place, part),
@@ -73,7 +69,7 @@ const evict: Executor<Prompt> = (p, visit) => {
         ]),
       ),
     },
-  });
+  };
 };
 
 export const H2O_EXECUTORS: Executors<Prompt> = { 'prompt-mass': mass, 'prompt-evict': evict, 'chunk-evict': evict };

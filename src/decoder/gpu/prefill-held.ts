@@ -29,7 +29,7 @@ const read =
   (what: CodecAxis | 'rotary-key'): Executor<Prompt> =>
   (p, visit) => {
     const { role, to } = heldRows(p, what, visit);
-    return Promise.resolve(load(p, visit, p.inCache(role, visit), slotHeld(p, fromOf(visit)), to));
+    return load(p, visit, p.inCache(role, visit), slotHeld(p, fromOf(visit)), to);
   };
 
 /** After the rows of earlier pieces, where the run's are stored beside the cache. */
@@ -37,18 +37,18 @@ const stash =
   (what: CodecAxis | 'rotary-key'): Executor<Prompt> =>
   (p, visit) => {
     const { role, to } = heldRows(p, what, visit);
-    return Promise.resolve(append(p, visit, into(visit, { ...p.ownRows(role, visit), first: 0 }), to));
+    return append(p, visit, into(visit, { ...p.ownRows(role, visit), first: 0 }), to);
   };
 
 /** The same, in the form that attention reads. */
 const keepHeld =
   (axis: CodecAxis): Executor<Prompt> =>
   (p, visit) =>
-    Promise.resolve(append(p, visit, into(visit, { ...p.kept(axis, visit), first: 0 }), p.projected(axis)));
+    append(p, visit, into(visit, { ...p.kept(axis, visit), first: 0 }), p.projected(axis));
 
 const rotateRing: Executor<Prompt> = (p, visit) => {
   const positionOffset = p.before - p.held + fromOf(visit);
-  return Promise.resolve(rotate(p, visit, p.projected('key'), p.c.geometry.headDim, { positionOffset }));
+  return rotate(p, visit, p.projected('key'), p.c.geometry.headDim, { positionOffset });
 };
 
 /** Evicting rows of a sequence, and the first of the prompt's in the buffers of its part. */
@@ -67,14 +67,14 @@ const rotatePinned: Executor<Prompt> = (p, visit) => {
     first: fromOf(visit),
     capacity: p.caches.slots.capacity,
   };
-  return Promise.resolve({
+  return {
     plan: plan(p, visit, { ...rotary(p), ropeKept }),
     buffers: {
       positions: p.evictionBuffer('positions', placed(visit), p.partOf(visit)),
       turns: p.turns(p.c.geometry.headDim),
       data,
     },
-  });
+  };
 };
 
 /** A row of masses has the layout of a cached row of one component in 32 bits; each is an operation. */
@@ -86,10 +86,10 @@ const loadMass: Executor<Prompt> = (p, visit) => {
     firstSequence: evicting(p, visit).firstRow + visit.part,
     output: { offset: visit.part * p.rows + fromOf(visit), stride: 1 },
   };
-  return Promise.resolve({
+  return {
     plan: plan(p, visit, { load: options }),
     buffers: { cache: p.evictionBuffer('mass', placed(visit), p.partOf(visit)), rows: massOf(p, visit) },
-  });
+  };
 };
 
 export const HELD_EXECUTORS: Executors<Prompt> = {

@@ -16,16 +16,16 @@ import { append, rotate } from './rows.js';
 
 /** Queries of a chunk, or its keys too, where they were projected. */
 const ropeInPlace: Executor<Prompt> = (p, visit) =>
-  Promise.resolve(rotate(p, visit, { rows: p.projections, at: p.packed.queries }, p.c.geometry.headDim));
+  rotate(p, visit, { rows: p.projections, at: p.packed.queries }, p.c.geometry.headDim);
 
 const ropeBranch: Executor<Prompt> = (p, visit) =>
-  Promise.resolve(rotate(p, visit, { rows: p.projections, at: p.packed.branch }, p.c.branch.width));
+  rotate(p, visit, { rows: p.projections, at: p.packed.branch }, p.c.branch.width);
 
 /** Rows as attention reads them. */
 export const keep =
   (axis: CodecAxis): Executor<Prompt> =>
   (p, visit) =>
-    Promise.resolve(append(p, visit, into(visit, p.kept(axis, visit)), p.projected(axis)));
+    append(p, visit, into(visit, p.kept(axis, visit)), p.projected(axis));
 
 /** Cached rows from a slot on, as floats. */
 export function load(
@@ -52,12 +52,12 @@ const loadRows =
   (axis: CodecAxis): Executor<Prompt> =>
   (p, visit) => {
     const rows = p.ownRows(roleOf(p, visit, axis), visit, loopOf(visit));
-    return Promise.resolve(load(p, visit, rows, rows.first + fromOf(visit), loaded(p, visit, axis)));
+    return load(p, visit, rows, rows.first + fromOf(visit), loaded(p, visit, axis));
   };
 
 const loadBranch: Executor<Prompt> = (p, visit) => {
   const rows = p.ownRows('rotary-key', visit);
-  return Promise.resolve(load(p, visit, rows, rows.first + fromOf(visit), p.branchKeys(visit)));
+  return load(p, visit, rows, rows.first + fromOf(visit), p.branchKeys(visit));
 };
 
 /** W_up,t c of latents that were read back; it overwrites the chunk's own keys or values. */
@@ -103,16 +103,14 @@ function stayingExecutors(what: CodecAxis | 'rotary-key'): [string, Executor<Pro
   });
   const read: Executor<Prompt> = (p, visit) => {
     const from = p.aside ? p.ownRows(role(p, visit), visit) : p.kept(what as CodecAxis, visit);
-    return Promise.resolve(load(p, visit, from, fromOf(visit), through(p, visit)));
+    return load(p, visit, from, fromOf(visit), through(p, visit));
   };
   const write: Executor<Prompt> = (p, visit) => {
     const wasRead = p.aside !== undefined || closingTime(p.c, placed(visit).block) === 'closing-layer';
     const to = into(visit, p.inCache(role(p, visit), visit), fromOf(visit), p.caches.slots);
-    return Promise.resolve(
-      wasRead
-        ? append(p, visit, to, through(p, visit))
-        : append(p, visit, { ...to, row: p.rowOf(visit) }, p.projected(what as CodecAxis)),
-    );
+    return wasRead
+      ? append(p, visit, to, through(p, visit))
+      : append(p, visit, { ...to, row: p.rowOf(visit) }, p.projected(what as CodecAxis));
   };
   return [
     [`load-${name}-staying`, read],

@@ -68,11 +68,9 @@ export function rotate(
 }
 
 /** The new keys alone: layers that share them have queries of their own, prompts rotate them apart. */
-const ropeKeys: Executor = (m, visit) =>
-  Promise.resolve(rotate(m, visit, m.projected('key'), m.c.geometry.headDim));
+const ropeKeys: Executor = (m, visit) => rotate(m, visit, m.projected('key'), m.c.geometry.headDim);
 
-const ropeBranchKey: Executor = (m, visit) =>
-  Promise.resolve(rotate(m, visit, m.branchKeys(visit), m.c.branch.width));
+const ropeBranchKey: Executor = (m, visit) => rotate(m, visit, m.branchKeys(visit), m.c.branch.width);
 
 const restoredRow = (m: Machine): number => restoredLoops(m.c) * m.c.geometry.kvHeads * m.c.geometry.headDim;
 /** First float of a loop's rows among those of all loops that a latent stands for. */
@@ -174,14 +172,13 @@ const appendRows =
     return append(m, visit, m.target(visit, axis, loop), { rows: restoredBuffer(m, axis), at }, mean);
   };
 
-const appendBranch: Executor = (m, visit) =>
-  Promise.resolve(append(m, visit, m.target(visit, 'rotary-key'), m.branchKeys(visit)));
+const appendBranch: Executor = (m, visit) => append(m, visit, m.target(visit, 'rotary-key'), m.branchKeys(visit));
 
 /** Exact rows of new tokens, into the window beside latents. */
 const appendRecent =
   (axis: CodecAxis): Executor =>
   (m, visit) =>
-    Promise.resolve(append(m, visit, m.recentTarget(visit, axis), m.projected(axis)));
+    append(m, visit, m.recentTarget(visit, axis), m.projected(axis));
 
 export const ROW_EXECUTORS: Executors = {
   'encode-k': encode('key'),

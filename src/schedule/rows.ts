@@ -1,0 +1,70 @@
+/** Operations on the rows of new tokens that steps and prompts have: encoding, rotation and writing to the cache. */
+import { isLatent } from '../codecs/registry.js';
+import type { LayerBlock } from '../geometry/geometry.js';
+import {
+  AXES,
+  branchHeadsOf,
+  encodersOf,
+  groupSizeOf,
+  headsOf,
+  kvHeadsOf,
+  op,
+  perHead,
+  rankOf,
+  storageOf,
+  type Axis,
+  type Configuration,
+  type Op,
+  type When,
+} from './configuration.js';
+import { owningTime } from './dense.js';
+import { branchKeyTime, branchWidth } from './eviction-ops.js';
+
+/** Encoding of exact keys or values of one loop. */
+export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
+  const [groups, width] = encodersOf(c);
+  return perHead(`encode-${axis}`, groups, rows, width, rankOf(c, axis));
+}
+
+/**
+ * Encoding of new tokens, from their keys before rotation. It is linear: the loops of a loop-axis latent accumulate.
+ */
+export const encodeOps = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
+  block.name === 'core' && isLatent(c.codec) ? AXES.map((axis) => encodeOp(c, axis, rows)) : [];
+
+/** Rotation of heads of full width unless given. */
+export const ropeOp = (
+  c: Configuration,
+  label: string,
+  rows: number,
+  heads: number,
+  when: When = 'always',
+  headDim = c.geometry.headDim,
+): Op => op(label, 'rope', c.geometry.rope.pairing, { rows, heads, headDim }, when);
+
+/** Rotation of queries and new keys; on the absorbed path of the rotary branch alone, whose content has no position. */
+export function rotateOps(c: Configuration, block: LayerBlock, rows: number, queries = true, keys = true): Op[] {
+  const branch = branchWidth(c, block);
+  if (branch > 0)
+    return [
+      ropeOp(c, 'rope-branch', rows, headsOf(c), 'always', branch),
+      ...(keys ? [ropeOp(c, 'rope-branch-key', rows, branchHeadsOf(c), branchKeyTime(c), branch)] : []),
+    ];
+  const owning = owningTime(c, block);
+  if (queries && owning === 'always') return [ropeOp(c, 'rope', rows, headsOf(c) + (keys ? kvHeadsOf(c) : 0))];
+  return [
+    ...(queries ? [ropeOp(c, 'rope', rows, headsOf(c))] : []),
+    ...(keys ? [ropeOp(c, 'rope-k', rows, kvHeadsOf(c), owning)] : []),
+  ];
+}
+
+/** Writing of rows to the cache. */
+export const appendOp = (
+  c: Configuration,
+  label: string,
+  rows: number,
+  heads: number,
+  width: number,
+  when: When,
+  repeat = 1,
+): Op => op(label, 'append', storageOf(c), { rows, heads, width, groupSize: groupSizeOf(c) }, when, repeat);
