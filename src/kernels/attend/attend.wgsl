@@ -50,12 +50,7 @@ fn load_queries(l: u32, place: Place, key_width: u32, branch_width: u32) {
   }
 }
 
-// Sum over the WIDE threads of a row group.
-fn row_sum(x: vec4f) -> vec4f {
-  var sum = x;
-  for (var step = 1u; step < WIDE; step *= 2u) { sum += subgroupShuffleXor(sum, step); }
-  return sum;
-}
+#include "row_sum.wgsl"
 
 @compute @workgroup_size(WG)
 fn main(

@@ -20,37 +20,10 @@ override OWN: u32;
 override CARRIED: u32;
 
 struct Params {
-  keys: CachedRow,
-  values: CachedRow,
-  tiles: u32,           // of a cached row
-  first_row: u32,       // cached row of the first sequence's first head
-  kv_heads: u32,
-  group: u32,
-  queries: u32,         // tokens of a chunk, room for the longest
-  key_width: u32,
-  value_width: u32,
-  scale: f32,           // of a score, times log2(e)
-  query_offset: u32,    // float of token 0, head 0; heads follow each other
-  query_row: u32,       // floats from a token to the next, through all sequences
-  output_offset: u32,
-  output_row: u32,
-  branch_width: u32,
-  branch_heads: u32,    // 1: all KV heads share a branch key
-  branch_offset: u32,   // of the branch's queries
-  branch_row: u32,
-  branch_head: u32,     // floats from a query head to the next
-  branch_tokens: u32,   // branch keys of a sequence
-  once: u32,            // 1; keeps compilers from unrolling
+  #include "attend_prefill_params.wgsl"
   first: u32,           // slot of row 0
 }
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> queries: array<f32>;
-@group(0) @binding(2) var<storage, read> keys: array<vec4u>;
-@group(0) @binding(3) var<storage, read> values: array<vec4u>;
-@group(0) @binding(4) var<storage, read_write> output: array<f32>;
-@group(0) @binding(5) var<storage, read> spans: array<vec2u>;
-@group(0) @binding(6) var<storage, read> branch_queries: array<f32>;
-@group(0) @binding(7) var<storage, read> branch_keys: array<f32>;
+#include "attend_prefill_bindings.wgsl"
 @group(0) @binding(8) var<storage, read_write> statistics: array<vec2f>;
 
 #include "attend_prefill_query.wgsl"

@@ -38,11 +38,7 @@ var<private> position: array<u32, MOST_TOKENS>;        // of pinned tokens
 var<private> upper: array<vec4f, MOST_WEIGHT_VECS>;    // weights of a pair's first row, [unit][vec]
 var<private> lower: array<vec4f, MOST_WEIGHT_VECS>;    // of its second
 
-fn row_sum(x: vec4f) -> vec4f {
-  var sum = x;
-  for (var step = 1u; step < WIDE; step *= 2u) { sum += subgroupShuffleXor(sum, step); }
-  return sum;
-}
+#include "row_sum.wgsl"
 
 // Token j of a thread whose first one is `own`; past the end the last one is repeated.
 fn token_of(place: Place, own: u32, j: u32) -> u32 { return min(own + j * (STREAM / WIDE), place.end - 1u); }
