@@ -4,6 +4,7 @@
 //   s_t = scale (q . k_t + q_b . b_t)
 //   q: the first key components of a query, q_b: the rest; b: the rotary branch
 //
+// attendRow of reference.ts is the same without threads: read it first. Then main below, then attend_rows.wgsl.
 // WIDE threads share a key row; each holds its part of the queries in registers.
 // Bindings: 0 params, 1 queries [set][sequence][query head][key width + branch width] f32, 2 keys, 3 values, 4
 // partials, 5 spans, 6 scores (any writable buffer where none are asked for), 7 branch (rows of their own, or one a
@@ -34,7 +35,7 @@ fn query_vec(at: u32, first: u32, width: u32) -> vec4f {
 
 fn load_queries(l: u32, place: Place, key_width: u32, branch_width: u32) {
   let c = l % WIDE;
-  let first_query = select(0u, params.query_sets, place.pinned && params.pinned_query == 1u);
+  let first_query = select(0u, params.query_sets, place.pinned);
   for (var lane = 0u; lane < LANES; lane++) {
     let at = (first_query + place.first_head + min(lane, place.lanes - 1u)) * (key_width + branch_width);
     for (var k = 0u; k < (KEY_EACH + BRANCH_EACH); k++) {

@@ -29,7 +29,7 @@ var<private> lane: u32;                                          // of the eight
 
 // Vec4s of a query head's basis of one block, before it.
 fn basis_of(place: Place, block: u32) -> u32 {
-  return (place.first_head * params.spare0 + block) * (quads_of_key() + 1u) * (EVEN + ODD);
+  return (place.first_head * params.blocks + block) * (quads_of_key() + 1u) * (EVEN + ODD);
 }
 
 fn quads_of_key() -> u32 { return (params.key_width + 3u) / 4u; }

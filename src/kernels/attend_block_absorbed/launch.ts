@@ -82,8 +82,7 @@ function planAttendBlockAbsorbed(
   });
   const { blocks } = reachOf(run, s.sequences, s.context, s.blockTokens);
   const { buffers } = fold;
-  // Value of attend_block.wgsl for a spare member of attend_rows.wgsl: blocks of a sequence.
-  const uniforms = { ...fold.uniforms(scale ?? s.headDim ** -0.5), spare0: blocks };
+  const uniforms = fold.uniforms(scale ?? s.headDim ** -0.5, { blocks });
   // Every thread reads whole keys, so EDGES depends on the width of the keys as it does on that of the values.
   const edges = s.rankK % readUnit(fold.keys) === 0 ? {} : { EDGES: 1 };
   return {

@@ -24,11 +24,6 @@ override ALIGNED: u32;    // 1: the rank is a multiple of 8, so that eight weigh
 @group(0) @binding(9) var<storage, read> means: array<f32>;
 @group(0) @binding(10) var<storage, read> turns: array<vec2f>;
 
-// What the shared params say of this kernel.
-fn head_pairs() -> u32 { return params.spare0; }
-fn adjacent_pairs() -> u32 { return params.spare1; }
-fn positions_by_head() -> bool { return params.spare2 == 1u; }
-
 const MOST_LATENT_VECS = 128u;
 const MOST_TOKENS = 32u;
 const MOST_WEIGHT_VECS = 32u;
@@ -56,7 +51,7 @@ fn load_latents(place: Place, own: u32, c: u32, unit0: u32) {
       for (var v = 0u; v < UNIT_VECS; v++) { latent[((TOKENS - 1u) * KEY_EACH + k) * UNIT_VECS + v] = x[v]; }
     }
     if (place.pinned) {
-      position[TOKENS - 1u] = positions[select(place.sequence, place.kv_row, positions_by_head()) *
+      position[TOKENS - 1u] = positions[select(place.sequence, place.kv_row, params.positions_by_head == 1u) *
           (params.pinned + params.ring) + i];
     }
   }
@@ -107,25 +102,25 @@ fn rebuilt(j: u32, mean: vec2f) -> vec2f {
 
 // Adds the thread's part of the scores: of the units that it holds.
 fn add_pairs(place: Place, first_row: u32, own: u32, c: u32, unit0: u32) {
-  let at = place.first_head * 2u * head_pairs();
-  for (var m = 0u; m < head_pairs(); m++) {
-    let pair = pair_rows(m, head_pairs(), adjacent_pairs());
+  let at = place.first_head * 2u * params.head_pairs;
+  for (var m = 0u; m < params.head_pairs; m++) {
+    let pair = pair_rows(m, params.head_pairs, params.adjacent_pairs);
     load_weights(first_row + pair, c, unit0);
     var mean = vec2f(0.0);
     if (unit0 == 0u && c == 0u) { mean = vec2f(means[first_row + pair.x], means[first_row + pair.y]); }
     var qx = vec4f(0.0);
     var qy = vec4f(0.0);
     for (var lane = 0u; lane < LANES; lane++) {
-      let head = at + min(lane, place.lanes - 1u) * 2u * head_pairs();
+      let head = at + min(lane, place.lanes - 1u) * 2u * params.head_pairs;
       qx[lane] = queries[head + pair.x];
       qy[lane] = queries[head + pair.y];
     }
     let step = turns[m * ROTARY_BLOCK + STREAM / WIDE];
-    var turn = turn_at(&turns, head_pairs(), select(place.position + own, position[0], place.pinned), m);
+    var turn = turn_at(&turns, params.head_pairs, select(place.position + own, position[0], place.pinned), m);
     for (var j = 0u; j < TOKENS; j++) {
       if (j > 0u) {
         if (place.pinned) {
-          turn = turn_at(&turns, head_pairs(), position[j], m);
+          turn = turn_at(&turns, params.head_pairs, position[j], m);
         } else {
           turn = add_angles(turn, step);
         }
@@ -143,7 +138,7 @@ fn main(
   @builtin(local_invocation_index) l: u32
 ) {
   let place = place_of(group_id, groups);
-  let first_row = (group_id.y / params.lane_groups) * 2u * head_pairs();
+  let first_row = (group_id.y / params.lane_groups) * 2u * params.head_pairs;
   let c = l % WIDE;
   let rows = STREAM / WIDE;   // of a stream at a time
   let tokens = stream_tokens(l, place, rows * TOKENS);

@@ -97,13 +97,11 @@ function planAttendRebuild(
     `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,
   );
   const whole = s.rankK % readUnit(fold.keys) === 0 && each % keyEach === 0;
-  // Values of attend_rebuild.wgsl for the spare members of attend_rows.wgsl.
-  const uniforms = {
-    ...fold.uniforms(options.scale ?? s.headDim ** -0.5),
-    spare0: s.headDim / 2,
-    spare1: options.pairing === 'adjacent' ? 1 : 0,
-    spare2: options.positionsByHead ? 1 : 0,
-  };
+  const uniforms = fold.uniforms(options.scale ?? s.headDim ** -0.5, {
+    head_pairs: s.headDim / 2,
+    adjacent_pairs: options.pairing === 'adjacent' ? 1 : 0,
+    positions_by_head: options.positionsByHead ? 1 : 0,
+  });
   return {
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },

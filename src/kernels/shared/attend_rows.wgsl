@@ -31,20 +31,21 @@ struct Params {
   first_split: u32,    // where this call's splits start among all of a query
   splits: u32,         // of a query, other calls' included
   scale: f32,          // of a score, times log2(e)
-  // 1; as a factor of a loop's bound it keeps compilers from unrolling, which costs software drivers seconds
+  // For software drivers alone: 1; as a factor of a loop's bound it keeps their compilers from unrolling, which takes
+  // seconds.
   once: u32,
   row_shared: u32,     // 1: all KV heads of a sequence read the same cached row (LLA-2D, mla-head)
   group: u32,          // query heads that read the same cached row
   lane_groups: u32,    // workgroups that share a KV head: ceil(group / LANES)
   value_width: u32,
   branch_shared: u32,  // 1: all KV heads of a sequence read the same branch row
-  pinned_query: u32,   // 1: pinned tokens meet the second set of queries
-  query_sets: u32,     // distance of the second set, in queries
+  blocks: u32,         // attend_block_absorbed: blocks of a sequence in the basis
+  query_sets: u32,     // distance of the second set of queries, which pinned tokens meet; 0 without
   key_width: u32,
   branch_width: u32,
-  spare0: u32,
-  spare1: u32,
-  spare2: u32,
+  head_pairs: u32,     // attend_rebuild: half the head width
+  adjacent_pairs: u32,      // attend_rebuild: 1: pairs are neighbours
+  positions_by_head: u32,   // attend_rebuild: 1: each KV head has positions of its own for pinned tokens
   keys: CachedRow,
   values: CachedRow,
   branch: CachedRow,

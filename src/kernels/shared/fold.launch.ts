@@ -105,10 +105,13 @@ interface Fold {
   readonly launch: Launch;
   readonly buffers: Record<'keys' | 'values' | 'partials' | 'spans' | 'scores', BufferPlan>;
   constants(more?: Readonly<Record<string, number>>): Record<string, number>;
-  /** The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. */
-  uniforms(scale: number): Uniforms;
+  /** The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. `own`: of one kernel alone. */
+  uniforms(scale: number, own?: Partial<typeof OF_SOME_KERNELS>): Uniforms;
   readonly workgroups: readonly [number, number, number];
 }
+
+/** Members of `Params` that only some of the kernels read. */
+const OF_SOME_KERNELS = { blocks: 0, head_pairs: 0, adjacent_pairs: 0, positions_by_head: 0 };
 
 /** The cached tokens of each sequence: a run's own spans, or `context` tokens as a ring. */
 export const spansOf = (
@@ -245,7 +248,7 @@ export function foldOf(
       EDGES: edges,
       ...more,
     }),
-    uniforms: (scale) => ({
+    uniforms: (scale, own = {}) => ({
       pinned,
       ring,
       split_tokens: length,
@@ -259,13 +262,14 @@ export function foldOf(
       lane_groups: laneGroups,
       value_width: shape.valueWidth,
       branch_shared: shape.branchShared ? 1 : 0,
-      pinned_query: run.pinnedQuery ? 1 : 0,
       query_sets: run.pinnedQuery ? (run.queriesApart ?? queries) : 0,
       key_width: shape.keyWidth,
       branch_width: shape.branchWidth ?? 0,
+      ...OF_SOME_KERNELS,
       keys: rowUniforms(keys),
       values: rowUniforms(values),
       branch: rowUniforms(branch ?? keys),
+      ...own,
     }),
     workgroups: [ownSplits, shape.kvHeads * laneGroups, shape.sequences],
   };
