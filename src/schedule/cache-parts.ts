@@ -8,7 +8,7 @@ import { layoutOf } from '../codecs/registry.js';
 import { rowBytes, rowSlots } from '../codecs/layout.js';
 import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-import { headsOf, headsPerGpu, kvHeadsOf, type Configuration } from './configuration.js';
+import { headsOf, headsPerGpu, kvHeadsOf, partsOf, type Configuration, type Part } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
 import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
 import { blockBasisScalars } from '../kernels/block_basis/terms.js';
@@ -74,12 +74,7 @@ function workgroupRows(c: Configuration, block: LayerBlock): number {
  * Equal parts of `batch` sequences, the rest in one more.
  * @param slots tokens that each row has room for
  */
-export function cacheParts(
-  c: Configuration,
-  block: LayerBlock,
-  batch: number,
-  slots: number,
-): { size: number; repeat: number }[] {
+export function cacheParts(c: Configuration, block: LayerBlock, batch: number, slots: number): Part[] {
   const most = Math.max(
     1,
     Math.floor(Math.min(c.bindingBytes / sequenceBytes(c, block, slots), MOST_WORKGROUPS / workgroupRows(c, block))),
@@ -88,7 +83,5 @@ export function cacheParts(
   const apart = sequencesApart(c, block, slots);
   const aligned = Math.max(1, Math.floor(most / apart)) * apart;
   const size = Math.min(aligned, Math.ceil(Math.ceil(batch / Math.ceil(batch / aligned)) / apart) * apart);
-  const whole = Math.floor(batch / size);
-  const rest = batch - whole * size;
-  return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
+  return partsOf(batch, size);
 }

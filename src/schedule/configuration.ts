@@ -92,10 +92,20 @@ export const op = (
   repeat = 1,
 ): Op => ({ label, kernel, variant, shape, when, repeat });
 
+/** Parts of equal size, and how many there are. */
+export interface Part {
+  readonly size: number;
+  readonly repeat: number;
+}
+
 /** Splits `count` items of `bytesEach` into equal calls that each fit a binding, the rest in one more. */
-export function inParts(count: number, bytesEach: number, bindingBytes: number): { size: number; repeat: number }[] {
+export function inParts(count: number, bytesEach: number, bindingBytes: number): Part[] {
   const parts = Math.min(count, Math.max(1, Math.ceil((count * bytesEach) / bindingBytes)));
-  const size = Math.ceil(count / parts);
+  return partsOf(count, Math.ceil(count / parts));
+}
+
+/** Parts of `size`, the rest in one more. */
+export function partsOf(count: number, size: number): Part[] {
   const whole = Math.floor(count / size);
   const rest = count - whole * size;
   return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];

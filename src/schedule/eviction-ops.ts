@@ -17,6 +17,7 @@ import {
   storageOf,
   type Configuration,
   type Op,
+  type Part,
   type When,
 } from './configuration.js';
 
@@ -54,7 +55,7 @@ export const closingTime = (c: Configuration, block: LayerBlock): When =>
 export const branchKeyTime = (c: Configuration): When => (codecSpec(c.codec).loopAxis ? 'first-loop' : 'always');
 
 /** Sequences whose caches are bound together, and how often. */
-export type Parts = readonly { readonly size: number; readonly repeat: number }[];
+export type Parts = readonly Part[];
 
 /** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
 export function massOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {

@@ -1,33 +1,27 @@
 /** Execution of a step's attention over rows of full width, and rotation of its queries. */
 import type { RunOptions } from '../../kernels/shared/fold.launch.js';
 import type { Buffer } from '../../gpu/index.js';
-import { reindexes, weighsTokens } from '../../eviction/policy.js';
+import { reindexes } from '../../eviction/policy.js';
 import { branchWidth, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
-import type { CachePart, CacheRole } from './caches.js';
+import type { CodecAxis } from '../tensors.js';
 import { plan, type Executor, type Executors } from './dense.js';
 import { placed, type Dispatch, type Machine, type Vectors } from './machine.js';
 import { rotate } from './rows.js';
 import { RECENT, rebuiltRows, type DecodeStep } from './step.js';
 
 /** Where an operation's tokens are. `second`: pinned tokens are scored by a second set of queries. */
-export function runOf(m: DecodeStep, visit: Visit, second: boolean, sequences: number): RunOptions {
+export function runOf(m: DecodeStep, visit: Visit, second = false): RunOptions {
   const { op } = visit;
   const { capacity, pinned } = m.tokensOf(visit) === 'recent' ? m.caches.recentSlots : m.caches.slots;
   return {
     capacity,
     pinned,
     ...(op.division ? { division: op.division } : {}),
-    spans: Array.from({ length: sequences }, () => m.longestOf(visit)),
+    spans: Array.from({ length: m.partOf(visit).count }, () => m.longestOf(visit)),
     ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: m.batch * m.c.geometry.heads } : {}),
   };
 }
-
-/** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
-export const scoresOf = (m: Machine, part: CachePart): Buffer =>
-  weighsTokens(m.c.eviction)
-    ? m.own('scores', part, m.c.geometry.heads * m.caches.slots.capacity)
-    : m.buffer('unused output');
 
 /** StreamingLLM scores sinks by a second query where keys are cached rotated. */
 export const secondQuery = (m: Machine, place: Place): boolean =>
@@ -39,16 +33,13 @@ export const attendFullWidth: Executor<DecodeStep> = (m, visit) => {
   const { heads, headDim } = m.c.geometry;
   const part = m.partOf(visit);
   const rebuilt = readsLatents(m.c, place.block) && m.tokensOf(visit) === 'all';
-  const rows = (role: CacheRole, axis: 'keys' | 'values'): Buffer =>
-    rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.caches.buffer(role, place, place.loop, part.index);
-  const planned = plan(m, visit, { run: runOf(m, visit, secondQuery(m, place), part.count) });
+  const rows = (axis: CodecAxis): Buffer => (rebuilt ? m.buffer(rebuiltRows(axis, part.index)) : m.cached(visit, axis));
+  const planned = plan(m, visit, { run: runOf(m, visit, secondQuery(m, place)) });
   const buffers = {
     queries: m.queries(part, heads * headDim),
-    keys: rows('key', 'keys'),
-    values: rows('value', 'values'),
-    partials: m.partials(planned),
-    spans: m.spans(part, visit),
-    scores: scoresOf(m, part),
+    keys: rows('key'),
+    values: rows('value'),
+    ...m.attends(visit, planned),
   };
   return { plan: planned, buffers };
 };

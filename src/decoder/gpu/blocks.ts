@@ -4,7 +4,7 @@
  */
 import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { runOf, scoresOf } from './attention.js';
+import { runOf } from './attention.js';
 import type { CachePart } from './caches.js';
 import { plan, type Executor, type Executors } from './dense.js';
 import { placed, type Machine } from './machine.js';
@@ -46,7 +46,7 @@ function basisOf(m: Machine, part: CachePart): Buffer {
 /** The basis of every block of the ring. */
 const blockBasis: Executor<DecodeStep> = async (m, visit) => {
   const part = m.partOf(visit);
-  const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit, false, part.count) });
+  const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit) });
   return {
     plan: planned,
     buffers: {
@@ -60,19 +60,15 @@ const blockBasis: Executor<DecodeStep> = async (m, visit) => {
 
 /** Attention over the ring's latents, whose positions follow each other, without rebuilding keys. */
 export const attendBlocks: Executor<DecodeStep> = async (m, visit) => {
-  const place = placed(visit);
-  const part = m.partOf(visit);
-  const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit, false, part.count) });
+  const planned = plan(m, visit, { ...rotary(m), run: runOf(m, visit) });
   return {
     plan: planned,
     buffers: {
-      basis: basisOf(m, part),
-      keys: m.caches.buffer('key-latent', place, place.loop, part.index),
-      values: m.caches.buffer('value-latent', place, place.loop, part.index),
-      partials: m.partials(planned),
+      basis: basisOf(m, m.partOf(visit)),
+      keys: m.cached(visit, 'key-latent'),
+      values: m.cached(visit, 'value-latent'),
       ...(await blockTables(m, planned)),
-      spans: m.spans(part, visit),
-      scores: scoresOf(m, part),
+      ...m.attends(visit, planned),
     },
   };
 };

@@ -1,7 +1,6 @@
 /** Execution of H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
 import type { EvictedCache } from '../../kernels/shared/evict.launch.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
-import { scoresOf } from './attention.js';
 import { plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';
 import { loopOf, placed, type Machine } from './machine.js';
@@ -15,7 +14,7 @@ export const mass: Executor<DecodeStep> = (m, visit) => {
   return {
     plan: planned,
     buffers: {
-      scores: scoresOf(m, part),
+      scores: m.scores(part),
       stats: m.own('stats', part, 2 * m.c.geometry.heads),
       mass: m.evictionBuffer('mass', place, part),
     },

@@ -4,11 +4,10 @@ import { pinsSinks } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { Rows } from '../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
-import type { Place, Visit } from '../../schedule/expand.js';
+import type { Visit } from '../../schedule/expand.js';
 import type { CodecAxis } from '../tensors.js';
-import { runOf, scoresOf, secondQuery } from './attention.js';
+import { runOf, secondQuery } from './attention.js';
 import { attendBlocks, BLOCK_EXECUTORS } from './blocks.js';
-import type { CachePart, CacheRole } from './caches.js';
 import { plan, type Executor, type Executors } from './dense.js';
 import { placed, type Dispatch } from './machine.js';
 import { rotary, rotate } from './rows.js';
@@ -149,35 +148,41 @@ const attendAbsorbed: Executor<DecodeStep> = (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const scale = (headDim + m.c.branch.width) ** -0.5;
-  const part = m.partOf(visit);
-  const cached = (role: CacheRole): Buffer => m.caches.buffer(role, place, place.loop, part.index);
-  const planned = plan(m, visit, { scale, run: runOf(m, visit, secondQuery(m, place), part.count) });
+  const planned = plan(m, visit, { scale, run: runOf(m, visit, secondQuery(m, place)) });
   const buffers = {
-    queries: m.queries(part, heads * m.queryWidth(place)),
-    keys: cached('key-latent'),
-    values: cached('value-latent'),
-    branch: cached('rotary-key'),
-    partials: m.partials(planned),
-    spans: m.spans(part, visit),
-    scores: scoresOf(m, part),
+    queries: m.queries(m.partOf(visit), heads * m.queryWidth(place)),
+    keys: m.cached(visit, 'key-latent'),
+    values: m.cached(visit, 'value-latent'),
+    branch: m.cached(visit, 'rotary-key'),
+    ...m.attends(visit, planned),
   };
   return { plan: planned, buffers };
 };
 
-/** Where kernels that rotate latents find the positions of a part's pinned tokens. */
-function pinnedPositions(
-  m: DecodeStep,
-  place: Place,
-  part: CachePart,
-): { options: { positionsByHead?: boolean; pairing: 'half-split' | 'adjacent' }; buffer: Dispatch['buffers'][string] } {
-  const { pairing } = m.c.geometry.rope;
+/** Where kernels that rebuild rows from latents find the positions of a part's pinned tokens. */
+function pinnedPositions(m: DecodeStep, visit: Visit): { byHead?: boolean; positions: Buffer } {
   const { capacity, pinned } = m.caches.slots;
-  if (pinned === 0) return { options: { pairing }, buffer: m.buffer('unused') };
-  if (pinsSinks(m.c.eviction)) return { options: { pairing }, buffer: m.own('pinned positions', part, capacity) };
-  const byHead = evictingRows(m.c, place.block) > 1;
+  const [place, part] = [placed(visit), m.partOf(visit)];
+  if (pinned === 0) return { positions: m.buffer('unused') };
+  if (pinsSinks(m.c.eviction)) return { positions: m.own('pinned positions', part, capacity) };
+  return { byHead: evictingRows(m.c, place.block) > 1, positions: m.evictionBuffer('positions', place, part) };
+}
+
+/** A call that rebuilds rows from latents, and what it binds. `only`: the pinned tokens alone. */
+async function rebuilding(m: DecodeStep, visit: Visit, axis: CodecAxis, only?: 'pinned'): Promise<Dispatch> {
+  const { layer, loop } = placed(visit);
+  const { byHead, positions } = pinnedPositions(m, visit);
+  const run = { ...runOf(m, visit), ...(only ? { only } : {}) };
+  const { pairing } = m.c.geometry.rope;
   return {
-    options: { pairing, ...(byHead ? { positionsByHead: true } : {}) },
-    buffer: m.evictionBuffer('positions', place, part),
+    plan: plan(m, visit, { ...rotary(m), pairing, ...(byHead ? { positionsByHead: true } : {}), run }),
+    buffers: {
+      keys: m.cached(visit, `${axis}-latent`),
+      weights: await m.weights.upRows(layer, loop, axis),
+      means: await m.weights.mean(layer, loop, axis),
+      positions,
+      turns: m.turns(m.c.geometry.headDim),
+    },
   };
 }
 
@@ -188,48 +193,21 @@ function pinnedPositions(
 const attendRebuild =
   (only?: 'pinned'): Executor<DecodeStep> =>
   async (m, visit) => {
-    const place = placed(visit);
     const { heads, headDim } = m.c.geometry;
-    const part = m.partOf(visit);
-    const { options, buffer } = pinnedPositions(m, place, part);
-    const run = { ...runOf(m, visit, false, part.count), ...(only ? { only } : {}) };
-    const planned = plan(m, visit, { ...rotary(m), ...options, run });
-    return {
-      plan: planned,
-      buffers: {
-        queries: m.queries(part, heads * headDim),
-        keys: m.caches.buffer('key-latent', place, place.loop, part.index),
-        values: m.caches.buffer('value-latent', place, place.loop, part.index),
-        partials: m.partials(planned),
-        spans: m.spans(part, visit),
-        scores: scoresOf(m, part),
-        positions: buffer,
-        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
-        means: await m.weights.mean(place.layer, place.loop, 'key'),
-        turns: m.turns(headDim),
-      },
-    };
+    const { plan: planned, buffers } = await rebuilding(m, visit, 'key', only);
+    const queries = m.queries(m.partOf(visit), heads * headDim);
+    const values = m.cached(visit, 'value-latent');
+    return { plan: planned, buffers: { ...buffers, queries, values, ...m.attends(visit, planned) } };
   };
 
 /** Rebuilds the rows of one layer and loop in memory. */
 const rebuild =
   (axis: CodecAxis): Executor<DecodeStep> =>
   async (m, visit) => {
-    const place = placed(visit);
+    const { plan: planned, buffers } = await rebuilding(m, visit, axis);
     const part = m.partOf(visit);
-    const { options, buffer } = pinnedPositions(m, place, part);
-    return {
-      plan: plan(m, visit, { ...rotary(m), ...options, run: runOf(m, visit, false, part.count) }),
-      buffers: {
-        keys: m.caches.buffer(axis === 'key' ? 'key-latent' : 'value-latent', place, place.loop, part.index),
-        weights: await m.weights.upRows(place.layer, place.loop, axis),
-        means: await m.weights.mean(place.layer, place.loop, axis),
-        spans: m.spans(part, visit),
-        positions: buffer,
-        turns: m.turns(m.c.geometry.headDim),
-        rows: m.buffer(rebuiltRows(axis === 'key' ? 'keys' : 'values', part.index)),
-      },
-    };
+    const rows = m.buffer(rebuiltRows(axis, part.index));
+    return { plan: planned, buffers: { ...buffers, spans: m.spans(part, visit), rows } };
   };
 
 export const LATENT_EXECUTORS: Executors<DecodeStep> = {

@@ -2,6 +2,7 @@
  * What the operations of a pass read and write: weights, caches, and activations of n rows. A decode step has a row a
  * sequence (step.ts), a prompt one a token (prompt.ts). Buffers are asked for by the label that they have in a step.
  */
+import { weighsTokens } from '../../eviction/policy.js';
 import { GpuError, partOf, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
 import type { AppendOptions } from '../../kernels/append/launch.js';
 import { latentsOf, spansLoops } from '../../schedule/configuration.js';
@@ -164,6 +165,13 @@ export abstract class Machine {
   /** The words of a part's sequences in a buffer in which each has as many. */
   own(label: string, { first, count }: CachePart, words: number): Buffer {
     return partOf(this.buffer(label), 4 * words * first, 4 * words * count);
+  }
+
+  /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
+  scores(part: CachePart): Buffer {
+    return weighsTokens(this.c.eviction)
+      ? this.own('scores', part, this.c.geometry.heads * this.caches.slots.capacity)
+      : this.buffer('unused output');
   }
 
   /** H2O's state of the row set that a place belongs to: a buffer for each layer and loop that evicts on its own. */

@@ -6,7 +6,6 @@ import { runOf } from '../../kernels/shared/evict.launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Visit } from '../../schedule/expand.js';
 import { beginsMass, massNumber } from '../../schedule/prefill.js';
-import { scoresOf } from './attention.js';
 import { plan, type Executor, type Executors } from './dense.js';
 import { evictedRows } from './eviction.js';
 import { placed } from './machine.js';
@@ -61,7 +60,7 @@ const evict: Executor<Prompt> = (p, visit) => {
       mass: p.evictionBuffer('mass', place, part),
       positions: p.evictionBuffer('positions', place, part),
       // A step's scores, which has one a slot and query head.
-      ...(chunk ? { sources: scoresOf(p, part) } : {}),
+      ...(chunk ? { sources: p.scores(part) } : {}),
       ...Object.fromEntries(
         caches.flatMap(({ name }, i) => [
           [runOf(name), runs[i]?.cache as Buffer],

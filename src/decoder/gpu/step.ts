@@ -16,6 +16,7 @@ import { queryWidth, stepBuffers, type BufferRow } from '../../schedule/buffers.
 import { branchWidth, evictingRows, readsLatents, windowOf } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import type { Configuration } from '../../schedule/schedule.js';
+import type { CodecAxis } from '../tensors.js';
 import type { Allocations } from './allocations.js';
 import { divideSpan, spanOf, type CachePart, type CacheRole, type Caches } from './caches.js';
 import { Machine, partSuffix, placed, type Target, type Vectors } from './machine.js';
@@ -97,6 +98,17 @@ export class DecodeStep extends Machine {
     return this.buffer(spansFrom(first, this.tokensOf(visit)));
   }
 
+  /** Cached rows of a place, of a part's sequences. */
+  cached(visit: Visit, role: CacheRole): Buffer {
+    return this.caches.buffer(role, placed(visit), undefined, this.partOf(visit).index);
+  }
+
+  /** What every planned attention over cached tokens binds beside queries and rows. */
+  attends(visit: Visit, planned: OperationPlan): Record<'partials' | 'spans' | 'scores', Buffer> {
+    const part = this.partOf(visit);
+    return { partials: this.partials(planned), spans: this.spans(part, visit), scores: this.scores(part) };
+  }
+
   /** The most of a sequence. */
   longestOf(visit: Visit): Span {
     const tokens = this.tokensOf(visit);
@@ -134,7 +146,7 @@ export const spansFrom = (sequence: number, tokens: CachedTokens = 'all'): strin
   `spans${tokens === 'all' ? '' : ` of ${tokens}`}${sequence === 0 ? '' : ` from ${sequence}`}`;
 
 /** Rows that are rebuilt for a part of the sequences. */
-export const rebuiltRows = (axis: 'keys' | 'values', part: number): string => `rebuilt ${axis}${partSuffix(part)}`;
+export const rebuiltRows = (axis: CodecAxis, part: number): string => `rebuilt ${axis}s${partSuffix(part)}`;
 
 /**
  * Allocates activations, in-flight latents, eviction's state and tables: everything that is neither weight nor cache.

@@ -1,6 +1,6 @@
 import { CHOOSING_PASSES } from '../evict_prefill/terms.js';
-import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
-import { unlisted } from '../tuned.js';
+import { evicting } from '../shared/evict.terms.js';
+import { field, storedIn, type KernelSpec } from '../spec.js';
 
 /**
  * The same after a chunk that follows `held` cached tokens; tokens are chosen from both (`context`). Tokens that keep
@@ -9,8 +9,7 @@ import { unlisted } from '../tuned.js';
 export const spec: KernelSpec = {
   sources: ['evict_chunk', 'evict_gather'],
   dims: ['rows', 'held', 'context', 'kept', 'width', 'groupSize'],
-  variants: STORAGES,
-  work: (s, v) => {
+  ...evicting((s, v) => {
     const [n, context, kept] = [field(s, 'rows'), field(s, 'context'), field(s, 'kept')];
     const copied = Math.min(kept, 2 * (context - field(s, 'held'))) * storedIn(s, v, field(s, 'width'));
     return {
@@ -19,13 +18,5 @@ export const spec: KernelSpec = {
       flops: n * CHOOSING_PASSES * context,
       matrixFlops: 0,
     };
-  },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.writeBytes, field(s, 'context')];
-  },
-  tuned: (s, v) => {
-    const { readBytes, writeBytes } = spec.work(s, v);
-    return unlisted('small', readBytes + writeBytes);
-  },
+  }),
 };

@@ -1,5 +1,5 @@
-import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
-import { unlisted } from '../tuned.js';
+import { evicting } from '../shared/evict.terms.js';
+import { field, storedIn, type KernelSpec } from '../spec.js';
 
 /** Passes over the masses of a prompt that find the lightest one that stays, and over those that stay. */
 export const CHOOSING_PASSES = 6;
@@ -11,8 +11,7 @@ export const CHOOSING_PASSES = 6;
 export const spec: KernelSpec = {
   sources: ['evict_prefill', 'evict_gather'],
   dims: ['rows', 'context', 'kept', 'width', 'groupSize'],
-  variants: STORAGES,
-  work: (s, v) => {
+  ...evicting((s, v) => {
     const [n, context, kept] = [field(s, 'rows'), field(s, 'context'), field(s, 'kept')];
     const copied = kept * (storedIn(s, v, field(s, 'width')) + 4);
     return {
@@ -21,14 +20,5 @@ export const spec: KernelSpec = {
       flops: n * CHOOSING_PASSES * context,
       matrixFlops: 0,
     };
-  },
-  // One workgroup a row: the last term is its serial loop.
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.writeBytes, field(s, 'context')];
-  },
-  tuned: (s, v) => {
-    const { readBytes, writeBytes } = spec.work(s, v);
-    return unlisted('small', readBytes + writeBytes);
-  },
+  }),
 };

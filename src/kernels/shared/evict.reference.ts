@@ -1,4 +1,8 @@
-/** Which tokens stay under H2O, in float64. */
+/** Which tokens stay under H2O, in float64, and what lies in their slots. */
+import { cacheRow, capacityOf, type Words } from '../../gpu/cache-layout.js';
+import { dim, type Row, type Subject } from '../reference.js';
+import { GROUP_SIZE, storageOfVariant } from '../spec.js';
+import { runOf } from './evict.launch.js';
 
 /** A token of a prompt and the slot that it stays in. */
 interface Stay {
@@ -59,4 +63,45 @@ export function staysBehind(
       .filter((token) => token >= older)
       .map((token) => ({ token, slot: pinnedSlots + ((position - held + token) % ringSlots), moves: token >= held })),
   ];
+}
+
+/** Mass, position and rows of the slots that a call of the kernel without options fills. @param staysIn by mass */
+export function filledSlots(
+  s: Subject,
+  row: number,
+  staysIn: (mass: readonly number[], pinned: number, ring: number) => readonly (Stay & { readonly moves?: boolean })[],
+): Row {
+  const [context, kept, width] = [dim(s.call.shape, 'context'), dim(s.call.shape, 'kept'), dim(s.call.shape, 'width')];
+  const pinned = Math.floor(kept / 2);
+  const [capacity, runCapacity] = [capacityOf(kept), capacityOf(context)];
+  const mass = Array.from({ length: context }, (_, token) => s.input('runMass')(row * context + token));
+  const stays = staysIn(mass, pinned, kept - pinned);
+  const rows = (words: Words, components: number, slots: number) =>
+    cacheRow(words, storageOfVariant(s.call.variant), components, dim(s.call.shape, 'groupSize') || GROUP_SIZE, slots);
+  const caches = (['keys', 'values'] as const).map((name, i) => {
+    const components = i === 0 ? Math.ceil(width / 2) : Math.floor(width / 2);
+    return {
+      components,
+      run: rows(s.inputWords(runOf(name)), components, runCapacity),
+      before: rows(s.inputWords(name), components, capacity),
+      now: rows(s.outputWords(name), components, capacity),
+    };
+  });
+  const stored = (value: (c: (typeof caches)[number], stay: (typeof stays)[number], i: number) => number): number[] =>
+    stays.flatMap((stay) => caches.flatMap((c) => Array.from({ length: c.components }, (_, i) => value(c, stay, i))));
+  const at = (slot: number): number => row * capacity + slot;
+  const actual = [
+    ...stays.flatMap(({ slot }) => [s.output('mass')(at(slot)), s.output('positions')(at(slot)) / context]),
+    ...stored((c, { slot }, i) => c.now(row, slot, i)),
+  ];
+  return {
+    expected: [
+      ...stays.flatMap(({ token, slot, moves = true }) => [
+        mass[token] as number,
+        (moves || slot >= pinned ? token : s.input('positions')(at(slot))) / context,
+      ]),
+      ...stored((c, { token, slot, moves = true }, i) => (moves ? c.run(row, token, i) : c.before(row, slot, i))),
+    ],
+    actual: (i) => actual[i] as number,
+  };
 }
