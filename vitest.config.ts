@@ -1,4 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
@@ -6,31 +8,57 @@ const root = fileURLToPath(new URL('.', import.meta.url));
 const FILES = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.test.ts'))
   .map((name) => `test/${name}`);
-/**
- * What a file must have a process of its own for: a device, whose driver reads its settings once; a browser; a module
- * that is exchanged; a folder that becomes the current one.
- */
-const ALONE =
-  /(gpu|\.)\/device\.js'|\bopenDevice\(|report\/browser\.js'|\.\/browser\.js'|\bvi\.mock\(|process\.chdir\(/;
-const alone = FILES.filter((name) => ALONE.test(readFileSync(root + name, 'utf8')));
+/** A file needs a process of its own for a browser, for a module that is exchanged, for a folder that becomes current. */
+const ALONE = /report\/browser\.js'|\.\/browser\.js'|\bvi\.mock\(|process\.chdir\(/;
+const DEVICE = /(gpu|\.)\/device\.js'|\bopenDevice\(/;
+const NARROW = /(gpu|\.)\/narrow\.js'/;
+const TIMED = /(gpu|\.)\/timed\.js'/;
 
-const common = {
-  testTimeout: 60_000,
-  hookTimeout: 180_000,
-  // Mesa's software adapter leaves out its compiler's optimisation, which takes longer than the rest of most tests.
-  // The driver reads this once, when it is loaded. The full contracts run long enough to be worth it.
-  env: process.env['LLA_SIM_CONTRACT'] === 'full' ? {} : { GALLIVM_PERF: process.env['GALLIVM_PERF'] ?? 'nopt' },
+/** What decides how Mesa's software adapter compiles. The driver reads it once, when a process loads it. */
+const { GALLIVM_PERF, LLA_SIM_CONTRACT, LP_NATIVE_VECTOR_WIDTH, MESA_SHADER_CACHE_DIR, XDG_CACHE_HOME } = process.env;
+// Without its optimisation, which takes longer than the rest of most tests. The full contracts run long enough for it.
+const quick: Record<string, string> = LLA_SIM_CONTRACT === 'full' ? {} : { GALLIVM_PERF: GALLIVM_PERF ?? 'nopt' };
+// The cache on disk does not tell lanes apart, so that what is compiled for four lies in a folder of its own.
+const fourLanes = {
+  LP_NATIVE_VECTOR_WIDTH: LP_NATIVE_VECTOR_WIDTH ?? '128',
+  MESA_SHADER_CACHE_DIR: join(MESA_SHADER_CACHE_DIR ?? XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'four-lanes'),
 };
+mkdirSync(fourLanes.MESA_SHADER_CACHE_DIR, { recursive: true });
+
+/**
+ * Projects run in the order of their names. Files of one share processes, but those that are alone: so they load the
+ * program and open the device once, and compile a pipeline once.
+ */
+const ENVIRONMENTS = {
+  'alone, eight lanes': quick,
+  'alone, four lanes': { ...quick, ...fourLanes },
+  'eight lanes': quick,
+  'four lanes': { ...quick, ...fourLanes },
+  shared: quick,
+  timed: {},
+};
+function projectOf(name: string): keyof typeof ENVIRONMENTS {
+  const text = readFileSync(root + name, 'utf8');
+  const lanes = NARROW.test(text) ? 'four lanes' : 'eight lanes';
+  if (ALONE.test(text)) return `alone, ${lanes}`;
+  if (TIMED.test(text)) return 'timed';
+  return DEVICE.test(text) ? lanes : 'shared';
+}
+const projects = FILES.map((name) => [name, projectOf(name)] as const);
 
 export default defineConfig({
   test: {
     // A software adapter uses every core already.
     maxWorkers: 2,
-    // In the order of their names: those of most work first.
-    projects: [
-      { test: { ...common, name: 'alone', include: alone } },
-      // Files that share a process load the program once, not each.
-      { test: { ...common, name: 'shared', include: ['test/**/*.test.ts'], exclude: alone, isolate: false } },
-    ],
+    projects: Object.entries(ENVIRONMENTS).map(([name, env]) => ({
+      test: {
+        name,
+        env,
+        testTimeout: 60_000,
+        hookTimeout: 180_000,
+        isolate: name.startsWith('alone'),
+        include: projects.filter(([, project]) => project === name).map(([file]) => file),
+      },
+    })),
   },
 });

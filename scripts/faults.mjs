@@ -92,10 +92,15 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
     const ended = new Promise((resolve) => child.on('close', (code, signal) => resolve({ code, signal, text })));
     return { child, ended };
   };
-  /** Runs until a moment, sends a signal, waits for the end. `look` sees the files just before. */
-  const killed = async (args, signal, afterMs, look = () => undefined) => {
+  /**
+   * Runs until a moment, or until `enough` says so, sends a signal, waits for the end. `look` sees the files just
+   * before.
+   */
+  const killed = async (args, signal, afterMs, look = () => undefined, enough = () => false) => {
     const { child, ended } = start(args);
-    const early = await Promise.race([ended, sleep(afterMs)]);
+    let early;
+    for (const until = Date.now() + afterMs; !early && Date.now() < until && !enough();)
+      early = await Promise.race([ended, sleep(Math.min(200, until - Date.now()))]);
     const seen = early ? undefined : await look();
     if (!early) child.kill(signal);
     const end = await Promise.race([ended, sleep(PATIENCE_MS)]);
@@ -114,11 +119,11 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
 
   const file = join(home, 'calibration.json');
   const read = async () => (existsSync(file) ? timesIn((await loadCalibration(file)).calibration) : new Map());
-  const calibrate = async (signal, ms) => {
+  const calibrate = async (signal, ms, enough) => {
     const before = await read();
     // A session that ends early has not come to what a SIGKILL left.
     const old = debris(home);
-    const end = await killed(['calibrate', '--resume', '--budget', '60s', '-o', file], signal, ms, read);
+    const end = await killed(['calibrate', '--resume', '--budget', '60s', '-o', file], signal, ms, read, enough);
     let after;
     try {
       after = await read();
@@ -205,9 +210,12 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
       log(`${n}/${kills} ${name} ${signal} after ${(ms / 1000).toFixed(1)} s${said ? `: ${said}` : ''}`);
       if (processesWith(home).length > 0) problem(`after ${signal} of ${name} a process goes on`);
     }
-    // Whatever SIGKILL left half written, the next run of the same command has taken away.
+    // Whatever SIGKILL left half written, the next run of the same command has taken away: a calibration when it saves.
+    const left = debris(home);
+    const saved = () => existsSync(file) && debris(home).every((n) => !left.includes(n) || n.endsWith('.lock'));
     for (const name of drawn)
-      if (name !== 'validate') await actions[name]('SIGTERM', name === 'calibrate' ? 20_000 : PATIENCE_MS);
+      if (name === 'calibrate') await actions[name]('SIGTERM', 20_000, saved);
+      else if (name !== 'validate') await actions[name]('SIGTERM', PATIENCE_MS);
     if (drawn.includes('validate')) await actions.validate('SIGTERM', 15_000);
     if (debris(home).length > 0) problem(`left behind: ${debris(home).join(', ')}`);
     if (existsSync(file)) await fullDisk({ home, file, start, problem, log });

@@ -10,16 +10,21 @@ step 'GPU adapter'
 bash scripts/setup-software-gpu.sh
 step 'browser'
 bash scripts/setup-browser.sh
-step 'types and lint; format and build'
-# The first takes one core, the others together another.
+step 'build'
+node scripts/build.mjs --checked
+# Types, lint and format take one core for a minute: beside the tests, of which some wait.
 found=$(mktemp)
-node scripts/types-and-lint.mjs >"$found" 2>&1 &
+{
+  node scripts/types-and-lint.mjs
+  checked=$?
+  npx prettier --check --log-level warn . && [ "$checked" = 0 ]
+} >"$found" 2>&1 &
 checks=$!
+trap 'kill "$checks" 2>/dev/null || true; rm -f "$found"' EXIT
 failed=0
-{ npx prettier --check --log-level warn . && node scripts/build.mjs --checked; } || failed=1
+step 'tests'
+LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@" || failed=1
+step 'types, lint and format'
 wait "$checks" || failed=1
 cat "$found"
-rm -f "$found"
-[ "$failed" = 0 ] || exit 1
-step 'tests'
-LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@"
+exit "$failed"

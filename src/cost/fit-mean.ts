@@ -47,21 +47,31 @@ export interface Mean {
   weights: Float64Array;
 }
 
-/** Fits θ, without point `omit` if given. `start`: weights of a fit to nearly the same points. */
-export function fitMean(data: Data, termIndices: readonly number[], start?: Float64Array, omit = -1): Mean {
-  const { n, terms, seconds, logSeconds, floor } = data;
+/** Terms over the measured time, row by row: a · θ is the mean as a multiple of the time. */
+function rowsOf({ n, terms, seconds }: Data, termIndices: readonly number[]): Float64Array {
   const p = termIndices.length;
   const a = new Float64Array(n * p);
   for (let i = 0; i < n; i++) for (let j = 0; j < p; j++) a[i * p + j] = terms[i]![termIndices[j]!]! / seconds[i]!;
+  return a;
+}
+
+/** Fits θ, without point `omit` if given. `start`: weights of a fit to nearly the same points. */
+export function fitMean(
+  data: Data,
+  termIndices: readonly number[],
+  start?: Float64Array,
+  omit = -1,
+  a = rowsOf(data, termIndices),
+): Mean {
+  const { n, terms, logSeconds, floor } = data;
+  const p = termIndices.length;
   // The problem is not convex: a time that is far too short pulls plain least squares to itself and keeps it there.
   const starts = start ? [start] : [new Float64Array(n).fill(1), inverseLeverage(a, n, p)];
   const found = starts.map((weights) => reweight(a, n, p, weights, omit));
   const { theta, weights } = found.reduce((best, one) => (one.loss < best.loss ? one : best));
-  const residuals = Float64Array.from(
-    logSeconds,
-    (logTime, i) => logTime - logMean(terms[i]!, termIndices, theta, floor),
-  );
-  const fitted = omit < 0 ? [...residuals] : [...residuals].filter((_, i) => i !== omit);
+  const residuals = new Float64Array(n);
+  for (let i = 0; i < n; i++) residuals[i] = logSeconds[i]! - logMean(terms[i]!, termIndices, theta, floor);
+  const fitted = omit < 0 ? residuals : residuals.filter((_, i) => i !== omit);
   const offset = fitted.length > 0 ? median(fitted) : 0;
   for (let i = 0; i < n; i++) residuals[i] = residuals[i]! - offset;
   return { termIndices, theta, offset, residuals, weights };
@@ -92,10 +102,11 @@ function reweight(
   const target = new Float64Array(n).fill(1);
   const weights = start.slice();
   const logs = new Float64Array(n);
+  const sizes = new Float64Array(n);
   let theta = new Float64Array(p);
   for (let iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
     if (omit >= 0) weights[omit] = 0;
-    theta = Float64Array.from(nnls(a, target, p, weights));
+    theta = nnls(a, target, p, weights);
     let change = 0;
     for (let i = 0; i < n; i++) {
       let ratio = 0;
@@ -103,8 +114,9 @@ function reweight(
       const log = Math.log(Math.max(ratio, SMALLEST_RATIO));
       change = Math.max(change, Math.abs(log - logs[i]!));
       logs[i] = log;
+      sizes[i] = Math.abs(log);
     }
-    const knee = Math.max(IRLS_EPSILON, median([...logs.map(Math.abs)]));
+    const knee = Math.max(IRLS_EPSILON, median(sizes));
     for (let i = 0; i < n; i++) {
       // |log r| as a multiple of the row's residual |r − 1|, r = m / t: least squares of rows then minimise log errors.
       const log = logs[i]!;
@@ -118,7 +130,8 @@ function reweight(
 
 /** The means refitted without each point in turn. */
 export function refitWithoutEach(data: Data, mean: Mean): Mean[] {
-  return Array.from({ length: data.n }, (_, i) => fitMean(data, mean.termIndices, mean.weights, i));
+  const a = rowsOf(data, mean.termIndices);
+  return Array.from({ length: data.n }, (_, i) => fitMean(data, mean.termIndices, mean.weights, i, a));
 }
 
 /** Every list of terms worth trying: all of them, and the constant with one or two others. */

@@ -16,7 +16,6 @@ const LOAD_SECONDS = 8;
 /** For every so many characters or tokens, which take half a second. */
 const TEXT_SECONDS = 5;
 const TEXT_LENGTH = 100_000;
-const limitOf = (length: number): number => TEXT_SECONDS * Math.ceil((length + 1) / TEXT_LENGTH);
 
 /** What is used of the library, whose type declarations do not resolve under Node's module rules. */
 interface LibraryTokenizer {
@@ -34,9 +33,11 @@ export interface Tokenizer {
 /**
  * Reads a tokenizer.json.
  * @param vocab of the model: a token beyond it is refused when a text yields it
+ * @param textSeconds after which a short text is given up
  * @throws UserError when the file cannot be read, is not JSON, or is of a kind that the library does not know
  */
-export function readTokenizer(path: string, vocab: number): Tokenizer {
+export function readTokenizer(path: string, vocab: number, textSeconds = TEXT_SECONDS): Tokenizer {
+  const limitOf = (length: number): number => textSeconds * Math.ceil((length + 1) / TEXT_LENGTH);
   const file = displayPath(path);
   const json = parseJson(readTextFile(path, 'tokenizer file', MAX_TOKENIZER_BYTES), `tokenizer file ${file}`, {
     maxValues: MAX_TOKENIZER_VALUES,

@@ -2,6 +2,7 @@
  * The ceilings: what is measured here, what is refused with a reason, and that the kernel for matrix units is valid
  * WGSL.
  */
+import '../gpu/timed.js';
 import { describe, expect, test } from 'vitest';
 import { matrixObstacle, measureCeilings, measureOverheads, transferOf } from '../../src/bench/ceilings.js';
 import { openProbe } from '../../src/bench/probe.js';

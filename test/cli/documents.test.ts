@@ -3,6 +3,7 @@
  * what comes out; what would take minutes runs in a shorter form, or is listed here with the reason why it does not run
  * at all. docs/extending.md, which changes the program, has a test of its own.
  */
+import '../gpu/narrow.js';
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -49,6 +50,10 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npm test': [null, 'this is a part of it'],
   'npx lla-sim calibrate --budget 10m': [null, 'minutes; test/faults/calibrate.test.ts measures'],
   'npx lla-sim calibrate --resume': [null, 'minutes; test/faults/calibrate.test.ts resumes'],
+  'npx lla-sim report scenarios/chat-h200.yaml -o reports/chat-h200': [
+    null,
+    'test/report/folder.test.ts runs it, test/report/committed.test.ts compares what it writes',
+  ],
   'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate': [
     'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --codec full --ttft 2s --tpot 80ms --percentile 99',
     'half a minute for all candidates',
@@ -70,13 +75,10 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim bench': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --roofline': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --roofline --budget 2m': [null, 'two minutes; docs/extending.md runs it on a kernel'],
-  'npx lla-sim bench --against HEAD~1': [
-    'npx lla-sim bench --against src/kernels --kernel rmsnorm --budget 1s',
-    'minutes; test/bench/regression-versions.test.ts reads revisions',
-  ],
+  'npx lla-sim bench --against HEAD~1': [null, 'minutes; test/bench/regression-versions.test.ts reads revisions'],
   'npx lla-sim bench --against ../other/src/kernels --kernel attend,matmul --format markdown': [
-    'npx lla-sim bench --against src/kernels --kernel rmsnorm --budget 1s',
-    'there is no other checkout',
+    null,
+    'there is no other checkout; test/bench/regression-gpu.test.ts compares with a folder',
   ],
   'npx lla-sim validate': [null, 'a quarter of an hour; test/validate runs its sections'],
   'npx lla-sim validate --quick': [null, 'a minute or two; test/validate runs its sections'],

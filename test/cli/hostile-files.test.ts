@@ -7,6 +7,9 @@ import { SEED } from '../gpu/random.js';
 import { calibration, CONFIG, mutate, pathsIn } from './arbitraries.js';
 import { expectBadInput, expectSound, expectSoundJson, plan, scratch } from './program.js';
 
+/** Sizes and numbers that are drawn, others by each seed. */
+const CASES = Number(process.env['LLA_SIM_CASES'] ?? 100);
+
 const files = scratch();
 afterAll(() => files.remove());
 
@@ -84,7 +87,7 @@ describe('model configs', () => {
           );
         },
       ),
-      { numRuns: 15, seed: SEED },
+      { numRuns: Math.ceil(CASES / 16), seed: SEED },
     );
   });
   it('a published model by its own config plans like its preset, without its published quality', async () => {
@@ -143,7 +146,7 @@ describe('calibrations', () => {
           expectSound(await ask(mutate(good, path, 'replace', value)));
         },
       ),
-      { numRuns: 300, seed: SEED },
+      { numRuns: CASES, seed: SEED },
     );
   });
   it.each([

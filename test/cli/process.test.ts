@@ -1,19 +1,32 @@
 /**
- * The program as a process: what only a run from the outside shows. Compiled from the sources, without calibrations.
+ * The program as a process, as a package carries it: what only a run from the outside shows. Without calibrations.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compile, expectBadInput, expectSound, expectSoundJson, inProcess, ROOT, scratch } from './program.js';
+import {
+  bundle,
+  compile,
+  expectBadInput,
+  expectSound,
+  expectSoundJson,
+  inProcess,
+  ROOT,
+  scratch,
+  type Program,
+} from './program.js';
 
-let program: Awaited<ReturnType<typeof compile>>;
+let program: Program;
+/** Module by module, so that what is loaded has names. */
+let modules: Program;
 const files = scratch();
 beforeAll(async () => {
-  program = await compile();
+  [program, modules] = await Promise.all([bundle(), compile()]);
 }, 60_000);
 afterAll(() => {
   program.remove();
+  modules.remove();
   files.remove();
 });
 /** Some number; the exact one is another test's. */
@@ -41,7 +54,7 @@ function loadedBy(...args: string[]): string[] {
   const log = join(files.path, 'loaded.log');
   const spy = files.file('spy.cjs', SPY);
   const hooks = files.file('hooks.mjs', HOOKS);
-  const o = program.run(args, { node: ['--require', spy, '--import', hooks], env: { SPY_LOG: log } });
+  const o = modules.run(args, { node: ['--require', spy, '--import', hooks], env: { SPY_LOG: log } });
   expect(o.code, o.err).toBe(0);
   return readFileSync(log, 'utf8').split('\n').filter(Boolean);
 }

@@ -174,6 +174,8 @@ export function scratch(): {
 
 /** Where Mesa keeps what it has compiled: a program with a home of its own would compile every shader anew. */
 const SHADER_CACHE = process.env['MESA_SHADER_CACHE_DIR'] ?? process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
+/** That cache holds what was compiled for so many lanes (vitest.config.ts). */
+const LANES = process.env['LP_NATIVE_VECTOR_WIDTH'];
 
 /** A program that runs as a process. */
 export interface Program {
@@ -218,6 +220,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
           NO_COLOR: '1',
           MESA_SHADER_CACHE_DIR: SHADER_CACHE,
           GALLIVM_PERF: process.env['GALLIVM_PERF'] ?? '',
+          ...(LANES === undefined ? {} : { LP_NATIVE_VECTOR_WIDTH: LANES }),
           ...options.env,
         },
       });

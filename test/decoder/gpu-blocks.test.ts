@@ -10,6 +10,8 @@ import type { Case } from './gpu-cases.js';
 import { CHUNKED, expectChunks } from './gpu-chunks.js';
 import { ALL, BATCH_CASES, CAPTURED_CASES, CASES, label, onFewThreads, PREFILL_CASES, singles } from './gpu-list.js';
 import { expectNaN } from './gpu-nan.js';
+import { LONG_CASES, longTest, WIDE_BATCH_CASES, wideBatchTest } from './gpu-longs.js';
+import { DIVIDED_CASES, dividedTest, EVICTED_CASES, evictedTest, splitTest } from './gpu-divided.js';
 import { expectRagged } from './gpu-ragged.js';
 import { expectRounded, expectSteps } from './gpu-steps.js';
 import { expectWhole } from './gpu-whole.js';
@@ -27,6 +29,12 @@ describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of onEight(CAPTURED_CASES))
     for (const kind of KINDS)
       test(`${kind}: ${label(of)}`, { timeout: 600_000 }, () => expectCaptured(device, of, kind));
+
+  for (const of of LONG_CASES.filter((of) => !onFewThreads(of))) longTest(device, of);
+  for (const of of WIDE_BATCH_CASES.filter((of) => !onFewThreads(of))) wideBatchTest(device, of);
+  for (const of of DIVIDED_CASES.filter((of) => !onFewThreads(of))) dividedTest(device, of);
+  for (const of of EVICTED_CASES.filter((of) => !onFewThreads(of))) evictedTest(device, of);
+  splitTest(device);
 
   test('NaN in the weights of queries or keys reaches the logits', { timeout: 600_000 }, () =>
     expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5),

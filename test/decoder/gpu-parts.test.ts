@@ -1,234 +1,26 @@
-/** Caches that one binding does not hold: the batch in parts decodes as the whole one does, in as many bytes. */
+/** Caches that one binding does not hold (gpu-divided.ts), of kernels on few threads. */
+import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
-import type { Codec } from '../../src/codecs/codec.js';
-import { memoryModel } from '../../src/cost/memory.js';
-import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
-import { slotsOf } from '../../src/decoder/gpu/caches.js';
-import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
-import type { PrefillMethod } from '../../src/decoder/gpu/prefill-methods.js';
-import { expand } from '../../src/schedule/expand.js';
-import type { Eviction } from '../../src/eviction/policy.js';
-import { schedule } from '../../src/schedule/schedule.js';
-import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
-import { compareBytes, holds } from '../../src/validate/memory.js';
 import { describeGpu } from '../gpu/device.js';
-import { randomOf, SEED } from '../gpu/random.js';
-import { everyNth } from '../gpu/sample.js';
-import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { label } from './gpu-list.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
-
-/** An even vocabulary: the memory model does not count what an odd one is padded by. */
-const named = (name: string): Geometry => ({ ...(GEOMETRIES.find((g) => g.name === name) as Geometry), vocab: 24 });
-const GROUPED = named('grouped pre-norm');
-const [LLA, LLA_2D] = learnedCodecs(GROUPED, 0.5) as [Codec, Codec];
-const SINGLE = { storage: 'f32', groupSize: 32 } as const;
-const CASES: Case[] = [
-  { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
-  { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
-  { geometry: GROUPED, codec: LLA, path: 'reconstruct', choice: SINGLE },
-  { geometry: GROUPED, codec: LLA, path: 'reconstruct', materialised: true },
-  { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE },
-  { geometry: GROUPED, codec: LLA_2D, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: true } },
-  { geometry: GROUPED, codec: LLA, path: 'fast', choice: SINGLE },
-  {
-    geometry: named('huginn-like'),
-    codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec,
-    path: 'reconstruct',
-    choice: SINGLE,
-  },
-];
-/**
- * Every layout that rows are evicted from: one row set a head, or one that heads, layers or loops share; several
- * blocks.
- */
-const evicted = (eviction: Eviction): Case[] => {
-  const huginn = named('huginn-like');
-  const cases: Case[] = [
-    { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
-    { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
-    { geometry: GROUPED, codec: { kind: 'cla', shareLayers: 2 }, choice: SINGLE },
-    { geometry: GROUPED, codec: { kind: 'final-loop' }, choice: SINGLE },
-    ...learnedCodecs(GROUPED, 0.5).flatMap((codec): Case[] => [
-      { geometry: GROUPED, codec, path: 'reconstruct', choice: SINGLE },
-      { geometry: GROUPED, codec, path: 'reconstruct', materialised: true },
-      { geometry: GROUPED, codec, path: 'block-absorbed', choice: SINGLE },
-      {
-        geometry: GROUPED,
-        codec,
-        path: 'absorbed',
-        choice: SINGLE,
-        branch: { ...BRANCH, perHead: codec.kind === 'lla' },
-      },
-      { geometry: GROUPED, codec, path: 'fast', choice: SINGLE },
-    ]),
-    ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({
-      geometry: huginn,
-      codec: learnedCodecs(huginn, 0.5)[0] as Codec,
-      path,
-      choice: SINGLE,
-    })),
-  ];
-  return cases.map((of) => ({ ...of, eviction }));
-};
-const EVICTIONS: Eviction[] = [
-  { policy: 'streaming', sinkTokens: 4, windowTokens: 17, budgetTokens: 21 },
-  { policy: 'h2o', heavyTokens: 9, recentTokens: 11, budgetTokens: 20 },
-  { policy: 'budget', budgetTokens: 19 },
-];
-
-/** Neither is a multiple of what a part can have. */
-const BATCH = 19;
-const EVICTED_BATCH = 37;
-const CONTEXT = 32;
-const STEPS = 3;
-/** Sequences that evict for as many steps at most. */
-const EVICTED_CONTEXT = CONTEXT + 8;
-
-const core = (of: Case) => blocksOf(of.geometry).find((b) => b.name === 'core') as ReturnType<typeof blocksOf>[number];
-
-/** Bytes of every kind as the memory model has them. */
-function expectPredicted(decoder: GpuDecoder, of: Case, batch: number, contextTokens: number): void {
-  const { kinds } = compareBytes(decoder, memoryModel(configurationOf(of), contextTokens, 32), batch);
-  expect(kinds.filter((k) => k.allocatedBytes !== k.predictedBytes)).toEqual([]);
-  expect(holds({ kinds })).toBe(true);
-}
-
-/** Holds the logits of both against each other: after prompts, and after steps that follow them. */
-async function expectEqual(
-  one: GpuDecoder,
-  parts: GpuDecoder,
-  whole: Case,
-  prompts: number[][],
-  method: PrefillMethod,
-): Promise<void> {
-  let [next] = await Promise.all([
-    one.prefill(prompts, method).then((r) => [...r.tokens]),
-    parts.prefill(prompts, method),
-  ]);
-  for (let step = 0; ; step++) {
-    expectWithin(relative(await parts.logits(), await one.logits()), whole, prompts, `${method}, step ${step}`);
-    if (step === STEPS) return;
-    [next] = await Promise.all([one.step(next).then((r) => [...r.tokens]), parts.step(next)]);
-  }
-}
+import { SEED } from '../gpu/random.js';
+import { sequenceBytes } from '../../src/schedule/cache-parts.js';
+import { configurationOf, open, type Case } from './gpu-cases.js';
+import {
+  BATCH,
+  CASES,
+  CONTEXT,
+  core,
+  DIVIDED_CASES,
+  dividedTest,
+  EVICTED_CASES,
+  evictedTest,
+  GROUPED,
+} from './gpu-divided.js';
+import { onFewThreads } from './gpu-list.js';
 
 describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const whole of everyNth(CASES, CASES.length)) {
-    test(label(whole), { timeout: 600_000 }, async () => {
-      const c = configurationOf(whole);
-      // Room for more than half of the batch, and for a part of it whose queries begin where a binding may.
-      const bindingBytes = (whole.path === 'absorbed' ? 16 : 9) * sequenceBytes(c, core(whole), CONTEXT);
-      const divided = { ...whole, bindingBytes };
-      const division = cacheParts(configurationOf(divided), core(whole), BATCH, CONTEXT);
-      expect(division.reduce((sum, { size, repeat }) => sum + size * repeat, 0)).toBe(BATCH);
-      expect(division).toHaveLength(2);
-      const random = randomOf(SEED);
-      const prompts = Array.from({ length: BATCH }, (_, i) =>
-        promptOf(whole.geometry, random.whole(1, CONTEXT - STEPS), SEED + i),
-      );
-      const options = { batch: BATCH, contextTokens: CONTEXT };
-      const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-      try {
-        expectPredicted(parts, divided, BATCH, CONTEXT);
-        for (const method of ['by-token', 'accumulated'] as const) {
-          await expectEqual(one, parts, whole, prompts, method);
-          one.reset();
-          parts.reset();
-        }
-        await parts.fillCache(CONTEXT - 1);
-        await parts.step(new Array<number>(BATCH).fill(1));
-      } finally {
-        one.close();
-        parts.close();
-      }
-    });
-  }
-
-  const all = EVICTIONS.flatMap(evicted);
-  for (const whole of everyNth(all, all.length)) {
-    test(label(whole), { timeout: 600_000 }, async () => {
-      const { capacity } = slotsOf(whole.eviction as Eviction, EVICTED_CONTEXT, 32);
-      const blocks = blocksOf(whole.geometry);
-      const random = randomOf(SEED);
-      // The first is as long as can be: it has evicted for many steps.
-      const length = (i: number): number =>
-        i === 0 ? EVICTED_CONTEXT - STEPS : random.whole(1, EVICTED_CONTEXT - STEPS);
-      const prompts = Array.from({ length: EVICTED_BATCH }, (_, i) => promptOf(whole.geometry, length(i), SEED + i));
-      const options = { batch: EVICTED_BATCH, contextTokens: EVICTED_CONTEXT };
-      const one = await open(device, whole, options);
-      // Room for 16 sequences, and for the queries of all, which are not divided and more than such small caches.
-      const queries = one.allocations.find((a) => a.label === 'queries')?.bytes as number;
-      const divided = {
-        ...whole,
-        bindingBytes: Math.max(
-          queries,
-          16 * Math.max(...blocks.map((block) => sequenceBytes(configurationOf(whole), block, capacity))),
-        ),
-      };
-      expect(cacheParts(configurationOf(divided), core(whole), EVICTED_BATCH, capacity)).toEqual([
-        { size: 16, repeat: 2 },
-        { size: 5, repeat: 1 },
-      ]);
-      const parts = await open(device, divided, options);
-      try {
-        expectPredicted(parts, divided, EVICTED_BATCH, EVICTED_CONTEXT);
-        const listed = [
-          ...expand(
-            configurationOf(divided),
-            schedule(configurationOf(divided), EVICTED_BATCH, EVICTED_CONTEXT, { slots: capacity }),
-          ),
-        ].map(({ op }) => op);
-        await expectEqual(one, parts, whole, prompts, 'by-token');
-        expect(parts.operations.map(({ op }) => op)).toEqual(listed);
-        if (whole.eviction?.policy === 'h2o') {
-          one.reset();
-          parts.reset();
-          await expectEqual(one, parts, whole, prompts, 'accumulated');
-        }
-        await parts.fillCache(EVICTED_CONTEXT - 1);
-        await parts.step(new Array<number>(EVICTED_BATCH).fill(1));
-        expect((await parts.logits()).every(Number.isFinite)).toBe(true);
-      } finally {
-        one.close();
-        parts.close();
-      }
-    });
-  }
-
-  test('a part that splits its rings, where the whole batch does not', { timeout: 600_000 }, async () => {
-    // The sequences of a part alone leave workgroups over: splits of the ring come before those of the pinned tokens.
-    const whole: Case = {
-      geometry: GROUPED,
-      codec: LLA,
-      path: 'block-absorbed',
-      choice: SINGLE,
-      eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 300, budgetTokens: 304 },
-      targetWorkgroups: 17,
-    };
-    const options = { batch: 11, contextTokens: 320 };
-    const { capacity } = slotsOf(whole.eviction as Eviction, options.contextTokens, 32);
-    const divided = { ...whole, bindingBytes: 8 * sequenceBytes(configurationOf(whole), core(whole), capacity) };
-    expect(cacheParts(configurationOf(divided), core(whole), options.batch, capacity)).toEqual([
-      { size: 8, repeat: 1 },
-      { size: 3, repeat: 1 },
-    ]);
-    const prompts = Array.from({ length: options.batch }, (_, i) =>
-      promptOf(whole.geometry, i % 3 === 0 ? 310 : 7 * i, SEED + i),
-    );
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
-      await expectEqual(one, parts, whole, prompts, 'accumulated');
-      const splits = (decoder: GpuDecoder) =>
-        new Set(
-          decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits),
-        );
-      expect([splits(one), splits(parts)]).toEqual([new Set([1]), new Set([2])]);
-    } finally {
-      one.close();
-      parts.close();
-    }
-  });
+  for (const of of DIVIDED_CASES.filter(onFewThreads)) dividedTest(device, of);
+  for (const of of EVICTED_CASES.filter(onFewThreads)) evictedTest(device, of);
 
   test('what no part holds is refused, with the limit', async () => {
     const of = CASES[0] as Case;

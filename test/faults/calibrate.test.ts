@@ -1,4 +1,5 @@
 /** What `calibrate` does with files that are there already. */
+import '../gpu/timed.js';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';

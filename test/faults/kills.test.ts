@@ -1,4 +1,5 @@
 /** A few of the kills of `npm run test:faults`. */
+import '../gpu/timed.js';
 import { dirname } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { faults } from '../../scripts/faults.mjs';

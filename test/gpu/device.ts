@@ -1,8 +1,9 @@
 /**
- * The device of the GPU tests, opened once a file. Without an adapter the tests are skipped with the reason in view,
- * but fail where CI or LLA_SIM_REQUIRE_GPU=1 says that there has to be one.
+ * The device of the GPU tests, opened once a process, which files share; it ends with the process. Without an adapter
+ * the tests are skipped with the reason in view, but fail where CI or LLA_SIM_REQUIRE_GPU=1 says that there has to be
+ * one.
  */
-import { afterAll, describe, test } from 'vitest';
+import { describe, test } from 'vitest';
 import { openDevice, type Device } from '../../src/gpu/index.js';
 import { UserError } from '../../src/errors.js';
 
@@ -33,7 +34,3 @@ export function describeGpu(name: string, body: (device: Device) => void): void 
     test.skip(`${name} [skipped: ${opened}]`, () => undefined);
   }
 }
-
-afterAll(() => {
-  if (typeof opened !== 'string') opened.close();
-});

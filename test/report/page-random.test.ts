@@ -20,7 +20,8 @@ import { filesOf, textOf } from './reports.js';
 
 const SEED =
   process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
-const SETTINGS = 50;
+/** Others by each seed. */
+const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 16);
 
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
   model: ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b', 'nanbeige4.2-3b'],

@@ -94,8 +94,18 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await expect.poll(() => status.textContent(), { timeout: 20_000 }).toMatch(/anew|Not changed/);
   };
 
-  it.each(['chat-h200', 'huginn-h100', 'tensor-parallel-2xh100', 'nothing-fits'])(
-    '%s opens without a message or a request, with its pictures drawn',
+  /** Prints the first page of a report: on one sheet, whatever is asked. */
+  async function expectOneSheet(page: Page): Promise<void> {
+    // 18.2 cm by 26.9 cm at 96 dots an inch: A4 less its margins.
+    await page.setViewportSize({ width: 688, height: 1017 });
+    await page.emulateMedia({ media: 'print' });
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    const height = await page.evaluate(() => document.querySelector('.sheet')?.getBoundingClientRect().height);
+    expect(height).toBeLessThan(1017);
+  }
+
+  it.each(['chat-h200', 'huginn-h100', 'tensor-parallel-2xh100', 'million-tokens', 'nothing-fits'])(
+    '%s opens without a message or a request, with its pictures drawn, and prints its first page on one sheet',
     async (name) => {
       const o = await open(browser, await pageOf(scenarioOf(name)));
       const drawn = await o.page.evaluate(() =>
@@ -110,6 +120,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       );
       expect(drawn.length).toBe(await o.page.locator('figure').count());
       for (const colours of drawn) expect(colours).toBeGreaterThan(10);
+      await expectOneSheet(o.page);
       expect(o.incidents).toEqual([]);
       await o.close();
     },
@@ -160,18 +171,6 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     );
     expect(o.incidents).toEqual([]);
     await o.close();
-  });
-
-  it('prints its first page on one sheet, whatever is asked', async () => {
-    for (const name of ['chat-h200', 'huginn-h100', 'nanbeige-a100', 'million-tokens', 'nothing-fits']) {
-      // 18.2 cm by 26.9 cm at 96 dots an inch: A4 less its margins.
-      const o = await open(browser, await pageOf(scenarioOf(name)), { viewport: { width: 688, height: 1017 } });
-      await o.page.emulateMedia({ media: 'print' });
-      await o.page.evaluate(() => dispatchEvent(new Event('beforeprint')));
-      const height = await o.page.evaluate(() => document.querySelector('.sheet')?.getBoundingClientRect().height);
-      expect(height, name).toBeLessThan(1017);
-      await o.close();
-    }
   });
 
   it('says what is wrong with a control and keeps its answer', async () => {
@@ -242,6 +241,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       .locator('#plans tbody tr:visible')
       .evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? '')))
       expect(id).toMatch(/^kv-quant/);
+    await expectOneSheet(page);
     await o.close();
   });
 
@@ -360,16 +360,15 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
         const before = await o.page.locator('#comparison').innerHTML();
         await change(o.page, 'context', '8k');
         expect(await o.page.locator('#comparison').innerHTML()).toBe(before);
+        await o.page.setViewportSize({ width: 320, height: 800 });
+        await o.page.evaluate(() => {
+          for (const d of document.querySelectorAll('details')) d.open = true;
+        });
+        await expect.poll(() => o.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
       }
       expect(o.incidents).toEqual([]);
       await o.close();
     }
-    const narrow = await open(browser, file, { viewport: { width: 320, height: 800 } });
-    await narrow.page.evaluate(() => {
-      for (const d of document.querySelectorAll('details')) d.open = true;
-    });
-    expect(await narrow.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
-    await narrow.close();
   });
 
   it('runs nothing that a scenario or model name holds', async () => {

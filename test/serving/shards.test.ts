@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { compile, expectBadInput, inProcess, ROOT, type Outcome } from '../cli/program.js';
+import { bundle, expectBadInput, inProcess, ROOT, type Outcome } from '../cli/program.js';
 
 const OF = 3;
 const SCENARIO = `model: ouro-1.4b
@@ -110,7 +110,7 @@ describe('shards', () => {
 describe('the scripts of docs/cluster', () => {
   /** Stands in for a cluster: a program on the path, and the variables that the scheduler sets. */
   it('run every part, and one part again', async () => {
-    const program = await compile();
+    const program = await bundle();
     try {
       const bin = join(folder, 'bin');
       mkdirSync(bin, { recursive: true });

@@ -1,4 +1,5 @@
 /** Faults of the decoder: a clear error, everything freed, nothing that could pass for a result. */
+import '../gpu/narrow.js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
 import { modelTensors } from '../../src/decoder/tensors.js';

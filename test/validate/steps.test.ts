@@ -1,4 +1,5 @@
 /** Steps measured beside predictions: the figures that a validation reports, on a tiny model with made-up prices. */
+import '../gpu/timed.js';
 import { expect, test } from 'vitest';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { KernelCall } from '../../src/kernels/registry.js';
