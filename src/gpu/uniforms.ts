@@ -7,6 +7,9 @@ type Scalar = 'u32' | 'i32' | 'f32';
 /** A number of a block: where its value is found, and its type. Every one takes four bytes, in order. */
 interface Field {
   readonly path: readonly string[];
+  readonly name: string;
+  /** Fills a struct up: 0 unless given. */
+  readonly spare: boolean;
   readonly type: Scalar;
 }
 
@@ -26,11 +29,16 @@ function membersOf(code: string, name: string): (readonly [string, string])[] {
     });
 }
 
+function fieldOf(path: readonly string[], type: Scalar): Field {
+  const name = path.join('.');
+  return { path, name, spare: /^spare\d*$/.test(name), type };
+}
+
 /** Numbers of a struct, those of the structs in it included. */
 const fieldsOf = (code: string, struct: string, path: readonly string[] = []): Field[] =>
   membersOf(code, struct).flatMap(([name, type]) =>
     type === 'u32' || type === 'i32' || type === 'f32'
-      ? [{ path: [...path, name], type }]
+      ? [fieldOf([...path, name], type)]
       : fieldsOf(code, type, [...path, name]),
   );
 
@@ -44,6 +52,15 @@ function blockOf(source: string): readonly Field[] {
   const fields = fieldsOf(code, struct);
   known.set(source, fields);
   return fields;
+}
+
+function countOf(values: Uniforms): number {
+  let count = 0;
+  for (const key in values) {
+    const value = values[key] as number | Uniforms;
+    count += typeof value === 'number' ? 1 : countOf(value);
+  }
+  return count;
 }
 
 const namesOf = (values: Uniforms, path = ''): string[] =>
@@ -60,15 +77,12 @@ export function packUniforms(source: string, values: Uniforms): ArrayBuffer {
   const fields = blockOf(source);
   const bytes = new ArrayBuffer(Math.max(16, Math.ceil(fields.length / 4) * 16));
   const view = new DataView(bytes);
-  const extra = new Set(namesOf(values));
-  fields.forEach(({ path, type }, i) => {
-    const name = path.join('.');
-    extra.delete(name);
-    const given = path.reduce<number | Uniforms | undefined>(
-      (of, key) => (typeof of === 'object' ? of[key] : undefined),
-      values,
-    );
-    const value = given ?? (/^spare\d*$/.test(name) ? 0 : undefined);
+  let used = 0;
+  fields.forEach(({ path, name, spare, type }, i) => {
+    let given: number | Uniforms | undefined = values;
+    for (const key of path) given = typeof given === 'object' ? given[key] : undefined;
+    if (given !== undefined) used++;
+    const value = given ?? (spare ? 0 : undefined);
     if (typeof value !== 'number') throw new Error(`uniform ${name} has no value`);
     if (type === 'f32') return view.setFloat32(4 * i, value, true);
     const [least, most] = type === 'u32' ? [0, 2 ** 32 - 1] : [-(2 ** 31), 2 ** 31 - 1];
@@ -76,6 +90,13 @@ export function packUniforms(source: string, values: Uniforms): ArrayBuffer {
       throw new Error(`uniform ${name} must be of type ${type}, not ${value}`);
     view.setUint32(4 * i, value >>> 0, true);
   });
-  if (extra.size > 0) throw new Error(`no such uniform: ${[...extra].join(', ')}`);
+  if (countOf(values) > used) {
+    const known = new Set(fields.map(({ name }) => name));
+    throw new Error(
+      `no such uniform: ${namesOf(values)
+        .filter((name) => !known.has(name))
+        .join(', ')}`,
+    );
+  }
   return bytes;
 }

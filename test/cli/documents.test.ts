@@ -105,7 +105,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
       'the same',
     ],
   'npx lla-sim fit --ratio 4 -o lla4.safetensors': [
-    'npx lla-sim fit --ratio 4 --max-tokens 512 -o lla4.safetensors',
+    'npx lla-sim fit --ratio 4 --max-tokens 256 -o lla4.safetensors',
     'half a minute',
   ],
   'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
@@ -129,7 +129,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'shorter',
   ],
   'npx lla-sim fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors': [
-    `npx lla-sim fit ${TINY} --max-tokens 512 --ratio 4 -o made-lla4.safetensors`,
+    `npx lla-sim fit ${TINY} --max-tokens 256 --ratio 4 -o made-lla4.safetensors`,
     'the checkpoint is not carried',
   ],
   'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is" --codec lla --ratio 4 --codec-weights ouro-lla4.safetensors':

@@ -41,13 +41,13 @@ const FACTORS = { ...MAIN, ...SIDE };
 type Setting = Case<typeof FACTORS>;
 
 /**
- * Bytes of cached rows and multiply-adds of a case's reference row: a binding holds the first, the second takes a
- * second or two.
+ * Bytes of cached rows and multiply-adds of a case's reference row: a binding holds the first, the second takes a few
+ * tenths of a second.
  */
 const MOST_BYTES = 64 * 2 ** 20;
-const MOST_REFERENCE = FULL ? 3e9 : 4e8;
-/** Tokens over all rows, each rebuilt for every head: what a software adapter does in about a second. */
-const MOST_ROWS = FULL ? Infinity : 3e8;
+const MOST_REFERENCE = FULL ? 3e9 : 5e7;
+/** Tokens over all rows, each rebuilt for every head: what unoptimised code of a software adapter does in a second. */
+const MOST_ROWS = FULL ? Infinity : 1e8;
 
 interface Contract {
   readonly kernel: KernelName;
