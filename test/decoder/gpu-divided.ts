@@ -72,9 +72,9 @@ const evicted = (eviction: Eviction): Case[] => {
   return cases.map((of) => ({ ...of, eviction }));
 };
 const EVICTIONS: Eviction[] = [
-  { policy: 'streaming', sinkTokens: 4, windowTokens: 17, budgetTokens: 21 },
-  { policy: 'h2o', heavyTokens: 9, recentTokens: 11, budgetTokens: 20 },
-  { policy: 'budget', budgetTokens: 19 },
+  { policy: 'streaming', sinkTokens: 4, windowTokens: 9, budgetTokens: 13 },
+  { policy: 'h2o', heavyTokens: 5, recentTokens: 7, budgetTokens: 12 },
+  { policy: 'budget', budgetTokens: 11 },
 ];
 
 /** Neither is a multiple of what a part can have. */
@@ -83,7 +83,7 @@ const EVICTED_BATCH = 37;
 export const CONTEXT = 32;
 const STEPS = 3;
 /** Sequences that evict for as many steps at most. */
-const EVICTED_CONTEXT = CONTEXT + 8;
+const EVICTED_CONTEXT = CONTEXT - 4;
 
 export const core = (of: Case) =>
   blocksOf(of.geometry).find((b) => b.name === 'core') as ReturnType<typeof blocksOf>[number];

@@ -19,9 +19,13 @@ export function dot(a: Vector, b: Vector): number {
 
 /** y = W x (+ bias). */
 export function product(w: Matrix, x: Vector, bias?: Vector): Vector {
-  const y = new Float64Array(w.rows);
-  for (let row = 0; row < w.rows; row++)
-    y[row] = dot(x, w.data.subarray(row * w.columns, (row + 1) * w.columns)) + (bias ? (bias[row] as number) : 0);
+  const { rows, columns, data } = w;
+  const y = new Float64Array(rows);
+  for (let row = 0; row < rows; row++) {
+    let sum = 0;
+    for (let i = 0; i < columns; i++) sum += (x[i] as number) * (data[row * columns + i] as number);
+    y[row] = sum + (bias ? (bias[row] as number) : 0);
+  }
   return y;
 }
 
@@ -39,7 +43,9 @@ export function sum(a: Vector, b: Vector): Vector {
 /** RMSNorm: x / √(mean x² + ε) · weight (Zhang and Sennrich, eq. 4). */
 export function rmsNorm(x: Vector, weight: Vector, epsilon: number): Vector {
   const factor = 1 / Math.sqrt(dot(x, x) / x.length + epsilon);
-  return x.map((value, i) => value * factor * (weight[i] as number));
+  const y = new Float64Array(x.length);
+  for (let i = 0; i < x.length; i++) y[i] = (x[i] as number) * factor * (weight[i] as number);
+  return y;
 }
 
 /** SwiGLU: silu(gate) · up. */
@@ -65,25 +71,41 @@ export function rotate(x: Vector, position: number, rope: Geometry['rope']): Vec
   return y;
 }
 
+const lastTurned = new WeakMap<Vector, { readonly position: number; readonly rope: object; readonly y: Vector }>();
+
+/** `rotate` of a vector that does not change: every later query turns the same keys to the same places. */
+export function turned(x: Vector, position: number, rope: Geometry['rope']): Vector {
+  const last = lastTurned.get(x);
+  if (last?.position === position && last.rope === rope) return last.y;
+  const y = rotate(x, position, rope);
+  lastTurned.set(x, { position, rope, y });
+  return y;
+}
+
 /** Cosines and sines by width and position: every query meets the same positions again. */
-const knownTurns = new WeakMap<Geometry['rope'], Map<string, Vector>>();
+const knownTurns = new WeakMap<Geometry['rope'], Map<number, Map<number, Vector>>>();
+
+/** The value of a key, made where there is none. */
+function valueAt<K, V>(of: Map<K, V>, key: K, make: () => V): V {
+  let value = of.get(key);
+  if (value === undefined) of.set(key, (value = make()));
+  return value;
+}
 
 /** [cos, sin] of every pair of a vector of this width. */
 function turnsOf(position: number, width: number, rope: Geometry['rope']): Vector {
-  const known = knownTurns.get(rope) ?? new Map<string, Vector>();
-  knownTurns.set(rope, known);
-  const key = `${width} ${position}`;
-  let turns = known.get(key);
-  if (!turns) {
-    turns = new Float64Array(width);
+  const ofRope = knownTurns.get(rope) ?? new Map<number, Map<number, Vector>>();
+  knownTurns.set(rope, ofRope);
+  const ofWidth = valueAt(ofRope, width, () => new Map<number, Vector>());
+  return valueAt(ofWidth, position, () => {
+    const turns = new Float64Array(width);
     for (let m = 0; m < width / 2; m++) {
       const angle = position * rope.theta ** ((-2 * m) / width);
       turns[2 * m] = Math.cos(angle);
       turns[2 * m + 1] = Math.sin(angle);
     }
-    known.set(key, turns);
-  }
-  return turns;
+    return turns;
+  });
 }
 
 /** softmax: positive, summing to 1. */

@@ -13,7 +13,7 @@
 import type { Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { accumulate, dot, rotate, softmax, type Vector } from './arithmetic.js';
+import { accumulate, dot, rotate, softmax, turned, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { absorb, decode, expand, meanOf, type AxisCodec, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
@@ -97,20 +97,20 @@ function withRotaryKeys(
     latent && position < exactFrom
       ? rebuilt(
           c,
-          rotate(
+          turned(
             decoded(latent.key, site.loop, kvHead, cache.read('key-latent', site, kvHead, position)),
             place(i),
             rope,
           ),
         )
-      : rotate(cache.read('key', site, kvHead, position), place(i) - position, rope);
+      : turned(cache.read('key', site, kvHead, position), place(i) - position, rope);
   const valueOf = (position: number): Vector =>
     latent && position < exactFrom
       ? rebuilt(c, decoded(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)))
       : cache.read('value', site, kvHead, position);
   const keys = [
     ...visible.cached.map(keyOf),
-    ...visible.exact.map((token, j) => rotate(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),
+    ...visible.exact.map((token, j) => turned(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),
   ];
   const values = [...visible.cached.map(valueOf), ...visible.exact.map((token) => token.values[kvHead] as Vector)];
   const rotated = rotate(query, queryPlace, rope);
@@ -138,10 +138,10 @@ function absorbed(
   const cachedScore = (position: number, i: number): number =>
     dot(latentQuery, cache.read('key-latent', site, kvHead, position)) +
     offset +
-    dot(branchQuery, rotate(cache.read('rotary-key', site, kvHead, position), place(i) - position, rope));
+    dot(branchQuery, turned(cache.read('rotary-key', site, kvHead, position), place(i) - position, rope));
   const exactScore = (token: Projection, j: number): number =>
     dot(query, token.keys[kvHead] as Vector) +
-    dot(branchQuery, rotate(branch.key(token), place(visible.cached.length + j), rope));
+    dot(branchQuery, turned(branch.key(token), place(visible.cached.length + j), rope));
   const weights = softmax(
     [...visible.cached.map(cachedScore), ...visible.exact.map(exactScore)].map((score) => scale * score),
   );

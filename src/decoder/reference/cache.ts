@@ -31,7 +31,8 @@ const share = (index: number, total: number, slots: number): number => Math.floo
 
 class BlockCache {
   readonly units: Unit[] = [];
-  private readonly rows = new Map<string, Map<number, Vector>>();
+  /** Slots of a role, [layer][loop][head] as they are stored. */
+  private readonly rows = new Map<Role, Map<number, Vector>[]>();
   private readonly unitCounts: { layers: number; loops: number; heads: number };
 
   constructor(
@@ -44,6 +45,11 @@ class BlockCache {
     this.unitCounts = { layers: fewest('layers'), loops: fewest('loops'), heads: fewest('heads') };
     const { layers, loops, heads } = this.unitCounts;
     for (let i = 0; i < layers * loops * heads; i++) this.units.push({ positions: [], mass: new Map() });
+    for (const t of tensors)
+      this.rows.set(
+        t.role,
+        Array.from({ length: t.layers * t.loops * t.heads }, () => new Map<number, Vector>()),
+      );
   }
 
   tensor(role: Role): CacheTensor | undefined {
@@ -53,15 +59,11 @@ class BlockCache {
   /** The slot that serves a site and KV head: sharing makes several ask for the same. */
   slot(role: Role, site: Site, kvHead: number): Map<number, Vector> {
     const t = this.tensor(role) as CacheTensor;
-    const key = [
-      role,
-      share(site.layer, this.block.layers, t.layers),
-      share(site.loop, this.block.loops, t.loops),
-      share(kvHead, this.kvHeads, t.heads),
-    ].join();
-    const slot = this.rows.get(key) ?? new Map<number, Vector>();
-    this.rows.set(key, slot);
-    return slot;
+    const at =
+      (share(site.layer, this.block.layers, t.layers) * t.loops + share(site.loop, this.block.loops, t.loops)) *
+        t.heads +
+      share(kvHead, this.kvHeads, t.heads);
+    return (this.rows.get(role) as Map<number, Vector>[])[at] as Map<number, Vector>;
   }
 
   type(role: Role): CacheType {
@@ -77,24 +79,26 @@ class BlockCache {
   }
 
   get scalars(): number {
-    return [...this.rows.values()].flatMap((slot) => [...slot.values()]).reduce((sum, row) => sum + row.length, 0);
+    return [...this.rows.values()]
+      .flat()
+      .flatMap((slot) => [...slot.values()])
+      .reduce((sum, row) => sum + row.length, 0);
   }
 
   /** Forgets rows of tokens that their unit has lost. */
   prune(): void {
-    for (const [key, slot] of this.rows) {
-      const role = key.split(',', 1)[0] as Role;
-      const t = this.tensor(role) as CacheTensor;
-      const [layer, loop, head] = key.split(',').slice(1).map(Number) as [number, number, number];
-      const site: Site = {
-        block: this.block.name,
-        layer: (layer * this.block.layers) / t.layers,
-        loop: (loop * this.block.loops) / t.loops,
-      };
-      const { positions } = this.unit(site, (head * this.kvHeads) / t.heads);
-      const kept = new Set(positions.slice(-(t.windowTokens ?? positions.length)));
-      for (const position of slot.keys()) if (!kept.has(position)) slot.delete(position);
-    }
+    for (const t of this.tensors)
+      for (const [at, slot] of (this.rows.get(t.role) as Map<number, Vector>[]).entries()) {
+        const [layer, loop] = [Math.floor(at / (t.loops * t.heads)), Math.floor(at / t.heads) % t.loops];
+        const site: Site = {
+          block: this.block.name,
+          layer: (layer * this.block.layers) / t.layers,
+          loop: (loop * this.block.loops) / t.loops,
+        };
+        const { positions } = this.unit(site, ((at % t.heads) * this.kvHeads) / t.heads);
+        const kept = new Set(positions.slice(-(t.windowTokens ?? positions.length)));
+        for (const position of slot.keys()) if (!kept.has(position)) slot.delete(position);
+      }
   }
 }
 

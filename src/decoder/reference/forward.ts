@@ -1,6 +1,6 @@
 /** The ground truth: every token attends to the exact keys and values of the tokens before it and of itself. */
 import type { Vector } from './arithmetic.js';
-import { dot, joined, rotate, softmax, accumulate } from './arithmetic.js';
+import { dot, joined, rotate, softmax, turned, accumulate } from './arithmetic.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
 
@@ -32,7 +32,7 @@ function attendHead(
   const query = rotate(self.queries[head] as Vector, indices.at(-1) as number, rope);
   const weights = softmax(
     earlier.map(
-      (token, i) => dot(query, rotate(token.keys[kvHead] as Vector, indices[i] as number, rope)) / Math.sqrt(headDim),
+      (token, i) => dot(query, turned(token.keys[kvHead] as Vector, indices[i] as number, rope)) / Math.sqrt(headDim),
     ),
   );
   const output = new Float64Array(headDim);
