@@ -177,17 +177,18 @@ describe('docs/extending.md', () => {
           const memory = await checkMemory(device, { seed: SEED, cases });
           expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([NEW.length, [], []]);
           // A code or a half that lies between two levels may fall to either side, which one prompt may show and three
-          // do not.
-          const reports: Correctness.CorrectnessReport[] = [];
-          for (const i of [0, 1, 2])
-            reports.push(await checkCorrectness(device, { seed: SEED + i, cases, storage: 'f16' }));
-          for (const { notRun } of reports) expect(notRun).toEqual([]);
-          for (const { id } of cases) {
-            const errors = reports
-              .map(({ rows }) => rows.find((r) => r.id === id)?.error ?? Infinity)
-              .sort((a, b) => a - b);
-            expect(errors[0], `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(3e-3);
-            expect(errors[2], `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(0.1);
+          // do not: cases that the first shows are tried on two more.
+          const errors = new Map(cases.map(({ id }): [string, number[]] => [id, []]));
+          for (const i of [0, 1, 2]) {
+            const open = cases.filter(({ id }) => i === 0 || ((errors.get(id) as number[])[0] as number) >= 3e-3);
+            if (open.length === 0) break;
+            const { rows, notRun } = await checkCorrectness(device, { seed: SEED + i, cases: open, storage: 'f16' });
+            expect(notRun).toEqual([]);
+            for (const { id } of open) errors.get(id)?.push(rows.find((r) => r.id === id)?.error ?? Infinity);
+          }
+          for (const [id, of] of errors) {
+            expect(Math.min(...of), `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(3e-3);
+            expect(Math.max(...of), `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(0.1);
           }
         } finally {
           device.close();
