@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compile, expectBadInput, ROOT, scratch } from '../cli/program.js';
+import { compile, expectBadInput, inProcess, ROOT, scratch } from '../cli/program.js';
 
 let program: Awaited<ReturnType<typeof compile>>;
 const files = scratch();
@@ -39,17 +39,18 @@ describe('lla-sim paper', () => {
     expect(program.run(['paper', '--format', 'markdown', '-o', at, '--quiet']).err).toBe('');
   });
 
-  it('2: wrong input', () => {
+  it('2: wrong input', async () => {
     const llvmpipe = join(ROOT, 'calibrations/mesa-llvmpipe.json');
+    // Answered alike in this process: one as a process.
     for (const args of [
       ['--format', 'csv'],
       ['--calibration', 'none.json'],
       ['--calibration', llvmpipe],
       ['x'],
-      ['--nope'],
       ['--output', '/nonexistent/x'],
     ])
-      expectBadInput(program.run(['paper', ...args]));
+      expectBadInput(await inProcess('paper', ...args));
+    expectBadInput(program.run(['paper', '--nope']));
   });
 
   it('its help has examples that run', () => {
