@@ -51,14 +51,47 @@ function checked<A extends readonly unknown[], R>(call: (...args: A) => R, name:
 
 /** @throws UserError unless the value is of this type */
 function check(type: z.ZodType, value: unknown, subject: string): void {
+  if (asUserError(subject, () => isKnown(type, value))) return;
   const issue = asUserError(subject, () => type.safeParse(value)).error?.issues[0];
-  if (!issue) return;
+  if (!issue) return remember(type, value);
   const where = issue.path.map((key) => `.${String(key).slice(0, 80)}`).join('');
   const received = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], value);
   throw new UserError(
     `${subject}${where} is wrong: ${issue.message}, not ${show(received)}`,
     'see the types of the library',
   );
+}
+
+/**
+ * Objects that a type has accepted, each with a copy of it: callers price one configuration at many batches. An object
+ * that was changed since is checked again.
+ */
+const ACCEPTED = new Map<z.ZodType, WeakMap<object, unknown>>();
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+
+function isKnown(type: z.ZodType, value: unknown): boolean {
+  const copy = isObject(value) ? ACCEPTED.get(type)?.get(value) : undefined;
+  return copy !== undefined && isSame(copy, value);
+}
+
+/** Of the types that callers pass again and again. */
+function remember(type: z.ZodType, value: unknown): void {
+  if (isObject(value) && isPlain(value)) ACCEPTED.get(type)?.set(value, structuredClone(value));
+}
+
+/** True for objects of own values alone: a copy has all that a check reads. */
+const isPlain = (value: unknown): boolean =>
+  isObject(value)
+    ? Object.getPrototypeOf(value) === Object.prototype && Object.values(value).every(isPlain)
+    : typeof value !== 'function';
+
+function isSame(copy: unknown, value: unknown): boolean {
+  if (!isObject(copy) || !isObject(value)) return Object.is(copy, value);
+  const keys = Object.keys(copy);
+  if (keys.length !== Object.keys(value).length) return false;
+  for (const key of keys) if (!isSame(copy[key], value[key])) return false;
+  return true;
 }
 
 /** Runs a call. Any other error becomes a UserError, because the caller can change only the arguments. */
@@ -163,6 +196,7 @@ const configuration = z
     (c) => c.eviction === null || registry.codecSpec(c.codec).refusesEviction === undefined,
     'has an eviction policy that the codec refuses',
   );
+ACCEPTED.set(configuration, new WeakMap());
 const exists = (g: Geometry, c: Codec): boolean => registry.codecSpec(c).refuse(g, c) === undefined;
 const layout = z
   .array(

@@ -85,6 +85,8 @@ export const SEARCHED: Readonly<Record<string, Sizes>> = {
 };
 
 const plans = new Map<string, BlockPlan>();
+/** The default plans, by rotary base and head width: each schedule asks for one. */
+const defaults = new Map<number, Map<number, BlockPlan>>();
 
 /**
  * The cheapest one-level block plan for a rotary base.
@@ -99,10 +101,11 @@ export function blockPlan(
   blockTokens?: number,
   tolerance: number = TOLERANCE,
 ): BlockPlan {
-  const key = `${theta}/${headDim}/${blockTokens ?? 'any'}/${tolerance}`;
-  const known = plans.get(key);
+  const isDefault = blockTokens === undefined && tolerance === TOLERANCE;
+  const key = isDefault ? '' : `${theta}/${headDim}/${blockTokens ?? 'any'}/${tolerance}`;
+  const known = isDefault ? defaults.get(theta)?.get(headDim) : plans.get(key);
   if (known) return known;
-  const searched = blockTokens === undefined && tolerance === TOLERANCE ? SEARCHED[`${theta}/${headDim}`] : undefined;
+  const searched = isDefault ? SEARCHED[`${theta}/${headDim}`] : undefined;
   const best = searched
     ? planOf(
         searched,
@@ -110,7 +113,8 @@ export function blockPlan(
         () => basisWith(theta, headDim, searched[0], searched[1], tolerance / Math.SQRT2) as BlockBasis,
       )
     : searchPlan(theta, headDim, blockTokens === undefined ? BLOCK_SIZES : [blockTokens], tolerance);
-  plans.set(key, best);
+  if (isDefault) defaults.set(theta, (defaults.get(theta) ?? new Map<number, BlockPlan>()).set(headDim, best));
+  else plans.set(key, best);
   return best;
 }
 

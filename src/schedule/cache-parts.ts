@@ -75,10 +75,8 @@ function workgroupRows(c: Configuration, block: LayerBlock): number {
  * @param slots tokens that each row has room for
  */
 export function cacheParts(c: Configuration, block: LayerBlock, batch: number, slots: number): Part[] {
-  const most = Math.max(
-    1,
-    Math.floor(Math.min(c.bindingBytes / sequenceBytes(c, block, slots), MOST_WORKGROUPS / workgroupRows(c, block))),
-  );
+  const bound = c.bindingBytes === Infinity ? Infinity : c.bindingBytes / sequenceBytes(c, block, slots);
+  const most = Math.max(1, Math.floor(Math.min(bound, MOST_WORKGROUPS / workgroupRows(c, block))));
   if (batch <= most) return [{ size: batch, repeat: 1 }];
   const apart = sequencesApart(c, block, slots);
   const aligned = Math.max(1, Math.floor(most / apart)) * apart;

@@ -115,8 +115,9 @@ export function partsOf(count: number, size: number): Part[] {
 export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
   const product = (columns: number, repeat: number): Op =>
     op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);
+  if (n < 2 || Math.floor(n / 2) * 4 * k <= c.bindingBytes) return [product(n, 1)];
   const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
-  if (n < 2 || (parts.length === 1 && parts[0]?.repeat === 1)) return [product(n, 1)];
+  if (parts.length === 1 && parts[0]?.repeat === 1) return [product(n, 1)];
   // An odd column joins the last part.
   const [first, rest] = parts as [(typeof parts)[number], (typeof parts)[number] | undefined];
   if (rest) return [product(2 * first.size, first.repeat), product(2 * rest.size + (n % 2), 1)];

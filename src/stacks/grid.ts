@@ -11,7 +11,7 @@ export interface Grid {
 export const knotsOf = (lines: readonly (readonly unknown[])[]): number => lines.reduce((n, l) => n * l.length, 1);
 
 /** The lines on both sides of a size, and the share of the way from one to the other in log size. */
-interface Place {
+export interface Place {
   readonly below: number;
   readonly above: number;
   readonly share: number;
@@ -31,18 +31,28 @@ export function placeOf(line: readonly number[], size: number, absent = -1): Pla
   return { below, above, share: Math.log(size / line[below]!) / Math.log(line[above]! / line[below]!) };
 }
 
-/** The grid's value at `sizes`, multilinear in their logarithms. */
-export const interpolate = (grid: Grid, sizes: readonly number[]): number =>
-  interpolateBy(grid.lines, sizes, (index) => grid.values[index]!);
+/** The grid's value at a place of each axis, multilinear in the logarithms of the sizes. */
+export const interpolateAt = (grid: Grid, places: readonly Place[]): number =>
+  weigh(grid.lines, places, (index) => grid.values[index]!);
 
-/** The same with knots' values from a function. `without` treats one line of one axis as absent. */
-export function interpolateBy(
+/** The value at `sizes`, with knots' values from a function. `without` treats one line of one axis as absent. */
+export const interpolateBy = (
   lines: readonly (readonly number[])[],
   sizes: readonly number[],
   valueOf: (index: number) => number,
   without?: { readonly axis: number; readonly line: number },
+): number =>
+  weigh(
+    lines,
+    lines.map((line, axis) => placeOf(line, sizes[axis]!, without?.axis === axis ? without.line : -1)),
+    valueOf,
+  );
+
+function weigh(
+  lines: readonly (readonly number[])[],
+  places: readonly Place[],
+  valueOf: (index: number) => number,
 ): number {
-  const places = lines.map((line, axis) => placeOf(line, sizes[axis]!, without?.axis === axis ? without.line : -1));
   // Corners of the cell: bit `axis` of a corner says which of the two lines it lies on.
   let sum = 0;
   for (let corner = 0; corner < 1 << lines.length; corner++) {

@@ -4,7 +4,7 @@
  */
 import { classSpec, type OpClass } from '../kernels/op-classes.js';
 import type { OpShape, Rates } from '../kernels/op-class.js';
-import { interpolate, placeOf, type Grid } from './grid.js';
+import { interpolateAt, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
@@ -23,8 +23,10 @@ export interface StackPrice {
 export class TablePredictor {
   readonly #grid: Grid;
   readonly #measured: readonly ReadonlySet<number>[];
-  readonly #configurations: ReadonlySet<string> | null;
+  /** Second sizes that were measured with each first one. */
+  readonly #configurations: ReadonlyMap<number, ReadonlySet<number>> | null;
   readonly #filled: Uint8Array;
+  readonly #fixed: readonly (readonly [string, number])[];
 
   constructor(
     readonly table: StackTable,
@@ -35,8 +37,9 @@ export class TablePredictor {
       values: unpack(table.residuals),
     };
     this.#measured = table.axes.map((axis) => new Set([...axis.knots, ...axis.between]));
-    this.#configurations = table.configurations && new Set(table.configurations.map((pair) => pair.join(':')));
+    this.#configurations = table.configurations && pairsOf(table.configurations);
     this.#filled = new Uint8Array(this.#grid.values.length);
+    this.#fixed = Object.entries(table.fixed);
     let at = 0;
     table.filledRuns.forEach((run, i) => {
       if (i % 2 === 1) this.#filled.fill(1, at, at + run);
@@ -50,27 +53,29 @@ export class TablePredictor {
   predict(shape: OpShape): StackPrice {
     const { table } = this;
     const spec = classSpec(table.op);
-    const moved = moveHeads(table, shape);
+    const moved = this.#moveHeads(shape);
     const sizes = spec.axes.map((name) => moved.shape[name]!);
-    const law = lawSeconds(table.law, spec.work({ ...moved.shape, ...table.fixed }), this.rates);
-    const estimate = law * Math.exp(interpolate(this.#grid, sizes));
+    const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
 
+    const places: Place[] = [];
     let widening = moved.octaves * table.perOctave.heads;
     let octavesOutside = 0;
     let width = widthAt(table, law);
     let onKnot = true;
-    table.axes.forEach((axis, i) => {
+    for (let i = 0; i < sizes.length; i++) {
+      const axis = table.axes[i]!;
       const size = sizes[i]!;
-      const first = axis.knots[0]!;
-      const last = axis.knots[axis.knots.length - 1]!;
-      const octaves = Math.max(0, Math.log2(first / size), Math.log2(size / last));
+      const place = placeOf(axis.knots, size);
+      places.push(place);
+      const octaves = octavesFrom(axis.knots, size);
       octavesOutside += octaves;
       widening += octaves * axis.perOctave;
-      if (placeOf(axis.knots, size).share > 0) onKnot = false;
+      if (place.share > 0) onKnot = false;
       if (octaves === 0 && !this.#measured[i]!.has(size)) width = Math.max(width, axis.offLine);
-    });
+    }
+    const estimate = law * Math.exp(interpolateAt(this.#grid, places));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
-    if (this.#configurations && !this.#configurations.has(`${sizes[0]}:${sizes[1]}`))
+    if (this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true)
       width = Math.max(width, table.offConfiguration);
     octavesOutside = Math.max(octavesOutside, beyond);
     widening = Math.max(widening, beyond * table.perOctave.time);
@@ -88,34 +93,52 @@ export class TablePredictor {
   #indexOf(sizes: readonly number[]): number {
     return this.#grid.lines.reduce((index, line, i) => index * line.length + line.indexOf(sizes[i]!), 0);
   }
+
+  /** The shape with the table's fixed sizes. */
+  #whole(shape: OpShape): OpShape {
+    for (const [name, value] of this.#fixed) if (shape[name] !== value) return { ...shape, ...this.table.fixed };
+    return shape;
+  }
+
+  /**
+   * KV heads that a table lacks are sequences to a kernel: 16 heads at batch b are the rows of 8 at batch 2b, of the
+   * same group. The nearest line below is taken.
+   * @returns the shape on that line, and the octaves between, at least one; 0 where nothing is moved
+   */
+  #moveHeads(shape: OpShape): { shape: OpShape; octaves: number } {
+    const { table } = this;
+    const [first] = table.axes;
+    const heads = first ? shape[first.name]! : 0;
+    if (!first || this.#measured[0]!.has(heads) || !MOVED_AXES.has(table.op)) return { shape, octaves: 0 };
+    const line = first.knots.findLast((size) => size < heads);
+    if (line === undefined) return { shape, octaves: 0 };
+    return {
+      shape: { ...shape, [first.name]: line, batch: (shape['batch']! * heads) / line },
+      octaves: Math.max(1, Math.log2(heads / line)),
+    };
+  }
+}
+
+function pairsOf(pairs: readonly (readonly number[])[]): Map<number, Set<number>> {
+  const found = new Map<number, Set<number>>();
+  for (const [first, second] of pairs) found.set(first!, (found.get(first!) ?? new Set()).add(second!));
+  return found;
 }
 
 /** Half-width in log seconds of what lies between measured points, by how long the call takes. */
-function widthAt(table: StackTable, law: number): number {
-  const group = table.widths.find((w) => law <= w.belowSeconds) ?? table.widths[table.widths.length - 1]!;
-  return group.halfWidth;
+function widthAt({ widths }: StackTable, law: number): number {
+  for (const w of widths) if (law <= w.belowSeconds) return w.halfWidth;
+  return widths[widths.length - 1]!.halfWidth;
 }
 
-/**
- * KV heads that a table lacks are sequences to a kernel: 16 heads at batch b are the rows of 8 at batch 2b, of the same
- * group. The nearest line below is taken.
- * @returns the shape on that line, and the octaves between, at least one; 0 where nothing is moved
- */
-function moveHeads(table: StackTable, shape: OpShape): { shape: OpShape; octaves: number } {
-  const [first] = table.axes;
-  const heads = first ? shape[first.name]! : 0;
-  if (!first || !MOVED_AXES.includes(table.op) || first.knots.includes(heads) || first.between.includes(heads))
-    return { shape, octaves: 0 };
-  const line = first.knots.findLast((size) => size < heads);
-  if (line === undefined) return { shape, octaves: 0 };
-  return {
-    shape: { ...shape, [first.name]: line, batch: (shape['batch']! * heads) / line },
-    octaves: Math.max(1, Math.log2(heads / line)),
-  };
-}
+/** Octaves by which a size lies outside the knots. */
+const octavesFrom = (knots: readonly number[], size: number): number => {
+  const [first, last] = [knots[0]!, knots[knots.length - 1]!];
+  return size >= first && size <= last ? 0 : Math.max(0, Math.log2(first / size), Math.log2(size / last));
+};
 
 /** Classes whose first axis counts KV heads. */
-const MOVED_AXES: readonly OpClass[] = [
+const MOVED_AXES: ReadonlySet<OpClass> = new Set<OpClass>([
   'decode-attention',
   'decode-attention-grouped',
   'prefill-attention',
@@ -124,29 +147,36 @@ const MOVED_AXES: readonly OpClass[] = [
   'decode-attention-grouped-fp8',
   'prefill-attention-fp8',
   'prefill-attention-grouped-fp8',
-];
+]);
 
 /** Unpacked tables: plans of one file share them, and a plan asks few of a file's tables. */
 const UNPACKED = new WeakMap<StackTable, TablePredictor>();
 
 function predictorOf(table: StackTable, rates: Rates): TablePredictor {
-  const known = UNPACKED.get(table) ?? new TablePredictor(table, rates);
-  UNPACKED.set(table, known);
+  let known = UNPACKED.get(table);
+  if (!known) UNPACKED.set(table, (known = new TablePredictor(table, rates)));
   return known;
 }
 
 /** All tables of one file. */
 export class StackPredictor {
-  constructor(readonly file: StackFile) {}
+  /** Tables of each class, with their fixed sizes. */
+  readonly #tables = new Map<OpClass, { readonly table: StackTable; readonly fixed: [string, number][] }[]>();
+
+  constructor(readonly file: StackFile) {
+    for (const table of file.tables) {
+      const same = this.#tables.get(table.op) ?? [];
+      same.push({ table, fixed: Object.entries(table.fixed) });
+      this.#tables.set(table.op, same);
+    }
+  }
 
   /**
    * Time of one call, or null where no table holds this class at these fixed sizes (another head width is another
    * kernel).
    */
   predict(op: OpClass, shape: OpShape): StackPrice | null {
-    const table = this.file.tables.find(
-      (t) => t.op === op && Object.entries(t.fixed).every(([name, size]) => shape[name] === size),
-    );
-    return table ? predictorOf(table, this.file.rates).predict(shape) : null;
+    const found = this.#tables.get(op)?.find(({ fixed }) => fixed.every(([name, size]) => shape[name] === size));
+    return found ? predictorOf(found.table, this.file.rates).predict(shape) : null;
   }
 }
