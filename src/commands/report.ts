@@ -57,19 +57,18 @@ async function run(args: Args): Promise<ExitCode> {
     validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
   const claims = textFlag(args, 'claims');
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
-  const { view, sources } = await inFileWords(args, async () => {
+  const { view, sources, simulated } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
-    return { view: viewOf(scenario, read, validation), sources: read };
+    const planned = viewOf(scenario, read, validation);
+    if (scenario.workload === undefined) return { view: planned, sources: read, simulated: null };
+    const { simulatePlans } = await import('../report/simulate.js');
+    return { ...(await simulatePlans(scenario, planned)), sources: read };
   });
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
   const { claimsPart, joined } = await import('../report/claims.js');
   const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
   if (args.flags['overwrite'] !== true) refuseOthers(folder, subject);
-  const simulated =
-    scenario.workload === undefined
-      ? null
-      : await inFileWords(args, async () => (await import('../report/simulate.js')).simulatePlans(scenario, view));
   const files = reportFiles({
     view,
     scenario,

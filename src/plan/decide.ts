@@ -33,8 +33,14 @@ type Asked = Pick<
   | 'reserveBytes'
 >;
 
-/** Tokens per second where the plan is run; sequences where nothing is known about speed. */
-export const speedOf = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
+/**
+ * Tokens per second where the plan is run, at the slow end of the interval; sequences where nothing is known about
+ * speed. Plans are compared by it, because an estimate says nothing where its interval is wide.
+ */
+export const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low ?? p.maxBatch.exact;
+
+/** The same by the estimate. */
+export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 
 /** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
 const runsToday = (r: Asked, p: Plan): boolean =>
@@ -54,54 +60,81 @@ const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null =
 
 /** Of the plans that are not materially slower than the fastest, the one of which most is known. */
 function bestKnown(plans: readonly Plan[]): Plan | null {
-  const fastest = best(plans, speedOf);
+  const fastest = best(plans, sureSpeed);
   if (!fastest) return null;
-  const close = plans.filter((p) => speedOf(p) * MATERIAL >= speedOf(fastest));
+  const close = plans.filter((p) => sureSpeed(p) * MATERIAL >= sureSpeed(fastest));
   const known = (p: Plan): number =>
     (p.qualityKept?.generationTasks ?? 0) + (p.qualityKept?.retrievalKnown === true ? 1 : 0);
   const most = Math.max(...close.map(known));
   return best(
     close.filter((p) => known(p) === most),
-    speedOf,
+    sureSpeed,
   );
 }
 
-/** Decides over the evaluated plans that meet the targets. */
-export function decide(r: Asked, plans: readonly Plan[]): Answer {
-  const usable = representatives(plans).filter(
+/** Plans that an answer may recommend, the fastest at their slow ends first. */
+export interface Contenders {
+  /** Run today. */
+  readonly today: readonly Plan[];
+  /** Need kernels that would have to be written. */
+  readonly unwritten: readonly Plan[];
+}
+
+/** What a workload's simulation chose of the contenders, by the rate of requests that each serves within the targets. */
+export interface ServingMost {
+  readonly deploy: string | null;
+  readonly upside: string | null;
+}
+
+const usableOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
+  representatives(plans).filter(
     (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p),
   );
+
+/** Plans whose quality is kept at the asked context. */
+const keptOf = (r: Asked, usable: readonly Plan[]): Plan[] =>
+  r.contextTokens > knownTo(r) ? [] : usable.filter((p) => verdictOn(p, r.keep) === 'kept' && !isRuined(p));
+
+/** The plans that `decide` chooses among. */
+export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
+  const kept = keptOf(r, usableOf(r, plans)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
+  return { today: kept.filter((p) => runsToday(r, p)), unwritten: kept.filter((p) => !runsToday(r, p)) };
+}
+
+/**
+ * Decides over the evaluated plans that meet the targets.
+ * @param simulated unless given, plans are chosen by one decode step
+ */
+export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost | null = null): Answer {
+  const usable = usableOf(r, plans);
   const beyond = r.contextTokens > knownTo(r);
-  const kept = beyond ? [] : usable.filter((p) => verdictOn(p, r.keep) === 'kept' && !isRuined(p));
+  const kept = keptOf(r, usable);
   const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost');
-  const deploy = best(
-    kept.filter((p) => runsToday(r, p)),
-    speedOf,
-  );
-  const faster = kept.filter((p) => p.id !== deploy?.id && (!deploy || speedOf(p) > MATERIAL * speedOf(deploy)));
-  const upside = bestKnown(faster);
+  const { deploy, upside, unsure, faster } = simulated ? chosenOf(kept, simulated) : chooseByStep(r, kept);
   const main = upside ?? deploy;
   const fallback =
     main === null
       ? best(
           usable.filter((p) => !isRuined(p)),
-          speedOf,
+          sureSpeed,
         )
       : null;
   const reference = main ?? fallback;
-  const failing = beyond ? null : best(lost, speedOf);
+  const failing = beyond ? null : best(lost, sureSpeed);
   const fails =
-    failing && failing.id !== fallback?.id && (!reference || speedOf(failing) > MATERIAL * speedOf(reference))
+    failing && failing.id !== fallback?.id && (!reference || sureSpeed(failing) > MATERIAL * sureSpeed(reference))
       ? failing
       : null;
-  const alternatives = main === null ? [] : alternativesTo(r, main, deploy, kept);
+  const alternatives = main === null ? [] : alternativesTo(r, main, faster);
   const named = [upside, deploy, fallback];
   return {
     question: questionOf(r),
+    chosenBy: simulated ? 'simulation' : 'step',
     verdict: main === null ? (fallback ? 'not-recommended' : 'nothing') : deploy ? 'deploy' : 'estimates-only',
     reason: reasonOf(r, { deploy, main, fallback, usable, beyond, fits: plans.some((p) => p.maxBatch.exact >= 1) }),
     deploy: deploy && choiceOf(r, deploy),
     upside: upside && { ...choiceOf(r, upside), breakEven: upside.breakEven },
+    unsure: unsure && { ...choiceOf(r, unsure), breakEven: unsure.breakEven },
     fallback: fallback && choiceOf(r, fallback),
     fails: fails && choiceOf(r, fails),
     alternatives,
@@ -114,9 +147,35 @@ export function decide(r: Asked, plans: readonly Plan[]): Answer {
   };
 }
 
+/** What an answer recommends, and plans that are surely faster than `deploy`. */
+interface Recommended {
+  readonly deploy: Plan | null;
+  readonly upside: Plan | null;
+  readonly unsure: Plan | null;
+  readonly faster: readonly Plan[];
+}
+
+/** One decode step decides, at the slow end of its interval. */
+function chooseByStep(r: Asked, kept: readonly Plan[]): Recommended {
+  const deploy = best(
+    kept.filter((p) => runsToday(r, p)),
+    sureSpeed,
+  );
+  const fasterBy = (speed: (p: Plan) => number): Plan[] =>
+    kept.filter((p) => p.id !== deploy?.id && (!deploy || speed(p) > MATERIAL * speed(deploy)));
+  const faster = fasterBy(sureSpeed);
+  const upside = bestKnown(faster);
+  return { deploy, upside, unsure: upside ? null : best(fasterBy(likelySpeed), sureSpeed), faster };
+}
+
+function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recommended {
+  const named = (id: string | null): Plan | null => kept.find((p) => p.id === id) ?? null;
+  return { deploy: named(deploy), upside: named(upside), unsure: null, faster: [] };
+}
+
 /** Every plan that an answer names. */
-export const choicesOf = ({ deploy, upside, fallback, fails, alternatives }: Answer): Choice[] =>
-  [deploy, upside, fallback, fails, ...alternatives].filter((c) => c !== null);
+export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternatives }: Answer): Choice[] =>
+  [deploy, upside, unsure, fallback, fails, ...alternatives].filter((c) => c !== null);
 
 /** The server's words for a plan at its operating batch, where a stack runs it. */
 function served(r: Asked, p: Plan): Pick<Answer, 'serve'> {
@@ -155,22 +214,22 @@ function bestOfEach({ qualityKept }: Plan): Score[] {
   return [...best.values()].sort((a, b) => a.share - b.share);
 }
 
-/** Cheapest, safest and largest of the plans that keep quality, each where it differs by more than a tenth. */
-function alternativesTo(r: Asked, main: Plan, deploy: Plan | null, kept: readonly Plan[]): Alternative[] {
-  const others = kept.filter((p) => p.id !== main.id && p.id !== deploy?.id);
+/**
+ * Cheapest, safest and largest, each where it differs by more than a tenth.
+ * @param faster plans that keep quality and are surely faster than `deploy`
+ */
+function alternativesTo(r: Asked, main: Plan, faster: readonly Plan[]): Alternative[] {
+  const others = faster.filter((p) => p.id !== main.id);
   const cost = (p: Plan): number => 1 - (p.qualityKept?.share ?? 0);
   // Every plan of a report has the same GPUs, so the most tokens a second are the cheapest.
-  const cheapest = best(others, speedOf);
-  const safest = best(
-    others.filter((p) => !deploy || speedOf(p) > MATERIAL * speedOf(deploy)),
-    (p) => (p.qualityKept?.retrievalKnown === true ? 1 : 0) - cost(p),
-  );
-  const largest = best(others, (p) => p.maxBatch.exact + speedOf(p) * 1e-9);
+  const cheapest = best(others, sureSpeed);
+  const safest = best(others, (p) => (p.qualityKept?.retrievalKnown === true ? 1 : 0) - cost(p));
+  const largest = best(others, (p) => p.maxBatch.exact + sureSpeed(p) * 1e-9);
   const found: Alternative[] = [];
   const add = (kind: Alternative['kind'], p: Plan | null): void => {
     if (p && !found.some((a) => a.planId === p.id)) found.push({ kind, ...choiceOf(r, p) });
   };
-  if (cheapest && speedOf(cheapest) > MATERIAL * speedOf(main)) add('cheapest', cheapest);
+  if (cheapest && sureSpeed(cheapest) > MATERIAL * sureSpeed(main)) add('cheapest', cheapest);
   if (safest && cost(main) > MATERIAL * cost(safest)) add('safest', safest);
   if (largest && largest.maxBatch.exact > MATERIAL * main.maxBatch.exact) add('largest', largest);
   return found;

@@ -3,7 +3,7 @@ import { UserError } from '../errors.js';
 import type { Scenario } from '../schema/settings.js';
 import { parseNumber } from '../units.js';
 import { prepare, type Sources } from './answer.js';
-import { speedOf, verdictOn } from './decide.js';
+import { likelySpeed, verdictOn } from './decide.js';
 import { planName } from './names.js';
 import { makePlan } from './plan.js';
 import { representatives } from './representatives.js';
@@ -108,7 +108,7 @@ function rowOf(users: number, { settings }: PlanReport, p: Plan): FleetRow[] {
       secondsPerStep: point.secondsPerStep,
       evidence: point.evidence,
       chance: p.chances.tpot,
-      tokensPerSecond: speedOf(p),
+      tokensPerSecond: likelySpeed(p),
       quality: verdictOn(p, settings.keep),
       worst: p.qualityKept?.scores[0] ?? null,
       servedBy: p.servedBy,

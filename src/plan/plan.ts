@@ -4,7 +4,7 @@ import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { withBreakEven } from './break-even.js';
-import { choicesOf, decide } from './decide.js';
+import { choicesOf, decide, type ServingMost } from './decide.js';
 import { configurationOf, evaluate, unlikeWanted } from './evaluate.js';
 import { nearestPlans } from './nearest.js';
 import { operate } from './operating.js';
@@ -87,6 +87,12 @@ export function makePlan(
     notes: r.notes,
   };
   return { ...report, warnings: warningsOf(report) };
+}
+
+/** The report with an answer that a workload's simulation chose. */
+export function decidedAgain(r: PlanRequest, report: PlanReport, simulated: ServingMost): PlanReport {
+  const { warnings: _warnings, ...planned } = { ...report, answer: decide(r, report.plans, simulated) };
+  return { ...planned, warnings: warningsOf(planned) };
 }
 
 /** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */

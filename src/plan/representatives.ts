@@ -6,7 +6,8 @@ export const MOST_ROWS = 14;
 
 /**
  * Of each codec setting and eviction, the fastest path that reads the cache faithfully (as the published figures assume)
- * and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot.
+ * and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot, at the slow end of its
+ * interval.
  */
 export function representatives(plans: readonly Plan[]): Plan[] {
   const best = new Map<string, Plan>();
@@ -23,5 +24,5 @@ export function representatives(plans: readonly Plan[]): Plan[] {
 function rank(p: Plan): number {
   const known = p.measured ? 1e10 : 0;
   const faithful = p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved') ? 0 : 1e12;
-  return faithful + known + ((p.atTarget ?? p.decode).tokensPerSecond?.estimate ?? 0) + p.maxBatch.exact * 1e-6;
+  return faithful + known + ((p.atTarget ?? p.decode).tokensPerSecond?.low ?? 0) + p.maxBatch.exact * 1e-6;
 }

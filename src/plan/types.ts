@@ -340,6 +340,11 @@ export interface Answer {
   /** The question as understood. */
   readonly question: string;
   /**
+   * What `deploy` and `upside` were chosen by: `step`, tokens a second of one decode step; `simulation`, the rate of
+   * requests that they serve within the targets. Each at the slow end of its prices.
+   */
+  readonly chosenBy: 'step' | 'simulation';
+  /**
    * `deploy`: a plan runs today and its kernels were measured. `estimates-only`: plans keep quality, and no stack is
    * known to run them, so none is recommended with confidence. `not-recommended`: no plan is known to keep quality.
    * `nothing`: not one sequence fits.
@@ -349,8 +354,13 @@ export interface Answer {
   readonly reason: string | null;
   /** The fastest plan that runs today and keeps quality. */
   readonly deploy: Choice | null;
-  /** What compression would bring if its kernels reached the attainable rate; of close ones the best known. */
+  /**
+   * What compression would bring if its kernels reached the attainable rate: at the slow end of its interval more than
+   * `deploy` at its own; of close ones the best known.
+   */
   readonly upside: (Choice & { readonly breakEven: BreakEven | null }) | null;
+  /** Where there is no upside: faster than `deploy` by the estimate, but not at the slow end. */
+  readonly unsure: (Choice & { readonly breakEven: BreakEven | null }) | null;
   /** Where nothing is recommended: the cheapest plan that fits. */
   readonly fallback: Choice | null;
   /** The fastest plan whose scores fail, where it is faster than what is recommended. */

@@ -30,7 +30,13 @@ export function answerLines(report: PlanReport): AnswerLine[] {
       { label: 'Cheapest' as const, text: answer.fallback && chosenWords(report, answer.fallback, '', scores + 1) },
       {
         label: 'Upside' as const,
-        text: answer.upside ? upsideWords(report, answer.upside, scores) : unknownWords(report),
+        text: answer.upside
+          ? upsideWords(report, answer.upside, scores)
+          : answer.unsure
+            ? `none is certain. By the estimate ${upsideWords(report, answer.unsure, scores)}`
+            : answer.chosenBy === 'simulation'
+              ? 'none for this workload: by simulation no plan whose kernels would have to be written serves more requests within the targets at the slow end of its prices'
+              : unknownWords(report),
       },
       {
         label: 'Instead' as const,

@@ -36,7 +36,7 @@ export function fleetLines(fleet: Fleet, report: PlanReport, simulated: Simulate
 
 function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
-  const { deploy, upside, targets, thinkSeconds } = simulated;
+  const { deploy, upside, targets, thinkSeconds, tried } = simulated;
   const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
     row
       ? [
@@ -44,11 +44,10 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
         ]
       : [],
   );
-  const words = (row: FleetService | null, of: FleetRow | null): string | null =>
-    row ? serviceWords(row, device) : of && `${of.name}: not one user gets the targets on any number of GPUs`;
+  const none = tried.today.map((name) => `${name}: not one user gets the targets on any number of GPUs`).join('; ');
   const text: [AnswerLine['label'], string | null][] = [
-    [fleet.deploy ? 'Deploy' : 'Cheapest', words(deploy, fleet.deploy ?? fleet.cheapest) ?? 'nothing with confidence'],
-    ['Upside', isFewer(simulated) ? words(upside, fleet.upside) : upside && noUpside(upside, device)],
+    [fleet.deploy ? 'Deploy' : 'Cheapest', deploy ? serviceWords(deploy, device) : none || 'nothing with confidence'],
+    ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
     [
       'Workload',
       `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${simulated.workload.replace(/^\d+ users, /, '')}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
@@ -62,7 +61,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
     [
       'Risk',
       [
-        ...(upside && isFewer(simulated) ? ['kernels of the upside have to be written, and tuned'] : []),
+        ...(upside ? ['kernels of the upside have to be written, and tuned'] : []),
         'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all percentiles',
       ].join('; '),
     ],
@@ -70,12 +69,9 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   return text.flatMap(([label, line]) => (line ? [{ label, text: line }] : []));
 }
 
-/** True where the plan whose kernels would have to be written saves GPUs, or nothing is known of what runs today. */
-const isFewer = ({ deploy, upside }: SimulatedFleet): boolean =>
-  upside === null || deploy === null || upside.gpus < deploy.gpus || (upside.slowEnd && !deploy.slowEnd);
-
-const noUpside = (row: FleetService, device: string): string =>
-  `none for this workload: ${row.name} needs ${row.gpus} ${device} by simulation, ${row.mostUsersPerReplica} users a replica${row.slowEnd ? '' : ' by the estimate'}`;
+/** Why no plan whose kernels would have to be written is named. */
+const noUpside = ({ deploy, tried }: SimulatedFleet): string =>
+  `none for this workload: of ${tried.unwritten.join(', ')} ${deploy === null ? 'none gives a user the targets' : 'none needs fewer GPUs at the slow end of its prices'}`;
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 

@@ -1,9 +1,12 @@
 /** Simulates the plans that a report's answer names, under the workload of its scenario. */
 import { EXIT, UserError } from '../errors.js';
+import { contenders } from '../plan/decide.js';
 import type { Scenario } from '../schema/settings.js';
-import { simulate } from '../serving/answer.js';
+import { settle, simulate } from '../serving/answer.js';
+import { chooseByRate } from '../serving/choose.js';
+import type { WorkloadChoice } from '../serving/question.js';
 import type { Simulated } from './simulation.js';
-import type { View } from './view.js';
+import { decidedBy, type View } from './view.js';
 
 /** Runs of a search for the highest rate and of its curve, roughly; each of two minutes of requests at least. */
 const RUNS_OF_A_SEARCH = 40;
@@ -13,42 +16,60 @@ const MOST_REQUESTS = 400_000;
 
 const HOW = 'lla-sim simulate --find-rate tells the highest';
 
-/** @throws UserError for a workload or server that cannot be */
-export async function simulatePlans(scenario: Scenario, { report, request, sources, fleet }: View): Promise<Simulated> {
-  if (fleet) return { report: null, left: 'Users who wait are simulated by lla-sim plan --users, not here.' };
-  if (!request.pricer) return { report: null, left: 'Nothing is known about the speed of this device.' };
-  const named = [report.answer.deploy, report.answer.upside].flatMap((p) => (p ? [p.planId] : []));
-  const only = [...new Set(named)];
-  if (only.length === 0) return { report: null, left: 'There is no plan to simulate.' };
-  const options = { percentile: null, skipBad: false, shard: null, progress: () => false, only };
+/**
+ * Serves the scenario's requests, with the view whose answer names what serves most of them.
+ * @throws UserError for a workload or server that cannot be
+ */
+export async function simulatePlans(
+  scenario: Scenario,
+  view: View,
+): Promise<{ readonly view: View; readonly simulated: Simulated }> {
+  const { report, request, sources, fleet } = view;
+  const none = (left: string): { view: View; simulated: Simulated } => ({
+    view,
+    simulated: { report: null, left, chosen: null },
+  });
+  if (fleet) return none('Users who wait are simulated by lla-sim plan --users, not here.');
+  if (!request.pricer) return none('Nothing is known about the speed of this device.');
+  if (namedBy(report).length === 0) return none('There is no plan to simulate.');
   try {
+    const { setting } = settle(scenario, sources, PERCENTILE);
+    const why = whyNotSearched(scenario, report, setting.workload);
+    const chosen = why === null ? chooseByRate(setting, contenders(request, report.plans)) : null;
+    const decided = decidedBy(view, chosen);
+    const only = namedBy(decided.report);
+    const options = { ...PERCENTILE, shard: null, progress: () => false, only };
     const runs = await simulate(scenario, sources, { ...options, findRate: false });
-    const why = whyNotSearched(scenario, report, only, runs.workload);
-    if (why !== null) return { report: runs, left: why };
+    if (why !== null) return { view: decided, simulated: { report: runs, left: why, chosen } };
     const { candidates } = await simulate(scenario, sources, { ...options, findRate: true, curve: true });
-    return { report: { ...runs, candidates: candidates ?? [] }, left: null };
+    return {
+      view: decided,
+      simulated: { report: { ...runs, candidates: candidates ?? [] }, left: null, chosen },
+    };
   } catch (error) {
     if (!(error instanceof UserError) || error.exitCode !== EXIT.noSolution) throw error;
-    return { report: null, left: `${error.message}; ${error.hint}.` };
+    return none(`${error.message}; ${error.hint}.`);
   }
 }
+
+const PERCENTILE = { percentile: null, skipBad: false } as const;
+
+/** Plans that the answer recommends. */
+const namedBy = ({ answer }: View['report']): string[] => [
+  ...new Set([answer.deploy, answer.upside].flatMap((p) => (p ? [p.planId] : []))),
+];
 
 /** Why the highest rate is not searched; null where it is. The same on every machine. */
 function whyNotSearched(
   { workload, server }: Scenario,
-  { plans }: View['report'],
-  only: readonly string[],
-  {
-    requests,
-    requestsPerSecond,
-    meanOutputTokens,
-  }: { requests: number; requestsPerSecond: number | null; meanOutputTokens: number },
+  report: View['report'],
+  { requests, requestsPerSecond, meanOutputTokens }: WorkloadChoice,
 ): string | null {
   if (requestsPerSecond === null) return 'No rate is searched: users who wait have none.';
   if (workload?.trace !== undefined) return `The rates of a trace are not searched here; ${HOW}.`;
   const replicas = Number(server?.replicas ?? 1);
-  const expected = only.map((id) => {
-    const tokens = plans.find((p) => p.id === id)?.decode.tokensPerSecond?.estimate ?? 0;
+  const expected = namedBy(report).map((id) => {
+    const tokens = report.plans.find((p) => p.id === id)?.decode.tokensPerSecond?.estimate ?? 0;
     return RUNS_OF_A_SEARCH * Math.max(requests, (SECONDS_OF_A_RUN * replicas * tokens) / meanOutputTokens);
   });
   const all = expected.reduce((sum, n) => sum + n, 0);

@@ -1,4 +1,5 @@
 /** What happens when a report's requests arrive, on its page and in its Markdown. */
+import type { ServingMost } from '../plan/decide.js';
 import { formatNumber } from '../units.js';
 import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
@@ -10,6 +11,8 @@ export interface Simulated {
   readonly report: SimulationReport | null;
   /** What is not simulated, and why; null where all is. */
   readonly left: string | null;
+  /** What the answer names by simulation; null where one decode step decides. */
+  readonly chosen: ServingMost | null;
 }
 
 export const SIMULATION_TITLE = 'When requests arrive';

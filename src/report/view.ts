@@ -4,7 +4,8 @@ import { prepare } from '../plan/answer.js';
 import { chosenId } from './answer-text.js';
 import { evaluate } from '../plan/evaluate.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
-import { makePlan } from '../plan/plan.js';
+import type { ServingMost } from '../plan/decide.js';
+import { decidedAgain, makePlan } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
@@ -43,6 +44,10 @@ export function viewOf(scenario: Scenario, sources: Sources, validation: Validat
   });
   return { report, request, sources, fleet, validation, all };
 }
+
+/** The same view, with the answer that a simulation chose where there is one. */
+export const decidedBy = (view: View, chosen: ServingMost | null): View =>
+  chosen ? { ...view, report: decidedAgain(view.request, view.report, chosen) } : view;
 
 /** GPUs that share the model in the replica that a fleet's answer names. */
 const replicaOf = ({ fleet: { deploy, upside, cheapest }, reports }: PlannedFleet): number =>

@@ -54,8 +54,15 @@ interface Found {
   readonly rejected: number;
 }
 
+/** The least rate that the search can tell from this one. */
+export const beyond = (rate: number): number => rate * (1 + PRECISION);
+
+/** The highest rate that meets the targets; 0 where none does. @param orNone gives up where `start` does not */
+export const sustained = (service: Service, setting: Setting, bound: Bound, start: number, orNone: boolean): number =>
+  search(service, setting, bound, start, orNone).rate;
+
 /** Bisection between a rate that meets the targets and one that does not. */
-function search(service: Service, { targets, workload }: Setting, bound: Bound, start: number): Found {
+function search(service: Service, { targets, workload }: Setting, bound: Bound, start: number, orNone = false): Found {
   let good = 0;
   let at: Trial | null = null;
   let bad = Infinity;
@@ -66,7 +73,7 @@ function search(service: Service, { targets, workload }: Setting, bound: Bound, 
     const tried = trial(service, targets, bound, workload.source(rate, LEAST_SECONDS));
     if (tried.meets) [good, at] = [rate, tried];
     else [bad, missed, rejected] = [rate, tried.missed, tried.rejected];
-    if (good === 0 && rate <= LEAST_RATE) break;
+    if (good === 0 && (orNone || rate <= LEAST_RATE)) break;
     if (bad === Infinity && rate >= MOST_RATE) break;
     rate = good === 0 ? rate / 4 : bad === Infinity ? rate * 2 : (good + bad) / 2;
   }

@@ -26,7 +26,8 @@ function ofUsers({ arrivals: _a, rate: _r, burstiness: _b, trace, speedUp: _s, l
 }
 
 /**
- * Simulates the plans that a fleet's answer names, on every number of GPUs that may share the model.
+ * Chooses by simulation, on every number of GPUs that may share the model: of the plans that run today the one that
+ * serves the users with the fewest GPUs, and of the others one that needs fewer still.
  * @throws UserError for a workload or server that cannot be
  */
 export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFleet, sources: Sources): SimulatedFleet {
@@ -43,33 +44,40 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
     ),
   );
   const { workload, targets, server } = settings[0]!.setting;
-  const best = (row: FleetRow | null): FleetService | null =>
-    row === null
-      ? null
-      : settings.reduce<FleetService | null>(
-          (known, { setting, plan }) => serviceOf(fleet.users, row, setting, plan.plans, known) ?? known,
-          null,
-        );
+  /** @param sure plans that meet the targets by the estimate alone do not count */
+  const fewest = (rows: readonly FleetRow[], known: FleetService | null, sure: boolean): FleetService | null => {
+    let best = known;
+    for (const row of rows)
+      for (const { setting, plan } of settings)
+        best = serviceOf(fleet.users, row, setting, plan.plans, { known: best, onlySure: sure }) ?? best;
+    return best;
+  };
+  const kept = fleet.cheapest === null ? fleet.rows.filter((row) => row.quality === 'kept') : [];
+  const today = fleet.cheapest ? [fleet.cheapest] : kept.filter((row) => row.servedBy !== null);
+  const unwritten = kept.filter((row) => row.servedBy === null);
+  const deploy = fewest(today, null, false);
+  const best = fewest(unwritten, deploy, deploy !== null);
   return {
     workload: workload.label,
     thinkSeconds: workload.thinkSeconds,
     targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
     prefillReplicas: server.prefillReplicas,
-    deploy: best(fleet.deploy ?? fleet.cheapest),
-    upside: best(fleet.upside),
+    tried: { today: today.map((row) => row.name), unwritten: unwritten.map((row) => row.name) },
+    deploy,
+    upside: best === deploy ? null : best,
   };
 }
 
 /**
  * The fewest replicas that serve the users; null where not one user gets the targets, and where it is no better than
- * what is known: as sure, and no fewer GPUs.
+ * what is known: less sure, or as sure and no fewer GPUs.
  */
 function serviceOf(
   users: number,
   row: FleetRow,
   setting: Setting,
   plans: readonly Plan[],
-  known: FleetService | null,
+  { known, onlySure }: { readonly known: FleetService | null; readonly onlySure: boolean },
 ): FleetService | null {
   const plan = plans.find((p) => p.id === row.planId);
   const { request, server } = setting;
@@ -86,6 +94,7 @@ function serviceOf(
   }
   const most = (bound: Bound): number => mostUsers(users, row.usersPerReplica, (n) => meets(bound, n));
   const sure = most('high');
+  if (sure === 0 && onlySure) return null;
   const bound = sure > 0 ? 'high' : 'estimate';
   const mostOfReplica = sure > 0 ? sure : most('estimate');
   if (mostOfReplica === 0) return null;

@@ -132,7 +132,7 @@ export interface FleetService {
   readonly high: RunFigures;
 }
 
-/** The GPUs that a number of users needs, by simulation; null for a plan that meets the targets for no user. */
+/** The GPUs that a number of users needs, by simulation; null where no plan meets the targets for a user. */
 export interface SimulatedFleet {
   /** Lengths, in words. */
   readonly workload: string;
@@ -140,7 +140,10 @@ export interface SimulatedFleet {
   readonly targets: SimulationReport['targets'];
   /** Further replicas that prefill, for each that decodes. */
   readonly prefillReplicas: number;
+  /** Plans that were simulated: those that run today, and those whose kernels would have to be written. */
+  readonly tried: { readonly today: readonly string[]; readonly unwritten: readonly string[] };
   readonly deploy: FleetService | null;
+  /** Fewer GPUs than `deploy`, at the slow end of its prices. */
   readonly upside: FleetService | null;
 }
 

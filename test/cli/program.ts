@@ -103,6 +103,7 @@ const NULLABLE = new Set([
   'reason',
   'deploy',
   'upside',
+  'unsure',
   'fallback',
   'fails',
   'checkpoint',

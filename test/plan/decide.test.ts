@@ -72,7 +72,7 @@ describe('the quality rule', () => {
       const { answer, plans } = await planOf(s);
       expect(answer).toMatchObject({ verdict: 'not-recommended', deploy: null, upside: null });
       expect(answer.reason).toContain(`no quality is published beyond ${limit}`);
-      const speed = (p: Plan | undefined): number => p?.knee?.tokensPerSecond?.estimate ?? 0;
+      const speed = (p: Plan | undefined): number => p?.knee?.tokensPerSecond?.low ?? 0;
       const cheapest = plans.find((p) => p.id === answer.fallback?.planId);
       for (const p of plans.filter((q) => q.marks.length === 0))
         expect(speed(cheapest)).toBeGreaterThanOrEqual(speed(p) * 0.999);
@@ -97,6 +97,25 @@ describe('the decision', () => {
     expect(row(report, answer.upside?.planId ?? '').servedBy).toBeNull();
     expect(answer.upside?.breakEven?.estimate).toBeLessThan(1);
     expect(answer.risks.map((w) => w.code)).toContain('no-kernels');
+  });
+
+  it('names no upside whose slow end is below the recommendation: kernels that nobody has measured may be that slow', async () => {
+    const low = (report: PlanReport, id: string | undefined): number =>
+      row(report, id ?? '').knee?.tokensPerSecond?.low ?? 0;
+    const report = await planOf({ device: 'rtx-4090', context: '8k' });
+    const { deploy, upside, unsure } = report.answer;
+    expect(upside).toBeNull();
+    expect(row(report, unsure?.planId ?? '').knee?.tokensPerSecond?.estimate).toBeGreaterThan(
+      1.1 * (row(report, deploy?.planId ?? '').knee?.tokensPerSecond?.estimate ?? Infinity),
+    );
+    expect(low(report, unsure?.planId)).toBeLessThan(1.1 * low(report, deploy?.planId));
+    expect(report.answer.alternatives).toEqual([]);
+    expect(words(report)).toMatch(/^Upside +none is certain\. By the estimate lla-.*beats the full cache from/m);
+    for (const s of [{}, { device: 'a100-80', context: '16k' }, { device: 'l40s' }] as Scenario[]) {
+      const other = await planOf(s);
+      if (other.answer.upside)
+        expect(low(other, other.answer.upside.planId)).toBeGreaterThan(1.1 * low(other, other.answer.deploy?.planId));
+    }
   });
 
   it('where no stack runs the model or was measured on the device nothing is recommended with confidence', async () => {

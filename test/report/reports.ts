@@ -56,15 +56,17 @@ export async function filesOf(
   options: { draw?: Draw; script?: string; file?: string | null; anew?: boolean; simulate?: boolean } = {},
 ): Promise<Map<string, string | Buffer>> {
   const { sources, ...of } = await (options.anew ? make(scenario) : viewOfScenario(scenario));
+  const simulated = options.simulate && scenario.workload ? await simulatePlans(scenario, of.view) : null;
   return reportFiles({
     ...of,
+    view: simulated?.view ?? of.view,
     sources,
     paper: paperOf(sources),
     known: await knownStacks(),
     subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',
     draw: options.draw ?? null,
-    simulated: options.simulate && scenario.workload ? await simulatePlans(scenario, of.view) : null,
+    simulated: simulated?.simulated ?? null,
   });
 }
 

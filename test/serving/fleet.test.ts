@@ -12,7 +12,9 @@ import type { SimulatedFleet } from '../../src/serving/types.js';
 const USERS = 60;
 const SCENARIO: Scenario = {
   device: 'h200',
-  codec: ['full'],
+  codec: ['full', 'lla'],
+  ratio: [10.67],
+  path: ['full', 'block-absorbed'],
   gpus: 1,
   tpot: '25ms',
   ttft: '1s',
@@ -37,6 +39,9 @@ it('the fewest replicas whose users meet the targets at the slow end, and the an
   expect(deploy.high.p99_tpot_ms!).toBeLessThanOrEqual(25 * 1.002);
   expect(deploy.high.p99_ttft_ms!).toBeLessThanOrEqual(1000 * 1.002);
   expect(deploy.estimate.p99_tpot_ms!).toBeLessThan(deploy.high.p99_tpot_ms!);
+  // At the slow end tuned kernels of latents are too late for this target.
+  expect(found.tried).toEqual({ today: ['full cache'], unwritten: ['lla-10.67x by block-absorbed'] });
+  expect(found.upside).toBeNull();
   const text = fleetText(
     planned.fleet,
     planned.reports[0] as PlanReport,
@@ -46,6 +51,7 @@ it('the fewest replicas whose users meet the targets at the slow end, and the an
   expect(text).toMatch(
     new RegExp(`^Deploy +${deploy.gpus} h200 by simulation: ${deploy.replicas} replicas of 1 GPU`, 'm'),
   );
+  expect(text).toMatch(/^Upside +none for this workload: of lla-10\.67x by block-absorbed none needs fewer GPUs/m);
   expect(text).toContain('thinks 100 ms');
   expect(text).toContain('Targets: TTFT 1 s and TPOT 25 ms for 99 % of the requests');
   expect(fleetJson([{ ...planned, simulated: found }])).toMatchObject({

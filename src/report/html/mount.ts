@@ -30,7 +30,7 @@ import type { Picture } from '../pictures/picture.js';
 import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
 import { UserError } from '../../errors.js';
 import { jsonText } from '../../json.js';
-import { viewOf, type View } from '../view.js';
+import { decidedBy, viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
 import type { Html } from './html.js';
 import {
@@ -123,6 +123,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     try {
       const { scenario, sources } = asked(data, values());
       shown = viewOf(scenario, sources, data.validation);
+      if (first) shown = decidedBy(shown, data.simulated?.chosen ?? null);
       element('command').textContent = commandLine(scenario);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
