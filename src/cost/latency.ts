@@ -175,20 +175,30 @@ class Sum {
     }
     groups.add('step-overhead', pricer.stepOverhead, submissions);
     const floor = this.floored ? { memory: this.memory, compute: this.compute } : null;
-    return { ...combine(groups), octavesOutside, communicationPriced, floor };
+    return combine(groups, { octavesOutside, communicationPriced, floor });
   }
 }
 
-function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside' | 'communicationPriced' | 'floor'> {
+/** Written out field by field: spreads would take as long as the sums. */
+function combine(
+  { list, shares }: Groups,
+  {
+    octavesOutside,
+    communicationPriced,
+    floor,
+  }: Pick<SchedulePrice, 'octavesOutside' | 'communicationPriced' | 'floor'>,
+): SchedulePrice {
   let estimate = 0;
   let below2 = 0;
   let above2 = 0;
   const unmeasured = { estimate: 0, below: 0, above: 0 };
   const pricedBy: Record<string, number> = {};
+  const byKernel: KernelShare[] = [];
   for (const g of list) {
     estimate += g.estimate;
     pricedBy[g.by] = (pricedBy[g.by] ?? 0) + g.estimate;
-    if (isEstimate(EVIDENCE[g.level]!)) {
+    const evidence = EVIDENCE[g.level]!;
+    if (isEstimate(evidence)) {
       unmeasured.estimate += g.estimate;
       unmeasured.below += g.below;
       unmeasured.above += g.above;
@@ -196,20 +206,26 @@ function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside'
       below2 += g.below ** 2;
       above2 += g.above ** 2;
     }
+    byKernel.push({
+      kernel: g.kernel,
+      calls: g.calls,
+      estimate: g.estimate,
+      low: g.estimate - g.below,
+      high: g.estimate + g.above,
+      evidence,
+      by: g.by,
+    });
   }
-  const sum = shares.reduce((all, seconds) => all + seconds, 0);
-  const [measured, interpolated, extrapolated, attainable, roofline] = shares.map((seconds) => seconds / sum);
-  const evidenceShare = { measured, interpolated, extrapolated, attainable, roofline } as Record<Evidence, number>;
-  for (const by of Object.keys(pricedBy)) pricedBy[by]! /= estimate;
-  const byKernel = list.map((g): KernelShare => ({
-    kernel: g.kernel,
-    calls: g.calls,
-    estimate: g.estimate,
-    low: g.estimate - g.below,
-    high: g.estimate + g.above,
-    evidence: EVIDENCE[g.level]!,
-    by: g.by,
-  }));
+  let sum = 0;
+  for (let i = 0; i < EVIDENCE.length; i++) sum += shares[i]!;
+  const evidenceShare = {
+    measured: shares[0]! / sum,
+    interpolated: shares[1]! / sum,
+    extrapolated: shares[2]! / sum,
+    attainable: shares[3]! / sum,
+    roofline: shares[4]! / sum,
+  };
+  for (const by in pricedBy) pricedBy[by]! /= estimate;
   return {
     estimate,
     low: Math.max(estimate - Math.sqrt(below2 + unmeasured.below ** 2), estimate * 1e-6),
@@ -223,15 +239,19 @@ function combine({ list, shares }: Groups): Omit<SchedulePrice, 'octavesOutside'
       high: unmeasured.estimate + unmeasured.above,
     },
     byKernel,
+    octavesOutside,
+    communicationPriced,
+    floor,
   };
 }
 
 /** The surest word such that operations of weaker evidence are negligible together. */
 function wordFor(share: Readonly<Record<Evidence, number>>): Evidence {
   let weakerShare = 0;
-  for (const e of [...EVIDENCE].reverse()) {
-    weakerShare += share[e];
-    if (weakerShare > NEGLIGIBLE) return e;
+  for (let i = EVIDENCE.length - 1; i >= 0; i--) {
+    const word = EVIDENCE[i]!;
+    weakerShare += share[word];
+    if (weakerShare > NEGLIGIBLE) return word;
   }
   return 'measured';
 }

@@ -60,30 +60,54 @@ function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link 
   };
 }
 
-/** Prices that are remembered of one kernel and variant. */
-const REMEMBERED = 2 ** 16;
+/** Places for the remembered prices of one kernel and variant: at first, and at most. */
+const PLACES = { first: 2 ** 8, most: 2 ** 16 } as const;
 
-function sameShape(dims: readonly string[], a: Shape, b: Shape): boolean {
-  for (const dim of dims) if (a[dim] !== b[dim]) return false;
-  return true;
+/** A shape's sizes in the order of its kernel's dimensions, and its price. */
+interface Remembered {
+  readonly hash: number;
+  readonly sizes: readonly number[];
+  readonly price: Price;
 }
 
 /**
  * Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their
- * operations.
+ * operations. Where two share a place there are more places, up to `PLACES.most`; then the later one takes it.
  */
 export function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
   const { dims } = KERNELS[kernel];
-  const known = new Map<number, { readonly shape: Shape; readonly price: Price }>();
+  const count = dims.length;
+  const sizes = dims.map(() => 0);
+  let places = new Array<Remembered | undefined>(PLACES.first).fill(undefined);
+  const put = (entry: Remembered): void => {
+    const place = entry.hash & (places.length - 1);
+    const other = places[place];
+    if (other && other.hash !== entry.hash && places.length < PLACES.most) {
+      const before = places;
+      places = new Array<Remembered | undefined>(2 * before.length).fill(undefined);
+      for (const kept of before) if (kept) places[kept.hash & (places.length - 1)] = kept;
+      put(entry);
+    } else places[place] = entry;
+  };
   return (shape) => {
     let hash = 0;
-    for (const dim of dims) hash = (Math.imul(hash, 31) + (shape[dim] as number)) | 0;
-    const place = hash & (REMEMBERED - 1);
-    const entry = known.get(place);
-    if (entry && sameShape(dims, entry.shape, shape)) return entry.price;
-    const found = price(shape);
-    known.set(place, { shape, price: found });
-    return found;
+    for (let i = 0; i < count; i++) {
+      const size = shape[dims[i]!] as number;
+      sizes[i] = size;
+      hash = (Math.imul(hash, 31) + size) | 0;
+    }
+    // Most sizes are multiples of a power of two: the low bits must depend on the high ones.
+    hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+    hash ^= hash >>> 13;
+    const entry = places[hash & (places.length - 1)];
+    if (entry && entry.hash === hash) {
+      let i = 0;
+      while (i < count && entry.sizes[i] === sizes[i]) i++;
+      if (i === count) return entry.price;
+    }
+    const found = { hash, sizes: sizes.slice(), price: price(shape) };
+    put(found);
+    return found.price;
   };
 }
 

@@ -8,7 +8,7 @@ import { formatDecimalBytes, formatTokens } from '../units.js';
 import { planName } from './names.js';
 import { representatives } from './representatives.js';
 import { risksOf } from './risks.js';
-import { isRuined, isUseless } from './unfit.js';
+import { isRuined, isUnfit, isUseless } from './unfit.js';
 import type { Alternative, Answer, Choice, Plan, PlanRequest, Score } from './types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
@@ -92,8 +92,20 @@ const usableOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
   );
 
 /** Plans whose quality is kept at the asked context. */
-const keptOf = (r: Asked, usable: readonly Plan[]): Plan[] =>
-  r.contextTokens > knownTo(r) ? [] : usable.filter((p) => verdictOn(p, r.keep) === 'kept' && !isRuined(p));
+const keptOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
+  r.contextTokens > knownTo(r) ? [] : plans.filter((p) => verdictOn(p, r.keep) === 'kept' && !isUnfit(p));
+
+/**
+ * The fastest by the estimate, where that is faster than `deploy`. Of any path, since a short table has the surest one
+ * of each codec; at the largest batch, where all rows have a price.
+ */
+function mayBeFaster(kept: readonly Plan[], deploy: Plan): Plan | null {
+  const rate = ({ decode }: Plan): number => decode.tokensPerSecond?.estimate ?? 0;
+  return best(
+    kept.filter((p) => p.servedBy === null && rate(p) > MATERIAL * rate(deploy)),
+    rate,
+  );
+}
 
 /** The plans that `decide` chooses among. */
 export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
@@ -109,8 +121,10 @@ export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost 
   const usable = usableOf(r, plans);
   const beyond = r.contextTokens > knownTo(r);
   const kept = keptOf(r, usable);
-  const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost');
-  const { deploy, upside, unsure, faster } = simulated ? chosenOf(kept, simulated) : chooseByStep(r, kept);
+  const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost' && !isRuined(p));
+  const { deploy, upside, faster } = simulated ? chosenOf(kept, simulated) : chooseByStep(r, kept);
+  const unsure =
+    upside || !deploy ? null : simulated ? chooseByStep(r, kept).upside : mayBeFaster(keptOf(r, plans), deploy);
   const main = upside ?? deploy;
   const fallback =
     main === null
@@ -151,7 +165,6 @@ export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost 
 interface Recommended {
   readonly deploy: Plan | null;
   readonly upside: Plan | null;
-  readonly unsure: Plan | null;
   readonly faster: readonly Plan[];
 }
 
@@ -161,16 +174,13 @@ function chooseByStep(r: Asked, kept: readonly Plan[]): Recommended {
     kept.filter((p) => runsToday(r, p)),
     sureSpeed,
   );
-  const fasterBy = (speed: (p: Plan) => number): Plan[] =>
-    kept.filter((p) => p.id !== deploy?.id && (!deploy || speed(p) > MATERIAL * speed(deploy)));
-  const faster = fasterBy(sureSpeed);
-  const upside = bestKnown(faster);
-  return { deploy, upside, unsure: upside ? null : best(fasterBy(likelySpeed), sureSpeed), faster };
+  const faster = kept.filter((p) => p.id !== deploy?.id && (!deploy || sureSpeed(p) > MATERIAL * sureSpeed(deploy)));
+  return { deploy, upside: bestKnown(faster), faster };
 }
 
 function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recommended {
   const named = (id: string | null): Plan | null => kept.find((p) => p.id === id) ?? null;
-  return { deploy: named(deploy), upside: named(upside), unsure: null, faster: [] };
+  return { deploy: named(deploy), upside: named(upside), faster: [] };
 }
 
 /** Every plan that an answer names. */
@@ -215,7 +225,7 @@ function bestOfEach({ qualityKept }: Plan): Score[] {
 }
 
 /**
- * Cheapest, safest and largest, each where it differs by more than a tenth.
+ * Cheapest, safest and largest, each where it differs by more than a tenth; the largest where it is no slower.
  * @param faster plans that keep quality and are surely faster than `deploy`
  */
 function alternativesTo(r: Asked, main: Plan, faster: readonly Plan[]): Alternative[] {
@@ -231,7 +241,12 @@ function alternativesTo(r: Asked, main: Plan, faster: readonly Plan[]): Alternat
   };
   if (cheapest && sureSpeed(cheapest) > MATERIAL * sureSpeed(main)) add('cheapest', cheapest);
   if (safest && cost(main) > MATERIAL * cost(safest)) add('safest', safest);
-  if (largest && largest.maxBatch.exact > MATERIAL * main.maxBatch.exact) add('largest', largest);
+  if (
+    largest &&
+    largest.maxBatch.exact > MATERIAL * main.maxBatch.exact &&
+    MATERIAL * sureSpeed(largest) > sureSpeed(main)
+  )
+    add('largest', largest);
   return found;
 }
 

@@ -48,8 +48,14 @@ export function makePlan(
   const timed = r.targets.secondsPerToken === null ? evaluated : evaluated.map(run);
   const { kept, removed } = hasTargets(r) ? applyTargets(r, timed) : { kept: timed, removed: [] as Removed[] };
   const shown = new Set(everyRow || kept.length <= MOST_ROWS ? kept : representatives(kept));
-  const ranked = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
-  const answer = decide(r, ranked);
+  let ranked = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
+  let answer = decide(r, ranked);
+  const unsure = ranked.find((p) => p.id === answer.unsure?.planId);
+  if (unsure && !unsure.knee) {
+    // A path that the short table does not show.
+    ranked = withBreakEven(ranked.map((p) => (p === unsure ? run(p) : p)));
+    answer = decide(r, ranked);
+  }
   const named = new Set(choicesOf(answer).map((c) => c.planId));
   const plans = ranked.map((p) =>
     early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },

@@ -359,7 +359,10 @@ export interface Answer {
    * `deploy` at its own; of close ones the best known.
    */
   readonly upside: (Choice & { readonly breakEven: BreakEven | null }) | null;
-  /** Where there is no upside: faster than `deploy` by the estimate, but not at the slow end. */
+  /**
+   * Where there is no upside: faster than `deploy` by the estimate, but not at the slow end; with a workload faster by a
+   * decode step, but not by simulation.
+   */
   readonly unsure: (Choice & { readonly breakEven: BreakEven | null }) | null;
   /** Where nothing is recommended: the cheapest plan that fits. */
   readonly fallback: Choice | null;

@@ -33,10 +33,8 @@ export function answerLines(report: PlanReport): AnswerLine[] {
         text: answer.upside
           ? upsideWords(report, answer.upside, scores)
           : answer.unsure
-            ? `none is certain. By the estimate ${upsideWords(report, answer.unsure, scores)}`
-            : answer.chosenBy === 'simulation'
-              ? 'none for this workload: by simulation no plan whose kernels would have to be written serves more requests within the targets at the slow end of its prices'
-              : unknownWords(report),
+            ? `${noUpside(answer)} ${upsideWords(report, answer.unsure, scores)}`
+            : unknownWords(report),
       },
       {
         label: 'Instead' as const,
@@ -127,6 +125,11 @@ function upsideWords(
     breakEven === null ? '' : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that rate on`;
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
 }
+
+const noUpside = ({ chosenBy }: PlanReport['answer']): string =>
+  chosenBy === 'simulation'
+    ? 'none for this workload: by simulation no plan whose kernels have to be written serves more requests. By one decode step'
+    : 'none is certain. By the estimate';
 
 /** Why compression is not recommended where nobody has published what it costs this model; null elsewhere. */
 function unknownWords({ answer, plans, model }: PlanReport): string | null {

@@ -18,6 +18,9 @@ export interface DecisionRow {
 /** The role of the fastest plan whose scores fail. */
 export const FAILS = 'loses too much';
 
+/** The role of a plan that would be the upside, were its kernels surer or its workload another. */
+const UNSURE = 'no upside';
+
 /** What the answer names, in its order: deployed, the cheapest that fits, upside, alternatives, one that fails. */
 export function decisionRows(report: PlanReport): DecisionRow[] {
   const { answer } = report;
@@ -25,6 +28,7 @@ export function decisionRows(report: PlanReport): DecisionRow[] {
     ['deploy', answer.deploy],
     ['cheapest that fits', answer.fallback],
     ['upside', answer.upside],
+    [UNSURE, answer.unsure],
     ...answer.alternatives.map((a) => [a.kind, a] as const),
     [FAILS, answer.fails],
   ];
@@ -43,7 +47,7 @@ const MOST_DRAWN = 3;
  */
 export function drawnPlans(report: PlanReport): Plan[] {
   const rows = decisionRows(report).filter((r) => r.role !== FAILS);
-  const rank = (role: string): number => ['deploy', 'cheapest that fits', 'upside'].indexOf(role);
+  const rank = (role: string): number => ['deploy', 'cheapest that fits', 'upside', UNSURE].indexOf(role);
   const first = rows.filter((r) => rank(r.role) >= 0).map((r) => r.plan);
   const full = report.plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.maxBatch.exact >= 1);
   const others = rows.filter((r) => rank(r.role) < 0).map((r) => r.plan);

@@ -54,9 +54,9 @@ export async function simulatePlans(
 
 const PERCENTILE = { percentile: null, skipBad: false } as const;
 
-/** Plans that the answer recommends. */
+/** Plans that the answer recommends, or says why not. */
 const namedBy = ({ answer }: View['report']): string[] => [
-  ...new Set([answer.deploy, answer.upside].flatMap((p) => (p ? [p.planId] : []))),
+  ...new Set([answer.deploy, answer.upside ?? answer.unsure].flatMap((p) => (p ? [p.planId] : []))),
 ];
 
 /** Why the highest rate is not searched; null where it is. The same on every machine. */
