@@ -7,7 +7,8 @@
  *
  * ROWS is aic-core/src/aiconfigurator_core/systems/silicon_sample.csv of github.com/ai-dynamo/aiconfigurator
  * (Apache-2.0); MODELS a folder that holds a config.json a model as NAME.json, such as Qwen3-32B.json. Rows of dense
- * bf16 models up to 16 requests at once are taken, where other requests' prompts take at most a fifth of the time. --write writes calibrations/servers.json.
+ * bf16 models up to 16 requests at once are taken, where the server holds all of them and other requests' prompts take
+ * at most a fifth of the time. --write writes calibrations/servers.json.
  *
  * TPOT of a served request = step + f · (requests − 1) · prompt / output tokens + overhead: the other requests' prompts
  * are taken in between its steps. f is below 1 since requests that start together have no prompts between them.
@@ -50,6 +51,8 @@ async function readRows(): Promise<Row[]> {
   const rows: Row[] = [];
   for (const r of parse(readFileSync(table, 'utf8'), { columns: true }) as Record<string, string>[]) {
     const requests = Number(/silicon_concurrency=(\d+)/.exec(r['silicon_data_source']!)?.[1] ?? r['batch_size']);
+    // A server that holds fewer requests than are sent: its times are those of a queue.
+    if (Number(r['batch_size']) < requests) continue;
     const model = r['model_path']!.split('/')[1]!.replace(/-Instruct$/, '');
     const device = AIC_GPUS[r['system']!];
     const config = join(models, `${model}.json`);
