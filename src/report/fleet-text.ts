@@ -70,8 +70,11 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
 }
 
 /** Why no plan whose kernels would have to be written is named. */
-const noUpside = ({ deploy, tried }: SimulatedFleet): string =>
-  `none for this workload: of ${tried.unwritten.join(', ')} ${deploy === null ? 'none gives a user the targets' : 'none needs fewer GPUs at the slow end of its prices'}`;
+function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
+  const more = unwritten.length - 2;
+  const plans = `${unwritten.slice(0, 2).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return `none for this workload: of ${plans} none ${deploy === null ? 'gives a user the targets' : 'needs fewer GPUs at the slow end of its prices'}`;
+}
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 
