@@ -7,16 +7,10 @@ import { existsSync } from 'node:fs';
 import { displayPath } from '../files.js';
 import { jsonText } from '../json.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
-import {
-  claimsGrid,
-  claimsText,
-  DISTIL_USES,
-  distilledRow,
-  tryClaims,
-  type DistilUse,
-  type Evidence,
-} from '../fidelity/claims.js';
+import { claimsGrid, DISTIL_USES, distilledRow, tryClaims, type DistilUse, type Evidence } from '../fidelity/claims.js';
+import type { Item } from '../fidelity/items.js';
 import { fingerprintOfTensors, Judge, type Judged } from '../fidelity/judge.js';
+import { claimsText } from '../fidelity/claims-text.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
 import { refuseDistil } from '../fit/distillable.js';
 import { fitCodecs } from '../fit/run.js';
@@ -30,7 +24,14 @@ import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command } from './command.js';
 import { distilForClaims } from './fit-distil.js';
-import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
+import {
+  calibrationWindows,
+  itemsOf,
+  longRolloutsOf,
+  teacherOf,
+  TEACHER_OPTIONS,
+  type LoadedTeacher,
+} from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
@@ -217,6 +218,7 @@ async function judgeAll(
   head: Omit<FidelityReport, 'rows'>,
   output: string | null,
   quiet: boolean,
+  more: readonly Item[] = [],
 ): Promise<FidelityReport> {
   const { geometry } = loaded;
   const done = new Map(earlier(output, head).map((row) => [row.id, row]));
@@ -228,7 +230,7 @@ async function judgeAll(
     const weights = file
       ? new Map(missing.map((row) => [weightsKey(row), file]))
       : await fitted(args, loaded, teacher, missing);
-    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
+    const judge = await Judge.open(teacher, [...itemsOf(args, loaded, head.seed), ...more]);
     for (const [i, row] of missing.entries()) {
       if (signal.aborted)
         throw new UserError(
@@ -302,16 +304,28 @@ async function distilledEvidence(
 ): Promise<Evidence['distilled']> {
   const { geometry } = loaded;
   const judged: Partial<Record<DistilUse, Judged>> = {};
+  const more = longRolloutsOf(args, loaded, head.seed);
+  const asked = { ...head, inputs: sha256(JSON.stringify([head.inputs, more.map(({ prompt }) => prompt)])) };
   for (const use of DISTIL_USES) {
     const row = distilledRow(geometry, use);
     if (refuseDistil(geometry, row.codec, pathOf(row.path).path) !== undefined) return null;
     const part = output === null ? null : `${output}.${use}`;
-    let own = earlier(part, head).find(({ id }) => id === rowId(geometry, row));
+    let own = earlier(part, asked).find(({ id }) => id === rowId(geometry, row));
     if (!own) {
       const start = (await fitted(args, loaded, teacher, [row])).get(weightsKey(row)) as TensorSource;
       const windows = calibrationWindows(args, loaded);
-      const tensors = await distilForClaims(teacher, row, start, windows, head.model.fingerprint, part, quiet);
-      [own] = (await judgeAll(args, loaded, teacher, [row], tensors, head, part, quiet)).rows;
+      const onPolicy = use === 'on-policy';
+      const tensors = await distilForClaims(
+        teacher,
+        row,
+        start,
+        windows,
+        head.model.fingerprint,
+        part,
+        quiet,
+        onPolicy,
+      );
+      [own] = (await judgeAll(args, loaded, teacher, [row], tensors, asked, part, quiet, more)).rows;
     }
     judged[use] = own as Judged;
   }

@@ -20,6 +20,7 @@ import { progressLine } from './progress.js';
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
 const DEFAULT_STEPS = '200';
 const DEFAULT_RATE = '0.002';
+const DEFAULT_TEMPERATURE = '1';
 /** λ of the paper's loss. */
 const ATTENTION_WEIGHT = 0.5;
 /** Tokens of a step. */
@@ -27,6 +28,8 @@ const STEP_TOKENS = 512;
 /** Share of the windows that are held out, to choose the best weights by. */
 const HELD_OUT = 1 / 8;
 const BRANCH_SEED = 1;
+/** Share of the steps that --on-policy is about: the last ones. */
+const ON_POLICY = 1 / 2;
 
 export const DISTIL_OPTIONS: OptionTable = {
   distil: {
@@ -42,24 +45,44 @@ export const DISTIL_OPTIONS: OptionTable = {
   },
   steps: { type: 'string', help: `steps of the training [${DEFAULT_STEPS}]`, group: 'Training' },
   rate: { type: 'string', help: `highest learning rate [${DEFAULT_RATE}]`, group: 'Training' },
+  'on-policy': {
+    type: 'boolean',
+    help: 'the last half of the steps trains on texts that the model with the codec goes on with itself',
+    group: 'Training',
+  },
+  temperature: { type: 'string', help: `at which --on-policy draws them [${DEFAULT_TEMPERATURE}]`, group: 'Training' },
 };
+
+/** Options that say how a training is made. */
+const OF_TRAINING = ['steps', 'rate', 'on-policy', 'temperature'] as const;
 
 export interface DistilQuestion {
   readonly steps: number;
+  readonly onPolicySteps: number;
+  readonly temperature: number;
   readonly rate: number;
 }
 
 /** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
 export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: Path): DistilQuestion | null {
   if (args.flags['distil'] !== true) {
-    const given = ['steps', 'rate'].find((name) => textFlag(args, name) !== null);
+    const given = OF_TRAINING.find((name) => args.flags[name] !== undefined && args.flags[name] !== false);
     if (given) throw new UserError(`--${given} is of a training, and there is none`, 'add --distil');
     return null;
   }
   const reason = refuseDistil(geometry, codec, path);
   if (reason !== undefined) throw new UserError(`--distil: ${reason}`, 'leave --distil out');
+  const onPolicy = args.flags['on-policy'] === true;
+  if (!onPolicy && textFlag(args, 'temperature') !== null)
+    throw new UserError('--temperature is of drawn texts, and none are drawn', 'add --on-policy');
+  const steps = parseNumber(textFlag(args, 'steps') ?? DEFAULT_STEPS, '--steps', { min: 1, max: 1e6, whole: true });
   return {
-    steps: parseNumber(textFlag(args, 'steps') ?? DEFAULT_STEPS, '--steps', { min: 1, max: 1e6, whole: true }),
+    steps,
+    onPolicySteps: onPolicy ? Math.ceil(ON_POLICY * steps) : 0,
+    temperature: parseNumber(textFlag(args, 'temperature') ?? DEFAULT_TEMPERATURE, '--temperature', {
+      min: 0.01,
+      max: 100,
+    }),
     rate: parseNumber(textFlag(args, 'rate') ?? DEFAULT_RATE, '--rate', { min: 1e-9, max: 1 }),
   };
 }
@@ -141,7 +164,8 @@ export async function distilCodec(run: DistilRun, asked: DistilQuestion, signal:
         if (!run.showsProgress) return;
         const elapsed = (Date.now() - began) / 1e3;
         const left = (elapsed / made) * (asked.steps - step);
-        const doing = `step ${step} of ${asked.steps}, held-out KL ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
+        const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
+        const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
         process.stderr.write(progressLine(elapsed, left, doing));
       },
     },
@@ -160,6 +184,7 @@ export function distilForClaims(
   model: string,
   output: string | null,
   quiet: boolean,
+  onPolicy: boolean,
 ): Promise<TensorSource> {
   const { path } = pathOf(choice);
   const { branch } = exactConfiguration(teacher);
@@ -172,7 +197,13 @@ export function distilForClaims(
     showsProgress: !quiet && process.stderr.isTTY === true,
   };
   return interruptible(async (signal) => {
-    const { tensors, steps } = await distilCodec(run, { steps: CLAIM_STEPS, rate: Number(DEFAULT_RATE) }, signal);
+    const asked = {
+      steps: CLAIM_STEPS,
+      onPolicySteps: onPolicy ? ON_POLICY * CLAIM_STEPS : 0,
+      temperature: Number(DEFAULT_TEMPERATURE),
+      rate: Number(DEFAULT_RATE),
+    };
+    const { tensors, steps } = await distilCodec(run, asked, signal);
     if (steps < CLAIM_STEPS)
       throw new UserError(
         `interrupted after step ${steps} of ${CLAIM_STEPS} of a training`,

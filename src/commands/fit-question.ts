@@ -3,7 +3,7 @@ import type { Tokenizer } from '../decoder/index.js';
 import type { Teacher } from '../fit/capture.js';
 import { readText, readTokens, windowsOf } from '../fit/windows.js';
 import { UserError } from '../errors.js';
-import { taskItems, textItems, type Item } from '../fidelity/items.js';
+import { longRollouts, longTextRollouts, taskItems, textItems, type Item } from '../fidelity/items.js';
 import { mix } from '../hash.js';
 import { untrainedTwin } from '../tiny/model.js';
 import { lesson } from '../tiny/tasks.js';
@@ -24,6 +24,7 @@ const CALIBRATION_TOKENS = 16_384;
 /** Seeds of the bundled model's texts, for fitting and for judging: neither sees the other's. */
 const CALIBRATION_SEED = 0x66697421;
 const JUDGED_SEED = 0x6a756467;
+const LONG_SEED = 0x6c6f6e67;
 /** Of the weights of an untrained twin. */
 const TWIN_SEED = 1;
 
@@ -105,6 +106,10 @@ export function itemsOf(args: Args, loaded: LoadedTeacher, seed: number): Item[]
     throw new UserError('the text is too short to be judged on', 'give a longer one, or a larger --max-tokens');
   return items;
 }
+
+/** Long rollouts, of texts that no codec is fitted to. */
+export const longRolloutsOf = (args: Args, loaded: LoadedTeacher, seed: number): Item[] =>
+  loaded.bundled ? longRollouts(mix(LONG_SEED + seed)) : longTextRollouts(divided(windowsFor(args, loaded)).judged);
 
 /** The first three quarters for fitting, the rest for judging. */
 function divided(windows: readonly number[][]): { fitted: number[][]; judged: number[][] } {

@@ -8,8 +8,8 @@ import { genericRatios, ratioLabel } from '../codecs/ranks.js';
 import { coreRatio } from '../codecs/registry.js';
 import type { Spectra } from '../fit/spectra.js';
 import { bootstrapMean, bootstrapRatio, type Interval } from '../statistics.js';
-import { columns } from '../report/text.js';
 import { codecsAt, defaultGrid, rowId, type Row } from './grid.js';
+import { LONG_ROLLOUT } from './items.js';
 import type { Judged } from './judge.js';
 import type { ItemScore } from './score.js';
 
@@ -35,7 +35,7 @@ export interface Evidence {
   readonly distilled: Readonly<Record<DistilUse, Judged>> | null;
 }
 
-export const DISTIL_USES = ['rope', 'absorbed'] as const;
+export const DISTIL_USES = ['rope', 'on-policy', 'absorbed'] as const;
 export type DistilUse = (typeof DISTIL_USES)[number];
 
 /** A score of at least this counts as reliable retrieval (paper, Sec. "Long-generation stability"). */
@@ -54,12 +54,12 @@ function equalRanks({ rankK = 0, rankV = 0 }: Codec): Codec {
 }
 
 /**
- * What is trained for the claims: LLA by full RoPE at a ratio that costs much, and by the absorbed path, whose rotary
- * branch is trained with it, at the common one.
+ * What is trained for the claims: LLA by full RoPE at a ratio that costs much, with on-policy steps and without, and by
+ * the absorbed path, whose rotary branch is trained with it, at the common one.
  */
 export const distilledRow = (g: Geometry, use: DistilUse): Row => ({
-  codec: llaAt(g, use === 'rope' ? (8 / 3) * g.loops : commonRatio(g)),
-  path: use === 'rope' ? 'reconstruct' : 'absorbed',
+  codec: llaAt(g, use === 'absorbed' ? commonRatio(g) : (8 / 3) * g.loops),
+  path: use === 'absorbed' ? 'absorbed' : 'reconstruct',
   ...PLAIN,
 });
 
@@ -179,19 +179,10 @@ export function tryClaims(g: Geometry, model: Evidence, twin: Evidence): ClaimRe
     absorbedClaim(g, model, twin, idOf(lla, { path: 'block-absorbed' })),
     eviction(difference, model, twin, idOf(lla, { eviction: evicted }), idOf(full, { eviction: evicted }), idOf(lla)),
     retrieval(g, model, twin),
-    unknown('on-policy training helps long rollouts', 'needs on-policy training'),
+    onPolicy(model, twin),
     distillation(g, model, twin),
   ];
 }
-
-const unknown = (claim: string, note: string): ClaimResult => ({
-  claim,
-  verdict: 'cannot tell',
-  effect: '',
-  estimate: null,
-  control: null,
-  note,
-});
 
 /** The loop axis beside the other axes of more than two places. */
 function spectrumClaim(model: Spectra, twin: Spectra): ClaimResult {
@@ -290,6 +281,34 @@ function distillation(g: Geometry, model: Evidence, twin: Evidence): ClaimResult
   };
 }
 
+/** How far greedy rollouts go with the uncompressed model, with on-policy steps and without, of as many in all. */
+function onPolicy(model: Evidence, twin: Evidence): ClaimResult {
+  const lengths = (row: Judged): readonly number[] =>
+    row.items.filter(({ kind, scored }) => kind === 'rollout' && scored === LONG_ROLLOUT).map(({ agreed }) => agreed);
+  const gain = ({ distilled }: Evidence): Interval | null => {
+    if (!distilled) return null;
+    const off = lengths(distilled.rope);
+    const gains = lengths(distilled['on-policy']).map((agreed, i) => agreed - (off[i] as number));
+    return gains.length === 0 ? null : bootstrapMean(gains, SEED);
+  };
+  const mean = (use: DistilUse): string => {
+    const own = lengths((model.distilled as NonNullable<Evidence['distilled']>)[use]);
+    return (own.reduce((sum, x) => sum + x, 0) / own.length).toPrecision(3);
+  };
+  const own = gain(model);
+  return {
+    claim: 'on-policy training helps long rollouts',
+    verdict: verdictOf(own),
+    effect: `tokens that a greedy rollout of ${LONG_ROLLOUT} follows: on-policy in the last half of the steps − off-policy`,
+    estimate: own,
+    control: gain(twin),
+    note:
+      own === null
+        ? UNTRAINABLE
+        : `${mean('rope')} tokens off-policy, ${mean('on-policy')} on-policy; a short training`,
+  };
+}
+
 const UNTRAINABLE = "training is for small models of Ouro's layers";
 
 /** An effect above zero agrees with the claim, one below disagrees; an interval that holds zero tells nothing. */
@@ -351,33 +370,3 @@ function retrieval(g: Geometry, model: Evidence, twin: Evidence): ClaimResult {
         : 'few trials a context: a step of one context may be chance',
   };
 }
-
-const shown = (i: Interval | null): string =>
-  i === null ? 'n/a' : `${i.estimate.toPrecision(3)} (${i.low.toPrecision(3)} to ${i.high.toPrecision(3)})`;
-
-/** For a terminal. */
-export const claimsText = (name: string, results: readonly ClaimResult[]): string =>
-  [
-    `The paper's claims, tried on ${name}`,
-    '',
-    ...results.flatMap((r) => [
-      `${r.verdict.toUpperCase()}: ${r.claim}`,
-      ...(r.effect === ''
-        ? []
-        : [`    ${r.effect}${r.estimate ? `: ${shown(r.estimate)}; untrained ${shown(r.control)}` : ''}`]),
-      ...(r.note === '' ? [] : [`    ${r.note}`]),
-    ]),
-    '',
-    ...columns<{ verdict: Verdict }>(
-      [
-        { title: 'verdict', align: 'left', cell: ({ verdict }) => verdict },
-        {
-          title: 'claims',
-          align: 'right',
-          cell: ({ verdict }) => String(results.filter((r) => r.verdict === verdict).length),
-        },
-      ],
-      (['agree', 'disagree', 'cannot tell'] as const).map((verdict) => ({ verdict })),
-    ),
-    '',
-  ].join('\n');

@@ -34,7 +34,7 @@ export function argmax(values: Float32Array): number {
 /**
  * What a configuration predicts for the continuation of every item.
  * @param codec weights, for codecs that have some
- * @param greedy tokens that a rollout is continued by; then its continuation is what is predicted
+ * @param greedy tokens that a rollout of the usual length is continued by; then its continuation is what is predicted
  */
 export async function predict(
   teacher: Teacher,
@@ -44,8 +44,8 @@ export async function predict(
   greedy = 0,
 ): Promise<Predictions[]> {
   const { vocab } = teacher.geometry;
-  const lengthOf = ({ kind, continuation }: Item): number =>
-    kind === 'rollout' && greedy > 0 ? greedy : continuation.length;
+  const lengthOf = ({ kind, continuation, rolloutTokens }: Item): number =>
+    kind === 'rollout' && greedy > 0 ? (rolloutTokens ?? greedy) : continuation.length;
   // Items that take as many steps are decoded together.
   const order = items.map((_, i) => i).sort((a, b) => lengthOf(items[b] as Item) - lengthOf(items[a] as Item));
   const all: Float32Array[][] = items.map(() => []);

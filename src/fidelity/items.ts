@@ -16,7 +16,13 @@ export interface Item {
   readonly continuation: readonly number[];
   /** Of a passkey: its place in the prompt, 0 (begin) to 1 (end). */
   readonly depth?: number;
+  /** Of a rollout that is not of the usual length: its tokens. */
+  readonly rolloutTokens?: number;
 }
+
+/** Tokens of a rollout that tells whether a training helps long ones, and how many there are. */
+export const LONG_ROLLOUT = 96;
+const LONG_ROLLOUTS = 32;
 
 export interface ItemCounts {
   readonly texts: number;
@@ -91,3 +97,21 @@ export function textItems(windows: readonly (readonly number[])[], c: ItemCounts
     })),
   ];
 }
+
+/** Long rollouts of the bundled model. */
+export const longRollouts = (seed: number): Item[] =>
+  taskItems(seed, { ...DEFAULT_COUNTS, texts: 0, rollouts: LONG_ROLLOUTS, passkeys: 0, recalls: 0, sums: 0 }).map(
+    (item) => ({ ...item, rolloutTokens: LONG_ROLLOUT }),
+  );
+
+/** Long rollouts of a text: in each window behind as much of it as leaves room for one. */
+export const longTextRollouts = (windows: readonly (readonly number[])[]): Item[] =>
+  windows
+    .filter((window) => window.length > LONG_ROLLOUT + 1)
+    .slice(0, LONG_ROLLOUTS)
+    .map((window) => ({
+      kind: 'rollout',
+      prompt: window.slice(0, window.length - LONG_ROLLOUT),
+      continuation: NOT_YET,
+      rolloutTokens: LONG_ROLLOUT,
+    }));

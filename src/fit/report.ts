@@ -35,6 +35,8 @@ export interface DistilReport {
   readonly texts: number;
   readonly before: Interval;
   readonly after: Interval;
+  /** The same on what the student draws behind their beginnings, around the on-policy steps; null without any. */
+  readonly drawn: { readonly before: Interval; readonly after: Interval } | null;
   readonly seconds: number;
 }
 
@@ -64,6 +66,7 @@ export const fitReport = (
           texts: distilled.texts,
           before: distilled.before,
           after: distilled.after,
+          drawn: distilled.drawn,
           seconds: distilled.seconds,
         },
       }
@@ -73,10 +76,16 @@ export const fitReport = (
 const nats = ({ estimate, low, high }: Interval): string =>
   `${estimate.toPrecision(2)} (${low.toPrecision(2)}–${high.toPrecision(2)})`;
 
-const distilText = ({ path, steps, bestStep, texts, before, after, seconds }: DistilReport): string =>
+const distilText = ({ path, steps, bestStep, texts, before, after, drawn, seconds }: DistilReport): string[] => [
   `trained for ${path}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
     bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
-  })`;
+  })`,
+  ...(drawn
+    ? [
+        `on texts that it goes on with itself, by the on-policy steps: ${nats(drawn.before)} -> ${nats(drawn.after)} nats`,
+      ]
+    : []),
+];
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 
@@ -120,7 +129,7 @@ export function fitText(g: Geometry, r: FitReport): string {
     '',
     `loses most: ${worst.map((e) => `layer ${e.layer} ${e.axis === 'key' ? 'K' : 'V'} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', ')}`,
     `mean kept: ${percent(r.meanKept[r.initialisation] ?? 0)}${controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join('')}`,
-    ...(r.distilled ? ['', distilText(r.distilled)] : []),
+    ...(r.distilled ? ['', ...distilText(r.distilled)] : []),
     '',
   ].join('\n');
 }

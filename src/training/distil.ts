@@ -10,8 +10,8 @@ import { sourceOf } from '../fit/fit.js';
 import { bootstrapMean, type Interval } from '../statistics.js';
 import { writeWhole } from '../write.js';
 import { startJax } from './arrays.js';
-import { Distiller, type DistilPlan } from './distiller.js';
-import type { Setting, Swap } from './student.js';
+import type { Setting, Swap } from './cached.js';
+import { Distiller, isOnPolicy, type DistilPlan } from './distiller.js';
 
 export interface Distillation {
   readonly setting: Setting;
@@ -30,7 +30,7 @@ export interface DistilOptions {
   readonly signal: AbortSignal;
   /** File of the state, and what it must be of; none is kept without. */
   readonly state: { readonly path: string; readonly question: string } | null;
-  /** After each step. `kl`: held-out KL at first, and the best so far. */
+  /** After each step. `kl`: held-out KL at first, and the best so far, of the stage. */
   readonly onProgress?: (step: number, made: number, kl: readonly [first: number, best: number]) => void;
 }
 
@@ -44,18 +44,29 @@ export interface Distilled {
   /** KL(teacher ‖ student) on the held-out texts, nats a token, with 95 % bootstrap intervals over texts. */
   readonly before: Interval;
   readonly after: Interval;
+  /** The same on what the student draws behind their beginnings, around the on-policy steps; null without any. */
+  readonly drawn: { readonly before: Interval; readonly after: Interval } | null;
 }
 
 /** Steps between looks at the held-out texts, and between saved states. */
 const LOOK_EVERY = 20;
 const SEED = 1;
 
+/** KL of the held-out texts: at first, and with the best weights. */
+interface Looks {
+  readonly first: readonly number[];
+  readonly best: readonly number[];
+}
+
 interface Progress {
   step: number;
-  first: number[];
-  best: number[];
-  bestStep: number;
-  tensors: TensorSource;
+  /** Over the texts themselves. */
+  readonly forced: Looks;
+  /** Over the student's draws, once the steps are on-policy. */
+  readonly drawn: Looks | null;
+  /** The best weights by the last of the two. */
+  readonly bestStep: number;
+  readonly tensors: TensorSource;
 }
 
 const named = (source: TensorSource, names: readonly string[], prefix: string): NamedTensor[] =>
@@ -74,43 +85,49 @@ export async function distil(asked: Distillation, { signal, state, onProgress }:
   const saved = state ? earlier(state.path, state.question, names) : null;
   const distiller = new Distiller(setting, swap, plan, model, saved?.tensors ?? asked.start, names, texts);
   try {
-    const look = async (): Promise<number[]> => {
-      const kl: number[] = [];
-      for (const text of heldOut) kl.push(await distiller.divergenceOn(text));
-      return kl;
-    };
+    const now = async (): Promise<TensorSource> =>
+      sourceOf(new Map((await distiller.tensors()).map((tensor) => [tensor.name, tensor])));
     let at: Progress;
     if (saved) at = saved.progress;
     else {
-      const first = await look();
-      at = { step: 0, first, best: first, bestStep: 0, tensors: asked.start };
+      const first = await distiller.divergences(heldOut, false);
+      at = { step: 0, forced: { first, best: first }, drawn: null, bestStep: 0, tensors: asked.start };
     }
     const save = async (): Promise<void> => {
       if (state) writeWhole(state.path, stateBytes(at, await distiller.state(), names, state.question), '--output');
     };
     const from = at.step;
     while (at.step < plan.steps && !signal.aborted) {
+      if (at.drawn === null && isOnPolicy(plan, at.step + 1)) {
+        // From here on other texts judge: the present weights are the first of them.
+        const first = await distiller.divergences(heldOut, true);
+        at = { ...at, drawn: { first, best: first }, bestStep: at.step, tensors: await now() };
+      }
       await distiller.step(++at.step);
-      if (at.step % LOOK_EVERY === 0 || at.step === plan.steps) {
-        const kl = await look();
-        if (mean(kl) < mean(at.best)) {
-          const best = await distiller.tensors();
-          at = { ...at, best: kl, bestStep: at.step, tensors: sourceOf(new Map(best.map((t) => [t.name, t]))) };
-        }
+      const stage = at.drawn ? 'drawn' : 'forced';
+      if (at.step % LOOK_EVERY === 0 || at.step === plan.steps || (!at.drawn && isOnPolicy(plan, at.step + 1))) {
+        const kl = await distiller.divergences(heldOut, at.drawn !== null);
+        const { first, best } = at[stage] as Looks;
+        if (mean(kl) < mean(best))
+          at = { ...at, [stage]: { first, best: kl }, bestStep: at.step, tensors: await now() };
         await save();
       }
-      onProgress?.(at.step, at.step - from, [mean(at.first), mean(at.best)]);
+      const { first, best } = at[stage] as Looks;
+      onProgress?.(at.step, at.step - from, [mean(first), mean(best)]);
       // A signal is heard between turns of the event loop.
       await turn();
     }
     if (at.step < plan.steps) await save();
     else if (state) rmSync(state.path, { force: true });
+    const { forced, drawn } = at;
+    const after = drawn ? await distiller.divergences(heldOut, false, at.tensors) : forced.best;
     return {
       tensors: at.tensors,
       bestStep: at.bestStep,
       steps: at.step,
-      before: bootstrapMean(at.first, SEED),
-      after: bootstrapMean(at.best, SEED),
+      before: bootstrapMean(forced.first, SEED),
+      after: bootstrapMean(after, SEED),
+      drawn: drawn && { before: bootstrapMean(drawn.first, SEED), after: bootstrapMean(drawn.best, SEED) },
     };
   } finally {
     distiller.close();
@@ -127,8 +144,8 @@ const stateBytes = (
     question,
     step: String(at.step),
     bestStep: String(at.bestStep),
-    first: JSON.stringify(at.first),
-    best: JSON.stringify(at.best),
+    forced: JSON.stringify(at.forced),
+    drawn: JSON.stringify(at.drawn),
   });
 
 /** The state of an earlier run. @throws UserError for one of another distillation */
@@ -153,14 +170,14 @@ function earlier(
         return tensor ? [[name, tensor] as const] : [];
       }),
     );
-    const listOf = (name: string): number[] => JSON.parse(metadata[name] ?? '[]') as number[];
+    const looksOf = (name: string): Looks | null => JSON.parse(metadata[name] ?? 'null') as Looks | null;
     return {
       tensors: sourceOf(all),
       progress: {
         step: Number(metadata['step']),
         bestStep: Number(metadata['bestStep']),
-        first: listOf('first'),
-        best: listOf('best'),
+        forced: looksOf('forced') as Looks,
+        drawn: looksOf('drawn'),
         tensors: sourceOf(best),
       },
     };

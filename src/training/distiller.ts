@@ -1,7 +1,7 @@
 /**
- * Trains a codec's tensors with the model frozen (paper, Sec. "Initialization and conversion"): AdamW, warm-up and
- * cosine. A step depends on the seed, its number and the state before it alone, so that a resumed training goes on as if
- * it had not stopped.
+ * Trains a codec's tensors with the model frozen (paper, Sec. "Initialization and conversion" and "On-policy
+ * refinement"): AdamW, warm-up and cosine. A step depends on the seed, its number and the state before it alone, so that
+ * a resumed training goes on as if it had not stopped.
  */
 import { jit, nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
 import type { TensorSource } from '../decoder/weights.js';
@@ -11,21 +11,18 @@ import { mix } from '../hash.js';
 import { randomFrom } from '../random.js';
 import { ADAMW, initialMoments, stepSizes, update, type Moments } from './adamw.js';
 import { parametersFrom } from './arrays.js';
+import { studentPositions, type Arrays, type Setting, type Swap } from './cached.js';
 import type { Parameters, Positions } from './looped.js';
-import {
-  distillationLoss,
-  divergence,
-  exactPass,
-  studentPass,
-  studentPositions,
-  type Frozen,
-  type Setting,
-  type Swap,
-} from './student.js';
+import { Rollout, tokenArray } from './rollout.js';
+import { distillationLoss, exactPass, studentDivergences, type Frozen } from './student.js';
 
 export interface DistilPlan {
   readonly seed: number;
   readonly steps: number;
+  /** The last of the steps, which train on texts that the student itself goes on with. */
+  readonly onPolicySteps: number;
+  /** Of the student's draws. */
+  readonly temperature: number;
   /** Highest learning rate: reached after the warm-up, then falling to 0 by a cosine. */
   readonly rate: number;
   /** λ: weight of the attention-output match. */
@@ -34,8 +31,16 @@ export interface DistilPlan {
   readonly texts: number;
 }
 
+/** Whether a step (from 1) trains on the student's own texts. */
+export const isOnPolicy = ({ steps, onPolicySteps }: DistilPlan, step: number): boolean => step > steps - onPolicySteps;
+
 /** Share of the steps in which the rate rises. */
 const WARM_UP = 0.1;
+/** Share of a text that is prefilled: in a step drawn between these, when a text is judged as long as here. */
+const PROMPTS = [1 / 4, 3 / 4] as const;
+const JUDGED_PROMPT = 1 / 2;
+/** Of the draws when texts are judged: the same each time. */
+const JUDGED_SEED = 0x6a756467;
 
 /** Learning rate of step `step` (from 1). */
 export function distilRate({ rate, steps }: DistilPlan, step: number): number {
@@ -50,9 +55,11 @@ type Step = (
   base: Parameters,
   at: Positions,
   tokens: np.Array,
+  rows: Arrays,
+  weights: np.Array,
   sizes: np.Array,
 ) => [np.Array, Parameters, Moments];
-type Judge = (p: Parameters, base: Parameters, at: Positions, tokens: np.Array) => np.Array;
+type Judge = (p: Parameters, base: Parameters, at: Positions, tokens: np.Array, rows: Arrays) => np.Array;
 
 /** Tensors as jax-js takes them. @param prefix of the names in the source */
 const arraysOf = (source: TensorSource, names: readonly string[], prefix = ''): Parameters =>
@@ -74,11 +81,19 @@ async function tensorsOf(parameters: Parameters, prefix = ''): Promise<NamedTens
   return out;
 }
 
+/** Weights of texts of `length` tokens, of which those from `first` on count. */
+function weightsOf(texts: number, length: number, first: number): np.Array {
+  const weights = new Float32Array(texts * length);
+  for (let i = 0; i < texts; i++) weights.fill(1 / (texts * (length - first)), i * length + first, (i + 1) * length);
+  return np.array(weights);
+}
+
 export class Distiller {
   private parameters: Parameters;
   private moments: Moments;
   private readonly base: Parameters;
   private readonly at: Positions;
+  private readonly rollout: Rollout;
   private readonly run: Step;
   private readonly judge: Judge;
 
@@ -89,17 +104,18 @@ export class Distiller {
    * @param texts of `setting.length` tokens each
    */
   constructor(
-    setting: Setting,
+    private readonly setting: Setting,
     swap: Swap,
     private readonly plan: DistilPlan,
     model: TensorSource,
     start: TensorSource,
-    names: readonly string[],
+    private readonly names: readonly string[],
     private readonly texts: readonly (readonly number[])[],
   ) {
     const g = setting.geometry;
     this.base = parametersFrom(g, model);
     this.at = studentPositions(setting, swap);
+    this.rollout = new Rollout(setting, swap);
     this.parameters = arraysOf(start, names);
     this.moments = start.shapes.has(`first.${names[0]}`)
       ? { first: arraysOf(start, names, 'first.'), second: arraysOf(start, names, 'second.') }
@@ -107,35 +123,39 @@ export class Distiller {
     const lossAndGradients = valueAndGrad(
       distillationLoss(setting, swap, plan.attentionWeight) as never,
     ) as unknown as (p: Parameters, frozen: Frozen) => [np.Array, Parameters];
-    this.run = jit(((p, moments, base, at, tokens, sizes) => {
+    this.run = jit(((p, moments, base, at, tokens, rows, weights, sizes) => {
       const oneHot = nn.oneHot(tokens, g.vocab);
-      const exact = exactPass(setting, swap, tree.ref(base), oneHot.ref);
-      const [loss, gradients] = lossAndGradients(tree.ref(p), { base, at, exact, oneHot });
+      const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);
+      const [loss, gradients] = lossAndGradients(tree.ref(p), { base, at, exact, rows, oneHot, weights });
       const next = update(p, gradients, moments, sizes, ADAMW);
       return [loss, next.parameters, next.moments];
     }) as Step as never) as unknown as Step;
-    this.judge = jit(((p, base, at, tokens) => {
+    this.judge = jit(((p, base, at, tokens, rows) => {
       const oneHot = nn.oneHot(tokens, g.vocab);
-      const exact = exactPass(setting, swap, tree.ref(base), oneHot.ref);
-      const student = studentPass(setting, swap, p, base, at, exact, oneHot);
-      student.mismatch.dispose();
-      const kl = divergence((exact['logProbabilities'] as np.Array).ref, student.logProbabilities);
-      for (const array of Object.values(exact)) array.dispose();
-      return kl;
+      const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);
+      return studentDivergences(setting, swap, p, { base, at, exact, rows, oneHot });
     }) as Judge as never) as unknown as Judge;
   }
 
   /** Makes step `step` (from 1). @returns its loss @throws UserError where that is no number any more */
   async step(step: number): Promise<number> {
     const { plan, texts } = this;
-    const random = randomFrom(mix(mix(plan.seed) ^ step));
+    const { length } = this.setting;
+    const seed = mix(mix(plan.seed) ^ step);
+    const random = randomFrom(seed);
     const batch = Array.from({ length: plan.texts }, () => texts[Math.floor(random() * texts.length)] ?? []);
+    const [shortest, longest] = PROMPTS;
+    const prompt = Math.max(1, Math.floor(length * (shortest + (longest - shortest) * random())));
+    const draws = isOnPolicy(plan, step) ? { temperature: plan.temperature, seed } : null;
+    const rolled = await this.rollout.run(this.parameters, this.base, this.at, batch, prompt, draws);
     const [loss, parameters, moments] = this.run(
       this.parameters,
       this.moments,
       tree.ref(this.base),
       tree.ref(this.at),
-      np.array(Int32Array.from(batch.flat()), { dtype: np.int32 }),
+      tokenArray(rolled.texts.flat()),
+      rolled.rows,
+      weightsOf(plan.texts, length, draws ? prompt : 0),
       stepSizes(step, distilRate(plan, step)),
     );
     this.parameters = parameters;
@@ -146,15 +166,39 @@ export class Distiller {
     return value as number;
   }
 
-  /** KL(teacher ‖ student) of a text, nats a token. */
-  async divergenceOn(text: readonly number[]): Promise<number> {
-    const kl = this.judge(
-      tree.ref(this.parameters),
-      tree.ref(this.base),
-      tree.ref(this.at),
-      np.array(Int32Array.from(text), { dtype: np.int32 }),
-    );
-    return ((await kl.data()) as Float32Array)[0] as number;
+  /**
+   * KL(teacher ‖ student) of each text's second half, nats a token.
+   * @param drawn behind that, the student goes on with its own draws
+   * @param tensors of the codec; the present ones unless given
+   */
+  async divergences(
+    texts: readonly (readonly number[])[],
+    drawn: boolean,
+    tensors?: TensorSource,
+  ): Promise<readonly number[]> {
+    const { length } = this.setting;
+    const parameters = tensors ? arraysOf(tensors, this.names) : tree.ref(this.parameters);
+    const prompt = Math.max(1, Math.floor(JUDGED_PROMPT * length));
+    const out: number[] = [];
+    for (let from = 0; from < texts.length; from += this.plan.texts) {
+      // As many as in a step, so that the same programs run; the last are asked again to fill up.
+      const batch = Array.from({ length: this.plan.texts }, (_, i) => texts[(from + i) % texts.length] ?? []);
+      const draws = drawn ? { temperature: this.plan.temperature, seed: mix(JUDGED_SEED + from) } : null;
+      const rolled = await this.rollout.run(parameters, this.base, this.at, batch, prompt, draws);
+      const kl = (await this.judge(
+        tree.ref(parameters),
+        tree.ref(this.base),
+        tree.ref(this.at),
+        tokenArray(rolled.texts.flat()),
+        rolled.rows,
+      ).data()) as Float32Array;
+      for (let i = 0; i < batch.length && from + i < texts.length; i++) {
+        const own = kl.subarray(i * length + prompt, (i + 1) * length);
+        out.push(own.reduce((sum, x) => sum + x, 0) / own.length);
+      }
+    }
+    for (const array of Object.values(parameters)) array.dispose();
+    return out;
   }
 
   /** The codec's tensors as they are now. */

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { claimsGrid, distilledRow, tryClaims, type DistilUse, type Evidence } from '../../src/fidelity/claims.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../../src/fidelity/grid.js';
 import type { Judged } from '../../src/fidelity/judge.js';
-import { taskItems, textItems } from '../../src/fidelity/items.js';
+import { LONG_ROLLOUT, longRollouts, longTextRollouts, taskItems, textItems } from '../../src/fidelity/items.js';
 import { divergence, scoreItem, summarise, type ItemScore } from '../../src/fidelity/score.js';
 import { logSoftmax } from '../../src/fidelity/forced.js';
 import { Side, type Spectra } from '../../src/fit/spectra.js';
@@ -43,6 +43,12 @@ describe('items', () => {
     }
     const window = Array.from({ length: 100 }, (_, i) => i);
     expect(textItems([window, window.slice(0, 50)]).map(({ kind }) => kind)).toEqual(['text', 'rollout']);
+    const long = [...longRollouts(7), ...longTextRollouts([window, window.slice(0, LONG_ROLLOUT + 1)])];
+    expect(long.map(({ kind, rolloutTokens }) => [kind, rolloutTokens])).toEqual(
+      long.map(() => ['rollout', LONG_ROLLOUT]),
+    );
+    expect(long.at(-1)?.prompt).toEqual([0, 1, 2, 3]);
+    expect(long.length).toBe(33);
   });
 });
 
@@ -139,7 +145,7 @@ describe('claims', () => {
         return {
           kind: i < 8 ? 'text' : 'rollout',
           context: 64,
-          scored: 24,
+          scored: i < 10 ? 24 : LONG_ROLLOUT,
           kl,
           top1: 1,
           loss: 1,
@@ -152,7 +158,7 @@ describe('claims', () => {
     const after = (use: DistilUse): Judged => judged(distilledRow(g, use), trained?.(use) ?? 0);
     return {
       rows: claimsGrid(g).map((row) => judged(row, klOf(row))),
-      distilled: trained ? { rope: after('rope'), absorbed: after('absorbed') } : null,
+      distilled: trained ? { rope: after('rope'), 'on-policy': after('on-policy'), absorbed: after('absorbed') } : null,
       spectra: { tokens: 8, key: side, value: side } as unknown as Spectra,
     };
   };
@@ -195,5 +201,16 @@ describe('claims', () => {
     expect(told((use) => (use === 'rope' ? 0.2 : 1.5))).toEqual(['agree', 'agree']);
     expect(told((use) => (use === 'rope' ? 0.8 : 0.5))).toEqual(['disagree', 'disagree']);
     expect(told((use) => (use === 'rope' ? 0.5 : 1))).toEqual(['cannot tell', 'cannot tell']);
+  });
+
+  it('tell by long rollouts whether on-policy training helps', () => {
+    const told = (onPolicy: number): string | undefined =>
+      verdicts(
+        () => 1,
+        0.3,
+        (use) => (use === 'on-policy' ? onPolicy : 1),
+      )['on-policy training helps long rollouts'];
+    // Rollouts of this evidence follow 10 − KL tokens.
+    expect([0.5, 2, 1].map(told)).toEqual(['agree', 'disagree', 'cannot tell']);
   });
 });

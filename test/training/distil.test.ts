@@ -3,34 +3,37 @@ import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
-import { pathSpec } from '../../src/codecs/paths.js';
 import { accumulate, dot, joined, product, rotate, softmax, split } from '../../src/decoder/reference/arithmetic.js';
 import type { Vector } from '../../src/decoder/reference/arithmetic.js';
 import { decode, encode, groupOf, loadCodec, offsetOf } from '../../src/decoder/reference/codec.js';
 import { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { exactAttention } from '../../src/decoder/reference/forward.js';
+import { sample } from '../../src/decoder/sampler.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
 import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import { codecTensors, type CodecAxis } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import { fitCommand } from '../../src/commands/fit.js';
-import { heldOutOf } from '../../src/commands/fit-distil.js';
+import type { Args } from '../../src/commands/command.js';
+import { heldOutOf, readDistil } from '../../src/commands/fit-distil.js';
 import { refuseDistil } from '../../src/fit/distillable.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { randomFrom } from '../../src/random.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
 import { parametersFrom, startJax } from '../../src/training/arrays.js';
-import { distil, type Distillation } from '../../src/training/distil.js';
+import { distil, type Distillation, type Distilled } from '../../src/training/distil.js';
 import { distilRate } from '../../src/training/distiller.js';
 import type { Parameters } from '../../src/training/looped.js';
 import {
-  distillationLoss,
-  exactPass,
-  studentPass,
+  readBack,
+  rowName,
   studentPositions,
+  type Arrays,
   type Setting,
   type Swap,
-} from '../../src/training/student.js';
+} from '../../src/training/cached.js';
+import { Rollout } from '../../src/training/rollout.js';
+import { distillationLoss, exactPass, studentPass } from '../../src/training/student.js';
 import { temporaryFolder } from '../decoder/files.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { SEED } from '../gpu/random.js';
@@ -48,7 +51,6 @@ const EPSILON = 1e-5;
 const LENGTH = 6;
 const LAMBDA = 0.5;
 const one = { ...two, layers: 1 };
-const settingOf = (geometry: Geometry): Setting => ({ geometry, normEpsilon: EPSILON, length: LENGTH });
 const twinOf = (geometry: Geometry): TensorSource => untrainedTwin(geometry, SEED);
 const random = randomFrom(SEED);
 const texts = [0, 1].map(() => Array.from({ length: LENGTH }, () => Math.floor(random() * two.vocab)));
@@ -67,105 +69,111 @@ const codecOf = ([codec, path, branch, g]: Case): TensorSource =>
 const nameOf = ({ loop, layer }: Site): string => `${loop} ${layer}`;
 const logSoftmax = (row: Vector): number[] => [...softmax([...row])].map(Math.log);
 
-/** Log-probabilities of a text's tokens, and attention's outputs by site: exactly, and through the codec. */
-function exactStudent([codec, path, branch, g]: Case, source: TensorSource, text: readonly number[]) {
+/** Rows of `capture`, in plain numbers. */
+type Captured = ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
+
+const captured = async (rows: Arrays): Promise<Captured> =>
+  new Map(
+    await Promise.all(
+      Object.entries(rows).map(
+        async ([name, array]) =>
+          [name, { shape: array.shape, values: (await array.ref.data()) as Float32Array }] as const,
+      ),
+    ),
+  );
+
+/** The loss of texts in float64, for rows that are as they are. @param weights of the tokens */
+function exactLoss(
+  [codec, path, branch, g]: Case,
+  source: TensorSource,
+  rows: Captured,
+  weights: readonly number[],
+): number {
   const model = loadModel(g, twinOf(g), EPSILON);
-  const positions = text.map((_, i) => i);
-  const wanted = new Map<string, Vector[]>();
-  const seen = new Map<string, readonly Projection[]>();
-  const exact = exactAttention(model);
-  const teacher = run(model, text, positions, (site, projections) => {
-    const outputs = exact(site, projections);
-    wanted.set(nameOf(site), outputs);
-    seen.set(nameOf(site), projections);
-    return outputs;
-  });
   const codecs = loadCodec(g, codec, path, branch, source);
+  /** What was captured of a token. @param slot KV head */
+  const rowOf = (
+    part: CodecAxis | 'input',
+    { loop, layer }: Site,
+    text: number,
+    slot: number,
+    token: number,
+  ): Vector => {
+    const { shape, values } = rows.get(rowName(part, loop, layer)) as { shape: number[]; values: Float32Array };
+    const [, slots, tokens, width] = shape as [number, number, number, number];
+    const from = ((text * slots + slot) * tokens + token) * width;
+    return Float64Array.from(values.subarray(from, from + width));
+  };
   /** The row that a token's latent gives back. */
-  const rowOf = (site: Site, axis: CodecAxis, head: number, token: number): Vector => {
+  const backOf = (axis: CodecAxis, site: Site, text: number, head: number, token: number): Vector => {
     const parts = (codecs[site.layer] as (typeof codecs)[number])[axis];
     const group = groupOf(parts, site.loop, head);
     const stacked = new Float64Array(parts.groups.width);
     for (let loop = 0; loop < g.loops; loop++)
       for (let other = 0; other < g.kvHeads; other++)
-        if (groupOf(parts, loop, other) === group) {
-          const from = seen.get(nameOf({ ...site, loop }))?.[token] as Projection;
-          const rows = axis === 'key' ? from.keys : from.values;
-          stacked.set(rows[other] as Vector, offsetOf(parts, loop, other));
-        }
+        if (groupOf(parts, loop, other) === group)
+          stacked.set(rowOf(axis, { ...site, loop }, text, other, token), offsetOf(parts, loop, other));
     return decode(parts, site.loop, head, encode(parts, group, stacked));
   };
-  const first = new Map<string, readonly Projection[]>();
-  const outputs = new Map<string, Vector[]>();
-  /** @param cached whether tokens before the own one are read through latents, or exactly (a prompt's first pass) */
-  const attention =
-    (cached: boolean, into: Map<string, Vector[]>): Attention =>
-    (site, tokens) => {
+  const turned = (x: Vector, position: number): Vector => rotate(x, position, g.rope);
+  let loss = 0;
+  texts.forEach((text, at) => {
+    const weightOf = (token: number): number => weights[at * LENGTH + token] as number;
+    const positions = text.map((_, i) => i);
+    const wanted = new Map<string, Vector[]>();
+    const exact = exactAttention(model);
+    const teacher = run(model, text, positions, (site, tokens) => {
+      const outputs = exact(site, tokens);
+      wanted.set(nameOf(site), outputs);
+      return outputs;
+    }).map(logSoftmax);
+    const first = new Map<number, readonly Projection[]>();
+    const attention: Attention = (site, tokens) => {
       const own = codecs[site.layer] as (typeof codecs)[number];
-      const { loops } = own.key.groups;
-      if (site.loop % loops === 0) first.set(String(site.layer), tokens);
-      const firstSite = nameOf({ ...site, loop: Math.floor(site.loop / loops) * loops });
-      const branchKey = (from: Projection, head: number): Vector => {
-        const keys = split(product((own.branch as NonNullable<typeof own.branch>).key, from.input), branch.width);
-        return keys[branch.perHead ? head : 0] as Vector;
-      };
-      const made = tokens.map((token, n) =>
+      const begin = site.loop - (site.loop % own.key.groups.loops);
+      if (site.loop === begin) first.set(site.layer, tokens);
+      const branchKey = (input: Vector, head: number): Vector =>
+        split(product((own.branch as NonNullable<typeof own.branch>).key, input), branch.width)[
+          branch.perHead ? head : 0
+        ] as Vector;
+      const outputs = tokens.map((token, n) =>
         joined(
           token.queries.map((query, head) => {
             const kv = Math.floor((head * g.kvHeads) / g.heads);
             const branchQuery = own.branch && split(product(own.branch.query, token.input), branch.width)[head];
-            const turned = (x: Vector, position: number): Vector => rotate(x, position, g.rope);
             const scores = tokens.slice(0, n + 1).map((_, m) => {
-              const isOwn = m === n || !cached;
-              const key = isOwn ? ((tokens[m] as Projection).keys[kv] as Vector) : rowOf(site, 'key', kv, m);
+              const key = m === n ? (token.keys[kv] as Vector) : backOf('key', site, at, kv, m);
               if (!branchQuery) return dot(turned(query, n), turned(key, m)) / Math.sqrt(g.headDim);
-              const from = (isOwn ? first.get(String(site.layer)) : seen.get(firstSite))?.[m] as Projection;
-              const place = dot(turned(branchQuery, n), turned(branchKey(from, kv), m));
+              const input =
+                m === n
+                  ? (first.get(site.layer)?.[n] as Projection).input
+                  : rowOf('input', { ...site, loop: begin }, at, 0, m);
+              const place = dot(turned(branchQuery, n), turned(branchKey(input, kv), m));
               return (dot(query, key) + place) / Math.sqrt(g.headDim + branch.width);
             });
             const output = new Float64Array(g.headDim);
             softmax(scores).forEach((weight, m) =>
-              accumulate(
-                output,
-                m === n || !cached ? ((tokens[m] as Projection).values[kv] as Vector) : rowOf(site, 'value', kv, m),
-                weight,
-              ),
+              accumulate(output, m === n ? (token.values[kv] as Vector) : backOf('value', site, at, kv, m), weight),
             );
             return output;
           }),
         ),
       );
-      into.set(nameOf(site), made);
-      return made;
+      outputs.forEach((output, n) =>
+        output.forEach((x, i) => {
+          const difference = x - ((wanted.get(nameOf(site)) as Vector[])[n]?.[i] as number);
+          loss += (weightOf(n) * LAMBDA * difference ** 2) / (g.loops * g.layers);
+        }),
+      );
+      return outputs;
     };
-  if (pathSpec(path).branch) {
-    const scored = attention(false, new Map());
-    const firstPass = new Map<string, readonly Projection[]>();
-    run(model, text, positions, (site, tokens) => {
-      firstPass.set(nameOf(site), tokens);
-      return scored(site, tokens);
-    });
-    for (const [site, tokens] of firstPass) seen.set(site, tokens);
-  }
-  const student = run(model, text, positions, attention(true, outputs));
-  let mismatch = 0;
-  for (const [site, rows] of wanted)
-    rows.forEach((a, n) =>
-      a.forEach((x, i) => (mismatch += (x - ((outputs.get(site) as Vector[])[n]?.[i] as number)) ** 2)),
-    );
-  return { teacher: teacher.map(logSoftmax), student: student.map(logSoftmax), mismatch };
-}
-
-/** The loss of both texts. */
-function exactLoss(of: Case, source: TensorSource): number {
-  const g = of[3];
-  let [kl, mismatch] = [0, 0];
-  for (const text of texts) {
-    const own = exactStudent(of, source, text);
-    own.teacher.forEach((row, n) => row.forEach((p, i) => (kl += Math.exp(p) * (p - (own.student[n]?.[i] as number)))));
-    mismatch += own.mismatch;
-  }
-  return (kl + (LAMBDA * mismatch) / (g.loops * g.layers)) / (texts.length * LENGTH);
+    run(model, text, positions, attention)
+      .map(logSoftmax)
+      .forEach((student, n) =>
+        teacher[n]?.forEach((p, i) => (loss += weightOf(n) * Math.exp(p) * (p - (student[i] as number)))),
+      );
+  });
+  return loss;
 }
 
 describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
@@ -175,21 +183,33 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     Object.fromEntries(
       [...source.shapes].map(([name, shape]) => [name, np.array(source.read(name)).reshape([...shape])]),
     );
+  /** Tokens that are prefilled. */
+  const PROMPT = 2;
 
   it.each(CASES)(
-    '%o by %s: the pass is that of the decoder, and gradients are those of the float64 loss',
+    "%o by %s: each step is the decoder's, draws too, and gradients are those of the float64 loss",
     async (...of) => {
       const [codec, path, branch, g] = of;
-      const setting = settingOf(g);
-      const base = (): Parameters => parametersFrom(g, twinOf(g));
+      const setting: Setting = { geometry: g, normEpsilon: EPSILON, length: LENGTH };
       const swap: Swap = { codec, path, branch };
       const source = codecOf(of);
-      const exact = exactPass(setting, swap, base(), oneHot());
       const at = studentPositions(setting, swap);
+      const base = parametersFrom(g, twinOf(g));
+      const arrays = codecArrays(source);
+      const rollout = new Rollout(setting, swap);
+      const { rows } = await rollout.run(arrays, base, at, texts, PROMPT, null);
 
-      const pass = studentPass(setting, swap, codecArrays(source), base(), tree.ref(at), exact, oneHot());
-      const own = (await pass.logProbabilities.data()) as Float32Array;
-      texts.forEach((text, i) => {
+      const cached = readBack(setting, swap, arrays, at, tree.ref(rows));
+      const own = (await studentPass(
+        setting,
+        swap,
+        tree.ref(arrays),
+        tree.ref(base),
+        tree.ref(at),
+        cached,
+        oneHot(),
+      ).data()) as Float32Array;
+      const decoderOf = (prompt: readonly number[]): ReferenceDecoder => {
         const decoder = new ReferenceDecoder(loadModel(g, twinOf(g), EPSILON), source, {
           codec,
           path,
@@ -198,21 +218,42 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
           choice: { storage: 'f32', groupSize: 64 },
           exactStorage: true,
         });
-        decoder.prefill(text.slice(0, -1), 'accumulated');
-        const last = logSoftmax(decoder.step(text.at(-1) as number));
-        const ours = exactStudent(of, source, text).student;
-        last.forEach((p, j) => {
-          expect(ours.at(-1)?.[j]).toBeCloseTo(p, 9);
-          expect(own[((i + 1) * LENGTH - 1) * g.vocab + j]).toBeCloseTo(p, 3);
-        });
+        decoder.prefill(prompt, 'accumulated');
+        return decoder;
+      };
+      const same = (text: number, n: number, logits: Vector): void =>
+        logSoftmax(logits).forEach((p, j) => expect(own[(text * LENGTH + n) * g.vocab + j]).toBeCloseTo(p, 4));
+      texts.forEach((text, i) => {
+        // Within the prompt a token is a first step behind those before it.
+        for (let n = 1; n < PROMPT; n++) same(i, n, decoderOf(text.slice(0, n)).step(text[n] as number));
+        const decoder = decoderOf(text.slice(0, PROMPT));
+        for (let n = PROMPT; n < LENGTH; n++) same(i, n, decoder.step(text[n] as number));
       });
 
+      const draws = { temperature: 0.7, seed: SEED };
+      const drawn = await rollout.run(arrays, base, at, texts, PROMPT, draws);
+      drawn.texts.forEach((text, i) => {
+        expect(text.slice(0, PROMPT + 1)).toEqual(texts[i]?.slice(0, PROMPT + 1));
+        const decoder = decoderOf(text.slice(0, PROMPT));
+        for (let n = PROMPT; n + 1 < LENGTH; n++)
+          expect(text[n + 1]).toBe(sample(decoder.step(text[n] as number), { ...draws, topP: 1 }, n, i));
+      });
+
+      const weights = Array.from({ length: texts.length * LENGTH }, random);
+      const known = await captured(rows);
       const [loss, gradients] = (
         valueAndGrad(distillationLoss(setting, swap, LAMBDA) as never) as unknown as (
           ...args: unknown[]
         ) => [np.Array, Parameters]
-      )(codecArrays(source), { base: base(), at, exact, oneHot: oneHot() });
-      expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source), 4);
+      )(arrays, {
+        base: tree.ref(base),
+        at: tree.ref(at),
+        exact: exactPass(setting, base, at, oneHot()),
+        rows,
+        oneHot: oneHot(),
+        weights: np.array(weights),
+      });
+      expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights), 4);
       expect(Object.keys(gradients).sort()).toEqual([...source.shapes.keys()].sort());
       for (const [name, gradient] of Object.entries(gradients)) {
         const values = (await gradient.data()) as Float32Array;
@@ -220,10 +261,16 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
         expect(length, name).toBeGreaterThan(0);
         const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
         const shifted = (by: number): number =>
-          exactLoss(of, {
-            shapes: source.shapes,
-            read: (other) => source.read(other).map((x, i) => (other === name ? x + by * (direction[i] as number) : x)),
-          });
+          exactLoss(
+            of,
+            {
+              shapes: source.shapes,
+              read: (other) =>
+                source.read(other).map((x, i) => (other === name ? x + by * (direction[i] as number) : x)),
+            },
+            known,
+            weights,
+          );
         const step = 2 ** -9;
         const numeric = (shifted(step) - shifted(-step)) / (2 * step);
         const analytic = values.reduce((sum, x, i) => sum + x * (direction[i] as number), 0);
@@ -232,13 +279,13 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     },
   );
 
-  it('lowers KL; ends early with the best so far, and goes on as if it had not', async () => {
+  it('lowers KL; ends early with the best so far, and goes on as if it had not, on-policy too', async () => {
     const swap: Swap = { codec: { kind: 'lla', rankK: 2, rankV: 3 }, path: 'reconstruct', branch: shared };
     const file = `${temporaryFolder()}/state`;
     const asked: Distillation = {
-      setting: settingOf(one),
+      setting: { geometry: one, normEpsilon: EPSILON, length: LENGTH },
       swap,
-      plan: { seed: SEED, steps: 8, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
+      plan: { seed: SEED, steps: 8, onPolicySteps: 4, temperature: 1, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
       model: twinOf(one),
       start: codecOf([swap.codec, swap.path, swap.branch, one]),
       texts,
@@ -246,23 +293,26 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     };
     const unheard = new AbortController().signal;
     const whole = await distil(asked, { signal: unheard, state: null });
-    expect(whole.bestStep).toBe(8);
     expect(whole.after.estimate).toBeLessThan(whole.before.estimate);
-    const abort = new AbortController();
-    const seen: number[] = [];
-    const part = await distil(asked, {
-      signal: abort.signal,
-      state: { path: file, question: 'q' },
-      onProgress: (step) => {
-        seen.push(step);
-        if (step === 2) abort.abort();
-      },
-    });
-    expect([part.steps, part.bestStep, seen]).toEqual([2, 0, [1, 2]]);
+    expect(whole.drawn?.after.estimate).toBeLessThan(whole.drawn?.before.estimate as number);
+    expect(whole.bestStep).toBe(8);
+    const until = async (last: number): Promise<Distilled> => {
+      const abort = new AbortController();
+      return distil(asked, {
+        signal: abort.signal,
+        state: { path: file, question: 'q' },
+        onProgress: (step) => {
+          if (step === last) abort.abort();
+        },
+      });
+    };
+    const part = await until(2);
+    expect([part.steps, part.bestStep, part.drawn]).toEqual([2, 0, null]);
     expect(part.after).toEqual(part.before);
     await expect(distil(asked, { signal: unheard, state: { path: file, question: 'other' } })).rejects.toThrow(
       /of another model, text or setting/,
     );
+    expect((await until(6)).steps).toBe(6);
     const rest = await distil(asked, { signal: unheard, state: { path: file, question: 'q' } });
     expect({ ...rest, tensors: null }).toEqual({ ...whole, tensors: null });
     for (const name of whole.tensors.shapes.keys()) expect(rest.tensors.read(name)).toEqual(whole.tensors.read(name));
@@ -287,10 +337,27 @@ describe('what is distilled', () => {
   });
 
   it('is trained at a rate that rises for a tenth of the steps, then falls', () => {
-    const plan = { seed: 1, steps: 100, rate: 0.02, attentionWeight: LAMBDA, texts: 1 };
+    const plan = {
+      seed: 1,
+      steps: 100,
+      onPolicySteps: 0,
+      temperature: 1,
+      rate: 0.02,
+      attentionWeight: LAMBDA,
+      texts: 1,
+    };
     expect([5, 10].map((step) => distilRate(plan, step))).toEqual([0.01, 0.02]);
     expect(distilRate(plan, 55)).toBeCloseTo(0.01, 3);
     expect(distilRate(plan, 100)).toBeLessThan(1e-4);
+  });
+
+  it('is not drawn where nothing is trained, nor at a temperature where nothing is drawn', () => {
+    const asked = (flags: Args['flags']) => () =>
+      readDistil({ flags, positional: null, secondPositional: null }, two, lla, 'reconstruct');
+    expect(asked({ 'on-policy': true })).toThrow('--on-policy is of a training, and there is none');
+    expect(asked({ distil: true, temperature: '0.7' })).toThrow('--temperature is of drawn texts, and none are drawn');
+    expect(asked({ distil: true, 'on-policy': true, steps: '5' })()).toMatchObject({ steps: 5, onPolicySteps: 3 });
+    expect(asked({ distil: true, 'on-policy': false })()).toMatchObject({ onPolicySteps: 0, temperature: 1 });
   });
 
   it('is judged on other windows than it is trained on', () => {
