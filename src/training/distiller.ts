@@ -36,9 +36,13 @@ export const isOnPolicy = ({ steps, onPolicySteps }: DistilPlan, step: number): 
 
 /** Share of the steps in which the rate rises. */
 const WARM_UP = 0.1;
-/** Share of a text that is prefilled: in a step drawn between these, when a text is judged as long as here. */
-const PROMPTS = [1 / 4, 3 / 4] as const;
-const JUDGED_PROMPT = 1 / 2;
+/**
+ * Shares of a text that are prefilled, in a step drawn from between two. Rows of the student's own cost a pass a token,
+ * and change little where tokens are forced (docs/fidelity.md), so that few do there.
+ */
+const FORCED_PROMPTS = [3 / 4, 1] as const;
+const DRAWN_PROMPTS = [1 / 4, 3 / 4] as const;
+const JUDGED_PROMPT = 3 / 4;
 /** Of the draws when texts are judged: the same each time. */
 const JUDGED_SEED = 0x6a756467;
 
@@ -144,9 +148,9 @@ export class Distiller {
     const seed = mix(mix(plan.seed) ^ step);
     const random = randomFrom(seed);
     const batch = Array.from({ length: plan.texts }, () => texts[Math.floor(random() * texts.length)] ?? []);
-    const [shortest, longest] = PROMPTS;
-    const prompt = Math.max(1, Math.floor(length * (shortest + (longest - shortest) * random())));
     const draws = isOnPolicy(plan, step) ? { temperature: plan.temperature, seed } : null;
+    const [shortest, longest] = draws ? DRAWN_PROMPTS : FORCED_PROMPTS;
+    const prompt = Math.max(1, Math.floor(length * (shortest + (longest - shortest) * random())));
     const rolled = await this.rollout.run(this.parameters, this.base, this.at, batch, prompt, draws);
     const [loss, parameters, moments] = this.run(
       this.parameters,
@@ -167,7 +171,7 @@ export class Distiller {
   }
 
   /**
-   * KL(teacher ‖ student) of each text's second half, nats a token.
+   * KL(teacher ‖ student) of each text's last quarter, nats a token.
    * @param drawn behind that, the student goes on with its own draws
    * @param tensors of the codec; the present ones unless given
    */

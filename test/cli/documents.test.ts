@@ -109,6 +109,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'half a minute',
   ],
   'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
+  'npx lla-sim fit --ratio 8 --distil --on-policy -o lla8.safetensors': [null, 'the same'],
   'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
   'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
   'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': [null, 'the same'],
