@@ -201,7 +201,7 @@ export interface Frozen {
 export const distillationLoss =
   (setting: Setting, swap: Swap, attentionWeight: number) =>
   (p: Parameters, { base, at, exact, rows, oneHot, weights }: Frozen): np.Array => {
-    const { geometry: g, length } = setting;
+    const { geometry: g } = setting;
     const cached = readBack(setting, swap, p, at, rows);
     const mismatches: np.Array[] = [];
     const student = studentPass(setting, swap, p, base, at, cached, oneHot, {
