@@ -3,16 +3,30 @@
  * measured on it, names it by this.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, show } from './errors.js';
 import type { Geometry } from './geometry/geometry.js';
 
 const PIECE_BYTES = 2 ** 20;
 
+/** The files that an index names: others may lie beside them, such as a codec that was fitted to the model. */
+function shardsOf(folder: string): string[] | null {
+  const index = join(folder, 'model.safetensors.index.json');
+  if (!existsSync(index)) return null;
+  const { weight_map: map } = JSON.parse(readFileSync(index, 'utf8').replace(/^\ufeff/, '')) as {
+    weight_map?: Record<string, string>;
+  };
+  const names = [...new Set(Object.values(map ?? {}))];
+  const strange = names.find((name) => !/^[A-Za-z0-9_][A-Za-z0-9._-]*$/.test(name));
+  if (strange !== undefined)
+    throw new UserError(`${show(index)} names the file ${show(strange)}`, 'correct the index or download it again');
+  return names;
+}
+
 /**
- * Of a folder with config.json and weights: the one file model.safetensors, else all shards in the order of their
- * names. Reads every byte: about a second a gigabyte.
+ * Of a folder with config.json and weights: the one file model.safetensors, else all shards that the index names, in the
+ * order of their names; where there is no index, all of the folder. Reads every byte: about a second a gigabyte.
  * @returns 64 hexadecimal digits
  * @throws UserError when a file cannot be read
  */
@@ -23,9 +37,7 @@ export function fingerprintOfFolder(folder: string): string {
     const single = 'model.safetensors';
     const weights = existsSync(join(folder, single))
       ? [single]
-      : readdirSync(folder)
-          .filter((name) => name.endsWith('.safetensors'))
-          .sort();
+      : (shardsOf(folder) ?? readdirSync(folder).filter((name) => name.endsWith('.safetensors'))).sort();
     if (weights.length === 0) throw new UserError(`${show(folder)} holds no weights`, 'name a folder with safetensors');
     for (const name of ['config.json', ...weights]) {
       hash.update(`${name}\n`);

@@ -83,6 +83,7 @@ export function describe(
   const { kvBytesPerToken } = memoryModel(c, q.contextTokens, q.pageTokens);
   const needsCodec = codecTensors(c.geometry, c.codec, c.path, c.branch).length > 0;
   const warnings = [
+    ...(from.checkpoint?.warnings ?? []),
     ...(from.checkpoint ? [] : ['the weights are fabricated: times and bytes are real, the tokens mean nothing']),
     ...(from.checkpoint && needsCodec && !from.codec
       ? ['the codec is fabricated and does not fit the checkpoint: the tokens mean nothing']

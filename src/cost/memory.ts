@@ -51,8 +51,8 @@ export function weightBytes(g: Geometry, gpus: number): number {
 }
 
 /**
- * Weights that a GPU holds beyond those of the checkpoint: norms and biases are kept in f32, the exit gate's single
- * column is padded to a pair and has no bias (it never fires); layers that read another layer's cache (cla) need no K
+ * Weights that a GPU holds beyond those of the checkpoint: norms and biases are kept in f32, a final norm that also runs
+ * after the core is held twice, the exit gate's single column is padded to a pair and has no bias (it never fires); layers that read another layer's cache (cla) need no K
  * and V projections.
  */
 function heldBeyondCheckpoint(c: Configuration): number {
@@ -62,7 +62,8 @@ function heldBeyondCheckpoint(c: Configuration): number {
   const kept = (g.normsPerLayer * g.hidden + g.extraParametersPerLayer) * layers + g.hidden;
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
-  return kept * (F32 - bytes) + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * bytes;
+  const twice = g.normAfterCore ? g.hidden * F32 : 0;
+  return kept * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * bytes;
 }
 
 /**

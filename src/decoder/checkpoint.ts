@@ -1,7 +1,7 @@
 /**
  * A published model on disk: a folder with config.json and model.safetensors, or the shards that
  * model.safetensors.index.json names. Tensors are matched against the geometry by Ouro's names (Llama's, where there is
- * no loop).
+ * no loop), or by Huginn's (raven.ts).
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,8 +11,9 @@ import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
 import { parseJson } from '../json.js';
 import { repeatedKey } from './json-keys.js';
+import { isCarriedAlong, ravenLayout, ravenTensors } from './raven.js';
 import { SafetensorsFile } from './safetensors.js';
-import { HEAD, modelTensors, refuseOthers, requireTensors } from './tensors.js';
+import { HEAD, modelTensors, refuseOthers, requireTensors, type TensorSpec } from './tensors.js';
 import type { TensorSource } from './weights.js';
 
 /** Of a model of 140,000 tensors (the most that are published) the index takes about 20 MB. */
@@ -34,6 +35,8 @@ export interface Checkpoint {
   readonly geometry: Geometry;
   readonly normEpsilon: number;
   readonly tensors: OpenTensors;
+  /** What is decoded otherwise than the publishers' own code does; nothing in most models. */
+  readonly warnings: readonly string[];
   /** tokenizer.json, where the folder has one. */
   readonly tokenizerFile?: string;
 }
@@ -122,24 +125,38 @@ const isIgnored = (g: Geometry, name: string): boolean =>
   name.endsWith('.rotary_emb.inv_freq') || (g.tiedEmbeddings && name === HEAD);
 
 /**
- * Checks that tensors are those of the geometry, neither more nor less.
+ * Checks that tensors are those of a model, neither more nor less.
+ * @param ignored those that may be there as well
  * @throws UserError naming what is missing, of another shape, or unknown
  */
-export function checkTensors(g: Geometry, shapes: TensorSource['shapes'], where: string): void {
-  const specs = modelTensors(g);
+export function checkTensors(
+  g: Geometry,
+  shapes: TensorSource['shapes'],
+  where: string,
+  specs: readonly TensorSpec[] = modelTensors(g),
+  ignored = isIgnored,
+): void {
   requireTensors(specs, shapes, where);
-  refuseOthers(specs, new Map([...shapes].filter(([name]) => !isIgnored(g, name))), where);
+  refuseOthers(specs, new Map([...shapes].filter(([name]) => !ignored(g, name))), where);
 }
 
 /** Fields of a config.json that decoding needs beyond the geometry. */
-function decodingFacts(path: string): { normEpsilon: number } {
+interface DecodingFacts {
+  readonly normEpsilon: number;
+  /** Huginn's tensors and field names. */
+  readonly raven: boolean;
+}
+
+function decodingFacts(path: string): DecodingFacts {
   const config = readObject(path, 'model file', MAX_CONFIG_BYTES);
   const where = displayPath(path);
-  const epsilon = config['rms_norm_eps'] ?? DEFAULT_EPSILON;
+  const raven = config['model_type'] === 'huginn_raven';
+  const [epsilonKey, activationKey] = raven ? ['norm_eps', 'nonlin_name'] : ['rms_norm_eps', 'hidden_act'];
+  const epsilon = config[epsilonKey] ?? DEFAULT_EPSILON;
   if (typeof epsilon !== 'number' || !(epsilon > 0 && epsilon < 1))
     throw new UserError(
-      `${where}: rms_norm_eps must be a number between 0 and 1, not ${show(epsilon)}`,
-      'correct rms_norm_eps',
+      `${where}: ${epsilonKey} must be a number between 0 and 1, not ${show(epsilon)}`,
+      `correct ${epsilonKey}`,
     );
   const scaling = config['rope_scaling'] ?? config['rope_parameters'];
   const kind =
@@ -151,13 +168,22 @@ function decodingFacts(path: string): { normEpsilon: number } {
       `${where}: rotary scaling of type ${show(kind)} is not decoded`,
       'choose a model without rope_scaling',
     );
-  if ((config['hidden_act'] ?? 'silu') !== 'silu')
+  const activation = config[activationKey] ?? 'silu';
+  if (typeof activation !== 'string' || activation.toLowerCase() !== 'silu')
     throw new UserError(
-      `${where}: hidden_act must be silu, not ${show(config['hidden_act'])}`,
+      `${where}: ${activationKey} must be silu, not ${show(activation)}`,
       'choose a model with SwiGLU',
     );
-  return { normEpsilon: epsilon };
+  if (raven && (config['test_time_noise'] ?? 0) !== 0)
+    throw new UserError(
+      `${where}: test_time_noise adds noise to the state in every loop, which is not decoded`,
+      'set test_time_noise to 0',
+    );
+  return { normEpsilon: epsilon, raven };
 }
+
+const ZERO_STATE =
+  "the recurrent state begins at zero, as where Huginn's own code wants the same text again; by default it is drawn at random";
 
 /**
  * Opens a model folder: geometry from config.json, weights beside it, checked against each other.
@@ -166,13 +192,7 @@ function decodingFacts(path: string): { normEpsilon: number } {
 export function openCheckpoint(folder: string): Checkpoint {
   const config = join(folder, 'config.json');
   const geometry = readModelFile(config);
-  if (geometry.adapter || geometry.preludeLayers + geometry.codaLayers > 0) {
-    throw new UserError(
-      `${geometry.name} has a prelude, coda or adapter; weights of such models cannot be read yet`,
-      'decode it with fabricated weights, or choose an Ouro model',
-    );
-  }
-  const { normEpsilon } = decodingFacts(config);
+  const { normEpsilon, raven } = decodingFacts(config);
   const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map(
     (name) => join(folder, name),
   ) as [string, string, string];
@@ -180,10 +200,19 @@ export function openCheckpoint(folder: string): Checkpoint {
   const sharded = !existsSync(single) && existsSync(index);
   const tensors = sharded ? openSharded(index) : new SafetensorsFile(single);
   try {
-    checkTensors(geometry, tensors.shapes, displayPath(sharded ? index : single));
+    const where = displayPath(sharded ? index : single);
+    if (raven) checkTensors(geometry, tensors.shapes, where, ravenLayout(geometry).published, isCarriedAlong);
+    else checkTensors(geometry, tensors.shapes, where);
   } catch (error) {
     tensors.close();
     throw error;
   }
-  return { folder, geometry, normEpsilon, tensors, ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}) };
+  return {
+    folder,
+    geometry,
+    normEpsilon,
+    tensors: raven ? ravenTensors(geometry, tensors) : tensors,
+    warnings: raven ? [ZERO_STATE] : [],
+    ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}),
+  };
 }

@@ -23,6 +23,8 @@ export const elementsOf = (shape: readonly number[]): number => shape.reduce((pr
 export const EMBEDDING = 'model.embed_tokens.weight';
 export const HEAD = 'lm_head.weight';
 export const FINAL_NORM = 'model.norm.weight';
+/** Between the last loop and the coda. */
+export const CORE_NORM = 'model.core_norm.weight';
 export const ADAPTER = 'model.adapter.weight';
 
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
@@ -81,6 +83,7 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     add('mlp.down_proj.weight', [g.hidden, g.mlpHidden], 'matrix');
     if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
+  if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
   specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)
     specs.push(
@@ -173,7 +176,7 @@ export function requireTensors(
   if (missing.length > 0)
     throw new UserError(
       `${where}: ${few(missing)} ${missing.length === 1 ? 'is' : 'are'} missing`,
-      'give the config.json of these weights, with the names of the Ouro or Llama classes',
+      'give the config.json of these weights, with the tensor names of their own class',
     );
   for (const { name, shape } of specs) {
     const found = shapes.get(name) as readonly number[];

@@ -27,12 +27,19 @@ export interface Geometry {
   readonly tiedEmbeddings: boolean;
   /** RMSNorms a layer: 2 (before attention and MLP) or 4 (sandwich: also after each). */
   readonly normsPerLayer: 2 | 4;
+  /**
+   * What the norms after attention and MLP take: the branch before it is added, x + n(y) (Ouro; unless given), or the
+   * sum, n(x + y) (Huginn).
+   */
+  readonly outputNorm?: 'branch' | 'sum';
   /** Extra learned scalars of a layer beside projections and norms (q/k/v biases, q/k norms, ...). */
   readonly extraParametersPerLayer: number;
   /** A 2·hidden → hidden projection that mixes the prelude's output in before every loop (Huginn). */
   readonly adapter: boolean;
   /** The final norm also runs after every loop and feeds the next one (Ouro). */
   readonly normAfterEachLoop: boolean;
+  /** The final norm also runs between the last loop and the coda (Huginn). */
+  readonly normAfterCore?: boolean;
   /** A hidden → 1 gate after every loop (Ouro's early exit; never fires at its default threshold). */
   readonly exitGate: boolean;
   readonly rope: { readonly theta: number; readonly pairing: 'half-split' | 'adjacent' };

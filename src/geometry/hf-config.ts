@@ -409,9 +409,11 @@ function huginnShaped(c: Config): Geometry {
     vocab: c.integer(['padded_vocab_size', 'vocab_size'], LIMITS.vocab),
     tiedEmbeddings: c.boolean(c.get('tie_embeddings') === undefined ? 'tie_word_embeddings' : 'tie_embeddings', true),
     normsPerLayer: 4,
+    outputNorm: 'sum',
     extraParametersPerLayer: (shape.heads + shape.kvHeads) * shape.headDim, // qk_bias
     adapter: true,
     normAfterEachLoop: false,
+    normAfterCore: true,
     exitGate: false,
     rope: { theta: ropeTheta(c, ['rope_base']), pairing: 'adjacent' },
     maxPositions: c.integer(['max_position_embeddings', 'block_size'], LIMITS.positions),

@@ -64,9 +64,11 @@ export const PRESETS: readonly Geometry[] = [
     vocab: 65_536,
     tiedEmbeddings: true,
     normsPerLayer: 4,
+    outputNorm: 'sum',
     extraParametersPerLayer: 2 * 55 * 96, // q and k biases
     adapter: true,
     normAfterEachLoop: false,
+    normAfterCore: true,
     exitGate: false,
     rope: { theta: 50_000, pairing: 'adjacent' },
     maxPositions: 4096,

@@ -81,18 +81,23 @@ export function attentionOut(c: Configuration, rows: number): Op[] {
   ];
 }
 
-/** x += y, or x += n(y) with sandwich norms. */
-const residual = (c: Configuration, label: string, rows: number): Op =>
-  norm(c, label, c.geometry.normsPerLayer === 4 ? 'norm-add' : 'add', rows);
+/** x += y, or x += n(y) with sandwich norms, or x = n(x + y) where they are of the sum. */
+function residual(c: Configuration, branch: 'attention' | 'mlp', rows: number): Op[] {
+  const { normsPerLayer, outputNorm = 'branch' } = c.geometry;
+  const label = `${branch}-residual`;
+  if (normsPerLayer === 2) return [norm(c, label, 'add', rows)];
+  if (outputNorm === 'branch') return [norm(c, label, 'norm-add', rows)];
+  return [norm(c, label, 'add', rows), norm(c, `${branch}-sum-norm`, 'norm', rows)];
+}
 
 /** A layer of `rows` tokens: its attention and its MLP, each between a norm and its addition to the stream. */
 export const layerAround = (c: Configuration, rows: number, attention: readonly Op[], mlp: readonly Op[]): Op[] => [
   norm(c, 'attention-norm', 'norm', rows),
   ...attention,
-  residual(c, 'attention-residual', rows),
+  ...residual(c, 'attention', rows),
   norm(c, 'mlp-norm', 'norm', rows),
   ...mlp,
-  residual(c, 'mlp-residual', rows),
+  ...residual(c, 'mlp', rows),
 ];
 
 /** The MLP between its norm and its residual. */
@@ -124,9 +129,15 @@ export function adapterOps(c: Configuration, block: LayerBlock, rows: number): O
   ];
 }
 
-/** The norm that feeds the next loop, and the exit gate. */
-export const loopNorm = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
-  block.name === 'core' && c.geometry.normAfterEachLoop ? [norm(c, 'loop-norm', 'norm', rows)] : [];
+/** The norm that feeds the next loop, or the coda; and the exit gate. */
+export function loopNorm(c: Configuration, block: LayerBlock, rows: number): Op[] {
+  if (block.name !== 'core') return [];
+  const { normAfterEachLoop, normAfterCore } = c.geometry;
+  return [
+    ...(normAfterEachLoop ? [norm(c, 'loop-norm', 'norm', rows)] : []),
+    ...(normAfterCore ? [{ ...norm(c, 'core-norm', 'norm', rows), when: 'last-loop' as const }] : []),
+  ];
+}
 export const exitGate = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
   block.name === 'core' && c.geometry.exitGate ? project(c, 'exit-gate', rows, c.geometry.hidden, 1) : [];
 

@@ -30,15 +30,17 @@ export const SMALL_OURO: Geometry = {
   source: 'made up for lla-sim validate',
 };
 
-/** Huginn's layout: prelude and coda round the loop, an adapter, tied embeddings, rotary pairs side by side. */
+/** Huginn's layout: prelude and coda round the loop, an adapter, norms of sums, tied embeddings, adjacent rotary pairs. */
 export const SMALL_HUGINN: Geometry = {
   ...SMALL_OURO,
   name: 'small huginn',
   preludeLayers: 1,
   codaLayers: 1,
   kvHeads: 4,
+  outputNorm: 'sum',
   adapter: true,
   normAfterEachLoop: false,
+  normAfterCore: true,
   exitGate: false,
   tiedEmbeddings: true,
   rope: { theta: 5e4, pairing: 'adjacent' },

@@ -162,25 +162,6 @@ describe('checkpoint', () => {
     opened.tensors.close();
   });
 
-  it('refuses Huginn, whose blocks it does not decode', () => {
-    const folder = temporaryFolder();
-    const config = {
-      architectures: ['RavenForCausalLM'],
-      model_type: 'huginn_raven',
-      n_embd: 16,
-      n_heads: 2,
-      intermediate_size: 24,
-      vocab_size: 19,
-      n_layers_in_prelude: 1,
-      n_layers_in_recurrent_block: 1,
-      n_layers_in_coda: 1,
-      mean_recurrence: 2,
-      block_size: 64,
-    };
-    writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-    expect(() => openCheckpoint(folder)).toThrow('has a prelude, coda or adapter');
-  });
-
   it('names what is missing, of another shape, or unknown', () => {
     const dropped = (name: string) => ({ edit: (specs: TensorSpec[]) => specs.filter((s) => s.name !== name) });
     expect(() => openCheckpoint(folderOf(OURO, dropped('model.layers.1.mlp.up_proj.weight')))).toThrow(

@@ -7,7 +7,16 @@ import type { Buffer, OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../kernels/sample/launch.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
-import { ADAPTER, biasedProjections, branchTensor, EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../tensors.js';
+import {
+  ADAPTER,
+  biasedProjections,
+  branchTensor,
+  CORE_NORM,
+  EMBEDDING,
+  FINAL_NORM,
+  HEAD,
+  layerTensor,
+} from '../tensors.js';
 import type { Sampling } from '../sampler.js';
 import type { WeightStorage } from '../weights.js';
 import { placed, type Dispatch, type Machine, type Placed, type Vectors } from './machine.js';
@@ -234,11 +243,15 @@ const embedding: Executor = async (m, visit) => {
   };
 };
 
-const loopNorm: Executor = async (m, visit) => {
-  const dispatch = await norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed });
-  [m.residual, m.normed] = [m.normed, m.residual];
-  return dispatch;
-};
+/** x = n(x): the streams are exchanged. */
+const streamNorm =
+  (tensorOf: (visit: Visit) => string): Executor =>
+  async (m, visit) => {
+    const dispatch = await norm(m, visit, tensorOf(visit), { input: m.residual, target: m.normed });
+    [m.residual, m.normed] = [m.normed, m.residual];
+    return dispatch;
+  };
+const sumNorm = (part: string): Executor => streamNorm((visit) => layerTensor(placed(visit).stored, part));
 
 const exitGate: Executor = (m, visit) =>
   project(m, visit, {
@@ -267,7 +280,10 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   'mlp-norm': layerNorm('post_attention_layernorm.weight'),
   'attention-residual': residual('input_layernorm_2.weight'),
   'mlp-residual': residual('post_attention_layernorm_2.weight'),
-  'loop-norm': loopNorm,
+  'attention-sum-norm': sumNorm('input_layernorm_2.weight'),
+  'mlp-sum-norm': sumNorm('post_attention_layernorm_2.weight'),
+  'loop-norm': streamNorm(() => FINAL_NORM),
+  'core-norm': streamNorm(() => CORE_NORM),
   'final-norm': (m, visit) => norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }, m.lastRows),
   qkv: packedProjection('qkv'),
   q: packedProjection('q'),

@@ -3,6 +3,7 @@ import type { Geometry } from '../../geometry/geometry.js';
 import {
   ADAPTER,
   biasedProjections,
+  CORE_NORM,
   EMBEDDING,
   FINAL_NORM,
   HEAD,
@@ -40,6 +41,8 @@ export interface Model {
   /** Prelude, core and coda, each layer once. */
   readonly layers: readonly LayerWeights[];
   readonly norm: Vector;
+  /** Between the last loop and the coda, in models that norm there. */
+  readonly coreNorm?: Vector;
   readonly adapter?: Matrix;
   /** The embedding itself where the two are tied. */
   readonly head: Matrix;
@@ -93,6 +96,7 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
     embedding,
     layers,
     norm: vector(FINAL_NORM),
+    ...(g.normAfterCore ? { coreNorm: vector(CORE_NORM) } : {}),
     ...(g.adapter ? { adapter: matrix(ADAPTER) } : {}),
     head: g.tiedEmbeddings ? embedding : matrix(HEAD),
   };

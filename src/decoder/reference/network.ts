@@ -3,12 +3,13 @@
  * same network serves the exact forward pass, decoding from any cache and both passes of prefill.
  *
  *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
+ *           x = n2(x + attention(n1(x))),  x = n4(x + mlp(n3(x)))  where norms are of the sum (Huginn)
  *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry says so)
- *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output] · coda · norm · head
+ *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output]
+ *           · a norm (Huginn) · coda · norm · head
  *
- * The state of a model with an adapter starts at zero. Huginn itself draws it at random, scales its embedding, norms
- * the sum (n2(x + attention(n1(x)))) and its state twice at the end; a Huginn geometry here has its shapes and
- * operations, not its checkpoint.
+ * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
+ * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
  */
 import { UserError } from '../../errors.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
@@ -62,7 +63,11 @@ export function run(
   attention: Attention,
 ): Vector[] {
   const { geometry: g, normEpsilon } = model;
-  const normed = (x: Vector, weight: Vector | undefined): Vector => (weight ? rmsNorm(x, weight, normEpsilon) : x);
+  const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
+    const ofSum = weight !== undefined && g.outputNorm === 'sum';
+    accumulate(x, weight && !ofSum ? rmsNorm(branch, weight, normEpsilon) : branch);
+    if (ofSum) x.set(rmsNorm(x, weight, normEpsilon));
+  };
   const hidden = tokens.map((token) => {
     if (!Number.isInteger(token) || token < 0 || token >= g.vocab)
       throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
@@ -83,16 +88,18 @@ export function run(
         const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
         attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
           const x = hidden[n] as Vector;
-          accumulate(x, normed(product(layer.output, heads), layer.attentionOutNorm));
+          addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
           const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
-          accumulate(
+          addBranch(
             x,
-            normed(product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))), layer.mlpOutNorm),
+            product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),
+            layer.mlpOutNorm,
           );
         });
       }
       if (core && g.normAfterEachLoop) for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));
     }
+    if (core && model.coreNorm) for (const x of hidden) x.set(rmsNorm(x, model.coreNorm, normEpsilon));
     firstLayer += block.layers;
   }
   return hidden.map((x) => product(model.head, g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon)));
