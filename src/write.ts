@@ -83,12 +83,16 @@ function removeDeadPartials(path: string): void {
   }
 }
 
-function writeAll(descriptor: number, data: Uint8Array): void {
-  for (let done = 0; done < data.length;) done += writeSync(descriptor, data, done);
+/** Contents of a file: text, bytes, or bytes piece by piece, which are made while it is written. */
+export type Contents = string | Uint8Array | Iterable<Uint8Array>;
+
+function writeAll(descriptor: number, data: Contents): void {
+  const pieces = typeof data === 'string' ? [Buffer.from(data)] : data instanceof Uint8Array ? [data] : data;
+  for (const piece of pieces) for (let done = 0; done < piece.length;) done += writeSync(descriptor, piece, done);
 }
 
 /** Writes a new file and waits until it is on the disk: else a power cut can leave the new name without contents. */
-function writeDurably(path: string, data: Uint8Array, mode: number | null): void {
+function writeDurably(path: string, data: Contents, mode: number | null): void {
   const file = openSync(path, 'w');
   try {
     if (mode !== null) fchmodSync(file, mode);
@@ -121,13 +125,13 @@ export class Replacement {
   }
 
   /** Writes contents beside `path`. Throws what the system says; `discard` then removes all that was written. */
-  add(path: string, data: string | Uint8Array): void {
+  add(path: string, data: Contents): void {
     const place = placeOf(path);
     this.hold(true);
     removeDeadPartials(place.path);
     const partial = partialOf(place.path);
     this.parts.push({ partial, path: place.path });
-    writeDurably(partial, Buffer.from(data), place.mode);
+    writeDurably(partial, data, place.mode);
   }
 
   /** Everything is on the disk: the files take their places. */
@@ -150,13 +154,13 @@ export class Replacement {
  * @param subject what the path is to the user: `--output`, `calibration`
  * @throws UserError when it cannot be written; what was there before is unharmed then
  */
-export function writeWhole(path: string, data: string | Uint8Array, subject: string): void {
+export function writeWhole(path: string, data: Contents, subject: string): void {
   const replacement = new Replacement();
   try {
     if (placeOf(path).stream) {
       const stream = openSync(path, 'w');
       try {
-        writeAll(stream, Buffer.from(data));
+        writeAll(stream, data);
       } finally {
         closeSync(stream);
       }

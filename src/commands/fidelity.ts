@@ -275,7 +275,7 @@ async function claims(
     const part = output === null ? null : `${output}.${name}`;
     return {
       rows: (await judgeAll(args, loaded, teacher, rows, undefined, own, part, quiet)).rows,
-      spectra: await spectraOf(teacher, windows),
+      spectra: await spectraOf(teacher, windows, FIT_MEMORY_BYTES),
       distilled: await distilledEvidence(args, loaded, teacher, own, part, quiet),
     };
   };

@@ -7,12 +7,14 @@ import { spectraPicture } from '../fidelity/spectra-picture.js';
 import { PAPER, spectraText, type SpectraReport, type Studied } from '../fidelity/spectra-report.js';
 import type { Teacher } from '../fit/capture.js';
 import { fitCodec, type FitRun } from '../fit/run.js';
+import { FitFolder } from '../fit/store.js';
 import { fitReport, fitText } from '../fit/report.js';
 import { spectraOf } from '../fit/spectra.js';
 import { openDevice } from '../gpu/index.js';
 import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { displayPath } from '../files.js';
+import { sha256 } from '../sha256.js';
 import { parseBytes, parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from './command.js';
@@ -45,7 +47,7 @@ export const fitCommand: Command = {
     ...TEACHER_OPTIONS,
     ...CODEC_OPTIONS,
     ...DISTIL_OPTIONS,
-    memory: { type: 'string', help: `memory for covariances [${DEFAULT_MEMORY}]`, group: 'Codec' },
+    memory: { type: 'string', help: `memory for covariances and the work on them [${DEFAULT_MEMORY}]`, group: 'Codec' },
     spectra: {
       type: 'boolean',
       help: 'fit nothing: show how redundant keys and values are along loops, heads and layers',
@@ -88,6 +90,7 @@ async function run(args: Args): Promise<ExitCode> {
   const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
   const loaded = teacherOf(args);
   let device;
+  let folder: FitFolder | undefined;
   try {
     const { geometry } = loaded;
     const asked = {
@@ -112,7 +115,11 @@ async function run(args: Args): Promise<ExitCode> {
     device = await openDevice();
     const teacher = loaded.teacher(device, seed);
     const showsProgress = !quiet && process.stderr.isTTY === true;
-    const fitted = await fitShown(teacher, texts, { codec, initialisation, seed }, memoryBytes, showsProgress);
+    const request = { codec, initialisation, seed };
+    const question = sha256(JSON.stringify([fingerprint, teacher.weights.storage, request, memoryBytes, texts]));
+    // What is fitted: the rotary branch of a path comes later.
+    folder = new FitFolder(`${output}.capture`, question, codecTensors(geometry, codec, 'reconstruct', branch));
+    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, showsProgress);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
     const state = `${output}.state`;
@@ -150,6 +157,7 @@ async function run(args: Args): Promise<ExitCode> {
         'run it again: it goes on from there',
         EXIT.interrupted,
       );
+    folder.remove();
     const report = fitReport(
       geometry,
       fingerprint,
@@ -166,6 +174,7 @@ async function run(args: Args): Promise<ExitCode> {
   } catch (error) {
     throw explained(error);
   } finally {
+    folder?.close();
     device?.close();
     loaded.close();
   }
@@ -176,18 +185,20 @@ function fitShown(
   teacher: Teacher,
   windows: readonly (readonly number[])[],
   request: Parameters<typeof fitCodec>[2],
-  memoryBytes: number,
+  options: { readonly memoryBytes: number; readonly folder: FitFolder },
   showsProgress: boolean,
 ): Promise<FitRun> {
-  const began = Date.now();
+  // What an earlier run has done says nothing about the pace of this one.
+  let began: { readonly at: number; readonly done: number } | undefined;
   return interruptible((signal) =>
     fitCodec(teacher, windows, request, {
-      memoryBytes,
-      onProgress: (done) => {
-        if (signal.aborted) throw new UserError('interrupted; nothing is written', 'run it again', EXIT.interrupted);
-        const elapsed = (Date.now() - began) / 1e3;
-        if (showsProgress)
-          process.stderr.write(progressLine(elapsed, (elapsed * (1 - done)) / done, 'keys and values'));
+      ...options,
+      signal,
+      onProgress: (done, doing) => {
+        began ??= { at: Date.now(), done };
+        const elapsed = (Date.now() - began.at) / 1e3;
+        const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
+        if (showsProgress) process.stderr.write(progressLine(elapsed, left, doing));
       },
     }),
   );
@@ -199,6 +210,7 @@ const SPECTRA_WINDOWS = 16;
 async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Promise<ExitCode> {
   const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
   const picture = textFlag(args, 'picture');
+  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
   const loaded = teacherOf(args);
   let device;
   try {
@@ -207,7 +219,7 @@ async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Pro
     const fingerprint = loaded.fingerprint(seed);
     device = await openDevice();
     const study = async (teacher: Teacher): Promise<Studied> => ({
-      ...(await spectraOf(teacher, windows)),
+      ...(await spectraOf(teacher, windows, memoryBytes)),
       lensAgreement: await lensAgreement(teacher, texts),
     });
     const report: SpectraReport = {

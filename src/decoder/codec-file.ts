@@ -19,6 +19,7 @@ import { halfBits } from '../gpu/half.js';
 import { writeWhole } from '../write.js';
 import { SafetensorsFile } from './safetensors.js';
 import { elementsOf, type TensorSpec } from './tensors.js';
+import { headerBytes } from './write-safetensors.js';
 import type { TensorSource } from './weights.js';
 
 export const INITIALISATIONS = ['svd', 'first-loop', 'random'] as const;
@@ -96,19 +97,12 @@ export function writeCodecFile(
     header[spec.name] = { dtype: isHalf(spec) ? 'F16' : 'F32', shape: spec.shape, data_offsets: [at, at + bytes] };
     at += bytes;
   }
-  const text = new TextEncoder().encode(JSON.stringify(header));
-  // Data begins at a multiple of 8, as the format asks for.
-  const headerBytes = Math.ceil(text.length / 8) * 8;
-  const file = new Uint8Array(8 + headerBytes + at);
-  new DataView(file.buffer).setBigUint64(0, BigInt(headerBytes), true);
-  file.fill(0x20, 8, 8 + headerBytes).set(text, 8);
-  let offset = 8 + headerBytes;
-  for (const spec of specs) {
-    const bytes = bytesOf(source.read(spec.name), isHalf(spec));
-    file.set(bytes, offset);
-    offset += bytes.length;
-  }
-  writeWhole(path, file, '--output');
+  // One tensor at a time: a codec of all heads is larger than what it was fitted in.
+  const parts = function* (): Generator<Uint8Array> {
+    yield headerBytes(header);
+    for (const spec of specs) yield bytesOf(source.read(spec.name), isHalf(spec));
+  };
+  writeWhole(path, parts(), '--output');
 }
 
 /** The facts of an open file. @throws UserError for a file that lla-sim fit did not make */

@@ -8,14 +8,14 @@ export interface NamedTensor {
 }
 
 /**
- * A safetensors file: 8 bytes of header length, a JSON header padded with spaces to a multiple of 8, the data in the
- * order given. The same tensors give the same bytes.
+ * A safetensors file, piece by piece: 8 bytes of header length and a JSON header padded with spaces to a multiple of 8,
+ * then each tensor's values as they lie in memory (little-endian wherever Dawn runs), in the order given.
  * @param metadata names to texts; left out where there is none
  */
-export function safetensorsBytes(
+export function* safetensorsParts(
   tensors: readonly NamedTensor[],
   metadata: Readonly<Record<string, string>> = {},
-): Uint8Array {
+): Generator<Uint8Array> {
   const header: Record<string, unknown> = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
   let at = 0;
   for (const { name, shape, values } of tensors) {
@@ -24,17 +24,22 @@ export function safetensorsBytes(
     header[name] = { dtype: 'F32', shape, data_offsets: [at, at + 4 * values.length] };
     at += 4 * values.length;
   }
+  yield headerBytes(header);
+  for (const { values } of tensors) yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}
+
+/** A header with its length before it; the data begins at a multiple of 8. */
+export function headerBytes(header: Readonly<Record<string, unknown>>): Uint8Array {
   const text = new TextEncoder().encode(JSON.stringify(header));
-  const headerBytes = Math.ceil(text.length / 8) * 8;
-  const out = new Uint8Array(8 + headerBytes + at).fill(0x20, 8, 8 + headerBytes);
+  const length = Math.ceil(text.length / 8) * 8;
+  const out = new Uint8Array(8 + length).fill(0x20, 8);
   out.set(text, 8);
-  const view = new DataView(out.buffer);
-  view.setBigUint64(0, BigInt(headerBytes), true);
-  let byte = 8 + headerBytes;
-  for (const { values } of tensors)
-    for (const value of values) {
-      view.setFloat32(byte, value, true);
-      byte += 4;
-    }
+  new DataView(out.buffer).setBigUint64(0, BigInt(length), true);
   return out;
 }
+
+/** The same as one array. The same tensors give the same bytes. */
+export const safetensorsBytes = (
+  tensors: readonly NamedTensor[],
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array => Buffer.concat([...safetensorsParts(tensors, metadata)]);

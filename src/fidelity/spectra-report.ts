@@ -91,6 +91,11 @@ export function spectraText(r: SpectraReport): string {
       ],
     ),
     '',
+    ...(r.trained.stacks.studied < r.trained.stacks.all
+      ? [
+          `Stacked loops, and variance along them: ${r.trained.stacks.studied} of ${r.trained.stacks.all} layers and heads, as many as --memory holds.`,
+        ]
+      : []),
     'An axis of two places has one direction left once the mean is taken off: its effective rank says nothing.',
     '',
   ].join('\n');

@@ -2,7 +2,7 @@
  * Orthonormal bases of the directions that hold most variance, by ml-matrix (MIT): Householder tridiagonalisation and
  * implicit QL. The right singular vectors of the centred data are the eigenvectors of its covariance.
  */
-import { EigenvalueDecomposition, Matrix, QrDecomposition } from 'ml-matrix';
+import { EigenvalueDecomposition, Matrix, QrDecomposition, WrapperMatrix1D } from 'ml-matrix';
 import type { Covariance } from './covariance.js';
 
 /** Directions as columns: [width][rank], row-major, and the variance along each, largest first. */
@@ -16,19 +16,21 @@ export interface Basis {
 /** All eigenvalues of a covariance's leading block, largest first, and the eigenvectors of the first `rank`. */
 export function principalBasis(covariance: Covariance, rank: number, size = covariance.width): Basis {
   const { realEigenvalues: ascending, eigenvectorMatrix: vectors } = new EigenvalueDecomposition(
-    new Matrix(covariance.rows(size)),
+    new WrapperMatrix1D(covariance.symmetric(size), { rows: size }),
     { assumeSymmetric: true },
   );
   const order = ascending.map((_, i) => i).sort((a, b) => (ascending[b] as number) - (ascending[a] as number));
   const kept = order.slice(0, rank);
+  const directions = new Float64Array(size * kept.length);
+  kept.forEach((from, r) => {
+    for (let i = 0; i < size; i++) directions[i * kept.length + r] = vectors.get(i, from);
+  });
   return {
     width: size,
     rank: kept.length,
-    vectors: Float64Array.from({ length: size * kept.length }, (_, at) =>
-      vectors.get(Math.floor(at / kept.length), kept[at % kept.length] as number),
-    ),
+    vectors: directions,
     // Rounding makes tiny variances negative.
-    variances: order.map((i) => Math.max(0, ascending[i] as number)),
+    variances: order.map((i) => Math.max(0, (ascending[i] as number) / covariance.count)),
   };
 }
 

@@ -5,7 +5,7 @@
 import { openDecoder, type DecoderWeights } from '../decoder/gpu/index.js';
 import { rotate } from '../decoder/reference/arithmetic.js';
 import type { CodecAxis } from '../decoder/tensors.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { cacheSlots, type Geometry } from '../geometry/geometry.js';
 import type { Device } from '../gpu/index.js';
 import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import type { Configuration } from '../schedule/schedule.js';
@@ -40,22 +40,36 @@ export interface Captured {
   columns(axis: CodecAxis, layer: number): Promise<Float64Array[][][]>;
 }
 
-/** Windows that are prefilled together. */
-const BATCH = 8;
+/** Windows that are prefilled together, and the cache that they may take. */
+const MOST_WINDOWS = 8;
+const CACHE_BYTES = 2 * 2 ** 30;
+
+/** Windows that are prefilled together: their f32 cache takes at most 2 GiB, unless that of one window does not. */
+export function windowsTogether(g: Geometry, windowTokens: number): number {
+  const bytes = windowTokens * cacheSlots(g) * 2 * g.kvHeads * g.headDim * 4;
+  return Math.max(1, Math.min(MOST_WINDOWS, Math.floor(CACHE_BYTES / bytes)));
+}
+
+/** Tokens of the longest window. */
+export const longestOf = (windows: readonly (readonly number[])[]): number =>
+  windows.reduce((most, window) => Math.max(most, window.length), 1);
 
 /**
  * Goes through all windows once, in order.
  * @param windows tokens of each; each is a sequence of its own
- * @param visit is waited for
+ * @param visit is waited for. `done`: windows seen, those before `first` included
+ * @param first the window to begin with, that a visit ended before
  */
 export async function capture(
   teacher: Teacher,
   windows: readonly (readonly number[])[],
   visit: (captured: Captured, done: number) => Promise<void>,
+  first = 0,
 ): Promise<void> {
   const { device, geometry: g } = teacher;
-  for (let from = 0; from < windows.length; from += BATCH) {
-    const batch = windows.slice(from, from + BATCH);
+  const together = windowsTogether(g, longestOf(windows));
+  for (let from = first; from < windows.length; from += together) {
+    const batch = windows.slice(from, from + together);
     const decoder = await openDecoder(device, exactConfiguration(teacher), {
       weights: teacher.weights,
       normEpsilon: teacher.normEpsilon,

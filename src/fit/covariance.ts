@@ -1,15 +1,69 @@
 /**
- * Covariance of a stream of vectors in float64. Each block is centred by its own mean and joined to what came before
- * (Chan, Golub and LeVeque 1979, the pairwise update), so that no large mean is subtracted from large squares.
+ * What is kept of a stream of vectors: its mean, and its covariance or a sketch of it (sketch.ts). Each block is centred
+ * by its own mean and joined to what came before (Chan, Golub and LeVeque 1979, the pairwise update), so that no large
+ * mean is subtracted from large squares.
  */
-export class Covariance {
+
+/** Vectors that are centred together: their copy is small beside what is kept. */
+export const BLOCK = 512;
+
+/** Σ a b over two vectors of equal length, in the order of the elements. */
+export function dot(a: Float64Array, b: Float64Array): number {
+  let sum = 0;
+  for (let n = 0; n < a.length; n++) sum += (a[n] as number) * (b[n] as number);
+  return sum;
+}
+
+export abstract class Moments {
   count = 0;
   readonly mean: Float64Array;
-  /** Σ (x − mean)(x − mean)ᵀ, [width][width]; the upper triangle is kept up to date. */
-  private readonly products: Float64Array;
 
   constructor(readonly width: number) {
     this.mean = new Float64Array(width);
+  }
+
+  /** Joins a block of vectors. @param columns [width][count]: component i of all vectors, then component i + 1 */
+  add(columns: readonly Float64Array[], count: number): void {
+    for (let from = 0; from < count; from += BLOCK) {
+      const size = Math.min(BLOCK, count - from);
+      const delta = new Float64Array(this.width);
+      const centred = columns.map((column, i) => {
+        const own = column.slice(from, from + size);
+        let sum = 0;
+        for (const x of own) sum += x;
+        const average = sum / size;
+        delta[i] = average - (this.mean[i] as number);
+        for (let n = 0; n < size; n++) own[n] = (own[n] as number) - average;
+        return own;
+      });
+      const total = this.count + size;
+      this.join(centred, delta, (this.count * size) / total);
+      for (let i = 0; i < this.width; i++)
+        this.mean[i] = (this.mean[i] as number) + ((delta[i] as number) * size) / total;
+      this.count = total;
+    }
+  }
+
+  /**
+   * Adds Σ x xᵀ of centred vectors and factor · δ δᵀ, or the part of them that is kept.
+   * @param centred [width][vector]
+   * @param delta their mean less the mean so far
+   */
+  protected abstract join(centred: readonly Float64Array[], delta: Float64Array, factor: number): void;
+
+  /** Sum of the variances. */
+  abstract get trace(): number;
+
+  /** Everything that is kept beside the count, to be saved and filled again. */
+  abstract get arrays(): readonly Float64Array[];
+}
+
+export class Covariance extends Moments {
+  /** Σ (x − mean)(x − mean)ᵀ, [width][width]; the upper triangle is kept up to date. */
+  private readonly products: Float64Array;
+
+  constructor(width: number) {
+    super(width);
     this.products = new Float64Array(width * width);
   }
 
@@ -18,32 +72,21 @@ export class Covariance {
     return 8 * width * (width + 1);
   }
 
-  /** Joins a block of vectors. @param columns [width][count]: component i of all vectors, then component i + 1 */
-  add(columns: readonly Float64Array[], count: number): void {
-    const { width, mean, products } = this;
-    if (count === 0) return;
-    const delta = new Float64Array(width);
-    const centred = columns.map((column, i) => {
-      let sum = 0;
-      for (let n = 0; n < count; n++) sum += column[n] as number;
-      const own = sum / count;
-      delta[i] = own - (mean[i] as number);
-      return column.map((x) => x - own);
-    });
-    const total = this.count + count;
-    const factor = (this.count * count) / total;
+  /** Bytes that its eigenvectors take beside it. */
+  static basisBytes(width: number, rank: number): number {
+    return 8 * width * (width + 4 * rank);
+  }
+
+  protected join(centred: readonly Float64Array[], delta: Float64Array, factor: number): void {
+    const { width, products } = this;
     for (let i = 0; i < width; i++) {
       const a = centred[i] as Float64Array;
       const shift = factor * (delta[i] as number);
       for (let j = i; j < width; j++) {
-        const b = centred[j] as Float64Array;
-        let sum = 0;
-        for (let n = 0; n < count; n++) sum += (a[n] as number) * (b[n] as number);
-        products[i * width + j] = (products[i * width + j] as number) + sum + shift * (delta[j] as number);
+        const at = i * width + j;
+        products[at] = (products[at] as number) + dot(a, centred[j] as Float64Array) + shift * (delta[j] as number);
       }
     }
-    for (let i = 0; i < width; i++) mean[i] = (mean[i] as number) + ((delta[i] as number) * count) / total;
-    this.count = total;
   }
 
   /** Element of the covariance (divided by the count). */
@@ -52,15 +95,24 @@ export class Covariance {
     return (this.products[a * this.width + b] as number) / this.count;
   }
 
-  /** The covariance as rows. @param size of its leading block; all of it unless given */
-  rows(size = this.width): number[][] {
-    return Array.from({ length: size }, (_, i) => Array.from({ length: size }, (_, j) => this.at(i, j)));
+  /** The covariance times the count, row-major: both triangles. @param size of its leading block */
+  symmetric(size = this.width): Float64Array {
+    const { width, products } = this;
+    for (let i = 0; i < width; i++)
+      for (let j = 0; j < i; j++) products[i * width + j] = products[j * width + i] as number;
+    if (size === width) return products;
+    const block = new Float64Array(size * size);
+    for (let i = 0; i < size; i++) block.set(products.subarray(i * width, i * width + size), i * size);
+    return block;
   }
 
-  /** Sum of the variances. */
   get trace(): number {
     let sum = 0;
     for (let i = 0; i < this.width; i++) sum += this.at(i, i);
     return sum;
+  }
+
+  get arrays(): readonly Float64Array[] {
+    return [this.mean, this.products];
   }
 }

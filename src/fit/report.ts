@@ -89,6 +89,16 @@ const distilText = ({ path, steps, bestStep, texts, before, after, drawn, second
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 
+/** What directions from sketches may lack. */
+function sketchText(energy: readonly LatentEnergy[]): string[] {
+  const below = energy.flatMap((e) => (e.below === undefined ? [] : [e.below]));
+  if (below.length === 0) return [];
+  const mean = below.reduce((sum, b) => sum + b, 0) / below.length;
+  return [
+    `shares are lower bounds: directions come from a sketch of the covariance, and no others keep more than ${percent(Math.max(...below))} of the variance beyond them (mean ${percent(mean)})`,
+  ];
+}
+
 /** Latents that are listed as losing most. */
 const WORST = 5;
 
@@ -128,6 +138,7 @@ export function fitText(g: Geometry, r: FitReport): string {
     ),
     '',
     `loses most: ${worst.map((e) => `layer ${e.layer} ${e.axis === 'key' ? 'K' : 'V'} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', ')}`,
+    ...sketchText(r.energy),
     `mean kept: ${percent(r.meanKept[r.initialisation] ?? 0)}${controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join('')}`,
     ...(r.distilled ? ['', ...distilText(r.distilled)] : []),
     '',

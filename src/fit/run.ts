@@ -1,12 +1,13 @@
 /** A whole fit: passes over the text, the codec of every layer, and the energy that controls would keep. */
-import { INITIALISATIONS, type Initialisation } from '../decoder/index.js';
-import { latentGroups } from '../decoder/tensors.js';
-import type { Geometry } from '../geometry/geometry.js';
-import { capture, type Teacher } from './capture.js';
-import { accumulate, CodecFit, emptyCovariances, layersOfPasses, type FitRequest, type FittedCodec } from './fit.js';
-
-/** Controls are fitted beside the codec where its stacked vectors are at most this wide: they cost as much again. */
-const WIDEST_CONTROL = 512;
+import { setImmediate as turn } from 'node:timers/promises';
+import { isLatent } from '../codecs/registry.js';
+import type { CodecKind } from '../codecs/codec.js';
+import type { Initialisation } from '../decoder/index.js';
+import { EXIT, UserError } from '../errors.js';
+import { capture, longestOf, windowsTogether, type Teacher } from './capture.js';
+import { fitLayer, type FitRequest, type FittedCodec } from './fit.js';
+import { accumulate, AXES, emptyMoments, layersOfPasses, momentsPlan, type LayerMoments } from './moments.js';
+import { LayersInMemory, type FitFolder, type LayerStore } from './store.js';
 
 export interface FitRun {
   readonly fitted: FittedCodec;
@@ -17,68 +18,128 @@ export interface FitRun {
 }
 
 export interface FitOptions {
-  /** Bytes that covariances may take. */
+  /** Bytes that moments and the work on them may take. */
   readonly memoryBytes: number;
-  /** After each batch of windows. @param done share of all passes, 0 to 1 */
-  readonly onProgress?: (done: number) => void;
+  /** After each batch of windows and each layer. @param done share of the keys and values that were seen, 0 to 1 */
+  readonly onProgress?: (done: number, doing: string) => void;
+  /** Ends the fit early, with an error that says how to go on. */
+  readonly signal?: AbortSignal;
+  /** Where finished layers and the moments of a pass are kept, so that another run can go on. */
+  readonly folder?: FitFolder;
+  /** Wider stacks are sketched. */
+  readonly widestExact?: number;
 }
+
+type Request = Omit<FitRequest, 'geometry'>;
 
 const mean = (values: readonly number[]): number => values.reduce((sum, v) => sum + v, 0) / values.length;
 
 /**
  * Fits one codec.
- * @throws UserError where not even one layer's covariances fit into the memory
+ * @throws UserError where not even one layer fits into the memory, and when the signal ends it
  */
 export async function fitCodec(
   teacher: Teacher,
   windows: readonly (readonly number[])[],
-  request: Omit<FitRequest, 'geometry'>,
-  { memoryBytes, onProgress }: FitOptions,
+  request: Request,
+  options: FitOptions,
 ): Promise<FitRun> {
-  const [run] = await fitCodecs(teacher, windows, [request], { memoryBytes, ...(onProgress ? { onProgress } : {}) });
+  const [run] = await fitInPasses(teacher, windows, [request], options, () => options.folder ?? new LayersInMemory());
   return run as FitRun;
 }
 
-/** The same for several codecs in the same passes. Codecs of one kind share their covariances. */
-export async function fitCodecs(
+/** The same for several codecs in the same passes. Codecs of one kind share their moments. */
+export const fitCodecs = (
   teacher: Teacher,
   windows: readonly (readonly number[])[],
-  requests: readonly Omit<FitRequest, 'geometry'>[],
-  { memoryBytes, onProgress }: FitOptions,
+  requests: readonly Request[],
+  options: Omit<FitOptions, 'folder'>,
+): Promise<FitRun[]> => fitInPasses(teacher, windows, requests, options, () => new LayersInMemory());
+
+async function fitInPasses(
+  teacher: Teacher,
+  windows: readonly (readonly number[])[],
+  requests: readonly Request[],
+  options: FitOptions,
+  storeOf: () => LayerStore,
 ): Promise<FitRun[]> {
   const { geometry: g } = teacher;
-  const kinds = [...new Map(requests.map(({ codec }) => [codec.kind, codec])).values()];
-  const passes = kinds
-    .map((codec) => layersOfPasses(g, codec, memoryBytes / kinds.length))
-    .reduce((most, own) => (own.length > most.length ? own : most));
-  const jobs = requests.map((request) => ({ request, fits: fitsOf(g, request) }));
-  for (const [pass, layers] of passes.entries()) {
-    const covariances = new Map(
-      kinds.map((codec) => [codec.kind, new Map(layers.map((layer) => [layer, emptyCovariances(g, codec)]))]),
-    );
-    await capture(teacher, windows, async (captured, done) => {
-      for (const codec of kinds)
-        for (const [layer, into] of covariances.get(codec.kind) ?? [])
-          await accumulate(g, codec, layer, into, captured);
-      onProgress?.((pass + done / windows.length) / passes.length);
-    });
-    for (const { request, fits } of jobs)
-      for (const [layer, own] of covariances.get(request.codec.kind) ?? [])
-        for (const fit of fits.values()) fit.addLayer(layer, own);
-  }
-  const tokens = windows.reduce((sum, window) => sum + window.length, 0);
-  return jobs.map(({ request, fits }) => ({
-    fitted: (fits.get(request.initialisation) as CodecFit).done(),
-    kept: Object.fromEntries([...fits].map(([name, fit]) => [name, mean(fit.energy.map(({ kept }) => kept))])),
-    tokens,
-    passes: passes.length,
-  }));
-}
-
-/** The fit that is asked for, and its controls. */
-function fitsOf(g: Geometry, request: Omit<FitRequest, 'geometry'>): Map<Initialisation, CodecFit> {
-  const all = latentGroups(g, request.codec).width <= WIDEST_CONTROL ? INITIALISATIONS : [request.initialisation];
-  return new Map(
-    all.map((initialisation) => [initialisation, new CodecFit({ ...request, geometry: g, initialisation })]),
+  const strange = requests.find(({ codec }) => !isLatent(codec));
+  if (strange) throw new UserError(`${strange.codec.kind} has no weights to fit`, 'fit lla, lla-2d or mla-head');
+  const { memoryBytes, onProgress, signal, folder, widestExact } = options;
+  const plans = new Map(
+    [...new Set(requests.map(({ codec }) => codec.kind))].map((kind) => [
+      kind,
+      momentsPlan(
+        g,
+        requests.filter(({ codec }) => codec.kind === kind),
+        widestExact,
+      ),
+    ]),
   );
+  const longest = longestOf(windows);
+  const tokens = longest * Math.min(windows.length, windowsTogether(g, longest));
+  const passes = [...plans.values()]
+    .map((plan) => layersOfPasses(g, plan, memoryBytes / plans.size, tokens))
+    .reduce((most, own) => (own.length > most.length ? own : most));
+  const jobs = requests.map((request) => ({ request, store: storeOf() }));
+  for (const [pass, layers] of passes.entries()) {
+    if (jobs.every(({ store }) => layers.every((layer) => store.has(layer)))) continue;
+    const moments = new Map<CodecKind, Map<number, LayerMoments>>(
+      [...plans].map(([kind, plan]) => [kind, new Map(layers.map((layer) => [layer, emptyMoments(plan)]))]),
+    );
+    const all = [...moments.values()].flatMap((own) => [...own.values()].flatMap((m) => AXES.flatMap((a) => m[a])));
+    const seen = folder?.restore(layers, all) ?? 0;
+    const stopHere = (done: number): void => {
+      if (!signal?.aborted) return;
+      throw new UserError(
+        `interrupted after ${Math.round((100 * (pass + done)) / passes.length)} % of the keys and values`,
+        folder ? 'run it again: it goes on from there' : 'run it again',
+        EXIT.interrupted,
+      );
+    };
+    await capture(
+      teacher,
+      windows,
+      async (captured, done) => {
+        for (const [kind, own] of moments)
+          for (const [layer, into] of own)
+            await accumulate(
+              g,
+              (plans.get(kind) as NonNullable<ReturnType<typeof plans.get>>).groups,
+              layer,
+              into,
+              captured,
+            );
+        const saves = folder?.isDue || done >= windows.length;
+        if (saves) folder?.save(layers, done, all);
+        onProgress?.((pass + done / windows.length) / passes.length, 'keys and values');
+        // A signal is heard between turns of the event loop.
+        await turn();
+        if (signal?.aborted && !saves) folder?.save(layers, done, all);
+        stopHere(done / windows.length);
+      },
+      seen,
+    );
+    for (const layer of layers) {
+      for (const { request, store } of jobs) {
+        const own = moments.get(request.codec.kind)?.get(layer) as LayerMoments;
+        if (!store.has(layer)) store.put(layer, fitLayer({ ...request, geometry: g }, layer, own));
+      }
+      onProgress?.((pass + 1) / passes.length, `directions of layer ${layer + 1} of ${g.layers}`);
+      await turn();
+      stopHere(1);
+    }
+    folder?.endPass();
+  }
+  return jobs.map(({ request, store }): FitRun => {
+    const facts = store.facts();
+    const kinds = Object.keys(facts[0]?.shares ?? {}) as Initialisation[];
+    return {
+      fitted: { codec: request.codec, tensors: store.tensors(), energy: facts.flatMap(({ energy }) => energy) },
+      kept: Object.fromEntries(kinds.map((kind) => [kind, mean(facts.flatMap(({ shares }) => shares[kind] ?? []))])),
+      tokens: windows.reduce((sum, window) => sum + window.length, 0),
+      passes: passes.length,
+    };
+  });
 }

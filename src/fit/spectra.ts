@@ -12,7 +12,8 @@ import type { CodecAxis } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { effectiveRank, principalBasis } from './basis.js';
 import { capture, type Teacher } from './capture.js';
-import { accumulate, emptyCovariances } from './fit.js';
+import { Covariance } from './covariance.js';
+import { AXES } from './moments.js';
 
 export type CacheAxis = 'loop' | 'head' | 'layer';
 
@@ -43,12 +44,16 @@ export interface SideSpectra {
 
 export interface Spectra {
   readonly tokens: number;
+  /** Layers and heads whose stacked loops are studied, and all of them. */
+  readonly stacks: { readonly studied: number; readonly all: number };
   readonly key: SideSpectra;
   readonly value: SideSpectra;
 }
 
 /** Tokens of a batch whose units are decomposed one by one. */
 const SAMPLED = 24;
+
+const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
 
 /** Running sums of keys or of values. */
 export class Side {
@@ -66,14 +71,12 @@ export class Side {
     this.cosine = new Float64Array(g.loops);
   }
 
-  /** Takes a batch. @param all [layer][loop][head][component] over tokens */
+  /** Takes tokens whose units are decomposed one by one. @param all [layer][loop][head][component] over tokens */
   add(all: readonly Float64Array[][][][], tokens: number): void {
-    const { layers, loops, kvHeads: heads, headDim } = this.g;
+    const { layers, loops, kvHeads: heads } = this.g;
     const vectorOf = (layer: number, loop: number, head: number, token: number): number[] =>
       (all[layer]?.[loop]?.[head] as Float64Array[]).map((column) => column[token] as number);
-    const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
-    const step = Math.max(1, Math.floor(tokens / SAMPLED));
-    for (let token = 0; token < tokens; token += step) {
+    for (let token = 0; token < tokens; token++) {
       for (const layer of range(layers))
         for (const head of range(heads)) {
           const unit = range(loops).map((loop) => vectorOf(layer, loop, head, token));
@@ -93,18 +96,20 @@ export class Side {
             range(layers).map((layer) => vectorOf(layer, loop, head, token)),
           );
     }
-    for (const layer of range(layers))
-      for (const head of range(heads))
-        for (let i = 0; i < headDim; i++)
-          for (let token = 0; token < tokens; token++) {
-            let [sum, squares] = [0, 0];
-            for (let loop = 0; loop < loops; loop++) {
-              const x = all[layer]?.[loop]?.[head]?.[i]?.[token] as number;
-              sum += x;
-              squares += x * x;
-            }
-            this.between += squares - (sum * sum) / loops;
-          }
+  }
+
+  /** Takes the variance between the loops of one layer and head. @param own [loop][component] over tokens */
+  addBetween(own: readonly (readonly Float64Array[])[], tokens: number): void {
+    for (let i = 0; i < this.g.headDim; i++)
+      for (let token = 0; token < tokens; token++) {
+        let [sum, squares] = [0, 0];
+        for (const loop of own) {
+          const x = loop[i]?.[token] as number;
+          sum += x;
+          squares += x * x;
+        }
+        this.between += squares - (sum * sum) / own.length;
+      }
   }
 
   private unit(axis: CacheAxis, vectors: readonly (readonly number[])[]): void {
@@ -139,7 +144,10 @@ export class Side {
     });
   }
 
-  /** @param stacked spectra of the stacked loops, largest first, one a layer and head */
+  /**
+   * @param stacked spectra of the stacked loops, largest first, one a layer and head that was studied
+   * @param means of the same stacks
+   */
   done(stacked: readonly (readonly number[])[], means: readonly Float64Array[], tokens: number): SideSpectra {
     const { loops, headDim } = this.g;
     const width = loops * headDim;
@@ -178,35 +186,79 @@ export class Side {
   }
 }
 
-/** Studies a model's keys and values over windows of tokens. Covariances of all layers are in memory at once. */
+/** A layer and head whose stacked loops are studied. */
+interface Unit {
+  readonly layer: number;
+  readonly head: number;
+  readonly moments: Readonly<Record<CodecAxis, Covariance>>;
+}
+
+/** Units spread evenly over layers and heads, as many as the memory holds. */
+function unitsOf(g: Geometry, memoryBytes: number): Unit[] {
+  const all = g.layers * g.kvHeads;
+  const width = g.loops * g.headDim;
+  // One is decomposed beside all of them.
+  const room = (memoryBytes - Covariance.basisBytes(width, 1)) / (2 * Covariance.bytes(width));
+  const count = Math.max(1, Math.min(all, Math.floor(room)));
+  return range(count).map((n) => {
+    const at = Math.floor((n * all) / count);
+    const moments = { key: new Covariance(width), value: new Covariance(width) };
+    return { layer: Math.floor(at / g.kvHeads), head: at % g.kvHeads, moments };
+  });
+}
+
+/** The same components of some tokens. */
+const tokensOf = (columns: readonly Float64Array[][][], chosen: readonly number[]): Float64Array[][][] =>
+  columns.map((heads) =>
+    heads.map((own) => own.map((column) => Float64Array.from(chosen, (token) => column[token] as number))),
+  );
+
+/**
+ * Studies a model's keys and values over windows of tokens: single tokens of all layers and heads, and the stacked loops
+ * of as many layers and heads as the memory holds.
+ * @param memoryBytes for their covariances
+ */
 export async function spectraOf(
   teacher: Teacher,
   windows: readonly (readonly number[])[],
+  memoryBytes: number,
   onProgress?: (done: number) => void,
 ): Promise<Spectra> {
   const { geometry: g } = teacher;
-  const lla = { kind: 'lla', rankK: 1, rankV: 1 } as const;
-  const layers = Array.from({ length: g.layers }, (_, layer) => layer);
-  const covariances = layers.map(() => emptyCovariances(g, lla));
+  const units = unitsOf(g, memoryBytes);
   const sides = { key: new Side('key', g), value: new Side('value', g) };
   await capture(teacher, windows, async (captured, done) => {
-    for (const layer of layers)
-      await accumulate(g, lla, layer, covariances[layer] as (typeof covariances)[number], captured);
-    for (const side of ['key', 'value'] as const) {
+    const { tokens } = captured;
+    const step = Math.max(1, Math.floor(tokens / SAMPLED));
+    const chosen = range(Math.ceil(tokens / step)).map((n) => n * step);
+    for (const side of AXES) {
       const all: Float64Array[][][][] = [];
-      for (const layer of layers) all.push(await captured.columns(side, layer));
-      sides[side].add(all, captured.tokens);
+      for (const layer of range(g.layers)) {
+        const columns = await captured.columns(side, layer);
+        all.push(tokensOf(columns, chosen));
+        for (const unit of units.filter((own) => own.layer === layer)) {
+          const own = columns.map((heads) => heads[unit.head] as Float64Array[]);
+          unit.moments[side].add(own.flat(), tokens);
+          sides[side].addBetween(own, tokens);
+        }
+      }
+      sides[side].add(all, chosen.length);
     }
     onProgress?.(done / windows.length);
   });
   const tokens = windows.reduce((sum, window) => sum + window.length, 0);
   const doneOf = (side: CodecAxis): SideSpectra => {
-    const own = covariances.flatMap((layer) => layer[side]);
+    const own = units.map(({ moments }) => moments[side]);
     return sides[side].done(
       own.map((covariance) => principalBasis(covariance, 1).variances),
       own.map(({ mean }) => mean),
       tokens,
     );
   };
-  return { tokens, key: doneOf('key'), value: doneOf('value') };
+  return {
+    tokens,
+    stacks: { studied: units.length, all: g.layers * g.kvHeads },
+    key: doneOf('key'),
+    value: doneOf('value'),
+  };
 }

@@ -5,7 +5,8 @@
 import type { Initialisation } from '../decoder/index.js';
 import type { LatentGroups } from '../decoder/tensors.js';
 import { principalBasis, randomBasis } from './basis.js';
-import type { Covariance } from './covariance.js';
+import { Covariance, type Moments } from './covariance.js';
+import { Sketch } from './sketch.js';
 
 /** Matrices of one latent: [stacked width][rank], and mu. */
 export interface LatentWeights {
@@ -14,8 +15,16 @@ export interface LatentWeights {
   readonly mean: Float64Array;
 }
 
+/** With the share of the variance that they keep. */
+export interface FittedLatent extends LatentWeights {
+  /** At least this, where the covariance is a sketch. */
+  readonly kept: number;
+  /** Of a sketch: the share that the best directions keep beyond that, at most. */
+  readonly below?: number;
+}
+
 /**
- * @param own covariance of the stacked vectors
+ * @param own moments of the stacked vectors; a sketch for directions of the most variance only
  * @param firstLoop covariance whose leading components are the first loop's, of the same heads
  * @param normal draws of a normal distribution, for random directions
  */
@@ -23,18 +32,36 @@ export function latentWeights(
   initialisation: Initialisation,
   groups: LatentGroups,
   rank: number,
+  own: Moments,
+  firstLoop: Moments,
+  normal: () => number,
+): FittedLatent {
+  const mean = own.mean.slice();
+  if (own instanceof Sketch) {
+    if (initialisation !== 'svd') throw new RangeError('a sketch has directions of the most variance only');
+    const { vectors, kept, below } = own.basis(rank);
+    return { down: vectors, up: vectors, mean, kept, below };
+  }
+  if (!(own instanceof Covariance && firstLoop instanceof Covariance)) throw new RangeError('no covariance');
+  const weights = { mean, ...exactDirections(initialisation, groups, rank, own, firstLoop, normal) };
+  return { ...weights, kept: energyKept(own, weights, rank) };
+}
+
+function exactDirections(
+  initialisation: Initialisation,
+  groups: LatentGroups,
+  rank: number,
   own: Covariance,
   firstLoop: Covariance,
   normal: () => number,
-): LatentWeights {
-  const mean = own.mean.slice();
+): Pick<LatentWeights, 'down' | 'up'> {
   if (initialisation === 'svd') {
     const { vectors } = principalBasis(own, rank);
-    return { down: vectors, up: vectors, mean };
+    return { down: vectors, up: vectors };
   }
   if (initialisation === 'random') {
     const { vectors } = randomBasis(groups.width, rank, normal);
-    return { down: vectors, up: vectors, mean };
+    return { down: vectors, up: vectors };
   }
   // The first loop's directions serve every loop: the latent is the mean of the loops' coordinates.
   const size = groups.width / groups.loops;
@@ -47,7 +74,7 @@ export function latentWeights(
       down[i * rank + j] = value / groups.loops;
       up[i * rank + j] = value;
     }
-  return { down, up, mean };
+  return { down, up };
 }
 
 /** C W, [width][rank]. */

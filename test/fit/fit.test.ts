@@ -6,10 +6,12 @@ import { fabricate } from '../../src/decoder/weights.js';
 import { latentGroups } from '../../src/decoder/tensors.js';
 import { effectiveRank, principalBasis, randomBasis } from '../../src/fit/basis.js';
 import { Covariance } from '../../src/fit/covariance.js';
-import { layersOfPasses } from '../../src/fit/fit.js';
+import { layerBytes, layersOfPasses, momentsPlan, workBytes } from '../../src/fit/moments.js';
+import { Sketch, sketchColumns } from '../../src/fit/sketch.js';
 import { energyKept, latentWeights } from '../../src/fit/weights.js';
 import { windowsOf } from '../../src/fit/windows.js';
 import { fingerprintOfSeed } from '../../src/fingerprint.js';
+import { findPreset } from '../../src/geometry/presets.js';
 import { randomFrom } from '../../src/random.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { removeTemporary, safetensors, temporary, temporaryFolder } from '../decoder/files.js';
@@ -102,6 +104,57 @@ describe('fit', () => {
     );
   });
 
+  it('a sketch tells what its directions keep at least, and what the best ones keep beyond that at most', () => {
+    fc.assert(
+      fc.property(
+        fc.integer(),
+        fc.integer({ min: 1, max: 8 }),
+        fc.integer({ min: 1, max: 40 }),
+        (seed, rank, block) => {
+          const columns = columnsOf(seed, 60, 90);
+          const exact = covarianceOf(columns, 90);
+          const sketch = new Sketch(60, sketchColumns(60, rank));
+          for (let from = 0; from < 90; from += block)
+            sketch.add(
+              columns.map((c) => c.slice(from, from + block)),
+              Math.min(block, 90 - from),
+            );
+          const groups = { loops: 3, heads: 1, count: 1, width: 60 };
+          const own = latentWeights('svd', groups, rank, sketch, sketch, normalOf(seed));
+          const real = energyKept(exact, own, rank);
+          const best = latentWeights('svd', groups, rank, exact, exact, normalOf(seed)).kept;
+          expect(sketch.trace / exact.trace).toBeCloseTo(1, 9);
+          sketch.mean.forEach((m, i) => expect(Math.abs(m - (exact.mean[i] as number))).toBeLessThan(1e-9));
+          expect(own.kept).toBeLessThanOrEqual(real + 1e-9);
+          expect(best).toBeLessThanOrEqual(own.kept + (own.below as number) + 1e-9);
+          // It is worth something: the spectrum falls, and the bound knows it.
+          expect(best - real).toBeLessThan(0.1);
+          expect(own.below).toBeLessThan(0.5);
+        },
+      ),
+      { numRuns: 20 },
+    );
+  });
+
+  it('a sketch of few directions, or of none, has no others', () => {
+    const line = Array.from({ length: 40 }, (_, i) =>
+      Float64Array.from({ length: 50 }, (_, n) => (i + 1) * Math.sin(n)),
+    );
+    const sketch = new Sketch(40, sketchColumns(40, 4));
+    sketch.add(line, 50);
+    const { kept, below, vectors, variances } = sketch.basis(4);
+    expect(kept).toBeCloseTo(1, 9);
+    expect(below).toBeLessThan(1e-9);
+    expect((variances[0] as number) / sketch.trace).toBeCloseTo(1, 9);
+    for (let i = 0; i < 40; i++) expect(vectors.every(Number.isFinite)).toBe(true);
+    const still = new Sketch(5, 3);
+    still.add(
+      [1, 2, 3, 4, 5].map((x) => Float64Array.of(x, x)),
+      2,
+    );
+    expect(still.basis(2)).toMatchObject({ kept: 1, below: 0 });
+  });
+
   it('the effective rank counts directions', () => {
     expect(effectiveRank([1, 1, 1, 1])).toBeCloseTo(1, 12);
     expect(effectiveRank([1, 0, 0, 0])).toBeCloseTo(0.25, 12);
@@ -109,10 +162,26 @@ describe('fit', () => {
   });
 
   it('layers share the memory, one layer too large is refused', () => {
-    const codec = { kind: 'lla', rankK: 2, rankV: 3 } as const;
-    expect(layersOfPasses(g, codec, 2 ** 30)).toEqual([[0, 1]]);
-    expect(layersOfPasses(g, codec, 6000)).toEqual([[0], [1]]);
-    expect(() => layersOfPasses(g, codec, 100)).toThrow(/--memory/);
+    const plan = momentsPlan(g, [{ codec: { kind: 'lla', rankK: 2, rankV: 3 }, initialisation: 'svd' }]);
+    const [each, work] = [layerBytes(plan), workBytes(g, plan, 40)];
+    const layers = (memory: number): number[][] => layersOfPasses(g, plan, memory, 40);
+    expect(layers(work + 2 * each)).toEqual([[0, 1]]);
+    expect(layers(work + 2 * each - 1)).toEqual([[0], [1]]);
+    expect(() => layers(work + each - 1)).toThrow(/of covariances .* more than the .* of --memory/);
+  });
+
+  it('wide stacks are sketched, unless a control needs the covariance', () => {
+    const ouro = findPreset('ouro-1.4b');
+    const codec = { kind: 'lla-2d', rankK: 1536, rankV: 2560 } as const;
+    const plan = momentsPlan(ouro, [{ codec, initialisation: 'svd' }]);
+    expect(plan.columns).toEqual({ key: 1920, value: 3200 });
+    // Covariances of one layer take 1.07 GB, and those of all layers 26 GB.
+    expect(layerBytes(plan)).toBeLessThan(0.35e9);
+    expect(layersOfPasses(ouro, plan, 2e9, 5 * 256).flat()).toEqual(Array.from({ length: 24 }, (_, i) => i));
+    expect(momentsPlan(ouro, [{ codec, initialisation: 'random' }]).columns).toBeNull();
+    expect(
+      momentsPlan(ouro, [{ codec: { kind: 'lla', rankK: 2, rankV: 3 }, initialisation: 'svd' }]).columns,
+    ).toBeNull();
   });
 
   it('windows cover a text without overlap', () => {
