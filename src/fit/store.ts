@@ -211,13 +211,18 @@ export class FitFolder implements LayerStore {
     rmSync(join(this.path, PASS), { force: true });
   }
 
+  /** Closes its files. A folder from which nothing could go on is removed. */
   close(): void {
     for (const file of this.open.splice(0)) file.close();
+    if (!existsSync(this.path)) return;
+    const left = readdirSync(this.path);
+    if (left.length === 1 && left[0] === QUESTION) rmSync(this.path, { recursive: true });
   }
 
   /** Removes what it has written, and the folder where nothing else is in it. */
   remove(): void {
     this.close();
+    if (!existsSync(this.path)) return;
     for (const name of readdirSync(this.path)) if (OWN_FILE.test(name)) rmSync(join(this.path, name), { force: true });
     if (readdirSync(this.path).length === 0) rmdirSync(this.path);
   }

@@ -119,6 +119,13 @@ describe(`a fit that goes on (seed ${SEED})`, () => {
     own.remove();
   });
 
+  it('refused before anything is saved, it leaves no folder', async () => {
+    const own = new FitFolder(at, 'q', specs);
+    await expect(fit({ folder: own, memoryBytes: 1000 })).rejects.toThrow(/of --memory/);
+    own.close();
+    expect(existsSync(at)).toBe(false);
+  });
+
   it('goes on with nothing but its own, whole files', async () => {
     const made = new FitFolder(at, 'q', specs);
     await fit({ folder: made });
