@@ -45,7 +45,12 @@ export async function calibratedFor(
       'measure this device with lla-sim calibrate',
     );
   }
-  const difference = otherMachine(device.description, host, calibration);
+  return calibratedOf(loaded, otherMachine(device.description, host, calibration));
+}
+
+/** What a calibration predicts with. @param difference how this machine differs from the measured one; null: it does not */
+export async function calibratedOf(loaded: LoadedCalibration, difference: string | null): Promise<Calibrated> {
+  const { calibration } = loaded;
   const stale = new Set(await staleKernels(loaded));
   const measured = new Set(
     calibration.kernels

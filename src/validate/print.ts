@@ -147,7 +147,7 @@ function servingBlock({ serving }: ValidationReport): Block[] {
     {
       title: 'Serving',
       paragraphs: [
-        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
+        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides. ${serving.ownPoints} points of their own calls were measured for it, beside the calibration's. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
       ],
       table: table(SERVING, serving.rows),
     },

@@ -17,9 +17,10 @@ import { run } from '../serving/engine.js';
 import type { Ended } from '../serving/metrics.js';
 import { PriceTables } from '../serving/price.js';
 import { quantile } from '../statistics.js';
-import { exponentOf, type DriftWatch, type KernelDrift } from './controls.js';
+import { exponentOf, type DriftWatch, type KernelDrift, type Weighed } from './controls.js';
 import type { Calibrated } from './calibrated.js';
 import { callsOfStep, pricerFor } from './latency.js';
+import { callsOfPrompt } from './prefill.js';
 import { ApartPricer } from './serving-price.js';
 
 export interface ServingCase {
@@ -61,6 +62,8 @@ export interface ServingRow {
 
 export interface ServingReport {
   readonly model: string;
+  /** Points of these requests' own calls that were measured for it, beside the calibration's. */
+  readonly ownPoints: number;
   readonly rows: readonly ServingRow[];
 }
 
@@ -75,6 +78,28 @@ const LOAD = 0.8;
 const CONTROLS_SHARE = 0.5;
 /** Less than any iteration takes. */
 const AT_ONCE_SECONDS = 1e-9;
+
+/** Parts of prompts whose calls are looked at: so many sizes to an octave. */
+const SIZES_AN_OCTAVE = 4;
+
+/** Calls of iterations that the case is made of: steps of short and of full caches, and parts of prompts of many sizes. */
+export function callsOfServing(of: ServingCase, pricer: Pricer): Weighed[][] {
+  const { id, c, sequences, chunkedPrefill, maxNumBatchedTokens } = of;
+  const [, most] = of.promptTokens;
+  const largest = chunkedPrefill ? Math.min(most, maxNumBatchedTokens) : most;
+  const octaves = Math.ceil(Math.log2(largest) * SIZES_AN_OCTAVE);
+  const sizes = Array.from({ length: octaves + 1 }, (_, i) =>
+    Math.min(largest, Math.round(2 ** (i / SIZES_AN_OCTAVE))),
+  );
+  const prompt = (promptTokens: number): Weighed[] =>
+    callsOfPrompt({ id, c, prompt: { method: 'chunked', promptTokens, chunkTokens: largest } }, pricer);
+  return [
+    ...[1, most + of.outputTokens[1]].map((contextTokens) =>
+      callsOfStep({ id, c, batch: sequences, contextTokens }, pricer),
+    ),
+    ...[...new Set([...sizes, most])].map(prompt),
+  ];
+}
 
 interface Rules {
   readonly seed: number;

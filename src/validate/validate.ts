@@ -13,9 +13,10 @@ import { candidateOf, configurationFor, promptGrid, servingGrid, stepGrid, valid
 import { callsOfStep, checkSteps, type StepCase } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
+import { withOwnPoints } from './own-points.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
 import { judge, kernelSummaries, SECTIONS, servingChecks, type Section, type ValidationReport } from './report.js';
-import { checkServing, type ServingReport } from './serving.js';
+import { callsOfServing, checkServing, type ServingReport } from './serving.js';
 import { summarise } from './statistics.js';
 
 export interface ValidateOptions {
@@ -60,6 +61,8 @@ const LEAST_TIMED_SHARE = 0.3;
 const STEPS_SHARE = 0.75;
 const PREFILL_SHARE = 0.1;
 const LONG_CONTEXT_SHARE = 0.15;
+/** Of the budget, for points of the very calls that requests make. */
+const OWN_POINTS_SHARE = 0.2;
 /** Points of the calibration that are measured again. */
 const CONTROLS = { quick: 4, whole: 16 } as const;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
@@ -95,7 +98,8 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
       o.onProgress?.({ section, doing, elapsedSeconds: now() - started, budgetSeconds: o.budgetSeconds }),
   };
   const wants = (section: Section): boolean => o.sections.includes(section) && !s.stopped();
-  const timed = o.serving || wants('latency') || wants('long-context');
+  const timesSteps = wants('latency') || wants('long-context');
+  const timed = o.serving || timesSteps;
   const calibrated = timed ? await calibratedFor(device, describeHost(), o.calibration) : null;
   const { correctness, memory } = wants('memory') ? await memorySection(s) : { correctness: null, memory: null };
   const capacity = wants('capacity') ? await capacitySection(s) : null;
@@ -107,9 +111,9 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     s.notes.push(
       `${calibrated.file} was measured on another machine (${calibrated.difference}): intervals are ${OTHER_MACHINE} times as wide either way. Measure this machine with lla-sim calibrate`,
     );
-  const { latency, longContext, serving } = calibrated
-    ? await timeSections(s, calibrated, wants)
-    : { latency: null, longContext: null, serving: null };
+  const { latency, longContext } =
+    calibrated && timesSteps ? await timeSections(s, calibrated, wants) : { latency: null, longContext: null };
+  const serving = calibrated && o.serving ? await servingSection(s, calibrated) : null;
   if (o.quick && o.sections.includes('long-context')) s.notes.push('--quick leaves the long context out');
   if (o.quick) s.notes.push('--quick: times are reported and not judged; memory, capacity and correctness are');
   if (!o.serving)
@@ -177,50 +181,69 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
   return { correctness, memory };
 }
 
-type Timed = Pick<ValidationReport, 'latency' | 'longContext' | 'serving'>;
-
-/** The sections that compare with a calibration, all beside the same control points. */
-async function timeSections(s: Session, calibrated: Calibrated, wants: (section: Section) => boolean): Promise<Timed> {
-  const { software } = s.device.description;
-  const { quick, seed } = s.o;
-  const rules = {
-    geometry: validationModel(software, s.o.model),
-    software,
-    quick,
-    seed,
-    bindingBytes: limits(s).bindingBytes,
-  };
-  const timesSteps = wants('latency') || wants('long-context');
-  const grid: Grid = timesSteps
-    ? { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) }
-    : { model: rules.geometry.name, steps: [], prompts: [] };
-  const served = s.o.serving ? servingGrid(rules) : [];
+/** Latency and long context, beside the same control points. */
+async function timeSections(
+  s: Session,
+  calibrated: Calibrated,
+  wants: (section: Section) => boolean,
+): Promise<Pick<ValidationReport, 'latency' | 'longContext'>> {
+  const rules = { ...gridRules(s), quick: s.o.quick, seed: s.o.seed };
+  const grid: Grid = { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) };
   const calls = [
-    ...served.flatMap(({ id, c, sequences, maxNumBatchedTokens, promptTokens: [, most] }) => [
-      callsOfStep({ id, c, batch: sequences, contextTokens: most }, calibrated.pricer),
-      callsOfPrompt(
-        { id, c, prompt: { method: 'chunked', promptTokens: most, chunkTokens: maxNumBatchedTokens } },
-        calibrated.pricer,
-      ),
-    ]),
     ...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)),
     ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
-  ].flatMap(shares);
-  s.progress('controls', 'points of the calibration, to be measured again');
-  const watch = await DriftWatch.open(
-    s.device,
-    calibrated,
-    chooseControls(calibrated, together(calls), quick ? CONTROLS.quick : CONTROLS.whole),
-    seed,
-  );
-  try {
+  ];
+  return watched(s, calibrated, calls, async (watch) => {
     const left = s.o.budgetSeconds - (now() - s.started);
     const of = { calibrated, watch, timedSeconds: Math.max(LEAST_TIMED_SHARE * s.o.budgetSeconds, left) };
     return {
       latency: wants('latency') ? await latencySection(s, grid, of) : null,
-      longContext: wants('long-context') && !quick ? await longContextSection(s, of) : null,
-      serving: s.o.serving ? await servingSection(s, grid.model, served, of) : null,
+      longContext: wants('long-context') && !s.o.quick ? await longContextSection(s, of) : null,
     };
+  });
+}
+
+/** Serving, priced by points of its own calls as well. */
+async function servingSection(s: Session, loaded: Calibrated): Promise<ServingReport> {
+  const rules = gridRules(s);
+  const cases = servingGrid(rules);
+  const iterations = cases.flatMap((of) => callsOfServing(of, loaded.pricer));
+  const { calibrated, points } = await withOwnPoints(s.device, loaded, iterations, {
+    seconds: OWN_POINTS_SHARE * s.o.budgetSeconds,
+    seed: s.o.seed,
+    ...(s.o.signal ? { signal: s.o.signal } : {}),
+    onPoint: (kernel) => s.progress('serving', `points of its own calls: ${kernel}`),
+  });
+  const rows = await watched(s, calibrated, iterations, (watch) =>
+    checkServing(s.device, cases, {
+      calibrated,
+      watch,
+      seed: s.o.seed,
+      stopped: s.stopped,
+      onCase: (done, total, id) => s.progress('serving', `${done + 1} of ${total}: ${id}`),
+    }),
+  );
+  return { model: rules.geometry.name, ownPoints: points, rows };
+}
+
+const gridRules = (s: Session): Parameters<typeof servingGrid>[0] => {
+  const { software } = s.device.description;
+  return { geometry: validationModel(software, s.o.model), software, bindingBytes: limits(s).bindingBytes };
+};
+
+/** Runs `timed` beside control points for these steps and prompts. */
+async function watched<T>(
+  s: Session,
+  calibrated: Calibrated,
+  calls: readonly (readonly Weighed[])[],
+  timed: (watch: DriftWatch) => Promise<T>,
+): Promise<T> {
+  s.progress('controls', 'points of the calibration, to be measured again');
+  const most = s.o.quick ? CONTROLS.quick : CONTROLS.whole;
+  const controls = chooseControls(calibrated, together(calls.flatMap(shares)), most);
+  const watch = await DriftWatch.open(s.device, calibrated, controls, s.o.seed);
+  try {
+    return await timed(watch);
   } finally {
     watch.free();
   }
@@ -280,22 +303,6 @@ async function latencySection(
     kernels: kernelSummaries(report.steps),
     prefill,
   };
-}
-
-async function servingSection(
-  s: Session,
-  model: string,
-  cases: ReturnType<typeof servingGrid>,
-  { calibrated, watch }: Watched,
-): Promise<ServingReport> {
-  const rows = await checkServing(s.device, cases, {
-    calibrated,
-    watch,
-    seed: s.o.seed,
-    stopped: s.stopped,
-    onCase: (done, total, id) => s.progress('serving', `${done + 1} of ${total}: ${id}`),
-  });
-  return { model, rows };
 }
 
 const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({

@@ -80,15 +80,15 @@ const rowOf = (tpot: number, e2el: number, inverted = 0): ServingRow => ({
 test('the checks hold up to their tolerances, by the worst row of either sign', () => {
   const { tpot, e2el } = SERVING_TOLERANCES;
   const statuses = (...rows: ServingRow[]): string[] =>
-    servingChecks({ model: 'm', rows }, true).map(({ status }) => status);
+    servingChecks({ model: 'm', ownPoints: 1, rows }, true).map(({ status }) => status);
   expect(statuses(rowOf(0.99 * tpot, -0.99 * e2el), rowOf(0, 0))).toEqual(['holds', 'holds', 'holds']);
   expect(statuses(rowOf(0, 0), rowOf(-1.01 * tpot, 0))).toEqual(['failed', 'holds', 'holds']);
   expect(statuses(rowOf(0.5 * tpot, 1.01 * e2el), rowOf(0, 0))).toEqual(['holds', 'failed', 'holds']);
   expect(statuses(rowOf(0, 0), rowOf(0, 0, 1))).toEqual(['holds', 'holds', 'failed']);
   expect(statuses()).toEqual(['not-checked', 'not-checked', 'not-checked']);
-  const reported = servingChecks({ model: 'm', rows: [rowOf(-0.2, 0.01)] }, false);
+  const reported = servingChecks({ model: 'm', ownPoints: 1, rows: [rowOf(-0.2, 0.01)] }, false);
   expect(reported[0]).toMatchObject({ strict: false, found: '−20.0 % at worst' });
   // What is reported and not judged ends with no exit code.
   expect(outsideTolerance(reported)).toBe(false);
-  expect(outsideTolerance(servingChecks({ model: 'm', rows: [rowOf(-0.2, 0.01)] }, true))).toBe(true);
+  expect(outsideTolerance(servingChecks({ model: 'm', ownPoints: 1, rows: [rowOf(-0.2, 0.01)] }, true))).toBe(true);
 });
