@@ -75,9 +75,14 @@ function isKnown(type: z.ZodType, value: unknown): boolean {
   return copy !== undefined && isSame(copy, value);
 }
 
-/** Of the types that callers pass again and again. */
+/** Of the types that callers pass again and again. What cannot be copied is checked each time. */
 function remember(type: z.ZodType, value: unknown): void {
-  if (isObject(value) && isPlain(value)) ACCEPTED.get(type)?.set(value, structuredClone(value));
+  if (!isObject(value)) return;
+  try {
+    if (isPlain(value)) ACCEPTED.get(type)?.set(value, structuredClone(value));
+  } catch {
+    // Symbols, or members that lead back to the object.
+  }
 }
 
 /** True for objects of own values alone: a copy has all that a check reads. */
