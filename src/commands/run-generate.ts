@@ -7,20 +7,23 @@ import { EXIT, UserError } from '../errors.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { limitAddressSpace } from '../validate/process-memory.js';
-import { onInterrupt } from './interrupt.js';
 import { progressLine } from './progress.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, type RunReport } from './run-report.js';
 
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
-/** Opens a decoder, prefills the prompt and generates. Nothing is returned unless all of it was done. */
+/**
+ * Opens a decoder, prefills the prompt and generates. Nothing is returned unless all of it was done.
+ * @throws UserError with exit code 130 when `signal` is aborted before
+ */
 export async function generate(
   device: Device,
   loaded: Loaded,
   q: RunQuestion,
   codec: SafetensorsFile | undefined,
   quiet: boolean,
+  signal: AbortSignal,
 ): Promise<RunReport> {
   const { checkpoint } = loaded;
   const c: Configuration = { ...q.configuration, bindingBytes: device.limits.maxStorageBufferBindingSize };
@@ -41,13 +44,9 @@ export async function generate(
   };
   if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options, q.prompt);
   let decoder: GpuDecoder | undefined;
-  let interrupted = false;
-  // Closing frees the buffers. Calls in flight then fail; the flag says that this was an interruption.
-  const stop = (): void => {
-    interrupted = true;
-    decoder?.close();
-  };
-  const release = onInterrupt(stop);
+  // Closing frees the buffers. Calls in flight then fail; the signal says that this was an interruption.
+  const stop = (): void => decoder?.close();
+  signal.addEventListener('abort', stop);
   const tokens: number[][] = Array.from({ length: q.batch }, () => []);
   const seconds: number[] = [];
   const interruption = (): UserError =>
@@ -58,8 +57,9 @@ export async function generate(
     );
   const progress = !quiet && process.stderr.isTTY === true;
   try {
+    if (signal.aborted) throw interruption();
     decoder = await openDecoder(device, c, options);
-    if (interrupted) throw interruption();
+    if (signal.aborted) throw interruption();
     if (q.fill > 0) await decoder.fillCache(q.fill);
     const began = now();
     const prompted = await decoder.prefill(
@@ -82,7 +82,7 @@ export async function generate(
           progressLine(elapsed, (elapsed / done) * (q.maxTokens - done), `${done} of ${q.maxTokens} tokens`),
         );
     }
-    if (interrupted) throw interruption();
+    if (signal.aborted) throw interruption();
     const spent = now() - generating;
     return describe(
       device,
@@ -93,10 +93,10 @@ export async function generate(
       { tokens, seconds, spent, prefillSeconds, prefillMethod: prompted.method },
     );
   } catch (error) {
-    throw interrupted && !(error instanceof UserError) ? interruption() : error;
+    throw signal.aborted && !(error instanceof UserError) ? interruption() : error;
   } finally {
     if (progress && seconds.length > 0) process.stderr.write('\r\u001b[K');
-    release();
+    signal.removeEventListener('abort', stop);
     decoder?.close();
   }
 }

@@ -8,6 +8,7 @@ import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
+import { interruptible } from './interrupt.js';
 import { generate } from './run-generate.js';
 import { loadModel, modelFingerprint, readRun, WEIGHTS } from './run-question.js';
 import { runText } from './run-report.js';
@@ -122,8 +123,10 @@ async function run(args: Args): Promise<ExitCode> {
       codecFile === null
         ? undefined
         : openCodecFile(codecFile, modelFingerprint(loaded, question.seed), question.candidate.codec);
-    device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
-    const report = await generate(device, loaded, question, codec, quiet);
+    const report = await interruptible(async (signal) => {
+      device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+      return generate(device, loaded, question, codec, quiet, signal);
+    });
     if (!quiet && format === 'text')
       for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
     await print(format === 'json' ? jsonText(report) : runText(report), {

@@ -2,7 +2,7 @@
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';
-import { openDevice } from '../gpu/index.js';
+import { openDevice, type Device } from '../gpu/index.js';
 import { jsonText } from '../json.js';
 import { parseBytes, parseNumber, parseSeconds } from '../units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
@@ -83,15 +83,16 @@ async function run(args: Args): Promise<ExitCode> {
   const [output, pictureFile] = [textFlag(args, 'output'), textFlag(args, 'picture')];
   if (output !== null) checkWritable(output, '--output');
   if (pictureFile !== null) checkWritable(pictureFile, '--picture');
-  const device = await openDevice({
-    ...(adapter === null ? {} : { adapter }),
-    ...(backend === null ? {} : { backend }),
-  });
   const progress = !quiet && process.stderr.isTTY === true;
   let report: ValidationReport;
+  let device: Device | undefined;
   const abort = new AbortController();
   const release = onInterrupt(() => abort.abort());
   try {
+    device = await openDevice({
+      ...(adapter === null ? {} : { adapter }),
+      ...(backend === null ? {} : { backend }),
+    });
     report = await validate(device, {
       budgetSeconds,
       quick,
@@ -123,7 +124,7 @@ async function run(args: Args): Promise<ExitCode> {
   } finally {
     release();
     if (progress) process.stderr.write('\r\u001b[K');
-    device.close();
+    device?.close();
   }
   const picture = await writePicture(report, pictureFile, quiet);
   await print(render(report, format, picture), { file: output, quiet });

@@ -173,11 +173,11 @@ it(`takes no more memory than is stated (seed ${SEED})`, async () => {
   const noise = 2 ** 19;
   for (const widestExact of [512, 2048]) {
     const plan = momentsPlan(wide, [request], widestExact);
-    const { tokens, columns } = madeUp(wide, 0, 60);
-    const stacked = (await columns('key', 0)).flat(2);
+    const made = madeUp(wide, 0, 60);
+    const stacked = (await made.columns('key', 0)).flat(2);
     const before = arrays();
     const moments = emptyMoments(plan);
-    for (const axis of ['key', 'value'] as const) moments[axis][0]?.add(stacked, tokens);
+    for (const axis of ['key', 'value'] as const) moments[axis][0]?.add(stacked, made.tokens);
     const kept = arrays() - before;
     expect(kept).toBeLessThanOrEqual(layerBytes(plan) + noise);
     expect(kept).toBeGreaterThan(layerBytes(plan) / 2);
