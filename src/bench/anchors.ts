@@ -126,6 +126,8 @@ export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 's
  */
 export interface Anchor extends KernelCall {
   readonly share: number;
+  /** Whether a row of the planner's default table calls it: steps and prompts without eviction. */
+  readonly inTable: boolean;
 }
 
 /**
@@ -165,14 +167,14 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
       bindingBytes: range.bindingBytes,
     };
     for (const { context, batch, weight } of range.steps)
-      shares.collect(weight, batch, (visit) => forEachOp(c, schedule(c, batch, context), visit));
+      shares.collect(weight, batch, !c.eviction, (visit) => forEachOp(c, schedule(c, batch, context), visit));
     const key = promptKey(c);
     const alike = prompts.get(key) ?? { c, candidates: 0 };
     prompts.set(key, { ...alike, candidates: alike.candidates + 1 });
   }
   for (const { c, candidates } of prompts.values())
     for (const { weight, ...prompt } of range.prompts)
-      shares.collect(weight * candidates, `prompt ${prompt.promptTokens}`, (visit) =>
+      shares.collect(weight * candidates, `prompt ${prompt.promptTokens}`, !c.eviction, (visit) =>
         forEachPrefillCall(c, prompt, visit),
       );
   return shares.anchors();
@@ -184,6 +186,7 @@ interface Tallied {
   readonly each: number;
   seconds: number;
   share: number;
+  inTable: boolean;
 }
 
 /** Distinct calls of steps and prompts, each priced once, and their shares so far. */
@@ -196,10 +199,12 @@ class Shares {
   /**
    * Adds the calls of one step or prompt.
    * @param like steps or prompts of one name have many calls in common at the same places, which are found there first
+   * @param inTable whether they are of the default table
    */
   collect(
     weight: number,
     like: string | number,
+    inTable: boolean,
     forEach: (visit: (call: KernelCall, times: number) => void) => void,
   ): void {
     const list = this.lists.get(like) ?? [];
@@ -217,11 +222,14 @@ class Shares {
       tallied.seconds += seconds;
       total += seconds;
     });
-    for (const tallied of own) tallied.share += weight * (tallied.seconds / total) ** 2;
+    for (const tallied of own) {
+      tallied.share += weight * (tallied.seconds / total) ** 2;
+      tallied.inTable ||= inTable;
+    }
   }
 
   anchors(): Anchor[] {
-    return [...this.known.values()].map(({ call, share }) => ({ ...call, share }));
+    return [...this.known.values()].map(({ call, share, inTable }) => ({ ...call, share, inTable }));
   }
 
   private of({ kernel, variant, shape }: KernelCall): Tallied {
@@ -230,7 +238,7 @@ class Shares {
     const known = this.known.get(key);
     if (known) return known;
     const call = { kernel, variant, shape };
-    const added = { call, each: rooflinePrice(call, this.rates).estimate, seconds: 0, share: 0 };
+    const added = { call, each: rooflinePrice(call, this.rates).estimate, seconds: 0, share: 0, inTable: false };
     this.known.set(key, added);
     return added;
   }

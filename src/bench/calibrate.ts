@@ -10,6 +10,7 @@ import type { Shape } from '../kernels/spec.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../schema/calibration.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { choose, leastServed } from './choose.js';
+import { compileAhead } from './compile.js';
 import { describeDevice, describeProgram } from './describe.js';
 import { lightest, permitted } from './bounded.js';
 import { openPoint, tuningOptions } from './measure.js';
@@ -30,6 +31,11 @@ const FIRST_PROBES = 7;
 const FIRST_LIST = { seconds: 8, share: 0.05 };
 /** With a smaller budget a list that has all kernels asked for is the last: the next takes seconds to make. */
 const LISTS_FROM_SECONDS = 10;
+/**
+ * Pipelines are compiled ahead in this share of the budget at most, and no more than one for so many seconds of it: the
+ * rest of a smaller budget has no points for them. Not where the budget is below the last.
+ */
+const COMPILE = { share: 0.4, secondsEach: 4, fromSeconds: 60 };
 
 export interface CalibrationProgress {
   kernel: KernelName;
@@ -44,6 +50,9 @@ export interface CalibrationProgress {
   /** Why the last point became a gap, or null. */
   gap: string | null;
 }
+
+/** A pipeline that was compiled before anything is timed. */
+export type Compiled = Pick<CalibrationProgress, 'kernel' | 'variant' | 'elapsedSeconds' | 'secondsLeft'>;
 
 export interface CalibrateOptions {
   budgetSeconds: number;
@@ -67,6 +76,13 @@ export interface CalibrateOptions {
   /** An earlier calibration of this device (sameDevice), to go on with. Its ceilings and overheads are kept. */
   resumeFrom?: Calibration;
   onProgress?: (progress: CalibrationProgress) => void;
+  /**
+   * Opens the devices that compile ahead of the measurements (compile.ts), beside this one. Unless given, a pipeline is
+   * compiled when its first point is prepared.
+   */
+  compilers?: () => Promise<readonly Device[]>;
+  /** After each pipeline that was compiled so. */
+  onCompiled?: (progress: Compiled) => void;
   /** Awaited before every run of the probe: a page waits there until it is seen again. */
   ready?: () => Promise<void>;
   /** Seconds that were waited so; they take nothing of the budget. */
@@ -118,12 +134,31 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   const rules = { clock, batchSeconds, mostCalls, submitSeconds: overheads.submitSeconds, seed: options.seed };
   const { budgetSeconds } = options;
   const bounded = Number.isFinite(device.bounds.dispatchSeconds);
+  const compile = async (tracks: readonly Track[], compilers: () => Promise<readonly Device[]>): Promise<void> => {
+    const others = await compilers();
+    const untilSeconds = spent() + COMPILE.share * (budgetSeconds - spent());
+    try {
+      await compileAhead(tracks, {
+        devices: [device, ...others],
+        now: spent,
+        untilSeconds,
+        most: Math.floor(budgetSeconds / COMPILE.secondsEach),
+        stopped: () => options.signal?.aborted === true,
+        onPipeline: ({ kernel, variant }) =>
+          options.onCompiled?.({ kernel, variant, elapsedSeconds: spent(), secondsLeft: budgetSeconds - spent() }),
+      });
+    } finally {
+      for (const other of others) other.close();
+    }
+  };
   const measure = async (
     calls: readonly WeightedCall[],
     until: number,
     from: Calibration | undefined,
+    compilers: CalibrateOptions['compilers'],
   ): Promise<void> => {
     const tracks = planTracks(device, calibration, calls, from, options);
+    if (compilers) await compile(tracks, compilers);
     const visits = new Visits(tracks, drift, {
       now: () => spent(),
       budgetSeconds: until,
@@ -169,7 +204,9 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   try {
     const stopped = (): boolean => options.signal?.aborted === true;
     for (let i = 0; i < FIRST_PROBES && !stopped(); i++) await runProbe();
-    const lists = options.calls;
+    const compilers = budgetSeconds >= COMPILE.fromSeconds ? options.compilers : undefined;
+    // Kernels of a first list would be compiled one by one.
+    const lists = compilers ? options.calls.slice(-1) : options.calls;
     let from = earlier;
     for (const [i, list] of lists.entries()) {
       if (stopped()) break;
@@ -177,7 +214,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
       const hasAll = options.kernels?.every((kernel) => calls.some((call) => call.kernel === kernel)) ?? false;
       const last = i === lists.length - 1 || (budgetSeconds < LISTS_FROM_SECONDS && hasAll);
       const first = spent() + Math.min(FIRST_LIST.seconds, FIRST_LIST.share * budgetSeconds);
-      await measure(calls, last ? budgetSeconds : Math.min(budgetSeconds, first), from);
+      await measure(calls, last ? budgetSeconds : Math.min(budgetSeconds, first), from, compilers);
       if (last) break;
       from = { ...calibration };
     }

@@ -15,7 +15,7 @@ const SPREAD_FIRST = 5;
 const MOST_POINTS = 96;
 const MOST_POINTS_SMALL = 28;
 /** Minimum weight of a kernel with a small share of a step, relative to the largest: a fit still needs a few points. */
-const LEAST_SHARE = 1 / 60;
+export const LEAST_SHARE = 1 / 60;
 /** Kernels with at least this share of the largest weight may have many points. */
 const LARGE_SHARE = 0.05;
 /**
@@ -27,6 +27,12 @@ const LEAST_DRAWN_SHARE = 1 / 400;
 
 /** Assumed time of a visit for each session that ended while the track's first point was prepared. */
 const UNFINISHED_SECONDS = 30;
+
+/**
+ * Points of every kernel that a row of the default table calls, before a kernel is measured that none calls; and visits
+ * in which it must have got them, so that one that fails does not stop the others.
+ */
+const TABLE_FIRST = { points: 3, visits: 6 };
 
 /** How the next shape is chosen. */
 export interface Choice {
@@ -42,7 +48,8 @@ export interface Choice {
 
 /**
  * The track whose next point narrows the intervals of steps most for its time. A kernel's error falls about as 1/n with
- * n points, so the track with the smallest n² · seconds / share is next.
+ * n points, so the track with the smallest n² · seconds / share is next. Kernels that no row of the default table calls
+ * come after all others have a few points.
  */
 export function leastServed(tracks: readonly Track[]): Track | undefined {
   const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
@@ -52,9 +59,16 @@ export function leastServed(tracks: readonly Track[]): Track | undefined {
     ((samplesOf(t).length + 0.5) ** 2 * visitSeconds(t)) / Math.max(LEAST_SHARE, t.share / largest);
   const full = (t: Track): boolean =>
     samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
-  return tracks
-    .filter((t) => t.candidates.length > 0 && !full(t))
-    .reduce<Track | undefined>((least, t) => (!least || served(t) < served(least) ? t : least), undefined);
+  const isScarce = (t: Track): boolean =>
+    t.inTable &&
+    samplesOf(t).length < TABLE_FIRST.points &&
+    t.visitSeconds.length < TABLE_FIRST.visits &&
+    unfinishedOf(t) === 0;
+  const open = tracks.filter((t) => t.candidates.length > 0 && !full(t));
+  return (open.some(isScarce) ? open.filter((t) => t.inTable) : open).reduce<Track | undefined>(
+    (least, t) => (!least || served(t) < served(least) ? t : least),
+    undefined,
+  );
 }
 
 /** Index of the track's candidate to measure next. */

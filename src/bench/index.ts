@@ -7,7 +7,7 @@ import { describeHost } from './host.js';
 export const calibrate = (options: Omit<CalibrateOptions, 'host'>): Promise<Calibration> =>
   measure({ ...options, host: describeHost() });
 
-export type { CalibrateOptions, CalibrationProgress } from './calibrate.js';
+export type { CalibrateOptions, CalibrationProgress, Compiled } from './calibrate.js';
 export { obstacle, type MeasureRules } from './measure.js';
 export { measureCeilings, measureOverheads } from './ceilings.js';
 export { saveTo, writeCalibration } from './save.js';

@@ -5,13 +5,18 @@ import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import { validationModel } from '../validate/grid.js';
 import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor, type AnchorRange } from './anchors.js';
 
-/** Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. */
+/**
+ * Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. What the latter
+ * have of their own, by another number of layers or a smaller vocabulary, the first few contain.
+ */
 export function callsOf(device: Device, model: string | null): (() => Anchor[])[] {
   const range: AnchorRange = {
     ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'],
     targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
     bindingBytes: device.limits.maxStorageBufferBindingSize,
   };
-  const geometries = [findPreset(model ?? 'ouro-1.4b'), validationModel(device.description.software, model)];
-  return [firstCalls, anchorCalls].map((list) => () => [...new Set(geometries)].flatMap((g) => list(g, range)));
+  const whole = findPreset(model ?? 'ouro-1.4b');
+  const validated = validationModel(device.description.software, model);
+  const own = (): Anchor[] => (validated === whole ? [] : firstCalls(validated, range));
+  return [firstCalls, anchorCalls].map((list) => () => [...list(whole, range), ...own()]);
 }

@@ -5,6 +5,7 @@ import { KERNEL_NAMES, type KernelCall, type KernelName } from '../kernels/regis
 import { kernelHash } from '../kernels/source.js';
 import type { Shape } from '../kernels/spec.js';
 import type { Calibration, KernelCalibration, Sample } from '../schema/calibration.js';
+import type { Anchor } from './anchors.js';
 import { ceilingSeconds } from './bounded.js';
 import { launchOf, obstacle, tuningOptions } from './measure.js';
 import { isUnfinished, likewise, type Track } from './visits.js';
@@ -19,7 +20,7 @@ const LONGEST_CALL_SHARE = 0.0007;
 const ASSUMED_EFFICIENCY = 0.1;
 
 /** A call, and how much the time of steps depends on it (bench/anchors.ts). */
-export type WeightedCall = KernelCall & { readonly share?: number };
+export type WeightedCall = KernelCall & Partial<Pick<Anchor, 'share' | 'inTable'>>;
 
 /** What of a calibration's options decides about its candidates. */
 export interface TrackOptions {
@@ -75,12 +76,15 @@ export function planTracks(
   calibration.kernels.sort((a, b) => place(a) - place(b));
   const trackOf = ({ kernel, variant }: KernelCall, entry: KernelCalibration): Track => {
     const id = `${kernel} ${variant}`;
-    const track = tracks.get(id) ?? { kernel, variant, entry, candidates: [], resumed: [], share: 0, visitSeconds: [] };
+    const known = tracks.get(id);
+    if (known) return known;
+    const parts = { candidates: [], later: [], resumed: [], visitSeconds: [] };
+    const track: Track = { kernel, variant, entry, ...parts, share: 0, inTable: false };
     tracks.set(id, track);
     return track;
   };
   const missed = new Missed();
-  const offer = ({ share = 0, ...call }: KernelCall & { readonly share?: number }): void => {
+  const offer = ({ share = 0, inTable = false, ...call }: WeightedCall): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
     if (!entry) return;
@@ -96,6 +100,7 @@ export function planTracks(
     const track = trackOf(call, entry);
     track.candidates.push({ shape: call.shape, share });
     track.share = Math.hypot(track.share, Math.sqrt(share));
+    track.inTable ||= inTable;
   };
   for (const call of calls) offer(call);
   missed.record();

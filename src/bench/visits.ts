@@ -11,6 +11,7 @@ import type { Shape } from '../kernels/spec.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';
+import { isQuiet, LEAST_REPETITIONS, MOST_REPETITIONS, spreadOf } from './repetitions.js';
 import { median } from '../statistics.js';
 
 /** New points are visited during this share of the budget; the rest is for coming back. */
@@ -24,17 +25,12 @@ export const DRIFT_RETRIED = 0.2;
 const RETRY_SHARE = 0.2;
 /** Points that take turns, as far as their operands fit the memory for them. */
 const OPEN_POINTS = 16;
-/** Repetitions of a visit: at least the first, then more until its time is spent or there are the second. */
-const LEAST_REPETITIONS = 3;
-const MOST_REPETITIONS = 9;
 /** Repetitions that drifted too far end as well: three times as many as are wanted. */
 const MOST_ATTEMPTS = 3;
 /** Minimum weight of a rarely used shape, relative to the largest; it still informs interpolation. */
 const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
-/** Assumed relative spread of a point that has too few repetitions to show one. */
-const UNKNOWN_SPREAD = 0.25;
 /** What a file can hold of a drift (schema/calibration.ts). */
 const DRIFT_BOUNDS = { low: 1e-3, high: 1e3 };
 /** Reason of the gap that the file holds while a point is prepared. The gap remains if the program dies then. */
@@ -54,10 +50,14 @@ export interface Track {
   entry: KernelCalibration;
   /** `share`: weight of the shape in the steps of the model (bench/anchors.ts); 0 where it is not known. */
   candidates: { shape: Shape; share: number }[];
+  /** Candidates that are measured once no track has others: their pipelines are not compiled. */
+  later: { shape: Shape; share: number }[];
   /** Samples of an earlier session, likewise. */
   resumed: { sample: Sample; share: number }[];
   /** The same of all its shapes together. */
   share: number;
+  /** Whether a row of the default table calls it (bench/anchors.ts). */
+  inTable: boolean;
   /** Seconds of each visit so far: preparing it and its repetitions. */
   visitSeconds: number[];
 }
@@ -141,8 +141,9 @@ interface Visit {
   readonly replaces: Sample | undefined;
   /** The probe beside each of its repetitions. */
   readonly probes: number[];
-  /** Repetitions that count, and seconds of all. */
-  counted: number;
+  /** Its repetitions that count, seconds of a call. */
+  readonly times: number[];
+  /** Seconds of all repetitions, those that do not count among them. */
   spent: number;
 }
 
@@ -158,6 +159,8 @@ export class Visits {
   private readonly failures = new Map<Track, number>();
   private retrySeconds = 0;
   private lost = false;
+  /** The probe just now: it also stands before the repetitions that follow at once. */
+  private justNow: number | undefined;
 
   constructor(
     private readonly tracks: readonly Track[],
@@ -211,7 +214,9 @@ export class Visits {
   }
 
   private newJob(): Job | undefined {
-    const track = this.tools.chooseTrack(this.tracks);
+    const { tracks } = this;
+    if (tracks.every((t) => t.candidates.length === 0)) for (const t of tracks) t.candidates.push(...t.later.splice(0));
+    const track = this.tools.chooseTrack(tracks);
     const [chosen] = track?.candidates.splice(this.tools.chooseCandidate(track), 1) ?? [];
     return track && chosen ? { track, ...chosen } : undefined;
   }
@@ -263,6 +268,7 @@ export class Visits {
     const { tools } = this;
     const { track, shape, share = 0, known, replaces } = job;
     const begun = tools.now();
+    this.justNow = undefined;
     let point: OpenPoint;
     const marked = { variant: track.variant, shape: { ...shape }, reason: UNFINISHED };
     const { gaps } = track.entry;
@@ -286,7 +292,7 @@ export class Visits {
     gaps.splice(0, gaps.length, ...gaps.filter((g) => g.variant !== track.variant || !isUnfinished(g)));
     const opened = tools.now();
     const sample = known ?? point.sample;
-    const visit: Visit = { track, point, sample, replaces, probes: [], counted: 0, spent: 0 };
+    const visit: Visit = { track, point, sample, replaces, probes: [], times: [], spent: 0 };
     await this.repeat([visit]);
     // A point of which not even one repetition ended is no point.
     if (visit.probes.length === 0) return;
@@ -301,7 +307,7 @@ export class Visits {
   /** One repetition of each visit, between two runs of the probe. Those that are not done wait for their next turn. */
   private async repeat(visits: readonly Visit[]): Promise<void> {
     const { drift, tools } = this;
-    const before = await tools.probe();
+    const before = this.justNow ?? (await tools.probe());
     const pauses = tools.pauses?.();
     const times: { visit: Visit; each: number; total: number }[] = [];
     for (const visit of visits) {
@@ -312,7 +318,8 @@ export class Visits {
         this.failed(visit.track, visit.sample.shape, error);
       }
     }
-    const probe = Math.sqrt(before * (await tools.probe()));
+    this.justNow = await tools.probe();
+    const probe = Math.sqrt(before * this.justNow);
     if (tools.pauses?.() !== pauses) {
       this.open.push(...times.map(({ visit }) => visit));
       return;
@@ -322,7 +329,7 @@ export class Visits {
       visit.spent += total;
       const far = Math.abs(Math.log(drift.relative(probe))) > Math.log1p(DRIFT_RETRIED);
       if (far && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds) this.retrySeconds += total;
-      else visit.counted++;
+      else visit.times.push(each);
     }
     for (const { visit } of times) {
       if (this.isDone(visit)) this.end(visit);
@@ -350,12 +357,15 @@ export class Visits {
     return Math.min(DRIFT_BOUNDS.high, Math.max(DRIFT_BOUNDS.low, this.drift.relative(probeSeconds)));
   }
 
-  private isDone({ counted, probes, spent }: Visit): boolean {
+  private isDone({ times, probes, spent }: Visit): boolean {
     const { tools } = this;
     if (probes.length >= MOST_ATTEMPTS * MOST_REPETITIONS) return true;
     return (
-      counted >= LEAST_REPETITIONS &&
-      (counted >= MOST_REPETITIONS || spent >= tools.secondsPerVisit || tools.now() >= tools.budgetSeconds)
+      times.length >= LEAST_REPETITIONS &&
+      (times.length >= MOST_REPETITIONS ||
+        isQuiet(times) ||
+        spent >= tools.secondsPerVisit ||
+        tools.now() >= tools.budgetSeconds)
     );
   }
 
@@ -389,11 +399,3 @@ export class Visits {
 
 const jobOf = (point: Point | undefined): Job | undefined =>
   point && { track: point.track, shape: point.sample.shape, known: point.sample };
-
-/** Relative spread of repetitions: half of them lie within. */
-function spreadOf(times: readonly number[]): number {
-  if (times.length < LEAST_REPETITIONS) return UNKNOWN_SPREAD;
-  const sorted = [...times].sort((x, y) => x - y);
-  const at = (share: number): number => sorted[Math.floor(share * (sorted.length - 1))] as number;
-  return (at(0.75) - at(0.25)) / at(0.5);
-}

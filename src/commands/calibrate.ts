@@ -3,7 +3,15 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Anchor } from '../bench/anchors.js';
 import { callsOf } from '../bench/lists.js';
-import { calibrate, measureOverheads, saveTo, writeCalibration, type CalibrationProgress } from '../bench/index.js';
+import {
+  calibrate,
+  measureOverheads,
+  saveTo,
+  writeCalibration,
+  type CalibrationProgress,
+  type Compiled,
+} from '../bench/index.js';
+import { compilersFor } from '../bench/compilers.js';
 import { describeHost } from '../bench/host.js';
 import { staleKernels } from '../bench/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
@@ -43,7 +51,7 @@ export const calibrateCommand: Command = {
     output: { type: 'string', short: 'o', help: 'calibration file [calibrations/<device>.json]', group: 'Output' },
   },
   examples: [
-    ['calibrate', 'measure for five minutes'],
+    ['calibrate', 'measure for five minutes, with nothing else running'],
     ['calibrate --budget 30m --resume', 'continue an earlier calibration'],
     ['calibrate --page measure.html', 'a page that measures the GPU of whoever opens it'],
     ['calibrate --tune --budget 15m', 'tune the kernels for this device, then measure them'],
@@ -69,10 +77,8 @@ async function run(args: Args): Promise<ExitCode> {
   // Errors of the file are reported before a device is opened.
   if (output !== null) checkFile(output, args);
   return interruptible(async (signal) => {
-    const device = await openDevice({
-      ...(adapter === null ? {} : { adapter }),
-      ...(backend === null ? {} : { backend }),
-    });
+    const options = { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
+    const device = await openDevice(options);
     let unlock = (): void => undefined;
     try {
       const file = output ?? join('calibrations', `${slugOf(device.description)}.json`);
@@ -99,6 +105,7 @@ async function run(args: Args): Promise<ExitCode> {
         quiet,
         tuning,
         calls,
+        compilers: () => compilersFor(device, options),
         signal,
       });
       if (calibration.kernels.every((k) => k.samples.length === 0)) {
@@ -238,6 +245,7 @@ interface Measuring {
   file: string;
   quiet: boolean;
   calls: readonly (() => readonly Anchor[])[];
+  compilers: () => Promise<readonly Device[]>;
   signal: AbortSignal;
 }
 
@@ -256,17 +264,18 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
       save: saveTo(m.file),
       nextPoint: nextPoints(),
       outliers,
-      onProgress: m.quiet || process.stderr.isTTY !== true ? () => undefined : showProgress,
+      ...(device.description.software ? { compilers: m.compilers } : {}),
+      ...(m.quiet || process.stderr.isTTY !== true ? {} : { onProgress: showProgress, onCompiled: showProgress }),
     });
   } finally {
     if (!m.quiet && process.stderr.isTTY === true) process.stderr.write('\n');
   }
 }
 
-const showProgress = (p: CalibrationProgress): void =>
-  void process.stderr.write(
-    progressLine(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${p.samples} points`),
-  );
+const showProgress = (p: Compiled & Partial<CalibrationProgress>): void => {
+  const done = p.samples === undefined ? 'compiled' : `${p.samples} points`;
+  process.stderr.write(progressLine(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`));
+};
 
 /** Fits a predictor for every kernel and variant that has samples. */
 function fit(calibration: Calibration, quiet: boolean): void {

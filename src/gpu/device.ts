@@ -24,6 +24,12 @@ export interface RunTime {
 /** How long a device that was lost may take to say so. */
 const LOSS_IS_TOLD_MS = 100;
 
+const layoutKey = (step: Step): string => step.buffers.map((b) => (b.access === 'read' ? 'r' : 'w')).join('');
+
+/** Steps of one key have one pipeline. */
+export const pipelineKey = (step: Step): string =>
+  JSON.stringify([step.source, step.element, layoutKey(step), Object.entries(step.constants).sort()]);
+
 export class Device {
   private fault: GpuError | undefined;
   private closed = false;
@@ -178,7 +184,7 @@ export class Device {
   }
 
   private layoutOf(step: Step): { key: string; layout: GPUBindGroupLayout } {
-    const key = step.buffers.map((b) => (b.access === 'read' ? 'r' : 'w')).join('');
+    const key = layoutKey(step);
     let layout = this.layouts.get(key);
     if (!layout) {
       const entries: GPUBindGroupLayoutEntry[] = [
@@ -199,14 +205,8 @@ export class Device {
 
   /** Compiles a step's pipeline, or returns the one compiled before for the same source, constants and bindings. */
   async pipeline(step: Step, sources: SourceSet = OWN_SOURCES): Promise<GPUComputePipeline> {
-    const { key: layoutKey, layout } = this.layoutOf(step);
-    const key = JSON.stringify([
-      sources.id,
-      step.source,
-      step.element,
-      layoutKey,
-      Object.entries(step.constants).sort(),
-    ]);
+    const { layout } = this.layoutOf(step);
+    const key = `${sources.id} ${pipelineKey(step)}`;
     const known = this.pipelines.get(key);
     if (known) return known;
     const compiled = this.compile(step, layout, sources);

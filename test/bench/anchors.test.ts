@@ -3,7 +3,7 @@
  * are drawn.
  */
 import { describe, expect, test } from 'vitest';
-import { ANCHOR_RANGES, anchorCalls, type Anchor } from '../../src/bench/anchors.js';
+import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/bench/anchors.js';
 import { drawByShare } from '../../src/bench/choose.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { findPreset } from '../../src/geometry/presets.js';
@@ -39,6 +39,20 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
       'load f16',
     ])
       expect(kinds).toContain(kind);
+    const inTable = new Set(anchors.filter((c) => c.inTable).map(idOf));
+    for (const kind of ['matmul f16', 'attend q4', 'attend_prefill f16']) expect(inTable).toContain(kind);
+    // Only eviction has these.
+    for (const kind of ['attend f16+scores', 'evict f16', 'mass f32']) expect(inTable).not.toContain(kind);
+  });
+
+  test('what validate runs has calls of its own only where the first few calls have them', () => {
+    const own = new Set(firstCalls(geometry, software).map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
+    const whole = new Set(
+      anchorCalls(findPreset('ouro-1.4b'), software).map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`),
+    );
+    const others = anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`).filter((key) => !whole.has(key));
+    expect(others.length).toBeGreaterThan(0);
+    for (const key of others) expect(own).toContain(key);
   });
 
   test('shares of one step are squares of fractions of its time', () => {

@@ -1,0 +1,136 @@
+/** Which pipelines are compiled ahead of a calibration, on devices whose clock is a formula. */
+import { describe, expect, test } from 'vitest';
+import { ANCHOR_RANGES, firstCalls } from '../../src/bench/anchors.js';
+import { leastServed } from '../../src/bench/choose.js';
+import { compileAhead } from '../../src/bench/compile.js';
+import type { Track } from '../../src/bench/visits.js';
+import { pipelineKey, type Device } from '../../src/gpu/device.js';
+import type { Step } from '../../src/gpu/plan.js';
+import type { Sample } from '../../src/schema/calibration.js';
+import { validationModel } from '../../src/validate/grid.js';
+
+/** Tracks of the first calls; every third is of a kernel that the default table does not call. */
+function tracksOf(): Track[] {
+  const range = { ...ANCHOR_RANGES.software, targetWorkgroups: 528, bindingBytes: 2 ** 27 };
+  const tracks = new Map<string, Track>();
+  for (const { kernel, variant, shape, share } of firstCalls(validationModel(true, null), range)) {
+    const id = `${kernel} ${variant}`;
+    const track = tracks.get(id) ?? {
+      kernel,
+      variant,
+      entry: { kernel, sourceHash: 'x', samples: [], gaps: [], predictors: {} },
+      candidates: [],
+      later: [],
+      resumed: [],
+      share: 0,
+      inTable: tracks.size % 3 !== 0,
+      visitSeconds: [],
+    };
+    tracks.set(id, track);
+    track.candidates.push({ shape, share });
+    track.share = Math.hypot(track.share, Math.sqrt(share));
+  }
+  return [...tracks.values()];
+}
+
+/** A device that takes `seconds` for a pipeline that it has not run; `order`: the pipelines of all devices. */
+function deviceOf(seconds: number, order: string[], spend: (seconds: number) => void): Device {
+  const ran = new Set<string>();
+  return {
+    description: { software: true },
+    units: { matrixConfigs: [], subgroupSizes: [8, 8] },
+    has: (feature: string) => feature === 'subgroups',
+    buffer: (label: string, bytes: number) => Promise.resolve({ label, bytes }),
+    bind: (step: Step) => Promise.resolve({ key: pipelineKey(step), uniforms: {} }),
+    run: ([bound]: [{ key: string }]) => {
+      if (!ran.has(bound.key)) {
+        order.push(bound.key);
+        spend(seconds);
+      }
+      ran.add(bound.key);
+      return Promise.resolve({ wallSeconds: seconds, gpuSeconds: null });
+    },
+    free: () => undefined,
+  } as unknown as Device;
+}
+
+async function compileIn({ devices = 2, untilSeconds = Infinity, most = Infinity }) {
+  const tracks = tracksOf();
+  const before = tracks.map((t) => t.candidates.length);
+  const order: string[] = [];
+  const compiled: Track[] = [];
+  let at = 0;
+  const device = (): Device => deviceOf(1, order, (seconds) => (at += seconds / devices));
+  await compileAhead(tracks, {
+    devices: Array.from({ length: devices }, device),
+    now: () => at,
+    untilSeconds,
+    most,
+    stopped: () => false,
+    onPipeline: (track) => compiled.push(track),
+  });
+  return { tracks, before, order, compiled, at };
+}
+
+describe('compiling ahead', () => {
+  test('each pipeline once, whichever device; no candidate is lost or put off', async () => {
+    const { tracks, before, compiled } = await compileIn({ devices: 3 });
+    expect(compiled.length).toBeGreaterThan(tracks.length);
+    expect(new Set(compiled)).toEqual(new Set(tracks));
+    expect(tracks.map((t) => t.candidates.length)).toEqual(before);
+    expect(tracks.every((t) => t.later.length === 0)).toBe(true);
+    const alone = await compileIn({ devices: 1 });
+    expect(new Set(alone.order).size).toBe(alone.order.length);
+  });
+
+  test('first one of each kernel, those of the default table before the others', async () => {
+    const { tracks, compiled } = await compileIn({ devices: 1 });
+    const firsts = compiled.slice(0, tracks.length);
+    expect(new Set(firsts).size).toBe(tracks.length);
+    const inTable = tracks.filter((t) => t.inTable).length;
+    expect(firsts.map((t) => t.inTable)).toEqual(firsts.map((_, i) => i < inTable));
+  });
+
+  test('what there was no time for is put off, but of a kernel of which nothing was compiled', async () => {
+    const count = tracksOf().length;
+    const limits: { untilSeconds?: number; most?: number }[] = [
+      { untilSeconds: count / 4 },
+      { most: Math.floor(count / 2) },
+    ];
+    for (const rules of limits) {
+      const { tracks, before, compiled, at } = await compileIn({ devices: 2, ...rules });
+      expect(compiled.length).toBeGreaterThan(0);
+      expect(compiled.length).toBeLessThanOrEqual(rules.most ?? Infinity);
+      expect(at).toBeLessThan((rules.untilSeconds ?? Infinity) + 2);
+      tracks.forEach((track, i) => {
+        expect(track.candidates.length).toBeGreaterThan(0);
+        expect(track.candidates.length + track.later.length).toBe(before[i]);
+        if (!compiled.includes(track)) expect(track.later).toEqual([]);
+      });
+      expect(tracks.some((t) => t.later.length > 0)).toBe(true);
+    }
+  });
+});
+
+test('a kernel that no row of the default table calls waits until each of the others has three points', () => {
+  const tracks = tracksOf();
+  const measured = (track: Track, count: number): void => {
+    for (let i = 0; i < count; i++) {
+      track.entry.samples.push({ variant: track.variant, shape: {} } as Sample);
+      track.visitSeconds.push(1);
+    }
+  };
+  const others = tracks.filter((t) => !t.inTable);
+  for (const other of others) other.share = 1e6;
+  const [last, ...rest] = tracks.filter((t) => t.inTable) as [Track, ...Track[]];
+  // Samples are by kernel; a track counts those of its variant.
+  for (const track of rest) measured(track, 3);
+  measured(last, 2);
+  expect(leastServed(tracks)?.inTable).toBe(true);
+  measured(last, 1);
+  expect(leastServed(tracks)?.inTable).toBe(false);
+  // One that fails again and again does not stop them.
+  last.entry.samples.splice(0);
+  last.visitSeconds.push(1, 1, 1);
+  expect(leastServed(tracks)?.inTable).toBe(false);
+});
