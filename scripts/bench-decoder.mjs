@@ -60,7 +60,7 @@ await decoder.fillCache(contextTokens - rounds - 2);
 await decoder.step(new Array(batch).fill(0));
 
 const own = device.hasTimestamps ? 0 : await medianOf(20, () => device.submitEmpty());
-const seconds = (time) => Math.max(1e-9, (time.gpuSeconds ?? time.wallSeconds) - own);
+const seconds = (time) => Math.max(1e-9, (time.deviceSeconds ?? time.wallSeconds) - own);
 const steps = decoder.operations.flatMap((operation) => operation.steps);
 const [whole, apart, wall] = [[], [], []];
 for (let round = 0; round < rounds; round++) {

@@ -8,10 +8,11 @@ import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
-import { MATRIX_FEATURE } from '../gpu/platform.js';
+import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
 import { fill } from './inputs.js';
 import { median } from '../statistics.js';
 import { medianOf } from './repeat.js';
+import { secondsOf } from './timing.js';
 
 const MIB = 2 ** 20;
 /** Larger than any last-level cache, small enough for the memory of a shared machine. */
@@ -54,6 +55,9 @@ const single = (step: Omit<Step, 'element' | 'constants'>): OperationPlan => ({
   tuning: {},
 });
 
+const clockOf = ({ description, clock }: Device): Clock =>
+  description.software && clock === 'gpu-timestamp' ? 'wall' : clock;
+
 /** Median seconds of one submission of `calls` times a step, over the repeats, after one to warm up. */
 async function medianRun(
   device: Device,
@@ -67,7 +71,7 @@ async function medianRun(
   await device.run(all);
   const seconds = await medianOf(repeats, async () => {
     const time = await device.run(all);
-    return device.description.software || time.gpuSeconds === null ? time.wallSeconds : time.gpuSeconds;
+    return secondsOf(time, { clock: clockOf(device), submitSeconds: 0 });
   });
   device.free(...steps.map((s) => s.uniforms));
   return seconds;
@@ -156,13 +160,14 @@ export interface Yardsticks {
 export type CeilingKind = 'copy' | 'read' | 'f32' | 'f16' | 'matrix';
 
 /**
- * Makes the streams and kernels of all ceilings. A run returns seconds: of the GPU's clock on a GPU, of the host's on a
- * software adapter, whose timestamps leave out part of the work.
+ * Makes the streams and kernels of all ceilings. A run returns seconds by the device's clock; by the wall clock where
+ * that are timestamps of a software adapter, which leave out part of the work, and for copies there, which take one core.
  * @param scale share of the usual work of a run: less for yardsticks that are run many times
  */
 export async function openYardsticks(device: Device, submitSeconds: number, scale = 1): Promise<Yardsticks> {
   const { software } = device.description;
   const size = software ? 'software' : 'hardware';
+  const clock = clockOf(device);
   const bounded = Number.isFinite(device.bounds.dispatchSeconds);
   const bytes = Math.min(
     Math.ceil((scale * STREAM_BYTES[size]) / MIB) * MIB,
@@ -191,10 +196,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
       (steps: readonly BoundStep[]) =>
       async (times: number): Promise<number> => {
         const time = await device.run(times === 1 ? steps : Array.from({ length: times }, () => steps).flat());
-        return Math.max(
-          1e-9,
-          software || time.gpuSeconds === null ? time.wallSeconds - submitSeconds : time.gpuSeconds,
-        );
+        return Math.max(1e-9, secondsOf(time, { clock, submitSeconds }));
       };
     const bind = async (step: Omit<Step, 'element' | 'constants'>): Promise<BoundStep> => {
       const bound = await device.bind(

@@ -3,8 +3,12 @@ import type { Device } from '../gpu/device.js';
 import type { Calibration } from '../schema/calibration.js';
 import { VERSION } from '../version.js';
 
+/** A calibration says at its top which clock timed it. */
+const withoutClock = ({ clock: _, ...description }: Device['description']): Omit<Device['description'], 'clock'> =>
+  description;
+
 export const describeDevice = (device: Device): Calibration['device'] => ({
-  ...device.description,
+  ...withoutClock(device.description),
   features: [...device.features],
   limits: { ...device.limits },
   // WebGPU does not say; a figure that was not measured is not made up.

@@ -1,6 +1,7 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
 import type { Device } from '../gpu/device.js';
 import type { BoundStep, Buffer } from '../gpu/passes.js';
+import type { Clock } from '../gpu/platform.js';
 import { GpuError } from '../gpu/errors.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import { deviceOptions, planOperation } from '../kernels/launches.js';
@@ -11,7 +12,7 @@ import { mix } from '../hash.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
-import { batchTimer, type Clock } from './timing.js';
+import { batchTimer } from './timing.js';
 import type { OpenPoint } from './visits.js';
 import type { OperationOptions, Tuning } from '../kernels/launch.js';
 
@@ -196,8 +197,8 @@ async function errorOfOthers(
 async function runOnce(device: Device, steps: readonly BoundStep[]): Promise<void> {
   const { dispatchSeconds } = device.bounds;
   const seconds = async (): Promise<number> => {
-    const { gpuSeconds, wallSeconds } = await device.run(steps);
-    return gpuSeconds ?? wallSeconds;
+    const { deviceSeconds, wallSeconds } = await device.run(steps);
+    return deviceSeconds ?? wallSeconds;
   };
   if ((await seconds()) <= dispatchSeconds) return;
   const again = await seconds();

@@ -3,12 +3,12 @@
  * Whatever slows the machine as a whole slows the probe by about as much, so that its time over its reference is the
  * drift.
  */
-import type { BoundStep, Buffer, Device } from '../gpu/index.js';
+import type { BoundStep, Buffer, Clock, Device } from '../gpu/index.js';
 import { read, write, type Step } from '../gpu/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { FLOPS_PER_ROUND, READ, WORKGROUP } from './ceilings.js';
 import { fill } from './inputs.js';
-import type { Clock } from './timing.js';
+import { secondsOf } from './timing.js';
 import { median } from '../statistics.js';
 
 /**
@@ -137,12 +137,7 @@ export async function openProbe(
     }
     const once = async (): Promise<number> => {
       const time = await device.run(steps);
-      return Math.max(
-        SHORTEST_SECONDS,
-        rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null
-          ? time.gpuSeconds
-          : time.wallSeconds - rules.submitSeconds,
-      );
+      return Math.max(SHORTEST_SECONDS, secondsOf(time, rules));
     };
     await once();
     return { run: async () => Math.min(await once(), await once()), free };

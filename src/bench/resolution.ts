@@ -5,7 +5,7 @@
 import { clockNow } from '../clock.js';
 import type { Device } from '../gpu/device.js';
 import { write } from '../gpu/plan.js';
-import type { Clock } from './timing.js';
+import type { Clock } from '../gpu/platform.js';
 
 export interface Resolution {
   readonly kind: Clock;
@@ -36,7 +36,7 @@ export async function resolutionOf(device: Device): Promise<Resolution> {
   const usual = BATCH_SECONDS[device.description.software ? 'software' : 'hardware'];
   if (!device.bounds.roundedClocks)
     return {
-      kind: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
+      kind: device.clock,
       resolutionSeconds: EXACT_SECONDS,
       batchSeconds: usual,
       mostCalls: MOST_CALLS.exact,
@@ -106,8 +106,8 @@ async function stampedSeconds(device: Device): Promise<number[]> {
         },
         new Map([['sums', target]]),
       );
-      const { gpuSeconds, wallSeconds } = await device.run([step]);
-      seconds.push(gpuSeconds ?? 0);
+      const { deviceSeconds, wallSeconds } = await device.run([step]);
+      seconds.push(deviceSeconds ?? 0);
       rounds = wallSeconds < STAMPED.seconds ? 2 * rounds : rounds + STAMPED.rounds;
       device.free(step.uniforms);
     }

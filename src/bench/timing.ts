@@ -2,15 +2,13 @@
  * Timing of dispatches. A sample is a submission of many of them over rotating operands, from which the cost of
  * submitting is taken off.
  */
-import type { RunTime } from '../gpu/device.js';
+import type { Clock, RunTime } from '../gpu/platform.js';
 import type { BoundStep } from '../gpu/passes.js';
 
 /** What the timing needs of a device; a test gives a fake one. */
 export interface Runner {
   run(steps: readonly BoundStep[]): Promise<RunTime>;
 }
-
-export type Clock = 'gpu-timestamp' | 'wall';
 
 export interface TimingRules {
   clock: Clock;
@@ -25,6 +23,12 @@ export interface TimingRules {
 const MOST_CALLS = 4096;
 /** A time may not come out as nothing, whatever the noise of the overhead that is taken off. */
 const SHORTEST_SECONDS = 1e-9;
+
+/** Seconds of a run by the clock that times the device. */
+export const secondsOf = (
+  { deviceSeconds, wallSeconds }: RunTime,
+  { clock, submitSeconds }: Pick<TimingRules, 'clock' | 'submitSeconds'>,
+): number => (clock !== 'wall' && deviceSeconds !== null ? deviceSeconds : wallSeconds - submitSeconds);
 
 /**
  * Calls of which each takes `secondsEach`: whole rotations of the operand copies where one fits, else the next copies
@@ -55,11 +59,7 @@ export async function batchTimer(
     Array.from({ length: calls }, () => copies[next++ % copies.length] as readonly BoundStep[]).flat();
   const timeBatch = async (calls: number): Promise<number> => {
     const time = await runner.run(batch(calls));
-    const seconds =
-      rules.clock === 'gpu-timestamp' && time.gpuSeconds !== null
-        ? time.gpuSeconds
-        : time.wallSeconds - rules.submitSeconds;
-    return Math.max(SHORTEST_SECONDS, seconds / calls);
+    return Math.max(SHORTEST_SECONDS, secondsOf(time, rules) / calls);
   };
   let estimate = await timeBatch(1);
   // A cheap call's first estimate is mostly noise: one larger batch corrects it.

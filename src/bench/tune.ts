@@ -13,7 +13,8 @@ import type { Calibration } from '../schema/calibration.js';
 import { interleave, type Measure } from './interleave.js';
 import { obstacle, prepareCall, tuningOptions, type PreparedCall } from './measure.js';
 import { BATCH_SECONDS } from './resolution.js';
-import { batchTimer, type Clock } from './timing.js';
+import type { Clock } from '../gpu/platform.js';
+import { batchTimer } from './timing.js';
 import { bootstrap, exponential, type Interval } from './regression/statistics.js';
 
 /** Rounds of a candidate and the best so far, at one shape. */

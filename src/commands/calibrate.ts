@@ -225,7 +225,7 @@ async function tuneKernels(
   };
   const tuning = await tune(device, {
     calls,
-    clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
+    clock: device.clock,
     submitSeconds,
     budgetSeconds,
     seed,

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
 import { EXIT, UserError } from '../errors.js';
 import { describeAdapter, type AdapterDescription } from './describe.js';
+import type { ProcessorClock } from './platform.js';
+import { processorClock, threadsNow } from './processor-time.js';
 
 /**
  * Dawn toggles, joined as its command line wants them (unknown names are ignored silently):
@@ -34,6 +36,8 @@ export interface OpenAdapter {
   gpu: GPU;
   adapter: GPUAdapter;
   description: AdapterDescription;
+  /** Of a software adapter's threads, where the system counts their time. */
+  processor: ProcessorClock | null;
 }
 
 /**
@@ -47,6 +51,7 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
   const flags = [...DAWN_FLAGS];
   if (options.adapter !== undefined) flags.push(`adapter=${options.adapter}`);
   if (options.backend !== undefined) flags.push(`backend=${options.backend}`);
+  const threads = threadsNow();
   const gpu = create(flags);
   const adapter = await request(gpu);
   if (!adapter) {
@@ -58,7 +63,9 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
       EXIT.noGpu,
     );
   }
-  return { gpu, adapter, description: describeAdapter(adapter, options.backend ?? ownBackend()) };
+  const description = describeAdapter(adapter, options.backend ?? ownBackend());
+  const processor = description.software ? processorClock(threads) : null;
+  return { gpu, adapter, description: { ...description, ...(processor && { clock: 'processor' }) }, processor };
 }
 
 async function request(gpu: GPU): Promise<GPUAdapter | null> {

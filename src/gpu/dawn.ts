@@ -36,7 +36,7 @@ async function wait(finished: Promise<unknown>, since: number, timed: boolean): 
  * @throws UserError (exit code 6) when Dawn finds no adapter
  */
 export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
-  const { gpu, adapter, description } = await openAdapter(options);
+  const { gpu, adapter, description, processor } = await openAdapter(options);
   const platform: Platform & { readonly gpu: GPU } = {
     // Held so that Dawn's instance outlives the device.
     gpu,
@@ -46,6 +46,7 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
       roundedClocks: false,
     },
     wait,
+    processor,
   };
   return deviceOf(adapter, description, platform);
 }

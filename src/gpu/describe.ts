@@ -13,6 +13,8 @@ export interface AdapterDescription {
   backend: string;
   /** The adapter runs on the CPU: right results, no GPU's speed. */
   software: boolean;
+  /** The clock that times it, where that is neither its timestamps nor the wall clock (processor-time.ts). */
+  clock?: 'processor';
 }
 
 /** Names an adapter and tells whether it runs on the CPU. */

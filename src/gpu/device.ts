@@ -5,22 +5,15 @@
 import { clockNow } from '../clock.js';
 import type { AdapterDescription } from './describe.js';
 import { GpuError, type GpuFault } from './errors.js';
-import { encodePass, MOST_QUERIES, timestamps, type BoundStep, type Buffer, type Queries } from './passes.js';
+import { encodePass, MOST_QUERIES, scaledTo, timestamps, type BoundStep, type Buffer, type Queries } from './passes.js';
 import type { OperationPlan, Step } from './plan.js';
-import type { Bounds, DeviceLimits, Platform, Units } from './platform.js';
+import type { Bounds, Clock, DeviceLimits, Platform, ProcessorClock, RunTime, Units } from './platform.js';
 import { runnable } from './runnable.js';
 import { packUniforms } from './uniforms.js';
 import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
 
 /** Dawn stages the data of writeBuffer in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
-export interface RunTime {
-  /** Host time from submission until the queue was done. */
-  wallSeconds: number;
-  /** Time between the timestamps round the pass, where the device has them. */
-  gpuSeconds: number | null;
-}
-
 /** How long a device that was lost may take to say so. */
 const LOSS_IS_TOLD_MS = 100;
 
@@ -62,6 +55,11 @@ export class Device {
 
   get hasTimestamps(): boolean {
     return this.has('timestamp-query');
+  }
+
+  /** What times its runs: the wall clock where the device has no clock of its own. */
+  get clock(): Clock {
+    return this.platform.processor ? 'processor' : this.hasTimestamps ? 'gpu-timestamp' : 'wall';
   }
 
   /** Whether kernels may use a feature: the adapter has it and the device was opened with it. */
@@ -279,24 +277,26 @@ export class Device {
    * @param again the same array will be run again: it is encoded for that while the device is at work
    */
   async run(steps: readonly BoundStep[], again = false): Promise<RunTime> {
-    const timed = this.hasTimestamps ? (this.querySet ??= this.queries(2)) : undefined;
+    const timed = this.clock === 'gpu-timestamp' ? (this.querySet ??= this.queries(2)) : undefined;
     const encode = (encoder: GPUCommandEncoder): void => {
       encodePass(encoder, steps, timed ? timestamps(timed, 0) : {});
       if (timed) encoder.resolveQuerySet(timed.set, 0, 2, timed.resolve, 0);
     };
     const known = this.ahead.get(steps);
     this.ahead.delete(steps);
+    const began = this.platform.processor?.now();
     const wallSeconds = await this.submit(
       'run',
       known ?? encode,
       again ? () => this.ahead.set(steps, this.encoded(encode)) : undefined,
     );
-    return { wallSeconds, gpuSeconds: timed ? ((await this.elapsed(timed))[0] as number) : null };
+    return { wallSeconds, deviceSeconds: timed ? ((await this.elapsed(timed))[0] as number) : this.ranSince(began) };
   }
 
   /**
    * Runs parts of a program in order, a pass each with timestamps of its own, in one submission as far as those reach.
    * The time of a part there is its share of the whole; alone in a submission it would find idle cores and cold caches.
+   * A clock of processor time counts the whole, and timestamps share it out.
    * @returns seconds of each part
    * @throws GpuError `unsupported` without timestamps
    */
@@ -308,11 +308,13 @@ export class Device {
       const some = parts.slice(from, from + MOST_QUERIES / 2);
       const timed = this.queries(2 * some.length);
       try {
+        const began = this.platform.processor?.now();
         await this.submit('run each', (encoder) => {
           some.forEach((steps, i) => encodePass(encoder, steps, timestamps(timed, 2 * i)));
           encoder.resolveQuerySet(timed.set, 0, timed.count, timed.resolve, 0);
         });
-        seconds.push(...(await this.elapsed(timed)));
+        const ran = this.ranSince(began);
+        seconds.push(...scaledTo(ran, await this.elapsed(timed)));
       } finally {
         timed.set.destroy();
         timed.resolve.destroy();
@@ -320,6 +322,9 @@ export class Device {
     }
     return seconds;
   }
+
+  private readonly ranSince = (began: number | undefined): number | null =>
+    began === undefined ? null : Math.max(0, (this.platform.processor as ProcessorClock).now() - began);
 
   private encoded(encode: (encoder: GPUCommandEncoder) => void): GPUCommandBuffer {
     const encoder = this.raw.createCommandEncoder();
@@ -374,7 +379,7 @@ export class Device {
     });
     // A lost device rejects here; the listener on `lost` has recorded it by then, and check() below throws it.
     const finished = this.raw.queue.onSubmittedWorkDone().catch(() => undefined);
-    await this.platform.wait(finished, started, this.description.software && this.hasTimestamps);
+    await this.platform.wait(finished, started, this.description.software && this.clock !== 'wall');
     const seconds = clockNow() - started;
     this.check();
     return seconds;
@@ -388,5 +393,6 @@ export class Device {
   close(): void {
     this.closed = true;
     this.raw.destroy();
+    this.platform.processor?.close();
   }
 }

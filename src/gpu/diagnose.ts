@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { ownBackend } from './adapter.js';
 import { describeAdapter } from './describe.js';
+import { processorClock, threadsNow } from './processor-time.js';
 
 export interface AdapterReport {
   readonly description: string;
@@ -14,6 +15,8 @@ export interface AdapterReport {
   readonly architecture: string;
   readonly backend: string;
   readonly software: boolean;
+  /** What times it, where that is neither its timestamps nor the wall clock. */
+  readonly clock?: 'processor';
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
   /** What lla-sim would use and this adapter lacks. */
@@ -60,6 +63,7 @@ export async function diagnose(): Promise<Diagnosis> {
   }
   Object.assign(globalThis, dawn.globals);
   const found = new Map<string, AdapterReport>();
+  const threads = threadsNow();
   const gpu = dawn.create(['enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis']);
   for (const options of [
     { powerPreference: 'high-performance' },
@@ -68,14 +72,17 @@ export async function diagnose(): Promise<Diagnosis> {
   ] as GPURequestAdapterOptions[]) {
     const adapter = await gpu.requestAdapter(options).catch(() => null);
     if (!adapter) continue;
-    const report = reportOf(adapter);
+    const processor = processorClock(threads);
+    const report = reportOf(adapter, processor !== null);
+    processor?.close();
     found.set(`${report.backend}/${report.description}`, report);
   }
   const adapters = [...found.values()];
   return { adapters, remedies: remediesFor(adapters), loadError: null };
 }
 
-function reportOf(adapter: GPUAdapter): AdapterReport {
+/** @param counted the system counts the time of the adapter's threads */
+function reportOf(adapter: GPUAdapter, counted: boolean): AdapterReport {
   const d = describeAdapter(adapter, ownBackend());
   const limits: Record<string, number> = {};
   for (const name of LIMITS) {
@@ -93,6 +100,7 @@ function reportOf(adapter: GPUAdapter): AdapterReport {
     architecture: d.architecture,
     backend: d.backend,
     software: d.software,
+    ...(d.software && counted ? { clock: 'processor' as const } : {}),
     features,
     limits,
     missing: WANTED.filter(([feature]) => !features.includes(feature)).map(([what, consequence]) => ({

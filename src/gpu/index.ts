@@ -1,6 +1,7 @@
 /** The GPU side's public face in Node. Nothing in the planner imports it, nor what a page may load. */
 export { openDevice } from './dawn.js';
-export { Device, type RunTime } from './device.js';
+export { Device } from './device.js';
+export type { Clock, RunTime } from './platform.js';
 export { partOf, type BoundStep, type Buffer } from './passes.js';
 export type { AdapterDescription } from './describe.js';
 export type { AdapterOptions } from './adapter.js';

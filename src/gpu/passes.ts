@@ -51,3 +51,9 @@ export function encodePass(
 export const timestamps = ({ set }: Queries, first: number): GPUComputePassDescriptor => ({
   timestampWrites: { querySet: set, beginningOfPassWriteIndex: first, endOfPassWriteIndex: first + 1 },
 });
+
+/** Times of parts, stretched so that they add up to a total; as they are where there is none. */
+export function scaledTo(total: number | null, parts: readonly number[]): readonly number[] {
+  const sum = parts.reduce((a, b) => a + b, 0);
+  return total === null || sum === 0 ? parts : parts.map((each) => (each * total) / sum);
+}

@@ -40,6 +40,29 @@ export interface Bounds {
   readonly roundedClocks: boolean;
 }
 
+/** Processor time of what the device runs on, where that is threads of this process (processor-time.ts). */
+export interface ProcessorClock {
+  /**
+   * Seconds that its threads have run, over the number of them that share the work: a difference is what work for all
+   * of them takes while nothing else runs.
+   */
+  now(): number;
+  close(): void;
+}
+
+/** What times a run. */
+export type Clock = 'gpu-timestamp' | 'processor' | 'wall';
+
+export interface RunTime {
+  /** Host time from submission until the queue was done. */
+  wallSeconds: number;
+  /**
+   * By the device's own clock: between timestamps round the pass, or processor time of a software adapter. Null where
+   * the device has neither.
+   */
+  deviceSeconds: number | null;
+}
+
 /** What a device runs on: Dawn in Node (dawn.ts) or a browser (browser.ts), chosen where the program begins. */
 export interface Platform {
   readonly bounds: Bounds;
@@ -49,4 +72,6 @@ export interface Platform {
    * @param timed the device measures the time itself, on the cores that wait: a software adapter with timestamps
    */
   wait(finished: Promise<unknown>, since: number, timed: boolean): Promise<unknown>;
+  /** Counts what the device computes, where it computes on threads of this process. */
+  readonly processor?: ProcessorClock | null;
 }

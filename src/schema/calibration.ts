@@ -166,7 +166,7 @@ export const calibrationSchema = z.object({
     node: label.optional(),
     browser: z.object({ name: label, version: label }).optional(),
   }),
-  clock: z.object({ kind: z.enum(['gpu-timestamp', 'wall']), resolutionSeconds: seconds }),
+  clock: z.object({ kind: z.enum(['gpu-timestamp', 'processor', 'wall']), resolutionSeconds: seconds }),
   overheads: z.object({
     /** Submit of an empty command buffer and waiting for it. */
     submitSeconds: seconds,

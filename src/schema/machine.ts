@@ -4,7 +4,13 @@ import { formatDecimalBytes } from '../units.js';
 import type { Calibration } from './calibration.js';
 
 /** What tells devices apart, as an adapter reports it. */
-export type AdapterIdentity = Pick<Calibration['device'], 'description' | 'device' | 'driver' | 'backend' | 'software'>;
+export type AdapterIdentity = Pick<
+  Calibration['device'],
+  'description' | 'device' | 'driver' | 'backend' | 'software'
+> & {
+  /** That of a software adapter, where it is processor time. */
+  readonly clock?: 'processor';
+};
 
 /** Adapters of equal name, or two names of one device of the catalogue: browsers and Dawn word them differently. */
 export function isSameAdapter(a: AdapterIdentity, b: AdapterIdentity): boolean {
@@ -26,13 +32,16 @@ export type HostIdentity = Pick<Calibration['host'], 'cpu' | 'cores' | 'memoryBy
 export function otherMachine(
   today: AdapterIdentity,
   here: HostIdentity,
-  { device: old, host }: Pick<Calibration, 'device' | 'host'>,
+  { device: old, host, clock }: Pick<Calibration, 'device' | 'host' | 'clock'>,
 ): string | null {
   const differ = (part: string, was: string, is: string): string =>
     `${part} ${was || 'unknown'}, and this is ${is || 'unknown'}`;
   for (const part of ['description', 'device', 'driver', 'backend'] as const)
     if (old[part] !== today[part]) return differ(part, old[part], today[part]);
   if (!today.software) return null;
+  // Processor time is shorter than the same work by any other clock.
+  if ((clock.kind === 'processor') !== (today.clock === 'processor'))
+    return `times by another clock (${clock.kind}), and this counts ${today.clock ?? 'wall or timestamp'} time`;
   if (host.cpu !== here.cpu) return differ('processor', host.cpu, here.cpu);
   if (host.cores !== here.cores) return `${host.cores} cores, and these are ${here.cores}`;
   const [was, is] = [host.memoryBytes, here.memoryBytes];

@@ -186,10 +186,10 @@ export class DriftWatch {
     seed: number,
   ): Promise<DriftWatch> {
     const rules = {
-      clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall',
+      clock: device.clock,
       submitSeconds: calibration.overheads.submitSeconds,
       seed,
-    } as const;
+    };
     const probe = await openProbe(device, rules);
     try {
       return new DriftWatch(

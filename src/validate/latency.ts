@@ -98,9 +98,9 @@ const PAGE_TOKENS = 32;
 const CONTROLS_SHARE = 0.5;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
-/** A decoder's clock leaves the submission out where the device has timestamps; so does the prediction then. */
+/** A decoder's clock leaves the submission out where the device has a clock; so does the prediction then. */
 export const pricerFor = (device: Device, pricer: Pricer): Pricer =>
-  device.hasTimestamps
+  device.clock !== 'wall'
     ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' } }
     : pricer;
 

@@ -1,4 +1,5 @@
 /** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
+import type { Clock } from '../gpu/index.js';
 import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './capacity.js';
 import type { ControlRow } from './controls.js';
 import { LOGIT_TOLERANCE, type CorrectnessReport } from './correctness.js';
@@ -41,7 +42,7 @@ export interface ValidationReport {
     readonly description: string;
     readonly driver: string;
     readonly software: boolean;
-    readonly clock: 'gpu-timestamp' | 'wall';
+    readonly clock: Clock;
   };
   readonly calibration: {
     readonly file: string;

@@ -124,7 +124,7 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     schema: 'lla-sim/validate',
     schemaVersion: 1,
     program: `${describeProgram().name} ${describeProgram().version}`,
-    device: { description, driver, software, clock: device.hasTimestamps ? 'gpu-timestamp' : 'wall' },
+    device: { description, driver, software, clock: device.clock },
     calibration: calibrated && {
       file: calibrated.file,
       stale: calibrated.stale,

@@ -19,10 +19,10 @@ function machine(seconds: (side: 'b' | 'n', at: number) => number): Runner & { a
     runs: [] as string[][],
     run: (steps: readonly BoundStep[]) => {
       self.runs.push(steps.map(nameOf));
-      let gpuSeconds = 0;
-      for (const s of steps) gpuSeconds += seconds(nameOf(s)[0] as 'b' | 'n', self.at + gpuSeconds);
-      self.at += gpuSeconds;
-      return Promise.resolve({ wallSeconds: 9, gpuSeconds });
+      let deviceSeconds = 0;
+      for (const s of steps) deviceSeconds += seconds(nameOf(s)[0] as 'b' | 'n', self.at + deviceSeconds);
+      self.at += deviceSeconds;
+      return Promise.resolve({ wallSeconds: 9, deviceSeconds });
     },
   };
   return self;
@@ -60,7 +60,7 @@ describe('without noise', () => {
       run: (steps) =>
         Promise.resolve({
           wallSeconds: 0.5 + steps.length * (nameOf(steps[0] as BoundStep).startsWith('n') ? 0.02 : 0.01),
-          gpuSeconds: null,
+          deviceSeconds: null,
         }),
     };
     const { ratio } = await measurePair(runner, pair(), rules({ at: 0 }, { submitSeconds: 0.5 }));

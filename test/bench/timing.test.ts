@@ -13,7 +13,7 @@ function fakeRunner(each: number, submit: number): Runner & { batches: string[][
     batches,
     run: (steps) => {
       batches.push(steps.map(nameOf));
-      return Promise.resolve({ wallSeconds: submit + steps.length * each, gpuSeconds: steps.length * each * 2 });
+      return Promise.resolve({ wallSeconds: submit + steps.length * each, deviceSeconds: steps.length * each * 2 });
     },
   };
 }

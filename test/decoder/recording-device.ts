@@ -61,7 +61,7 @@ export class RecordingDevice {
   run(steps: readonly BoundStep[]): Promise<RunTime> {
     for (const { step } of steps as readonly Recorded[])
       if (!FURTHER.includes(step.source)) this.calls.push(signatureOf(step));
-    return Promise.resolve({ wallSeconds: 0, gpuSeconds: 0 });
+    return Promise.resolve({ wallSeconds: 0, deviceSeconds: 0 });
   }
 
   get device(): Device {

@@ -45,6 +45,8 @@ describeGpu('device', (device) => {
     const time = await device.run([await device.bind(noop, new Map([['target', target]]))]);
     expect(new Uint32Array(await device.read(target, 4))[0]).toBe(7);
     expect(time.wallSeconds).toBeGreaterThan(0);
+    expect(time.deviceSeconds === null).toBe(device.clock === 'wall');
+    expect(device.clock === 'processor').toBe(device.description.clock === 'processor');
     device.free(target);
   });
 

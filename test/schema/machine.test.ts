@@ -12,8 +12,9 @@ const gpu = (description: string, driver = '570.1', backend = 'vulkan'): Adapter
 });
 const software: AdapterIdentity = { ...gpu('llvmpipe (LLVM 15)'), software: true };
 const here: HostIdentity = { cpu: 'AMD EPYC', cores: 2, memoryBytes: 25e9 };
-const of = (device: AdapterIdentity, host: HostIdentity): Pick<Calibration, 'device' | 'host'> =>
-  ({ device, host }) as Pick<Calibration, 'device' | 'host'>;
+type Measured = Pick<Calibration, 'device' | 'host' | 'clock'>;
+const of = (device: AdapterIdentity, host: HostIdentity, kind: Measured['clock']['kind'] = 'gpu-timestamp'): Measured =>
+  ({ device, host, clock: { kind, resolutionSeconds: 1e-9 } }) as Measured;
 
 describe('the machine of a calibration', () => {
   it('is the same where adapter, driver and backend are; the processor belongs to software adapters alone', () => {
@@ -23,6 +24,10 @@ describe('the machine of a calibration', () => {
     expect(otherMachine(software, here, of(software, { ...here, cpu: 'Xeon' }))).toContain('processor Xeon');
     expect(otherMachine(software, here, of(software, { ...here, cores: 8 }))).toContain('8 cores');
     expect(otherMachine(software, here, of(software, { ...here, memoryBytes: 64e9 }))).toContain('memory 64');
+    const counting: AdapterIdentity = { ...software, clock: 'processor' };
+    expect(otherMachine(counting, here, of(software, here, 'processor'))).toBeNull();
+    expect(otherMachine(counting, here, of(software, here))).toContain('another clock (gpu-timestamp)');
+    expect(otherMachine(software, here, of(software, here, 'processor'))).toContain('another clock (processor)');
     expect(otherMachine(h200, here, of(gpu('NVIDIA H200', '535.5'), here))).toContain('driver 535.5');
     expect(otherMachine(h200, here, of(gpu('NVIDIA H200', '570.1', 'webgpu'), here))).toContain('backend webgpu');
   });

@@ -4,7 +4,6 @@ import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { describeHost } from '../host.js';
-import type { Clock } from '../timing.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 import { compareVersions } from './compare.js';
 import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
@@ -39,7 +38,7 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const started = performance.now();
   const elapsed = (): number => (performance.now() - started) / 1000;
   const { against } = options;
-  const clock: Clock = device.hasTimestamps ? 'gpu-timestamp' : 'wall';
+  const { clock } = device;
   const { submitSeconds } = await measureOverheads(device);
   const ceilings = await measureCeilings(device, submitSeconds);
   const roofline = rooflineCases(device.description.software);

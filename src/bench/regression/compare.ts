@@ -6,7 +6,7 @@ import { workOf, type KernelCall } from '../../kernels/registry.js';
 import { printable } from '../../errors.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { obstacle } from '../measure.js';
-import type { Clock } from '../timing.js';
+import type { Clock } from '../../gpu/platform.js';
 import { median } from '../../statistics.js';
 import { preparePair, VersionError, verifyVersion } from './prepare.js';
 import { ratesOf, type BenchResult, type SkippedResult } from './report.js';

@@ -11,7 +11,8 @@ import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.j
 import { interleave, ratioOf, sumOf, type Measure } from '../interleave.js';
 import { obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';
 import { BATCH_SECONDS } from '../resolution.js';
-import { batchTimer, type Clock } from '../timing.js';
+import type { Clock } from '../../gpu/platform.js';
+import { batchTimer } from '../timing.js';
 import { median } from '../../statistics.js';
 import type { PathSet } from './cases.js';
 import { skip } from './compare.js';

@@ -3,7 +3,8 @@
  * is linear over a round cancels, and nothing periodic can stay in step with one side. The ratio of a round is one
  * value; noise that lasts longer than a round (tens of milliseconds) hits both sides and leaves the ratio alone.
  */
-import type { Clock, Runner } from '../timing.js';
+import type { Clock } from '../../gpu/platform.js';
+import { secondsOf, type Runner } from '../timing.js';
 import type { BoundStep } from '../../gpu/index.js';
 import { bootstrap, exponential, isSettled, randomFrom, type Interval } from './statistics.js';
 
@@ -72,11 +73,7 @@ export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules)
   const time = async (side: Copies, calls: number): Promise<number> => {
     const steps = Array.from({ length: calls }, () => side[next++ % side.length] as readonly BoundStep[]).flat();
     const run = await runner.run(steps);
-    const seconds =
-      rules.clock === 'gpu-timestamp' && run.gpuSeconds !== null
-        ? run.gpuSeconds
-        : run.wallSeconds - rules.submitSeconds;
-    return Math.max(SHORTEST_SECONDS, seconds / calls);
+    return Math.max(SHORTEST_SECONDS, secondsOf(run, rules) / calls);
   };
   /** The faster of two: the slower one mostly includes other work of the machine. */
   const trial = async (calls: number): Promise<number> => {

@@ -303,7 +303,7 @@ class Decoder implements GpuDecoder {
       const time = await this.device.run(steps, true);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
-      return { tokens: next, seconds: time.gpuSeconds ?? time.wallSeconds };
+      return { tokens: next, seconds: time.deviceSeconds ?? time.wallSeconds };
     } catch (error) {
       // A failed step leaves half-written caches: decoding cannot continue.
       this.close();

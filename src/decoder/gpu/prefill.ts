@@ -154,7 +154,7 @@ async function takeIn(
   let seconds = 0;
   for (let at = 0; at < steps.length; at += OPERATIONS_OF_A_SUBMISSION) {
     const time = await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION));
-    seconds += time.gpuSeconds ?? time.wallSeconds;
+    seconds += time.deviceSeconds ?? time.wallSeconds;
   }
   binder.free();
   return seconds;
