@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
 import { EXIT, UserError } from '../errors.js';
 import { describeAdapter, type AdapterDescription } from './describe.js';
-import type { ProcessorClock } from './platform.js';
-import { processorClock, threadsNow } from './processor-time.js';
+import { threadsNow } from './processor-time.js';
 
 /**
  * Dawn toggles, joined as its command line wants them (unknown names are ignored silently):
@@ -36,8 +35,8 @@ export interface OpenAdapter {
   gpu: GPU;
   adapter: GPUAdapter;
   description: AdapterDescription;
-  /** Of a software adapter's threads, where the system counts their time. */
-  processor: ProcessorClock | null;
+  /** Of this process, before Dawn looked for adapters. */
+  threads: ReadonlySet<string>;
 }
 
 /**
@@ -63,9 +62,7 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
       EXIT.noGpu,
     );
   }
-  const description = describeAdapter(adapter, options.backend ?? ownBackend());
-  const processor = description.software ? processorClock(threads) : null;
-  return { gpu, adapter, description: { ...description, ...(processor && { clock: 'processor' }) }, processor };
+  return { gpu, adapter, description: describeAdapter(adapter, options.backend ?? ownBackend()), threads };
 }
 
 async function request(gpu: GPU): Promise<GPUAdapter | null> {

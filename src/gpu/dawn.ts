@@ -5,6 +5,7 @@ import { openAdapter, type AdapterOptions } from './adapter.js';
 import type { Device } from './device.js';
 import { deviceOf } from './opening.js';
 import type { Platform } from './platform.js';
+import { processorClock } from './processor-time.js';
 
 /**
  * Dawn waits by polling in every turn of the event loop, which takes a core from a software adapter and makes it up to
@@ -36,7 +37,7 @@ async function wait(finished: Promise<unknown>, since: number, timed: boolean): 
  * @throws UserError (exit code 6) when Dawn finds no adapter
  */
 export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
-  const { gpu, adapter, description, processor } = await openAdapter(options);
+  const { gpu, adapter, description, threads } = await openAdapter(options);
   const platform: Platform & { readonly gpu: GPU } = {
     // Held so that Dawn's instance outlives the device.
     gpu,
@@ -46,7 +47,7 @@ export async function openDevice(options: AdapterOptions = {}): Promise<Device> 
       roundedClocks: false,
     },
     wait,
-    processor,
+    processorClock: () => processorClock(threads),
   };
   return deviceOf(adapter, description, platform);
 }

@@ -39,6 +39,7 @@ export class Device {
     readonly limits: DeviceLimits,
     private readonly platform: Platform,
     readonly units: Units,
+    private readonly processor: ProcessorClock | null,
   ) {
     raw.addEventListener('uncapturederror', (event) => {
       event.preventDefault();
@@ -59,7 +60,7 @@ export class Device {
 
   /** What times its runs: the wall clock where the device has no clock of its own. */
   get clock(): Clock {
-    return this.platform.processor ? 'processor' : this.hasTimestamps ? 'gpu-timestamp' : 'wall';
+    return this.processor ? 'processor' : this.hasTimestamps ? 'gpu-timestamp' : 'wall';
   }
 
   /** Whether kernels may use a feature: the adapter has it and the device was opened with it. */
@@ -284,7 +285,7 @@ export class Device {
     };
     const known = this.ahead.get(steps);
     this.ahead.delete(steps);
-    const began = this.platform.processor?.now();
+    const began = this.processor?.now();
     const wallSeconds = await this.submit(
       'run',
       known ?? encode,
@@ -308,7 +309,7 @@ export class Device {
       const some = parts.slice(from, from + MOST_QUERIES / 2);
       const timed = this.queries(2 * some.length);
       try {
-        const began = this.platform.processor?.now();
+        const began = this.processor?.now();
         await this.submit('run each', (encoder) => {
           some.forEach((steps, i) => encodePass(encoder, steps, timestamps(timed, 2 * i)));
           encoder.resolveQuerySet(timed.set, 0, timed.count, timed.resolve, 0);
@@ -324,7 +325,7 @@ export class Device {
   }
 
   private readonly ranSince = (began: number | undefined): number | null =>
-    began === undefined ? null : Math.max(0, (this.platform.processor as ProcessorClock).now() - began);
+    began === undefined ? null : Math.max(0, (this.processor?.now() ?? 0) - began);
 
   private encoded(encode: (encoder: GPUCommandEncoder) => void): GPUCommandBuffer {
     const encoder = this.raw.createCommandEncoder();
@@ -393,6 +394,6 @@ export class Device {
   close(): void {
     this.closed = true;
     this.raw.destroy();
-    this.platform.processor?.close();
+    this.processor?.close();
   }
 }

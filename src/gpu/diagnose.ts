@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { ownBackend } from './adapter.js';
 import { describeAdapter } from './describe.js';
-import { processorClock, threadsNow } from './processor-time.js';
+import { countsThreads } from './processor-time.js';
 
 export interface AdapterReport {
   readonly description: string;
@@ -63,7 +63,6 @@ export async function diagnose(): Promise<Diagnosis> {
   }
   Object.assign(globalThis, dawn.globals);
   const found = new Map<string, AdapterReport>();
-  const threads = threadsNow();
   const gpu = dawn.create(['enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis']);
   for (const options of [
     { powerPreference: 'high-performance' },
@@ -72,17 +71,14 @@ export async function diagnose(): Promise<Diagnosis> {
   ] as GPURequestAdapterOptions[]) {
     const adapter = await gpu.requestAdapter(options).catch(() => null);
     if (!adapter) continue;
-    const processor = processorClock(threads);
-    const report = reportOf(adapter, processor !== null);
-    processor?.close();
+    const report = reportOf(adapter);
     found.set(`${report.backend}/${report.description}`, report);
   }
   const adapters = [...found.values()];
   return { adapters, remedies: remediesFor(adapters), loadError: null };
 }
 
-/** @param counted the system counts the time of the adapter's threads */
-function reportOf(adapter: GPUAdapter, counted: boolean): AdapterReport {
+function reportOf(adapter: GPUAdapter): AdapterReport {
   const d = describeAdapter(adapter, ownBackend());
   const limits: Record<string, number> = {};
   for (const name of LIMITS) {
@@ -100,7 +96,7 @@ function reportOf(adapter: GPUAdapter, counted: boolean): AdapterReport {
     architecture: d.architecture,
     backend: d.backend,
     software: d.software,
-    ...(d.software && counted ? { clock: 'processor' as const } : {}),
+    ...(d.software && countsThreads() ? { clock: 'processor' as const } : {}),
     features,
     limits,
     missing: WANTED.filter(([feature]) => !features.includes(feature)).map(([what, consequence]) => ({

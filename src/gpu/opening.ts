@@ -13,6 +13,7 @@ export async function deviceOf(
   const requiredLimits: Record<string, number> = {};
   for (const name of WANTED_LIMITS) requiredLimits[name] = adapter.limits[name];
   const raw = await adapter.requestDevice({ requiredFeatures: features, requiredLimits });
+  const processor = description.software ? (platform.processorClock?.() ?? null) : null;
   const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as DeviceLimits;
   const info = adapter.info as GPUAdapterInfo & { readonly subgroupMatrixConfigs?: readonly MatrixConfig[] };
   // Copied out: Dawn's object is not plain data.
@@ -23,8 +24,7 @@ export async function deviceOf(
     N,
     K,
   }));
-  return new Device(raw, description, [...adapter.features].sort(), limits, platform, {
-    matrixConfigs,
-    subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0],
-  });
+  const units = { matrixConfigs, subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0] as const };
+  const described = { ...description, ...(processor && { clock: 'processor' as const }) };
+  return new Device(raw, described, [...adapter.features].sort(), limits, platform, units, processor);
 }

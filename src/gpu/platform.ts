@@ -72,6 +72,6 @@ export interface Platform {
    * @param timed the device measures the time itself, on the cores that wait: a software adapter with timestamps
    */
   wait(finished: Promise<unknown>, since: number, timed: boolean): Promise<unknown>;
-  /** Counts what the device computes, where it computes on threads of this process. */
-  readonly processor?: ProcessorClock | null;
+  /** Counts what a software adapter computes, once its device is open; null where the system does not. */
+  processorClock?(): ProcessorClock | null;
 }

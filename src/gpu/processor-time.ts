@@ -7,7 +7,7 @@
  * leaves out time that the hypervisor took where it tells the guest (CONFIG_PARAVIRT_TIME_ACCOUNTING). Other systems:
  * no such clock, and the adapter's own timestamps count.
  */
-import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import type { ProcessorClock } from './platform.js';
 
@@ -33,6 +33,15 @@ export function threadsNow(tasks = TASKS): ReadonlySet<string> {
     return new Set(readdirSync(tasks));
   } catch {
     return new Set();
+  }
+}
+
+/** Whether the system counts the time of threads. */
+export function countsThreads(): boolean {
+  try {
+    return ranSeconds(readFileSync('/proc/thread-self/schedstat', 'latin1')) !== null;
+  } catch {
+    return false;
   }
 }
 
