@@ -17,7 +17,7 @@ const random = randomOf(mix(SEED + 3));
 /** Cases and the tokens of a chunk. */
 export const CHUNKED = CHUNKED_CASES.map((of) => ({ of: singles(of), chunkTokens: random.pick([7, 20, 32, 37]) }));
 
-const LENGTHS = [75, 1, 38];
+const LENGTHS = [45, 1, 22];
 const STEPS = 3;
 /** Tokens of a second prompt. */
 const SECOND = [9, 41, 3];

@@ -6,7 +6,7 @@ import { errorsOf, expectWithin, ROUNDED_TOLERANCE, roundingOf, TOLERANCE, type 
 import { ALL, label } from './gpu-list.js';
 import { promptOf } from './models.js';
 
-const STEPS = 40;
+const STEPS = 36;
 /** Prompts of which one must agree in every step, where codes may fall to either side. */
 const PROMPTS = 4;
 

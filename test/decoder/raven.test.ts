@@ -1,4 +1,5 @@
 /** Huginn's published layout, shrunken: tensors, arithmetic, refusals, and the commands on its folder. */
+import '../gpu/narrow.js';
 import { join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';

@@ -233,7 +233,7 @@ function rebuildOf(
 }
 
 function rebuilds(device: Device): void {
-  test.each(everyNth(REBUILDS, 2, 1))(
+  test.each(everyNth(REBUILDS, 3, 1))(
     'rebuild: $storage, rank $rank, head width $headDim',
     { timeout: 600_000 },
     async (fixed) => {

