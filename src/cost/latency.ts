@@ -82,7 +82,6 @@ class Groups {
   readonly list: Group[] = [];
   /** Seconds of the estimate by evidence, in the order of EVIDENCE. */
   readonly shares = new Float64Array(EVIDENCE.length);
-  private readonly index = new Map<Group['kernel'], Group[]>();
 
   add(kernel: Group['kernel'], price: StepOverhead, calls: number): void {
     const group = this.groupOf(kernel, price);
@@ -97,11 +96,8 @@ class Groups {
 
   /** The group of this kernel by the same hands. */
   private groupOf(kernel: Group['kernel'], { by }: StepOverhead): Group {
-    let same = this.index.get(kernel);
-    if (!same) this.index.set(kernel, (same = []));
-    for (const group of same) if (group.by === by) return group;
+    for (const group of this.list) if (group.kernel === kernel && group.by === by) return group;
     const group: Group = { kernel, calls: 0, estimate: 0, below: 0, above: 0, level: 0, by };
-    same.push(group);
     this.list.push(group);
     return group;
   }

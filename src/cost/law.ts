@@ -42,14 +42,18 @@ export const atPace = (law: Law, pace: Pace): Law => ({
 const fourthPower = (x: number): number => x * x * x * x;
 
 /** Seconds of `work` by the law. */
-export function lawSeconds(law: Law, work: OpWork, rates: Rates): number {
+export const lawSeconds = (law: Law, work: OpWork, rates: Rates): number =>
+  law.floorSeconds + busySeconds(law, work, rates);
+
+/** The same without the floor, for what a neighbour's kernel does on the way. */
+export function busySeconds(law: Law, work: OpWork, rates: Rates): number {
   const bandwidth = work.onLink ? rates.linkBytesPerSecond : rates.memoryBytesPerSecond;
   const moving = work.bytes / (law.bandwidthShare * bandwidth);
   const vector = (work.vectorOperations ?? 0) / (rates.vectorOperationsPerSecond ?? rates.operationsPerSecond);
   const computing = (work.operations / rates.operationsPerSecond + vector) / law.peakShare;
   const starting = (law.rowSeconds ?? 0) * (work.rows ?? 0);
   const sum = fourthPower(moving) + fourthPower(computing) + fourthPower(starting);
-  return law.floorSeconds + Math.sqrt(Math.sqrt(sum));
+  return Math.sqrt(Math.sqrt(sum));
 }
 
 export interface TimedWork {

@@ -61,70 +61,74 @@ function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link 
 }
 
 /** Places for the remembered prices of one kernel and variant: at first, and at most. */
-const PLACES = { first: 2 ** 8, most: 2 ** 16 } as const;
-
-/** A shape's sizes in the order of its kernel's dimensions, and its price. */
-interface Remembered {
-  readonly hash: number;
-  readonly sizes: readonly number[];
-  readonly price: Price;
-}
+const PLACES = { first: 2 ** 8, most: 2 ** 17 } as const;
 
 /**
- * Remembers prices, each in the place that its shape's hash names: candidates of one plan share most of their
- * operations. Where two share a place there are more places, up to `PLACES.most`; then the later one takes it.
+ * Remembers prices by the sizes of their shapes: candidates of one plan share most of their operations. Sizes lie side
+ * by side in one array, in or after the place that their hash names: objects that lie apart take longer to find than
+ * most prices to compute. Half of the places stay free. When there would be too many, all is forgotten.
  */
 export function remembering(kernel: KernelName, price: (shape: Shape) => Price): (shape: Shape) => Price {
   const { dims } = KERNELS[kernel];
   const count = dims.length;
-  const sizes = dims.map(() => 0);
-  let places = new Array<Remembered | undefined>(PLACES.first).fill(undefined);
-  const put = (entry: Remembered): void => {
-    const place = entry.hash & (places.length - 1);
-    const other = places[place];
-    if (other && other.hash !== entry.hash && places.length < PLACES.most) {
-      const before = places;
-      places = new Array<Remembered | undefined>(2 * before.length).fill(undefined);
-      for (const kept of before) if (kept) places[kept.hash & (places.length - 1)] = kept;
-      put(entry);
-    } else places[place] = entry;
-  };
-  return (shape) => {
+  const sizes = new Float64Array(count);
+  let keys = new Float64Array(PLACES.first * count);
+  let prices = new Array<Price | undefined>(PLACES.first).fill(undefined);
+  let free = PLACES.first / 2;
+  /** The place of `sizes`: theirs, or a free one. */
+  const placeOf = (): number => {
     let hash = 0;
-    for (let i = 0; i < count; i++) {
-      const size = shape[dims[i]!] as number;
-      sizes[i] = size;
-      hash = (Math.imul(hash, 31) + size) | 0;
-    }
+    for (let i = 0; i < count; i++) hash = (Math.imul(hash, 31) + sizes[i]!) | 0;
     // Most sizes are multiples of a power of two: the low bits must depend on the high ones.
     hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
     hash ^= hash >>> 13;
-    const entry = places[hash & (places.length - 1)];
-    if (entry && entry.hash === hash) {
+    for (; ; hash++) {
+      const place = hash & (prices.length - 1);
+      if (prices[place] === undefined) return place;
       let i = 0;
-      while (i < count && entry.sizes[i] === sizes[i]) i++;
-      if (i === count) return entry.price;
+      while (i < count && keys[place * count + i] === sizes[i]) i++;
+      if (i === count) return place;
     }
-    const found = { hash, sizes: sizes.slice(), price: price(shape) };
-    put(found);
-    return found.price;
+  };
+  const put = (place: number, found: Price): void => {
+    keys.set(sizes, place * count);
+    prices[place] = found;
+    free--;
+  };
+  const makeRoom = (): void => {
+    const before = { keys, prices };
+    const places = prices.length < PLACES.most ? 2 * prices.length : PLACES.first;
+    keys = new Float64Array(places * count);
+    prices = new Array<Price | undefined>(places).fill(undefined);
+    free = places / 2;
+    if (places === PLACES.first) return;
+    before.prices.forEach((kept, i) => {
+      if (!kept) return;
+      sizes.set(before.keys.subarray(i * count, (i + 1) * count));
+      put(placeOf(), kept);
+    });
+  };
+  return (shape) => {
+    for (let i = 0; i < count; i++) sizes[i] = shape[dims[i]!]!;
+    const known = prices[placeOf()];
+    if (known) return known;
+    const found = price(shape);
+    if (free === 0) makeRoom();
+    for (let i = 0; i < count; i++) sizes[i] = shape[dims[i]!]!;
+    put(placeOf(), found);
+    return found;
   };
 }
 
 /** What prices a kernel's variant, found once for all calls. */
 export function eachVariant(find: (kernel: KernelName, variant: string) => Pricer['price']): Pricer['price'] {
-  const kernels = new Map<KernelName, Map<string, Pricer['price']>>();
+  // A dozen of them: comparing names in turn is faster than a map.
+  const known: { kernel: KernelName; variant: string; price: Pricer['price'] }[] = [];
   return (call) => {
-    let variants = kernels.get(call.kernel);
-    if (!variants) {
-      variants = new Map();
-      kernels.set(call.kernel, variants);
-    }
-    let price = variants.get(call.variant);
-    if (!price) {
-      price = find(call.kernel, call.variant);
-      variants.set(call.variant, price);
-    }
+    const { kernel, variant } = call;
+    for (const one of known) if (one.kernel === kernel && one.variant === variant) return one.price(call);
+    const price = find(kernel, variant);
+    known.push({ kernel, variant, price });
     return price(call);
   };
 }

@@ -10,7 +10,7 @@ export interface OpWork {
   /** Operations that matrix units cannot do, beside these. */
   readonly vectorOperations?: number;
   /** Rows that a kernel can share out without splitting them: sequences × KV heads. */
-  readonly rows?: number;
+  readonly rows?: number | undefined;
   /** Bytes of the cache that is read once: below the L2's size a repeated measurement may find it there. */
   readonly cacheBytes?: number;
   /** The bytes cross the link between GPUs, not the memory. */

@@ -66,15 +66,10 @@ export const listed = (op: OpClass, shape: OpShape): TunedCall => ({
 export const unlisted = (
   of: TunedClass,
   bytes: number,
-  operations: { matrix?: number; vector?: number; rows?: number } = {},
+  { matrix = 0, vector = 0, rows }: { matrix?: number; vector?: number; rows?: number } = {},
 ): TunedCall => ({
   class: of,
-  work: {
-    bytes,
-    operations: operations.matrix ?? 0,
-    vectorOperations: operations.vector ?? 0,
-    ...(operations.rows === undefined ? {} : { rows: operations.rows }),
-  },
+  work: { bytes, operations: matrix, vectorOperations: vector, rows },
 });
 
 /** Moves so many scalars of activations. */

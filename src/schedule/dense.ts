@@ -42,8 +42,8 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
   const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const extras = layerExtras(c.geometry);
   const biased = (letters: string): number =>
-    [...letters].reduce(
-      (sum, letter) => sum + (extras?.biases.includes(letter) ? (letter === 'q' ? heads : kvHeads) * d : 0),
+    (extras?.biases ?? []).reduce(
+      (sum, bias) => sum + (letters.includes(bias) ? (bias === 'q' ? heads : kvHeads) * d : 0),
       0,
     );
   const owning = owningTime(c, block);

@@ -279,14 +279,12 @@ function attendAndMerge(
       const context = tokens.pinned + tokens.ring;
       const { splits } = division;
       return {
-        ...op(
-          label,
-          kernel,
-          variant,
-          { sequences: size, context, ...shape, groupSize: groupOf(type, c.choice.groupSize), splits },
-          'always',
-          repeat,
-        ),
+        label,
+        kernel,
+        variant,
+        shape: { ...shape, sequences: size, context, groupSize: groupOf(type, c.choice.groupSize), splits },
+        when: 'always',
+        repeat,
         division,
       };
     });

@@ -6,7 +6,7 @@
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
 import type { Rates } from '../kernels/op-class.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../kernels/tuned.js';
-import { atPace, lawSeconds, type Law, type Pace } from '../cost/law.js';
+import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {
   readonly fast: Law;
@@ -78,7 +78,7 @@ export function attainableSeconds(
   rates: Rates,
 ): { estimate: number; low: number; high: number } {
   const bracket = laws.own[call.class] ?? laws.pooled[call.class];
-  const by = (law: Law): number => lawSeconds(call.inside ? { ...law, floorSeconds: 0 } : law, call.work, rates);
+  const by = (law: Law): number => (call.inside ? 0 : law.floorSeconds) + busySeconds(law, call.work, rates);
   const estimate = by(bracket.middle);
   return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, by(bracket.slow)) };
 }

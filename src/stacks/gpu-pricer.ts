@@ -7,7 +7,6 @@ import type { Pricer } from '../cost/latency.js';
 import { eachVariant, linkRate, remembering, type Link } from '../cost/pricers.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
 import { KERNELS } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../kernels/op-class.js';
 import { listed, type TunedCall } from '../kernels/tuned.js';
 import type { OpClass } from '../kernels/op-classes.js';
@@ -75,10 +74,12 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   return {
     price: eachVariant((kernel, variant) => {
       const spec = KERNELS[kernel];
-      const direct = (shape: Shape): Price => priced(spec.tuned(shape, variant));
-      // A law costs no more than looking a price up, a table does. The first call tells which of them prices.
-      let by: ((shape: Shape) => Price) | null = null;
-      return ({ shape }) => (by ??= spec.tuned(shape, variant)?.table ? remembering(kernel, direct) : direct)(shape);
+      const remembered = remembering(kernel, (shape) => priced(spec.tuned(shape, variant)));
+      return ({ shape }) => {
+        const call = spec.tuned(shape, variant);
+        // A law costs no more than looking a price up, a table does.
+        return call?.table ? remembered(shape) : priced(call);
+      };
     }),
     stepOverhead: { ...sources.server, evidence: 'interpolated', by: named },
     collective: (kind, bytes, gpus) => {

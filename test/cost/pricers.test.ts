@@ -1,8 +1,10 @@
-/** What joins GPUs, and what a step's evidence says of its overhead. */
+/** What joins GPUs, what a step's evidence says of its overhead, and remembered prices. */
 import { describe, expect, it } from 'vitest';
 import { priceStep } from '../../src/cost/latency.js';
-import { datasheetPricer, linkRate, measuredPricer, type Link } from '../../src/cost/pricers.js';
+import { datasheetPricer, linkRate, measuredPricer, remembering, type Link } from '../../src/cost/pricers.js';
+import { rooflinePrice } from '../../src/cost/roofline.js';
 import { findDevice } from '../../src/devices/find.js';
+import { randomFrom } from '../../src/random.js';
 import { configuration, lla, OURO_26 } from '../contract/geometries.js';
 
 const linkOf = (device: string): Link => findDevice(device).interconnect as Link;
@@ -72,5 +74,25 @@ describe('evidence of a step', () => {
     expect(step.evidenceShare.measured).toBeCloseTo(1e-3 / step.estimate, 12);
     expect(step.evidenceShare.measured + step.evidenceShare.roofline).toBeCloseTo(1, 12);
     expect(step.evidence).toBe('roofline');
+  });
+});
+
+describe('remembered prices', () => {
+  it('are those of their own shape, however many there are, and are worked out once while there is room', () => {
+    const seed = Math.floor(Math.random() * 2 ** 31);
+    const random = randomFrom(seed);
+    let asked = 0;
+    const price = remembering('rmsnorm', (shape) => {
+      asked++;
+      return { ...rooflinePrice({ kernel: 'rmsnorm', variant: 'norm', shape }, RATES), estimate: idOf(shape) };
+    });
+    const idOf = (shape: Readonly<Record<string, number>>): number => shape['rows']! * 2 ** 20 + shape['width']!;
+    const drawn = (): number => 1 + Math.floor(random() * 2000);
+    const shapes = Array.from({ length: 60_000 }, () => ({ rows: 64 * drawn(), width: 64 * drawn() }));
+    const wrong = (list: typeof shapes): number => list.filter((s) => price(s).estimate !== idOf(s)).length;
+    expect(wrong([...shapes, ...shapes]), `seed ${seed}`).toBe(0);
+    expect(asked, `seed ${seed}`).toBe(new Set(shapes.map(idOf)).size);
+    const more = Array.from({ length: 30_000 }, () => ({ rows: drawn(), width: drawn() }));
+    expect(wrong([...more, ...shapes]), `seed ${seed}`).toBe(0);
   });
 });
