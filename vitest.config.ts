@@ -50,6 +50,8 @@ export default defineConfig({
   test: {
     // A software adapter uses every core already.
     maxWorkers: 2,
+    // Projects transform the same modules.
+    experimental: { fsModuleCache: true },
     projects: Object.entries(ENVIRONMENTS).map(([name, env]) => ({
       test: {
         name,
