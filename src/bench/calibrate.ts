@@ -17,7 +17,7 @@ import { openPoint, tuningOptions } from './measure.js';
 import { Drift, openProbe } from './probe.js';
 import { resolutionOf } from './resolution.js';
 import { planTracks, type WeightedCall } from './tracks.js';
-import { samplesOf, Visits, type Track } from './visits.js';
+import { DRIFT_RETRIED, samplesOf, Visits, type Track } from './visits.js';
 
 /** A point's raw samples take at most this share of the whole budget. */
 const POINT_SHARE = 0.0015;
@@ -174,6 +174,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
           tuningOptions(track.entry.tuning),
         ),
       probe: runProbe,
+      driftRetried: clock === 'processor' ? DRIFT_RETRIED.processor : DRIFT_RETRIED.usual,
       chooseTrack: leastServed,
       chooseCandidate: (track) => (bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, options)),
       ...(bounded ? { mostFailures: MOST_FAILURES } : {}),

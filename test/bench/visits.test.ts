@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { Drift } from '../../src/bench/probe.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { median } from '../../src/statistics.js';
-import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
+import { DRIFT_RETRIED, samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
 import { GpuError } from '../../src/gpu/errors.js';
 import { calibrationSchema, cutSamples, sampleSchema, type Sample } from '../../src/schema/calibration.js';
 import { randomOf } from '../gpu/random.js';
@@ -50,6 +50,7 @@ interface World {
   mostFailures?: number;
   /** How often the machine was left by a moment. */
   pauses?: (at: number) => number;
+  driftRetried?: number;
 }
 
 /** A calibration in a world; `starts`: when which width was measured. */
@@ -67,6 +68,7 @@ async function calibrateIn({
   onSave = () => undefined,
   mostFailures = Infinity,
   pauses = () => 0,
+  driftRetried = DRIFT_RETRIED.usual,
 }: World) {
   const random = randomFrom(seed);
   const jitter = (): number => 1 + noise * (random() - 0.5);
@@ -126,6 +128,7 @@ async function calibrateIn({
     stopped: () => false,
     mostFailures,
     pauses: () => pauses(at),
+    driftRetried,
     open,
     probe,
     chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
@@ -241,6 +244,17 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
     expect(errorOf(track.entry.samples, correctedSeconds)).toBeLessThan(0.1);
     expect(drift.describe()?.highDrift).toBeGreaterThan(1.8);
     expect(end).toBeLessThan(63);
+  });
+
+  test('slow repetitions count, and carry no flag, where the clock follows the probe further out', async () => {
+    const world = { load: (at: number) => (at < 20 ? 1 : 1.4), budgetSeconds: 60, points: 1000 };
+    const [usual, further] = [
+      await calibrateIn(world),
+      await calibrateIn({ ...world, driftRetried: DRIFT_RETRIED.processor }),
+    ];
+    const flagged = ({ track }: typeof usual): number => track.entry.samples.filter((s) => s.flag !== undefined).length;
+    expect([flagged(usual) > 0, flagged(further)]).toEqual([true, 0]);
+    expect(further.track.entry.samples.length).toBeGreaterThan(usual.track.entry.samples.length);
   });
 
   test('a typical time minds neither one repetition of many nor the order', () => {
