@@ -15,9 +15,10 @@ import { describeDevice, describeProgram } from './describe.js';
 import { lightest, permitted } from './bounded.js';
 import { openPoint, tuningOptions } from './measure.js';
 import { Drift, openProbe } from './probe.js';
+import { DRIFT_RETRIED } from './repetitions.js';
 import { resolutionOf } from './resolution.js';
 import { planTracks, type WeightedCall } from './tracks.js';
-import { DRIFT_RETRIED, samplesOf, Visits, type Track } from './visits.js';
+import { samplesOf, Visits, type Track } from './visits.js';
 
 /** A point's raw samples take at most this share of the whole budget. */
 const POINT_SHARE = 0.0015;

@@ -8,6 +8,12 @@ const QUIET = { repetitions: 4, factor: 1.04 };
 /** Assumed relative spread of a point that has too few repetitions to show one. */
 const UNKNOWN_SPREAD = 0.25;
 
+/** Drift beyond this: a repetition is made again. Processor time follows the probe further (docs/experiments.md). */
+export const DRIFT_RETRIED = { usual: 0.2, processor: 0.5 };
+
+/** Whether a drift, 1 for none, is off by more than this fraction. */
+export const isBeyond = (drift: number, fraction: number): boolean => Math.abs(Math.log(drift)) > Math.log1p(fraction);
+
 /** Whether the repetitions of a visit agree. */
 export const isQuiet = (times: readonly number[]): boolean =>
   times.length >= QUIET.repetitions && Math.max(...times) <= QUIET.factor * Math.min(...times);

@@ -11,16 +11,11 @@ import type { Shape } from '../kernels/spec.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';
-import { isQuiet, LEAST_REPETITIONS, MOST_REPETITIONS, spreadOf } from './repetitions.js';
+import { isBeyond, isQuiet, LEAST_REPETITIONS, MOST_REPETITIONS, spreadOf } from './repetitions.js';
 import { median } from '../statistics.js';
 
 /** New points are visited during this share of the budget; the rest is for coming back. */
 const FIRST_VISITS_SHARE = 0.6;
-/**
- * Drift beyond this fraction: the repetition is made again. Processor time follows the probe as well at 1.4 times the
- * reference as near it (docs/experiments.md), and a machine may stay there.
- */
-export const DRIFT_RETRIED = { usual: 0.2, processor: 0.5 };
 /**
  * Repetitions that are made again take at most this share of the budget together: a machine that stays slow is measured
  * as it is.
@@ -98,7 +93,7 @@ export interface VisitTools {
    * run is not tried at each shape. Unless given, all are tried.
    */
   readonly mostFailures?: number;
-  /** Drift beyond this fraction: the repetition is made again. */
+  /** One of DRIFT_RETRIED. */
   readonly driftRetried: number;
   /** How often measuring was disturbed from outside: repetitions beside which this grew do not count. */
   pauses?(): number;
@@ -332,8 +327,8 @@ export class Visits {
     for (const { visit, each, total } of times) {
       this.keep(visit, each, probe);
       visit.spent += total;
-      if (this.isFar(drift.relative(probe)) && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds)
-        this.retrySeconds += total;
+      const far = isBeyond(drift.relative(probe), tools.driftRetried);
+      if (far && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds) this.retrySeconds += total;
       else visit.times.push(each);
     }
     for (const { visit } of times) {
@@ -374,10 +369,6 @@ export class Visits {
     );
   }
 
-  private isFar(drift: number): boolean {
-    return Math.abs(Math.log(drift)) > Math.log1p(this.tools.driftRetried);
-  }
-
   private end({ track, point, sample, replaces, probes }: Visit): void {
     point.free();
     const { samples } = track.entry;
@@ -386,7 +377,7 @@ export class Visits {
       this.probes.delete(replaces);
     }
     const typical = median(probes.map((p) => this.drift.relative(p)));
-    if (this.isFar(typical))
+    if (isBeyond(typical, this.tools.driftRetried))
       sample.flag = `the probe took ${typical.toPrecision(2)} times its reference beside most of the ${probes.length} repetitions of a visit`;
     this.tools.visited(track, null);
   }
