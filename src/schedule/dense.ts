@@ -6,6 +6,7 @@ import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
 import {
   branchHeadsOf,
   headsOf,
+  inParts,
   kvHeadsOf,
   op,
   project,
@@ -19,8 +20,14 @@ import { branchKeyTime, branchWidth, closingTime } from './eviction-ops.js';
 const norm = (c: Configuration, label: string, variant: 'norm' | 'norm-add' | 'add', rows: number): Op =>
   op(label, 'rmsnorm', variant, { rows, width: c.geometry.hidden });
 
-export const embeddingOp = (c: Configuration, rows: number): Op =>
-  op('embedding', 'embed', 'f16', { rows, width: c.geometry.hidden });
+/** The embedding of tokens. A table beyond a binding is divided by columns, in pairs as they are stored. */
+export function embeddingOps(c: Configuration, rows: number): Op[] {
+  const { hidden, vocab } = c.geometry;
+  const part = (width: number, repeat: number): Op =>
+    op('embedding', 'embed', 'f16', { rows, width }, 'always', repeat);
+  if (2 * hidden * vocab <= c.bindingBytes) return [part(hidden, 1)];
+  return inParts(Math.floor(hidden / 2), 4 * vocab, c.bindingBytes).map(({ size, repeat }) => part(2 * size, repeat));
+}
 
 /** One bias row, added to every row of a projection. */
 const biasOp = (label: string, rows: number, width: number, when: When = 'always'): Op[] =>

@@ -91,7 +91,9 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
 
 /** The quantity that the parts of an operation divide. */
 function sizeOf({ kernel, shape }: Op): number {
-  return (kernel === 'matmul' ? shape.n : (shape.sequences ?? shape.rows)) ?? 0;
+  if (kernel === 'matmul') return shape.n as number;
+  if (kernel === 'embed') return shape.width as number;
+  return shape.sequences ?? shape.rows ?? 0;
 }
 
 /** The operations of one list. Neighbours of equal `repeat` run part by part (configuration.ts). */

@@ -14,7 +14,7 @@ import { AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js
 import {
   adapterOps,
   attentionOut,
-  embeddingOp,
+  embeddingOps,
   headOps,
   layerAround,
   loopNorm,
@@ -144,7 +144,7 @@ const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
   const { c, run, batch } = of;
   const rows = batch * run.tokens;
-  const stages: Stage[] = [{ kind: 'once', ops: [embeddingOp(c, rows)] }];
+  const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, rows) }];
   for (const block of blocksOf(c.geometry)) {
     stages.push({
       kind: 'stack',

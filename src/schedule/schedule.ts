@@ -7,7 +7,7 @@ import { codecSpec, isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
-import { adapterOps, embeddingOp, exitGate, headOps, loopNorm, type Choice } from './dense.js';
+import { adapterOps, embeddingOps, exitGate, headOps, loopNorm, type Choice } from './dense.js';
 import { evictingRows } from './eviction-ops.js';
 import { layerOps } from './layer.js';
 
@@ -63,7 +63,7 @@ export function schedule(
   context: number,
   { slots = keptTokens(c.eviction, context), choice = 'greedy' }: StepOptions = {},
 ): Schedule {
-  const stages: Stage[] = [{ kind: 'once', ops: [embeddingOp(c, batch)] }];
+  const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, batch) }];
   for (const block of blocksOf(c.geometry)) {
     stages.push({
       kind: 'stack',

@@ -7,7 +7,7 @@ import type { Configuration } from './configuration.js';
 import {
   adapterOps,
   attentionOut,
-  embeddingOp,
+  embeddingOps,
   headOps,
   layerAround,
   loopNorm,
@@ -20,7 +20,7 @@ import { exchanges, type Schedule } from './schedule.js';
 export function sharedSchedule(c: Configuration, rows: number): Schedule {
   return {
     stages: [
-      { kind: 'once', ops: [embeddingOp(c, rows)] },
+      { kind: 'once', ops: embeddingOps(c, rows) },
       ...blocksOf(c.geometry).map((block) => ({
         kind: 'stack' as const,
         block,

@@ -238,3 +238,28 @@ export function splitTest(device: Device): void {
     }
   });
 }
+
+export function vocabularyTest(device: Device): void {
+  test('an embedding beyond a binding is divided by columns, as the output head is', async () => {
+    const geometry = { ...GROUPED, vocab: 1000 };
+    const whole: Case = { ...(CASES[0] as Case), geometry };
+    const divided = { ...whole, bindingBytes: 0.4 * 2 * geometry.hidden * geometry.vocab };
+    const prompts = [1, 2].map((i) => promptOf(geometry, 5 * i, SEED + i));
+    const options = { batch: prompts.length, contextTokens: CONTEXT };
+    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
+    try {
+      expectPredicted(parts, divided, prompts.length, CONTEXT);
+      for (const method of ['by-token', 'accumulated'] as const) {
+        await expectEqual(one, parts, whole, prompts, method);
+        one.reset();
+        parts.reset();
+      }
+      const embeddings = parts.operations.filter(({ op }) => op.label === 'embedding');
+      expect(embeddings.length).toBe(3);
+      expect(embeddings.reduce((sum, { op }) => sum + (op.shape.width as number), 0)).toBe(geometry.hidden);
+    } finally {
+      one.close();
+      parts.close();
+    }
+  });
+}

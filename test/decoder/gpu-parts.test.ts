@@ -15,12 +15,15 @@ import {
   EVICTED_CASES,
   evictedTest,
   GROUPED,
+  vocabularyTest,
 } from './gpu-divided.js';
 import { onFewThreads } from './gpu-list.js';
 
 describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of DIVIDED_CASES.filter(onFewThreads)) dividedTest(device, of);
   for (const of of EVICTED_CASES.filter(onFewThreads)) evictedTest(device, of);
+
+  vocabularyTest(device);
 
   test('what no part holds is refused, with the limit', async () => {
     const of = CASES[0] as Case;

@@ -232,13 +232,20 @@ const adapter: Executor = async (m, visit) => {
 /** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
 const embedding: Executor = async (m, visit) => {
   const g = m.c.geometry;
-  m.beginPass();
-  const tied = g.tiedEmbeddings && 2 * g.hidden * g.vocab <= m.c.bindingBytes;
+  const width = visit.op.shape.width as number;
+  if (visit.part === 0) m.beginPass();
+  const tied = g.tiedEmbeddings && width === g.hidden;
   const table = tied
     ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab)
-    : await m.weights.embedding(EMBEDDING);
+    : await m.weights.embedding(EMBEDDING, visit.before, width);
+  const placement = { output: { offset: visit.before, stride: g.hidden } };
   return {
-    plan: plan(m, visit, { vocabulary: g.vocab, ...(tied ? { embeddingColumns: true } : {}) }, m.weights.storage),
+    plan: plan(
+      m,
+      visit,
+      { vocabulary: g.vocab, placement, ...(tied ? { embeddingColumns: true } : {}) },
+      m.weights.storage,
+    ),
     buffers: { tokens: m.buffer('tokens'), embedding: table, output: m.residual },
   };
 };

@@ -41,7 +41,7 @@ export function planSlots(visits: readonly Visit[], untilPass2: boolean): SlotPl
   const last = new Map<string, number>();
   let pass = 0;
   for (const [i, visit] of visits.entries()) {
-    if (visit.op.label === 'embedding') {
+    if (visit.op.label === 'embedding' && visit.part === 0) {
       pass++;
       if (untilPass2 && pass === 2) for (const own of last.keys()) if (own.startsWith('1 core')) last.set(own, i);
     }

@@ -114,20 +114,20 @@ export class Weights {
     return this.vector(name, 'weights', () => this.read(name));
   }
 
-  /** The embedding, [token][hidden]. */
-  async embedding(name: string): Promise<Buffer> {
+  /** Columns [first, first + n) of the embedding, [token][n]. */
+  async embedding(name: string, first: number, n: number): Promise<Buffer> {
     const { vocab, hidden } = this.c.geometry;
     return this.packed(
-      name,
-      [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, hidden) }],
+      `${name} from ${first}`,
+      [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, n) }],
       async (buffer) => {
         const box: Box = {
           groups: 1,
           rows: vocab,
-          columns: hidden,
-          width: hidden,
+          columns: n,
+          width: n,
           column0: 0,
-          source: { at: 0, group: 0, row: hidden, column: 1 },
+          source: { at: first, group: 0, row: hidden, column: 1 },
         };
         await this.placer.place(buffer, this.options.storage, this.modelOrigin, this.spec(name), box);
       },
