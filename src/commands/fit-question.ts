@@ -1,9 +1,11 @@
 /** The model and the text that `fit` and `fidelity` work on, read from their options. */
+import { statSync } from 'node:fs';
 import type { Tokenizer } from '../decoder/index.js';
 import type { Teacher } from '../fit/capture.js';
 import { readText, readTokens, windowsOf } from '../fit/windows.js';
 import { UserError } from '../errors.js';
 import { longRollouts, longTextRollouts, taskItems, textItems, type Item } from '../fidelity/items.js';
+import { displayPath } from '../files.js';
 import { mix } from '../hash.js';
 import { untrainedTwin } from '../tiny/model.js';
 import { lesson } from '../tiny/tasks.js';
@@ -61,9 +63,25 @@ export interface LoadedTeacher {
   close(): void;
 }
 
+/**
+ * The model that a codec is fitted to, or judged on; says on stderr where its weights are fabricated.
+ * @throws UserError for a folder without weights: what is fitted to others says nothing of that model
+ */
 export function teacherOf(args: Args): LoadedTeacher {
   const loaded = loadModel(args);
   const { geometry, checkpoint, tokenizer } = loaded;
+  if (checkpoint === null) {
+    const name = textFlag(args, 'model');
+    if (name !== null && statSync(name, { throwIfNoEntry: false })?.isDirectory())
+      throw new UserError(
+        `${displayPath(name)} has no weights: neither model.safetensors nor model.safetensors.index.json`,
+        'put them there; a config.json alone is a shape, whose weights are fabricated: name that file',
+      );
+    if (args.flags['quiet'] !== true)
+      process.stderr.write(
+        'warning: the weights are fabricated, so the codec and its quality say nothing of a model\n',
+      );
+  }
   const storage = choiceFlag(args, 'weights', WEIGHTS);
   return {
     geometry,

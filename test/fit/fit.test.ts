@@ -1,4 +1,6 @@
 /** Covariances, bases and the file of codec weights, without a GPU. */
+import { cpSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { codecFacts, codecTensors, openCodecFile, SafetensorsFile, writeCodecFile } from '../../src/decoder/index.js';
@@ -14,6 +16,7 @@ import { fingerprintOfSeed } from '../../src/fingerprint.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { randomFrom } from '../../src/random.js';
 import { GEOMETRIES } from '../decoder/models.js';
+import { inProcess } from '../cli/program.js';
 import { removeTemporary, safetensors, temporary, temporaryFolder } from '../decoder/files.js';
 
 removeTemporary();
@@ -52,6 +55,17 @@ const normalOf = (seed: number): (() => number) => {
 };
 
 describe('fit', () => {
+  it('a folder without weights is refused, instead of weights made up for it', async () => {
+    const folder = temporaryFolder();
+    cpSync('models/lla-tiny/config.json', join(folder, 'config.json'));
+    for (const [command, ...output] of [['fit', '-o', join(folder, 'codec.safetensors')], ['fidelity']] as const) {
+      const { code, err } = await inProcess(command, '--model', folder, ...output);
+      expect(code, err).toBe(2);
+      expect(err).toMatch(/has no weights: neither model\.safetensors nor .*; put them there/);
+    }
+    expect(readdirSync(folder)).toEqual(['config.json']);
+  });
+
   it('the covariance of a stream is that of all vectors at once, whatever the blocks', () => {
     fc.assert(
       fc.property(
