@@ -24,11 +24,19 @@ const checkpointOf = (f: QualityFigure): string =>
 
 /**
  * The scores that count at a context: those without one, and of those with one the cell at the smallest context that is
- * at least the asked one. Beyond the longest cell retrieval is unknown.
+ * at least the asked one. Beyond the longest cell that cell counts where it shows a loss: more is hardly kept over a
+ * longer context.
  */
 function scoresAt(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
-  const next = Math.min(...figures.map((f) => f.contextTokens ?? 0).filter((t) => t >= contextTokens));
-  return figures.filter((f) => f.contextTokens === null || f.contextTokens === next);
+  const contexts = figures.flatMap((f) => f.contextTokens ?? []);
+  const next = Math.min(...contexts.filter((t) => t >= contextTokens));
+  const longest = Math.max(...contexts);
+  return figures.filter(
+    (f) =>
+      f.contextTokens === null ||
+      f.contextTokens === next ||
+      (next === Infinity && f.contextTokens === longest && f.value < 1),
+  );
 }
 
 /**
@@ -48,6 +56,7 @@ export function keptQuality(
       query,
       name,
       figures.filter((f) => ofEach(f) || checkpointOf(f) === name),
+      contextTokens,
     ),
   );
   const best = judged.reduce<QualityKept | null>((a, b) => (b === null || (a && a.share >= b.share) ? a : b), null);
@@ -73,24 +82,30 @@ export const WHOLE: QualityKept = {
   retrievalKnown: true,
 };
 
-function judge(query: QualityQuery, checkpoint: string | null, figures: readonly QualityFigure[]): QualityKept | null {
+function judge(
+  query: QualityQuery,
+  checkpoint: string | null,
+  figures: readonly QualityFigure[],
+  contextTokens: number,
+): QualityKept | null {
   const scores = figures
-    .flatMap((f) => scoreOf(query, f))
+    .flatMap((f) => scoreOf(query, f, contextTokens))
     .sort((a, b) => a.share - b.share || (a.metric < b.metric ? -1 : 1));
   const [worst] = scores;
   if (!worst) return null;
+  const known = scores.filter((s) => !s.atMost);
   return {
     ...worst,
-    generationTasks: new Set(scores.map((s) => s.metric).filter((m) => GENERATION.includes(m))).size,
+    generationTasks: new Set(known.map((s) => s.metric).filter((m) => GENERATION.includes(m))).size,
     // Stored numbers of fewer bits need no checkpoint of their own.
     checkpoint: hasOwnStorage({ kind: query.codec }) ? null : checkpoint,
     scores,
     otherScores: [],
-    retrievalKnown: scores.some((s) => s.metric === 'passkey'),
+    retrievalKnown: known.some((s) => s.metric === 'passkey'),
   };
 }
 
-function scoreOf({ model }: QualityQuery, f: QualityFigure): Score[] {
+function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: number): Score[] {
   // Agreement with the uncompressed model's own choice is 1 for that model.
   const teacher = f.metric === 'top-1' ? 1 : (teacherOf(f)?.value ?? bestTeacher(model, f));
   if (!(teacher > 0)) return [];
@@ -102,6 +117,7 @@ function scoreOf({ model }: QualityQuery, f: QualityFigure): Score[] {
       teacher,
       source: f.variant === null ? f.source : `${f.source}, ${f.variant}`,
       contextTokens: f.contextTokens,
+      ...(f.contextTokens !== null && f.contextTokens < contextTokens ? { atMost: true } : {}),
     },
   ];
 }

@@ -6,7 +6,7 @@ import { formatTokens } from '../units.js';
 import { PUBLISHED_SHARES } from './break-even.js';
 import { contradictedMetrics } from './evaluate.js';
 import { planName } from './names.js';
-import type { Plan, PlanRequest, Warning } from './types.js';
+import type { Plan, PlanRequest, QualityKept, Warning } from './types.js';
 
 /** Below this rate a user waits for words. */
 const SLOW_TOKENS_PER_SECOND = 10;
@@ -32,7 +32,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
   for (const p of plans) {
     const kept = p.qualityKept;
     if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
-      add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is unknown`);
+      add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is ${boundWords(kept)}`);
     if (kept === null)
       add(
         'quality-unknown',
@@ -64,6 +64,12 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
 
 /** More of a served plan's time than this is worth a word when nobody has measured it. */
 const ESTIMATED = 0.1;
+
+/** What a loss at a shorter context says of this one. */
+function boundWords({ scores }: QualityKept): string {
+  const bound = scores.find((s) => s.atMost);
+  return bound ? `at most the ${bound.value} of ${formatTokens(bound.contextTokens ?? 0)}` : 'unknown';
+}
 
 const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
 

@@ -157,6 +157,8 @@ export interface Score {
   readonly source: string;
   /** Context at which it was measured, where it has one. */
   readonly contextTokens: number | null;
+  /** It was measured at a shorter context than the asked one, where no more is kept. */
+  readonly atMost?: boolean;
   /** Of a score measured here: its 95 % interval; `share` is that of the low end. */
   readonly interval?: Interval;
 }

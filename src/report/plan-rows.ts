@@ -6,7 +6,7 @@ import { HERE, klLabel } from '../plan/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
-import { formatCount } from '../units.js';
+import { formatCount, formatTokens } from '../units.js';
 
 export const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
@@ -133,9 +133,11 @@ function worth(p: Plan, keep: number): number {
 /** Element types that store the cache as the model computes it. */
 const EXACT_TYPES: readonly string[] = ['f16', 'bf16', 'f32'];
 
-/** `93 % math500`: the worst published score that counts at this context; `unknown` without one. */
+/** `93 % math500`: the worst published score that counts at this context (`0 % passkey, at 64k` where it was measured at a shorter one). */
 export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan): string {
   if (isUncompressed(codec) && eviction === null) return EXACT_TYPES.includes(cacheType) ? '100 %' : 'unknown';
   if (!qualityKept) return 'unknown';
-  return `${Math.floor(qualityKept.share * 100 + 1e-9)} % ${qualityKept.metric}`;
+  const { share, metric, atMost, contextTokens } = qualityKept;
+  const at = atMost ? `, at ${formatTokens(contextTokens ?? 0)}` : '';
+  return `${Math.floor(share * 100 + 1e-9)} % ${metric}${at}`;
 }

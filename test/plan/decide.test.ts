@@ -5,6 +5,7 @@ import type { Interval } from '../../src/cost/evidence.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { answerLines, answerText } from '../../src/report/answer-text.js';
+import { keepsLabel } from '../../src/report/plan-rows.js';
 import { planOf, row } from './requests.js';
 
 const kept = (p: Plan): number => p.qualityKept?.share ?? -1;
@@ -31,6 +32,17 @@ describe('the quality rule', () => {
       'lla-5.33x/reconstruct',
     );
     expect(beyond.qualityKept?.retrievalKnown).toBe(false);
+  });
+
+  it('keeps a loss of retrieval at the longest published context beyond it, as the most that may be kept', async () => {
+    const report = await planOf({ context: '65k', codec: ['lla'], ratio: [4, 16 / 3, 64 / 3], path: ['reconstruct'] });
+    const lost = row(report, 'lla-21.33x/reconstruct');
+    expect(lost.qualityKept).toMatchObject({ metric: 'passkey', share: 0, contextTokens: 65_536, atMost: true });
+    expect(lost.qualityKept?.retrievalKnown).toBe(false);
+    expect(keepsLabel(lost)).toBe('0 % passkey, at 64k');
+    expect(kept(row(report, 'lla-4x/reconstruct'))).toBe(0.87);
+    // All were found at 64k: that says nothing of 65k.
+    expect(row(report, 'lla-5.33x/reconstruct').qualityKept?.scores.some((s) => s.metric === 'passkey')).toBe(false);
   });
 
   it('judges checkpoints apart, each against the model in its own table, and names the one that is needed', async () => {
