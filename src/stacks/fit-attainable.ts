@@ -49,7 +49,31 @@ function maybeWarmBytes(op: TunedClass, shape: OpShape, work: OpWork, l2Bytes: n
   return activations <= fits ? activations : 0;
 }
 
-/** The measured knots of a stack file; what was filled by interpolation, or may have been warm, is left out. */
+/** A kernel that is so many times faster with at least as much of all work leaves most of the GPU idle with less. */
+const IDLE = 2;
+
+/**
+ * Times without those of kernels that leave most of the GPU idle: with few sequences of a long context, where a stack
+ * does not split the context. Nobody would call that tuned. Another call of the same table shows it.
+ */
+export function busyTimes<T extends Pick<Measured, 'work' | 'seconds'>>(table: readonly T[]): T[] {
+  const fastest = [...table].sort((a, b) => a.seconds - b.seconds);
+  const covers = (a: OpWork, b: OpWork): boolean =>
+    a.bytes >= b.bytes && a.operations >= b.operations && a.rows! >= b.rows!;
+  return table.filter(({ work, seconds }) => {
+    if (work.rows === undefined) return true;
+    for (const other of fastest) {
+      if (IDLE * other.seconds >= seconds) return true;
+      if (covers(other.work, work)) return false;
+    }
+    return true;
+  });
+}
+
+/**
+ * The measured knots of a stack file; what was filled by interpolation, may have been warm, or left the GPU idle, is
+ * left out.
+ */
 export function measuredTimes(file: StackFile): Measured[] {
   const { l2Bytes } = ratesOf(file.device);
   const spec = findDevice(file.device);
@@ -63,7 +87,7 @@ export function measuredTimes(file: StackFile): Measured[] {
     const kernels = classSpec(table.op);
     const residuals = unpack(table.residuals);
     const filled = table.filledRuns.flatMap((run, i) => Array.from({ length: run }, () => i % 2 === 1));
-    return knotSizes(table.axes.map((axis) => axis.knots)).flatMap((sizes, i): Measured[] => {
+    const times = knotSizes(table.axes.map((axis) => axis.knots)).flatMap((sizes, i): Measured[] => {
       if (filled[i]) return [];
       const shape: Record<string, number> = { ...table.fixed };
       kernels.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
@@ -75,6 +99,7 @@ export function measuredTimes(file: StackFile): Measured[] {
       const name = [device, stack, table.op, ...Object.values(table.fixed)].join(' ');
       return [{ class: kind, device, stack, table: name, work, rates: file.rates, pace, seconds }];
     });
+    return busyTimes(times);
   });
 }
 

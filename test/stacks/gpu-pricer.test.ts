@@ -6,7 +6,7 @@ import { CODEC_KINDS } from '../../src/codecs/codec.js';
 import { DEVICES, type DeviceSpec as Spec } from '../../src/devices/catalogue.js';
 import { findDevice } from '../../src/devices/find.js';
 import { KERNEL_NAMES, KERNELS, workOf } from '../../src/kernels/registry.js';
-import { TUNED_CLASSES } from '../../src/kernels/tuned.js';
+import { listed, TUNED_CLASSES } from '../../src/kernels/tuned.js';
 import { prepare } from '../../src/plan/answer.js';
 import { ask, readSources } from '../../src/plan/ask.js';
 import { configurationOf } from '../../src/plan/evaluate.js';
@@ -14,7 +14,7 @@ import type { Plan } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/random.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
-import { isInside, measuredTimes, widened } from '../../src/stacks/fit-attainable.js';
+import { busyTimes, isInside, measuredTimes, widened } from '../../src/stacks/fit-attainable.js';
 import { servedBy, STACKS } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 
@@ -60,6 +60,37 @@ describe('laws of attainable times', () => {
         expect(bracket.slow.floorSeconds).toBeLessThan(1e-3);
       }
     expect(Object.keys(laws.pooled).sort()).toEqual([...TUNED_CLASSES].sort());
+  });
+
+  it('are of kernels that use the GPU: not of one that takes as long for one sequence as for eight', () => {
+    const time = (rows: number, bytes: number, seconds: number) => ({
+      work: { rows, bytes, operations: bytes },
+      seconds,
+    });
+    const [idle, half, busy] = [time(1, 1e6, 1e-3), time(4, 4e6, 1e-3), time(8, 8e6, 1e-3)];
+    const [split, short] = [time(8, 8e6, 0.4e-3), time(16, 1e5, 1e-3)];
+    expect(busyTimes([idle, half, busy])).toEqual([idle, half, busy]);
+    // As much work in less than half of the time; more rows are more work.
+    expect(busyTimes([idle, half, busy, split, short])).toEqual([split, short]);
+    const products = [idle, split].map(({ work: { rows: _, ...work }, seconds }) => ({ work, seconds }));
+    expect(busyTimes(products)).toEqual(products);
+  });
+
+  it('of latents span less than a factor of twenty on GPUs without tables, at any length of context', () => {
+    const pooled = lawsOf(laws, findDevice('mi300x'));
+    const rates = { memoryBytesPerSecond: 5.3e12, linkBytesPerSecond: 1e11, operationsPerSecond: 1.3e15 };
+    for (let context = 4096; context <= 2 ** 20; context *= 4)
+      for (const batch of [1, 16, 128]) {
+        const call = listed('decode-attention-latent', {
+          heads: 16,
+          batch,
+          context,
+          latentWidth: 512,
+          branchWidth: 64,
+        });
+        const { low, high } = attainableSeconds(pooled, call, rates);
+        expect(high / low, `${batch} × ${context}`).toBeLessThan(20);
+      }
   });
 
   it('hold the times that they were fitted to', () => {
