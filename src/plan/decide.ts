@@ -96,15 +96,28 @@ const keptOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
   r.contextTokens > knownTo(r) ? [] : plans.filter((p) => verdictOn(p, r.keep) === 'kept' && !isUnfit(p));
 
 /**
- * The fastest by the estimate, where that is faster than `deploy`. Of any path, since a short table has the surest one
+ * The fastest by the estimate, where that is faster than `sure`. Of any path, since a short table has the surest one
  * of each codec; at the largest batch, where all rows have a price.
  */
-function mayBeFaster(kept: readonly Plan[], deploy: Plan): Plan | null {
+function mayBeFaster(kept: readonly Plan[], sure: Plan): Plan | null {
   const rate = ({ decode }: Plan): number => decode.tokensPerSecond?.estimate ?? 0;
   return best(
-    kept.filter((p) => p.servedBy === null && rate(p) > MATERIAL * rate(deploy)),
+    kept.filter((p) => p.servedBy === null && rate(p) > MATERIAL * rate(sure)),
     rate,
   );
+}
+
+/** A compressed cache that may be faster, where none surely is: beside what runs today, or an estimated full cache. */
+function unsureOf(
+  r: Asked,
+  { deploy, upside, simulated }: { deploy: Plan | null; upside: Plan | null; simulated: boolean },
+  kept: readonly Plan[],
+  plans: readonly Plan[],
+): Plan | null {
+  if (simulated) return upside || !deploy ? null : chooseByStep(r, kept).upside;
+  const sure = upside ?? deploy;
+  if (!sure || (upside && !isUncompressed(upside.codec))) return null;
+  return mayBeFaster(keptOf(r, plans), sure);
 }
 
 /** The plans that `decide` chooses among. */
@@ -123,8 +136,7 @@ export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost 
   const kept = keptOf(r, usable);
   const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost' && !isRuined(p));
   const { deploy, upside, faster } = simulated ? chosenOf(kept, simulated) : chooseByStep(r, kept);
-  const unsure =
-    upside || !deploy ? null : simulated ? chooseByStep(r, kept).upside : mayBeFaster(keptOf(r, plans), deploy);
+  const unsure = unsureOf(r, { deploy, upside, simulated: simulated !== null }, kept, plans);
   const main = upside ?? deploy;
   const fallback =
     main === null

@@ -6,12 +6,22 @@ import type { DecodeFigures, Plan } from './types.js';
 /** Decode figures that are shown: at the operating point. */
 export const shownDecode = (p: Plan): DecodeFigures => p.knee ?? p.decode;
 
-/** `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds. */
+/** Ends so many times apart leave the middle a guess. */
+const GUESS = 10;
+
+/** `~` before an estimate whose interval is too wide for it to be more than a guess. */
+export const guessMark = ({ low, high }: Interval): string => (high > GUESS * low ? '~' : '');
+
+/**
+ * `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds; `~51.5 (30–3480)` where
+ * it is a guess.
+ */
 export function timeLabel(seconds: Interval | null): string {
   if (!seconds) return '–';
+  const guess = guessMark(seconds);
   if (seconds.high >= 10)
-    return `${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
-  return `${formatMilliseconds(seconds.estimate)} (${formatMilliseconds(seconds.low)}–${formatMilliseconds(seconds.high)})`;
+    return `${guess}${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
+  return `${guess}${formatMilliseconds(seconds.estimate)} (${formatMilliseconds(seconds.low)}–${formatMilliseconds(seconds.high)})`;
 }
 
 /** The same with its unit in either case: `35.1 (18–90) ms`. */

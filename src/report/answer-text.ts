@@ -2,7 +2,7 @@
 import { isUncompressed } from '../codecs/registry.js';
 import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
-import { shownDecode } from '../plan/words.js';
+import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
 import { wrap } from './text.js';
 
@@ -30,11 +30,7 @@ export function answerLines(report: PlanReport): AnswerLine[] {
       { label: 'Cheapest' as const, text: answer.fallback && chosenWords(report, answer.fallback, '', scores + 1) },
       {
         label: 'Upside' as const,
-        text: answer.upside
-          ? upsideWords(report, answer.upside, scores)
-          : answer.unsure
-            ? `${noUpside(answer)} ${upsideWords(report, answer.unsure, scores)}`
-            : unknownWords(report),
+        text: upsideLine(report, scores),
       },
       {
         label: 'Instead' as const,
@@ -108,7 +104,7 @@ function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): s
   if (!d.secondsPerStep || !d.tokensPerSecond)
     return `${start}; its speed is not known. ${lossWords(p, choice, scores)}`;
   const { estimate, low, high } = d.secondsPerStep;
-  return `${start}. At ${d.batch}: ${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(p, choice, scores)}`;
+  return `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(p, choice, scores)}`;
 }
 
 /** `lla-10.67x by block-absorbed: 451 fit. At 162: 2827 tok/s (2070–3330, attainable), 17 a user …`. */
@@ -123,7 +119,17 @@ function upsideWords(
   const { breakEven } = choice;
   const beats =
     breakEven === null ? '' : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that rate on`;
-  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
+  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
+}
+
+/** The upside, and what may be faster where that is no compressed cache. */
+function upsideLine(report: PlanReport, scores: number): string | null {
+  const { answer } = report;
+  const { upside, unsure } = answer;
+  const maybe = unsure && upsideWords(report, unsure, scores);
+  if (upside)
+    return `${upsideWords(report, upside, scores)}${maybe ? `. Faster by the estimate, not surely: ${maybe}` : ''}`;
+  return maybe ? `${noUpside(answer)} ${maybe}` : unknownWords(report);
 }
 
 const noUpside = ({ chosenBy }: PlanReport['answer']): string =>
@@ -164,7 +170,9 @@ function alternativeWords(report: PlanReport, choice: Alternative): string {
 
 const rate = (p: Plan): string => {
   const { tokensPerSecond } = shownDecode(p);
-  return tokensPerSecond ? `${brief(tokensPerSecond.estimate)} tok/s` : `${p.maxBatch.exact} sequences`;
+  return tokensPerSecond
+    ? `${guessMark(tokensPerSecond)}${brief(tokensPerSecond.estimate)} tok/s`
+    : `${p.maxBatch.exact} sequences`;
 };
 
 /** `Loses: math500 0.69 against 0.74 (93 %); checkpoint: Table onpolicy, on-policy`. */

@@ -5,14 +5,14 @@ import { choicesOf, verdictOn } from '../plan/decide.js';
 import { HERE, klLabel } from '../plan/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
-import { shownDecode } from '../plan/words.js';
+import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
 
 export const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
 
 export const rateLabel = (d: DecodeFigures): string =>
-  d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–';
+  d.tokensPerSecond ? `${guessMark(d.tokensPerSecond)}${formatCount(d.tokensPerSecond.estimate)}` : '–';
 
 /** Most of a time is priced by these kernels. */
 const MOST = 0.5;
@@ -98,9 +98,11 @@ const MOST_RATIOS = 6;
 export function shortList(report: PlanReport): Plan[] {
   const { answer } = report;
   if (report.plans.length <= MOST_ROWS) return [...report.plans];
-  const rows = representatives(report.plans);
-  if (rows.length <= MOST_ROWS) return rows;
   const namedIds = choicesOf(answer).map((c) => c.planId);
+  // What the answer names may be another path than the surest one of its codec.
+  const surest = new Set(representatives(report.plans));
+  const rows = report.plans.filter((p) => surest.has(p) || namedIds.includes(p.id));
+  if (rows.length <= MOST_ROWS) return rows;
   const named = rows.filter((p) => namedIds.includes(p.id));
   const families = new Map<string, Plan>();
   for (const p of rows) {

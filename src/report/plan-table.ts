@@ -6,7 +6,7 @@ import { klLabel } from '../plan/fidelity.js';
 import { pathLabel } from '../plan/names.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { shownDecode, timeLabel } from '../plan/words.js';
+import { guessMark, shownDecode, timeLabel } from '../plan/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../units.js';
 import { answerText } from './answer-text.js';
 import {
@@ -89,7 +89,13 @@ function reserveWords({ plans, settings }: PlanReport): string {
 const markOf =
   ({ answer }: PlanReport) =>
   (p: Plan): string =>
-    p.id === answer.deploy?.planId ? '>' : p.id === answer.upside?.planId ? '+' : p.pareto ? '*' : ' ';
+    p.id === answer.deploy?.planId
+      ? '>'
+      : p.id === answer.upside?.planId || p.id === answer.unsure?.planId
+        ? '+'
+        : p.pareto
+          ? '*'
+          : ' ';
 
 /**
  * How a table is shortened until it fits: names first, then these columns in turn. Codec, KV at 1M, the two batches and
@@ -213,7 +219,7 @@ const usdLabel = (p: Plan): string => {
 
 const userLabel = (p: Plan): string => {
   const time = shownDecode(p).secondsPerStep;
-  return time ? formatCount(1 / time.estimate) : '–';
+  return time ? `${guessMark(time)}${formatCount(1 / time.estimate)}` : '–';
 };
 
 /** Probability of the time targets together: the smallest. */
@@ -221,6 +227,8 @@ function sureLabel({ chances }: Plan): string {
   const known = [chances.tpot, chances.ttft].filter((c) => c !== null);
   return known.length === 0 ? '–' : `${Math.floor(Math.min(...known) * 100)} %`;
 }
+
+const SURE = { estimate: 0, low: 0, high: 0 };
 
 /** What the columns say, of those that are shown. */
 function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
@@ -236,6 +244,9 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
   const hidden = r.plans.length - shown.length;
   return [
     `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${run}; times are there, with their 90 % interval. a user: tok/s of each.`,
+    ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
+      ? ['~: a guess, the ends of its interval lie more than ten times apart.']
+      : []),
     ...(has('tuned')
       ? ['tuned: ms/token of tuned kernels; a row far above it has slow kernels, which is no fault of the codec.']
       : []),
