@@ -1,5 +1,9 @@
 /** A fleet in words: how many GPUs, how they are divided, and the table of codecs. */
 import pc from 'picocolors';
+import { isUncompressed } from '../codecs/registry.js';
+import { isEstimate } from '../cost/evidence.js';
+import { planName } from '../plan/names.js';
+import { stackLabel } from '../stacks/choose.js';
 import type { Fleet, FleetRow, PlanReport } from '../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
@@ -61,12 +65,23 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
     [
       'Risk',
       [
-        ...(upside ? ['kernels of the upside have to be written, and tuned'] : []),
+        ...(upside ? [upsideRisk(report, upside.name)] : []),
         'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all percentiles',
       ].join('; '),
     ],
   ];
   return text.flatMap(([label, line]) => (line ? [{ label, text: line }] : []));
+}
+
+/** Why an upside is no deployment. @param name of its plan */
+function upsideRisk({ plans, device, model }: PlanReport, name: string): string {
+  const plan = plans.find((p) => planName(p) === name);
+  if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null)
+    return 'kernels of the upside have to be written, and tuned';
+  const { evidence } = plan.decode;
+  return evidence === null || isEstimate(evidence)
+    ? `nobody has published times of the full cache's kernels on ${device.name}`
+    : `${stackLabel(device.stack ?? '')} is not known to run ${model.name}`;
 }
 
 /** Why no plan whose kernels would have to be written is named. */
@@ -109,7 +124,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
       'Risk',
       [
         ...slowWords(fleet, report),
-        ...(upside ? ['kernels of the upside have to be written, and tuned'] : []),
+        ...(upside ? [upsideRisk(report, upside.name)] : []),
         'users decode at the same time and wait for nobody: lla-sim simulate adds arrivals and queues',
       ].join('; '),
     ],
