@@ -1,12 +1,13 @@
 /** Several plans side by side: what each device, context or cache type would be deployed with. */
 import pc from 'picocolors';
+import { isUncompressed } from '../codecs/registry.js';
 import type { Choice, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
 import { formatTokens } from '../units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
 import { columns, wrap, type Column } from './text.js';
 
-/** What a report puts first: what runs today, else the best estimate, else the cheapest that fits. */
+/** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */
 const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answer.upside ?? answer.fallback;
 
 const rowOf = (report: PlanReport, choice: Choice | null): Plan | null =>
@@ -47,12 +48,12 @@ export function compareText(
   });
   const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
   const priced = reports.some((r) => r.settings.usdPerHour !== null);
-  const spec = (narrow: boolean): Column<PlanReport>[] => [
+  const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] => [
     column('device', (r) => r.device.id ?? r.device.name, 'left'),
     ...(differ((r) => r.contextTokens) ? [column('ctx', (r) => formatTokens(r.contextTokens))] : []),
     ...(differ((r) => r.settings.cacheType) ? [column('cache', (r) => r.settings.cacheType, 'left')] : []),
     column('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–', 'left'),
-    ...(narrow ? [] : [column('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'none', 'left')]),
+    ...(narrow ? [] : [column('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate', 'left')]),
     column('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
     column('run', (r) => String(lead(r)?.batch ?? '–')),
     column('ms/token', (r) => {
@@ -70,11 +71,12 @@ export function compareText(
           }),
         ]
       : []),
+    ...(narrowest ? [] : [column('full cache', fullLabel)]),
     column('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–', 'left'),
     ...(narrow ? [] : [column('tok/s', (r) => rate(r, r.answer.upside))]),
   ];
-  const wide = columns(spec(false), sorted);
-  const table = wide.every((l) => l.length <= width) ? wide : columns(spec(true), sorted);
+  const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
+  const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
   const first = sorted[0] as PlanReport;
   const question = `${first.model.name}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
   return `${[
@@ -82,7 +84,27 @@ export function compareText(
     ...paragraph({ label: 'Best', text: bestWords(sorted, priced, differ) }, width).map(c.green),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
+    ...reserveLines(sorted, width).map(c.dim),
   ].join('\n')}\n`;
+}
+
+/** Tokens a second of the full cache, so that every line has one plan in common. */
+function fullLabel({ plans }: PlanReport): string {
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const speed = full && shownDecode(full).tokensPerSecond;
+  return speed ? `${brief(speed.estimate)} tok/s` : full ? `${full.maxBatch.exact} fit` : '–';
+}
+
+/** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
+function reserveLines(reports: readonly PlanReport[], width: number): string[] {
+  const bare = reports.filter((r) => r.settings.server === null);
+  if (bare.length === 0 || bare.length === reports.length) return [];
+  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
+  const why = `${names}: no server's own memory is taken off, since nobody has published kernel times of a server there;`;
+  return [
+    '',
+    ...wrap(`${why} so more fits than beside a server. --reserve and --utilization set the same for all.`, width),
+  ];
 }
 
 const rate = (r: PlanReport, choice: Choice | null): string => {
@@ -93,6 +115,12 @@ const rate = (r: PlanReport, choice: Choice | null): string => {
 /** Whether runs differ in something. */
 type Differ = (of: (r: PlanReport) => unknown) => boolean;
 
+/** Why a run comes after another that it may be faster than. */
+function behind(first: PlanReport, { answer }: PlanReport): string {
+  if (answer.verdict === first.answer.verdict) return '';
+  return answer.verdict === 'not-recommended' ? `, not recommended: ${answer.reason}` : ', by estimates';
+}
+
 /** Which run wins, by how much over the next, and whether intervals tell them apart. */
 function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ): string {
   const [first, second] = sorted as [PlanReport, PlanReport | undefined];
@@ -100,14 +128,19 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
     `${r.device.id ?? r.device.name}${differ((x) => x.contextTokens) ? ` at ${formatTokens(r.contextTokens)}` : ''}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
   const lead = leadOf(first);
   if (!lead) return 'nothing fits anywhere';
-  const what = { deploy: '', 'estimates-only': ', by estimates', 'not-recommended': ', not recommended', nothing: '' };
+  const { verdict } = first.answer;
+  const none = verdict === 'not-recommended' ? 'nothing recommended; fastest that fits: ' : '';
   const on = rowOf(first, lead)?.servedBy;
-  const start = `${name(first)}: ${lead.name}${on ? ` on ${on}` : ''}${what[first.answer.verdict]}, ${rate(first, lead)} tok/s`;
+  const timed = figuresOf(first, lead)?.tokensPerSecond;
+  const speed = timed
+    ? `${brief(timed.estimate)} tok/s`
+    : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
+  const start = `${none}${name(first)}: ${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
   const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
   const price = usd ? `, $${brief(usd.estimate)} a million tokens` : '';
   const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;
   const apart = x.low > y.high || y.low > x.high;
-  return `${start}${price}; next ${name(second)}, ${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${apart ? '' : ' (their intervals overlap)'}`;
+  return `${start}${price}; next ${name(second)}, ${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${behind(first, second)}${apart ? '' : ' (their intervals overlap)'}`;
 }

@@ -69,6 +69,30 @@ describe('lists', () => {
 });
 
 describe('several runs', () => {
+  it('have the full cache in common, and say which count without a server', async () => {
+    const { out } = await inProcess(
+      'plan',
+      '--device',
+      'h100,h100-pcie',
+      '--codec',
+      'full,lla',
+      '--ratio',
+      '4',
+      '--best',
+    );
+    expect(out).toMatch(/full cache +upside/);
+    expect(out).toMatch(/^h100-pcie: no server's own memory is taken off/m);
+  });
+
+  it('say why a run comes after another that is slower, and where no speed is known', async () => {
+    const types = ['--device', 'h200', '--ctx', '32k', '--codec', 'full', '--cache-type', 'f16,fp8', '--best'];
+    expect((await inProcess('plan', ...types)).out.replace(/\s+/g, ' ')).toMatch(
+      /Best h200 in f16: full cache on vLLM.* next h200 in fp8, \d+ tok\/s, not recommended: nothing is published/,
+    );
+    const { out } = await inProcess('plan', '--vram', '12GB', '--best');
+    expect(out).not.toContain('– tok/s');
+  });
+
   it('are answered best first, one line each; JSON has them as runs, CSV stacks them', async () => {
     const flags = ['--device', 'h100,h200', '--codec', 'full', '--ctx', '8k'];
     const best = await inProcess('plan', ...flags, '--usd-per-hour', 'h100=2.5,h200=3.6', '--best');
@@ -138,9 +162,14 @@ describe('fleets', () => {
     expect(far.fleet.cheapest?.gpus).toBeGreaterThan(0);
     const amd = await fleet({ device: 'mi300x', context: '8k', codec: ['full'] });
     expect(amd.fleet.deploy).toBeNull();
-    expect(fleetText(amd.fleet, amd.reports[0] as PlanReport, { width: 140, colour: false, best: true })).toContain(
+    const text = fleetText(amd.fleet, amd.reports[0] as PlanReport, { width: 200, colour: false, best: true });
+    expect(text).toContain(
       'nothing with confidence: no kernels of a serving stack were measured on AMD Instinct MI300X',
     );
+    // The full cache's kernels are there; what is missing is their times.
+    expect(amd.fleet.upside?.planId).toBe('full/full');
+    expect(text).toMatch(/nobody has published times of\s+the full\s+cache's kernels/);
+    expect(text).not.toContain('have to be written');
   });
 
   it('are asked by a scenario file as by the flag; a batch beside it is refused', async () => {
