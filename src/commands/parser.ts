@@ -173,8 +173,9 @@ const noValue = (name: string, flag: string): UserError =>
 
 function unknownCommand(message: string, argv: readonly string[]): UserError {
   const known = `commands: ${Object.keys(COMMANDS).join(', ')}; see lla-sim --help`;
-  const name = /^Unknown arguments?: ([^,]*)/.exec(message)?.[1] ?? argv[0] ?? '';
-  if (argv.some((w) => w.startsWith('-') && w.includes(name)))
+  const [first = ''] = argv;
+  const name = first.startsWith('-') ? (/^Unknown arguments?: ([^,]*)/.exec(message)?.[1] ?? first) : first;
+  if (first.startsWith('-') && argv.some((w) => w.startsWith('-') && w.includes(name)))
     return new UserError(`no command is given before ${show(`--${name}`)}`, known);
   const guess = nearestName(name, Object.keys(COMMANDS));
   return new UserError(

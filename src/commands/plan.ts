@@ -243,7 +243,7 @@ const fitHint = (report: PlanReport): string =>
       p.memory.usableBytes + p.memory.reservedBytes > p.memory.weightsBytes,
   )
     ? 'lower --reserve, raise --utilization, or take a larger GPU'
-    : 'take a larger GPU, more GPUs, a shorter context or a higher ratio';
+    : 'take a larger GPU, more GPUs, a shorter context, a higher ratio, or drop tokens with --eviction streaming:4+1020';
 
 const need = ({ memory }: Plan): number =>
   memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;

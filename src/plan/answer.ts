@@ -105,6 +105,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus));
+  if (question.server?.stepGib !== undefined)
+    notes.push(
+      `${question.server.server} keeps more for itself from ${question.server.stepGib} GiB (${formatDecimalBytes(question.server.stepGib * 2 ** 30)}) of memory on, and this GPU lies at that edge: with slightly more memory fewer sequences may fit`,
+    );
   if (question.cacheType === 'fp8') {
     checkFp8(sources);
     notes.push('nothing is published about the quality of a cache in 8-bit floats on these models');
@@ -148,6 +152,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(fidelity ? { fidelity } : {}),
       device,
       pricer,
+      ...(spec && sources.gpu?.stack ? { tuned: tunedOn(spec, sources.gpu) } : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
       candidates,
@@ -196,6 +201,12 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
     return calibrationPricer(content, { stale: new Set(stale), link, source: file });
   }
   return spec && gpu ? pricesOn(spec, gpu) : null;
+}
+
+/** Prices of tuned kernels under the same server, made when they are asked for. */
+function tunedOn(spec: DeviceSpec, gpu: GpuSources): () => Pricer {
+  let pricer: Pricer | null = null;
+  return () => (pricer ??= pricesOn(spec, { ...gpu, stack: null }));
 }
 
 /** Prices of a device of the catalogue. */

@@ -64,6 +64,8 @@ export interface PlanRequest {
   readonly pricer: Pricer | null;
   /** What tuned kernels reach on the device, beside a calibration that prices: a slow kernel is no slow codec. */
   readonly attainable?: Pricer;
+  /** Tuned kernels under the same server, beside a stack's tables that price. */
+  readonly tuned?: () => Pricer;
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
   readonly contextTokens: number;
@@ -362,11 +364,11 @@ export interface Answer {
    */
   readonly upside: (Choice & { readonly breakEven: BreakEven | null }) | null;
   /**
-   * Where there is no upside: faster than `deploy` by the estimate, but not at the slow end; with a workload faster by a
-   * decode step, but not by simulation.
+   * Where there is no upside, or that is an estimated full cache: faster by the estimate, but not at the slow end; with a
+   * workload faster by a decode step, but not by simulation.
    */
   readonly unsure: (Choice & { readonly breakEven: BreakEven | null }) | null;
-  /** Where nothing is recommended: the cheapest plan that fits. */
+  /** Where nothing is recommended: the fastest plan that fits; where no speed is known the one that holds most. */
   readonly fallback: Choice | null;
   /** The fastest plan whose scores fail, where it is faster than what is recommended. */
   readonly fails: Choice | null;

@@ -147,8 +147,19 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     return flag === undefined || value === undefined ? [] : [{ flag, value }];
   });
   const line = [...words.program, hub, ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value]))];
-  return { line: line.join(' '), flags, source: words.source, notes: notesOf(request) };
+  return {
+    line: line.join(' '),
+    flags,
+    source: words.source,
+    notes: [...checkpointNote(hub, model), ...notesOf(request)],
+  };
 }
+
+/** Where a preset stands for several checkpoints of one shape, which of them is served. */
+const checkpointNote = (hub: string, model: string): string[] =>
+  hub.toLowerCase().endsWith(`/${model}`)
+    ? []
+    : [`${hub} is the checkpoint of this shape that scores are published of`];
 
 /** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>

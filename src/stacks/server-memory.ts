@@ -25,6 +25,8 @@ export interface ServerMemory {
   readonly parts: readonly MemoryPart[];
   /** Tokens of a block of its cache. */
   readonly pageTokens: number;
+  /** A size of memory, in GiB, at which the rule takes more, where the GPU's lies next to it. */
+  readonly stepGib?: number;
   /** Where the rules come from, and when they were read. */
   readonly source: string;
   readonly date: string;
@@ -99,18 +101,22 @@ const vllm: Rule = (h, version) => {
   };
 };
 
+/** Sizes of memory, in GiB, at which SGLang takes larger chunks and more graphs, and how near is next to one. */
+const SGLANG_STEPS = [20, 35, 60, 160] as const;
+const NEXT_TO = 0.02;
+
 /** SGLang's default share, from the memory of the GPU in MiB. */
 function sglangReserveMib(capacityMib: number, gpus: number): number {
   const gib = capacityMib / 1024;
   const few = gpus < 4;
   const [chunk, graphs] =
-    gib < 20
+    gib < SGLANG_STEPS[0]
       ? [2048, 8]
-      : gib < 35
+      : gib < SGLANG_STEPS[1]
         ? [2048, few ? 24 : 80]
-        : gib < 60
+        : gib < SGLANG_STEPS[2]
           ? [4096, few ? 32 : 160]
-          : gib < 160
+          : gib < SGLANG_STEPS[3]
             ? [8192, few ? 256 : 512]
             : [16384, 512];
   const reserved = 512 + 1.5 * chunk + (gpus / 8) * 1024 + 2 * graphs;
@@ -119,12 +125,14 @@ function sglangReserveMib(capacityMib: number, gpus: number): number {
 
 const sglang: Rule = ({ vramBytes, gpus }) => {
   const mib = vramBytes / MIB;
+  const stepGib = SGLANG_STEPS.find((gib) => Math.abs(mib / 1024 / gib - 1) < NEXT_TO);
   const utilization = Math.max(0.1, Math.round((1 - sglangReserveMib(mib, gpus) / mib) * 1000) / 1000);
   return {
     // Activations, graphs and NCCL lie outside the share, which is one of what the context leaves.
     utilization,
     parts: [{ what: 'CUDA context', bytes: Math.ceil(utilization * CONTEXT_BYTES) }],
     pageTokens: 1,
+    ...(stepGib === undefined ? {} : { stepGib }),
     source: 'python/sglang/srt/server_args.py of 0.5.16, as in ai-dynamo/aiconfigurator 095f58a, sglang_backend.py',
   };
 };

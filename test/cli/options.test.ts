@@ -85,6 +85,7 @@ describe('refusals name the option, the rule and the cure', () => {
   });
 
   it('of a command', async () => {
+    expect(await refusal('plann', '--device', 'h200')).toMatch(/^unknown command "plann"; did you mean plan\? /);
     expect(await refusal('plna')).toMatch(/^unknown command "plna"; did you mean plan\? commands: plan, /);
     expect(await refusal('--vram', '80GB')).toMatch(/^no command is given before "--vram"; commands: plan, /);
   });
