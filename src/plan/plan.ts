@@ -11,6 +11,7 @@ import { operate } from './operating.js';
 import { markPareto } from './pareto.js';
 import { promptPricer } from './prompt-time.js';
 import { MOST_ROWS, representatives } from './representatives.js';
+import { withSlowKernels } from './slow-kernels.js';
 import { applyTargets } from './targets.js';
 import { warningsOf } from './warnings.js';
 import type { Fidelity } from './fidelity.js';
@@ -56,6 +57,7 @@ export function makePlan(
     ranked = withBreakEven(ranked.map((p) => (p === unsure ? run(p) : p)));
     answer = decide(r, ranked);
   }
+  answer = withSlowKernels(r, ranked, answer);
   const named = new Set(choicesOf(answer).map((c) => c.planId));
   const plans = ranked.map((p) =>
     early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },
@@ -97,7 +99,10 @@ export function makePlan(
 
 /** The report with an answer that a workload's simulation chose. */
 export function decidedAgain(r: PlanRequest, report: PlanReport, simulated: ServingMost): PlanReport {
-  const { warnings: _warnings, ...planned } = { ...report, answer: decide(r, report.plans, simulated) };
+  const { warnings: _warnings, ...planned } = {
+    ...report,
+    answer: withSlowKernels(r, report.plans, decide(r, report.plans, simulated)),
+  };
   return { ...planned, warnings: warningsOf(planned) };
 }
 
