@@ -157,7 +157,15 @@ export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost 
     question: questionOf(r),
     chosenBy: simulated ? 'simulation' : 'step',
     verdict: main === null ? (fallback ? 'not-recommended' : 'nothing') : deploy ? 'deploy' : 'estimates-only',
-    reason: reasonOf(r, { deploy, main, fallback, usable, beyond, fits: plans.some((p) => p.maxBatch.exact >= 1) }),
+    reason: reasonOf(r, {
+      deploy,
+      main,
+      fallback,
+      usable,
+      beyond,
+      plans,
+      fits: plans.some((p) => p.maxBatch.exact >= 1),
+    }),
     deploy: deploy && choiceOf(r, deploy),
     upside: upside && { ...choiceOf(r, upside), breakEven: upside.breakEven },
     unsure: unsure && { ...choiceOf(r, unsure), breakEven: unsure.breakEven },
@@ -292,19 +300,17 @@ function reasonOf(
     fallback: Plan | null;
     usable: readonly Plan[];
     beyond: boolean;
+    plans: readonly Plan[];
     fits: boolean;
   },
 ): string | null {
   if (o.deploy) return null;
-  if (o.usable.length === 0)
-    return o.fits
-      ? 'what is left has no room for a prompt, saves no memory, or computes something else than was published'
-      : 'nothing fits';
+  if (o.usable.length === 0) return o.fits ? uselessReason(o.plans) : 'nothing fits';
   if (o.beyond)
     return r.contextTokens > r.geometry.maxPositions
       ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
       : `no quality is published beyond ${formatTokens(knownTo(r))}`;
-  if (o.main) return noStackReason(r, o.usable);
+  if (o.main) return noStackReason(r, o.plans);
   const share = `${Math.round(r.keep * 100)} %`;
   return o.usable.every((p) => verdictOn(p, r.keep) === 'unknown')
     ? r.fidelity
@@ -313,13 +319,29 @@ function reasonOf(
     : `no plan keeps ${share} of the uncompressed model's scores`;
 }
 
+/** Why nobody would take any of the plans that fit. */
+function uselessReason(plans: readonly Plan[]): string {
+  const codes = new Set(plans.filter((p) => p.maxBatch.exact >= 1).flatMap((p) => p.marks.map((m) => m.code)));
+  const reasons = (
+    [
+      ['prefill-does-not-fit', 'has no room for a prompt'],
+      ['no-memory-saved', 'saves no memory'],
+      ['unfaithful-post-hoc', 'computes something else than was published'],
+    ] as const
+  ).flatMap(([code, words]) => (codes.has(code) ? [words] : []));
+  return `what fits ${reasons.length > 0 ? reasons.join(', or ') : 'has no price'}`;
+}
+
 /** Why no plan of these runs today. */
-function noStackReason(r: Asked, usable: readonly Plan[]): string {
+function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
   if (!STACKS.some((stack) => servedBy(r.publishedAs, stack)))
     return `no serving stack is known to run ${r.geometry.name}`;
   if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
-  return usable.some((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16')
-    ? `${r.stack} does not run ${r.geometry.name}`
-    : 'no serving stack runs these plans';
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
+  if (!full) return 'no serving stack runs a compressed cache';
+  const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
+  return full.maxBatch.exact < 1
+    ? `the full cache does not fit (one sequence takes ${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
+    : `${r.stack} does not run ${r.geometry.name}`;
 }

@@ -33,7 +33,7 @@ function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
   const chosen = r.answer.upside ?? r.answer.deploy ?? r.answer.fallback;
   const plan = shown.find((p) => p.id === chosen?.planId);
   const share = plan
-    ? ` (a row's word, and surer ones, cover at least 90 % of its time; ${plan.id}: ${shareLabel(shownDecode(plan))})`
+    ? ` (a row is named after the least sure kind of time needed to reach 90 % of its step; ${plan.id}: ${shareLabel(shownDecode(plan))})`
     : '';
   const from = r.device.pricing === 'attainable' ? '' : `, from ${r.device.pricing}`;
   const octaves = Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0));

@@ -8,7 +8,18 @@ import { wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
 export interface AnswerLine {
-  readonly label: 'Deploy' | 'Best' | 'Cheapest' | 'Upside' | 'Instead' | 'Fails' | 'Serve' | 'Workload' | 'Risk';
+  readonly label:
+    | 'Deploy'
+    | 'Best'
+    | 'Cheapest'
+    | 'Fastest'
+    | 'Largest'
+    | 'Upside'
+    | 'Instead'
+    | 'Fails'
+    | 'Serve'
+    | 'Workload'
+    | 'Risk';
   readonly text: string;
 }
 
@@ -27,7 +38,7 @@ export function answerLines(report: PlanReport): AnswerLine[] {
   const lines = (alternatives: number, risks: number, scores: number): AnswerLine[] =>
     [
       { label: 'Deploy' as const, text: deployWords(report) },
-      { label: 'Cheapest' as const, text: answer.fallback && chosenWords(report, answer.fallback, '', scores + 1) },
+      { label: fallbackLabel(report), text: answer.fallback && fallbackWords(report, answer.fallback, scores + 1) },
       {
         label: 'Upside' as const,
         text: upsideLine(report, scores),
@@ -96,6 +107,18 @@ function deployWords(report: PlanReport): string {
   return answer.reason === 'nothing fits' ? answer.reason : `not recommended: ${answer.reason}`;
 }
 
+/** Where no speed is known the plan that holds most is named. */
+const fallbackLabel = (report: PlanReport): 'Fastest' | 'Largest' => {
+  const { fallback } = report.answer;
+  return fallback && shownDecode(rowOf(report, fallback)).tokensPerSecond ? 'Fastest' : 'Largest';
+};
+
+/** `that fits (its quality is unknown): kv-quant-2bit: 5 fit. …`. */
+function fallbackWords(report: PlanReport, choice: Choice, scores: number): string {
+  const why = { kept: '', lost: ' (it loses too much)', unknown: ' (its quality is unknown)' }[choice.quality];
+  return `that fits${why}: ${chosenWords(report, choice, '', scores)}`;
+}
+
 /** `full cache on vLLM 0.24.0: 42 fit. At 29: 30 ms a token (27–34, interpolated), 33 tok/s a user, 963 tok/s …`. */
 function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): string {
   const p = rowOf(report, choice);
@@ -118,7 +141,11 @@ function upsideWords(
   if (!rate || !secondsPerStep) return chosenWords(report, choice, '', scores);
   const { breakEven } = choice;
   const beats =
-    breakEven === null ? '' : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that rate on`;
+    breakEven === null
+      ? ''
+      : breakEven.cannot
+        ? ''
+        : `; faster than the full cache once its kernels reach ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
 }
 

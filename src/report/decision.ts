@@ -21,12 +21,12 @@ export const FAILS = 'loses too much';
 /** The role of a plan that would be the upside, were its kernels surer or its workload another. */
 const UNSURE = 'no upside';
 
-/** What the answer names, in its order: deployed, the cheapest that fits, upside, alternatives, one that fails. */
+/** What the answer names, in its order: deployed, the fastest that fits, upside, alternatives, one that fails. */
 export function decisionRows(report: PlanReport): DecisionRow[] {
   const { answer } = report;
   const named: readonly (readonly [string, Choice | null])[] = [
     ['deploy', answer.deploy],
-    ['cheapest that fits', answer.fallback],
+    ['fastest that fits', answer.fallback],
     ['upside', answer.upside],
     [UNSURE, answer.unsure],
     ...answer.alternatives.map((a) => [a.kind, a] as const),
@@ -47,7 +47,7 @@ const MOST_DRAWN = 3;
  */
 export function drawnPlans(report: PlanReport): Plan[] {
   const rows = decisionRows(report).filter((r) => r.role !== FAILS);
-  const rank = (role: string): number => ['deploy', 'cheapest that fits', 'upside', UNSURE].indexOf(role);
+  const rank = (role: string): number => ['deploy', 'fastest that fits', 'upside', UNSURE].indexOf(role);
   const first = rows.filter((r) => rank(r.role) >= 0).map((r) => r.plan);
   const full = report.plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.maxBatch.exact >= 1);
   const others = rows.filter((r) => rank(r.role) < 0).map((r) => r.plan);

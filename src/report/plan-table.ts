@@ -243,7 +243,7 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
   const share = `${Math.round(r.settings.keep * 100)} %`;
   const hidden = r.plans.length - shown.length;
   return [
-    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${run}; times are there, with their 90 % interval. a user: tok/s of each.`,
+    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${run}; all times are at this batch, with their 90 % interval. a user: tok/s of each.`,
     ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
       ? ['~: a guess, the ends of its interval lie more than ten times apart.']
       : []),
@@ -258,7 +258,7 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
       ? ['In parentheses: kernels of a stack that does not run this plan.']
       : []),
     ...(has('pays at')
-      ? ['pays at: the row beats the full cache once its kernels reach this share of the speed of tuned ones.']
+      ? ['pays at: the row is faster than the full cache once its kernels reach this share of the speed of tuned ones.']
       : []),
     ...(has('keeps')
       ? [
