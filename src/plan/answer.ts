@@ -15,6 +15,7 @@ import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
+import { checkpointNote } from '../stacks/serve-command.js';
 import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
 import { isAsynchronous, stackName } from '../stacks/serving.js';
 import { readQuestion } from './request.js';
@@ -105,6 +106,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus));
+  const checkpoint = question.server && checkpointNote(publishedAs);
+  if (checkpoint) notes.push(checkpoint);
   if (question.server?.stepGib !== undefined)
     notes.push(
       `${question.server.server} keeps more for itself from ${question.server.stepGib} GiB (${formatDecimalBytes(question.server.stepGib * 2 ** 30)}) of memory on, and this GPU lies at that edge: with slightly more memory fewer sequences may fit`,

@@ -145,7 +145,7 @@ function upsideWords(
       ? ''
       : breakEven.cannot
         ? ''
-        : `; faster than the full cache once its kernels reach ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
+        : `; faster than the full cache at ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
 }
 

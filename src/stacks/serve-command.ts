@@ -155,11 +155,13 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   };
 }
 
-/** Where a preset stands for several checkpoints of one shape, which of them is served. */
-const checkpointNote = (hub: string, model: string): string[] =>
-  hub.toLowerCase().endsWith(`/${model}`)
-    ? []
-    : [`${hub} is the checkpoint of this shape that scores are published of`];
+/** Says which checkpoint a server is given where a preset stands for several of one shape; null elsewhere. */
+export function checkpointNote(model: string | null): string | null {
+  const hub = model === null ? undefined : HUB[model];
+  return hub === undefined || hub.toLowerCase().endsWith(`/${model}`)
+    ? null
+    : `${model} is served as ${hub}, the checkpoint of this shape that scores are published of`;
+}
 
 /** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>

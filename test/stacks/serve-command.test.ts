@@ -88,7 +88,8 @@ describe('the line in an answer', () => {
 
 describe('a rule of memory with steps', () => {
   it('is noted where the GPU lies at one of them', async () => {
-    const edge = async (vram: string) => (await plan({ vram, stack: 'sglang', codec: ['full'] })).notes.join('\n');
+    const edge = async (vram: string) =>
+      (await plan({ device: 'h100', vram, stack: 'sglang', codec: ['full'] })).notes.join('\n');
     expect(await edge('64.5GB')).toContain('keeps more for itself from 60 GiB (64.4 GB)');
     expect(await edge('80GB')).not.toContain('keeps more for itself');
   });
@@ -102,7 +103,7 @@ describe('Hugging Face ids', () => {
       expect(isPreset(other), other).toBe(false);
     const report = await plan({ model: 'ByteDance/Ouro-2.6B-Thinking', vram: '80GB', codec: ['full'] });
     expect(report.model.name).toBe('ouro-2.6b');
-    expect(report.answer.serve).toContain('; ByteDance/Ouro-2.6B-Thinking is the checkpoint of this shape');
+    expect(report.notes.join()).toContain('ouro-2.6b is served as ByteDance/Ouro-2.6B-Thinking, the checkpoint');
   });
 
   it('of another model say which file to download; a path does not', () => {
