@@ -147,12 +147,7 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     return flag === undefined || value === undefined ? [] : [{ flag, value }];
   });
   const line = [...words.program, hub, ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value]))];
-  return {
-    line: line.join(' '),
-    flags,
-    source: words.source,
-    notes: [...checkpointNote(hub, model), ...notesOf(request)],
-  };
+  return { line: line.join(' '), flags, source: words.source, notes: notesOf(request) };
 }
 
 /** Says which checkpoint a server is given where a preset stands for several of one shape; null elsewhere. */
