@@ -3,7 +3,7 @@ import pc from 'picocolors';
 import { meanLoops } from '../serving/depth.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
-import { between, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
+import { knownBetween, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
 import { columns, wrap, type Column } from './text.js';
 
 const WIDTH = 100;
@@ -40,8 +40,7 @@ function runLead(r: SimulationReport): string[] {
   const lines = title(r);
   for (const run of r.runs) {
     const { low, estimate, high } = run;
-    const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string =>
-      `${between(low[key] ?? 0, estimate[key] ?? 0, high[key] ?? 0)} ms`;
+    const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => `${knownBetween(low[key], estimate[key], high[key])} ms`;
     lines.push(
       ...wrap(
         `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; limited by ${limitWords(run)}.`,
@@ -231,9 +230,10 @@ function trust(r: SimulationReport): string[] {
     ...r.runs
       .filter((run) => run.rejected > 0)
       .map(
-        (run) => `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len`,
+        (run) =>
+          `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ${s.maxModelLen}`,
       ),
-    `a replica: at most ${s.maxNumSeqs} sequences and ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
+    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
     r.candidates
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'in parentheses and fast–slow: every iteration takes the low, or the high end of its interval',

@@ -15,21 +15,30 @@ const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : 
 export const targetWords = ({ targets }: SimulationReport): string =>
   `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ${formatNumber(targets.percentile)} % of the requests`;
 
-/** `12.3 (11–14)`. */
-export const between = (low: number, estimate: number, high: number): string =>
+/** `12.3 (11–14)`; a dash where one is not known. */
+export const knownBetween = (low: number | null, estimate: number | null, high: number | null, unit = 1): string =>
+  low === null || estimate === null || high === null ? '–' : between(low / unit, estimate / unit, high / unit);
+
+const between = (low: number, estimate: number, high: number): string =>
   `${formatNumber(estimate)} (${formatNumber(low)}–${formatNumber(high)})`;
 
+/** Requests that are refused miss the targets; of no request with a second token TPOT is not known. */
 const meets = (run: Run, f: RunFigures, targets: SimulationReport['targets']): boolean =>
-  f.completed > 0 &&
-  run.rejected === 0 &&
-  f.request_goodput >= (targets.percentile / 100) * f.request_throughput - 1e-12;
+  f.p99_tpot_ms !== null &&
+  (f.request_goodput / f.request_throughput) * f.completed >=
+    (targets.percentile / 100) * (f.completed + run.rejected) - 1e-9;
 
 export const verdictWords = (run: Run, targets: SimulationReport['targets']): string =>
+  `${verdict(run, targets)}${run.rejected > 0 ? `; ${run.rejected} of ${run.completed + run.rejected} requests are refused as too long` : ''}`;
+
+const verdict = (run: Run, targets: SimulationReport['targets']): string =>
   meets(run, run.high, targets)
     ? 'meets the targets, at the slow end of the prices too'
     : meets(run, run.estimate, targets)
       ? 'meets the targets by the estimate, not at the slow end'
-      : 'misses the targets';
+      : run.completed > 0 && run.estimate.p99_tpot_ms === null
+        ? 'does not meet the targets: no request has a second token, so TPOT is not known'
+        : 'misses the targets';
 
 export function limitWords(run: Run): string {
   if (run.limitedBy === 'nothing') return 'the time of a step: requests hardly wait';

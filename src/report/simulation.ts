@@ -4,7 +4,7 @@ import { formatNumber } from '../units.js';
 import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
 import { markdownText } from './plan-csv.js';
-import { between, limitWords, targetWords, verdictWords } from './simulation-words.js';
+import { knownBetween, limitWords, targetWords, verdictWords } from './simulation-words.js';
 
 export interface Simulated {
   /** The answer's plans; null where none is simulated. */
@@ -34,8 +34,7 @@ const HEAD = ['plan', 'metric', ...STATISTICS.map(([name]) => name)];
 
 /** `12.3 (11–14)`: estimate, fast end and slow end. */
 function cell({ low, estimate, high }: Run, key: keyof RunFigures & `${string}_ms`, unit: number): string {
-  const [l, e, h] = [low[key], estimate[key], high[key]];
-  return l === null || e === null || h === null ? '–' : between(l / unit, e / unit, h / unit);
+  return knownBetween(low[key], estimate[key], high[key], unit);
 }
 
 const rowsOf = ({ runs }: SimulationReport): string[][] =>

@@ -41,7 +41,10 @@ export const SERVER_SETTINGS = {
     help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',
   },
   maxNumBatchedTokens: { kind: 'number', help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048]' },
-  maxModelLen: { kind: 'amount', help: 'longest prompt with its answer; longer requests are refused [32768]' },
+  maxModelLen: {
+    kind: 'amount',
+    help: "longest prompt with its answer; longer requests are refused [32768, or what the requests need, up to the model's limit]",
+  },
   blockTokens: { kind: 'number', help: 'tokens of a block of the cache [16; TRT-LLM and lla-sim 32]' },
   kvBlocks: { kind: 'number', help: 'blocks of the cache of a replica [as many as fit]' },
   chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },

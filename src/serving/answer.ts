@@ -56,7 +56,9 @@ export function settle(
     stack: request.stack,
     tables: sources.gpu?.stack ?? null,
   });
-  const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, request.geometry, o.skipBad);
+  // Contexts beyond the model's own limit are planned where they are asked for.
+  const positions = Math.max(request.geometry.maxPositions, request.contextTokens);
+  const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, positions, o.skipBad);
   const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
   return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets }, plan };
 }

@@ -45,17 +45,24 @@ export type Lengths =
   /** With this mean and standard deviation, before it is rounded and bounded. */
   | { readonly kind: 'lognormal'; readonly mean: number; readonly deviation: number };
 
-export function drawLength(lengths: Lengths, uniform: Uniform, most: number): number {
+/** Mean and deviation of the logarithm. */
+function logNormal({ mean, deviation }: Extract<Lengths, { kind: 'lognormal' }>): [number, number] {
+  const variance = Math.log(1 + (deviation / mean) ** 2);
+  return [Math.log(mean) - variance / 2, Math.sqrt(variance)];
+}
+
+/** Longer than any context; keeps sums of lengths within 32 bits. */
+const MOST_DRAWN = 2 ** 29;
+
+export function drawLength(lengths: Lengths, uniform: Uniform): number {
   switch (lengths.kind) {
     case 'fixed':
-      return Math.min(most, lengths.tokens);
+      return lengths.tokens;
     case 'uniform':
-      return Math.min(most, lengths.least + Math.floor(uniform() * (lengths.most - lengths.least + 1)));
+      return lengths.least + Math.floor(uniform() * (lengths.most - lengths.least + 1));
     case 'lognormal': {
-      const ratio = lengths.deviation / lengths.mean;
-      const variance = Math.log(1 + ratio * ratio);
-      const value = Math.exp(Math.log(lengths.mean) - variance / 2 + Math.sqrt(variance) * normal(uniform));
-      return Math.min(most, Math.max(1, Math.round(value)));
+      const [mean, deviation] = logNormal(lengths);
+      return Math.min(MOST_DRAWN, Math.max(1, Math.round(Math.exp(mean + deviation * normal(uniform)))));
     }
   }
 }
@@ -66,3 +73,17 @@ export const meanLength = (lengths: Lengths): number =>
     : lengths.kind === 'uniform'
       ? (lengths.least + lengths.most) / 2
       : lengths.mean;
+
+/** The shortest length that can be drawn. */
+export const shortestLength = (lengths: Lengths): number =>
+  lengths.kind === 'fixed' ? lengths.tokens : lengths.kind === 'uniform' ? lengths.least : 1;
+
+/** Deviations of a lognormal's logarithm beyond which 3 of 100,000 draws lie. */
+const TAIL_DEVIATIONS = 4;
+
+/** The longest length that can be drawn; of a lognormal one that hardly a draw exceeds. */
+export function longestLength(lengths: Lengths): number {
+  if (lengths.kind !== 'lognormal') return lengths.kind === 'fixed' ? lengths.tokens : lengths.most;
+  const [mean, deviation] = logNormal(lengths);
+  return Math.min(MOST_DRAWN, Math.ceil(Math.exp(mean + TAIL_DEVIATIONS * deviation)));
+}

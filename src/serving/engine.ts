@@ -13,7 +13,7 @@ import { makeQueue } from './waiting.js';
 export interface Source {
   /** Writes the next request whose arrival does not depend on the simulation. @returns false where there is none */
   next(draft: Draft): boolean;
-  /** Writes the request that follows a completed one (closed loops, sessions). @returns false where none does */
+  /** Writes the request that follows one that ended (closed loops, sessions). @returns false where none does */
   after(completed: CompletedRequest, draft: Draft): boolean;
   /** Frees what it holds. */
   close?(): void;
@@ -25,6 +25,8 @@ export interface CompletedRequest {
   readonly turn: number;
   readonly promptTokens: number;
   readonly outputTokens: number;
+  /** It was too long for the server, and has no answer. */
+  readonly refused: boolean;
 }
 
 export interface RunOptions {
@@ -191,7 +193,7 @@ class Simulation implements Surroundings {
     const blocks = Math.ceil(Math.min(tokens, server.capTokens) / server.blockTokens);
     if (tokens >= server.maxModelLen || blocks > server.blocks) {
       metrics.rejected++;
-      requests.remove(slot);
+      this.follow(slot, now, true);
       return;
     }
     this.inSystem++;
@@ -265,12 +267,19 @@ class Simulation implements Surroundings {
       preemptions: requests.preemptions[slot]!,
       replica: requests.replica[slot]!,
     });
+    this.follow(slot, now, false);
+  }
+
+  /** Frees the place of a request that ended, and takes the one that follows it. */
+  private follow(slot: number, now: number, refused: boolean): void {
+    const { requests } = this;
     const ended: CompletedRequest = {
       time: now,
       session: requests.session[slot]!,
       turn: requests.turn[slot]!,
-      promptTokens,
-      outputTokens,
+      promptTokens: requests.prompt[slot]!,
+      outputTokens: requests.output[slot]!,
+      refused,
     };
     requests.remove(slot);
     if (this.source.after(ended, this.draft)) this.expect();

@@ -18,7 +18,8 @@ export interface Trial {
   readonly meets: boolean;
   readonly missed: 'ttft' | 'tpot' | null;
   readonly figures: RunFigures;
-  readonly rejected: number;
+  /** Too many requests are longer than the cache, or than the server takes. */
+  readonly tooLong: boolean;
 }
 
 /** Requests that may miss a target. */
@@ -38,10 +39,11 @@ export function trial(service: Service, targets: Targets, bound: Bound, requeste
   const served = metrics.completed + metrics.rejected;
   const found = missed(metrics, served);
   return {
-    meets: result.finished && metrics.completed > 0 && found === null,
+    // Without a second token nothing is known about the time between tokens.
+    meets: result.finished && metrics.tpot.count > 0 && found === null,
     missed: found,
     figures: figuresOf(metrics),
-    rejected: metrics.rejected,
+    tooLong: metrics.rejected > allowed(targets, served),
   };
 }
 
@@ -50,8 +52,8 @@ interface Found {
   readonly rate: number;
   readonly at: Trial | null;
   readonly missed: Trial['missed'];
-  /** Requests that the cache is too small for, at the lowest rate that was tried. */
-  readonly rejected: number;
+  /** Of the lowest rate that was tried. */
+  readonly tooLong: boolean;
 }
 
 /** The least rate that the search can tell from this one. */
@@ -67,17 +69,17 @@ function search(service: Service, { targets, workload }: Setting, bound: Bound, 
   let at: Trial | null = null;
   let bad = Infinity;
   let missed: Trial['missed'] = null;
-  let rejected = 0;
+  let tooLong = false;
   let rate = start;
   while (bad === Infinity || bad - good > PRECISION * good) {
     const tried = trial(service, targets, bound, workload.source(rate, LEAST_SECONDS));
     if (tried.meets) [good, at] = [rate, tried];
-    else [bad, missed, rejected] = [rate, tried.missed, tried.rejected];
+    else [bad, missed, tooLong] = [rate, tried.missed, tried.tooLong];
     if (good === 0 && (orNone || rate <= LEAST_RATE)) break;
     if (bad === Infinity && rate >= MOST_RATE) break;
     rate = good === 0 ? rate / 4 : bad === Infinity ? rate * 2 : (good + bad) / 2;
   }
-  return { rate: good, at, missed, rejected };
+  return { rate: good, at, missed, tooLong };
 }
 
 /**
@@ -103,7 +105,7 @@ export async function findRate(
       ...nothing,
       ...none,
       missedFirst: estimate.missed,
-      refused: estimate.rejected > 0 ? 'requests are longer than its cache' : 'no rate meets the targets',
+      refused: noRateWords(estimate),
     };
   const slow = search(service, setting, 'high', estimate.rate * 0.8);
   if (await pause(2 / 3)) return null;
@@ -146,6 +148,11 @@ export async function findRate(
     refused: null,
     ...(curve ? { curve: curveOf(service, setting, rates) } : {}),
   };
+}
+
+function noRateWords({ tooLong, missed }: Found): string {
+  if (tooLong) return 'requests are longer than its cache or than --max-model-len';
+  return missed === null ? 'no request has a second token: TPOT is not known' : 'no rate meets the targets';
 }
 
 /** Rates of a curve, as shares of the sustained one. */

@@ -1,7 +1,6 @@
 /** Reads the settings of a simulation: text and numbers from outside become workload, server and targets. */
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
-import type { Geometry } from '../geometry/geometry.js';
 import {
   SERVER_SETTINGS,
   servingFlag,
@@ -16,7 +15,7 @@ import { vllmDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
-import { meanLength, type Lengths } from './draws.js';
+import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
 import { ROUTERS, type Router } from './options.js';
@@ -24,7 +23,7 @@ import { observedLengths, summarise, TraceSource } from './trace.js';
 import { POLICIES, type Policy } from './waiting.js';
 import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
 
-/** Longest request of a made-up workload, unless said; models' own limits are often far beyond what chats use. */
+/** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */
 const MADE_UP_LONGEST = 32_768;
 /** Lengths that are drawn from a trace are those of so many requests at most. */
 const MOST_OBSERVED = 2 ** 20;
@@ -41,7 +40,7 @@ export interface WorkloadChoice {
   readonly meanPromptTokens: number;
   /** Mean time between an answer and the same user's next request. */
   readonly thinkSeconds: number;
-  /** Longest prompt with its answer. */
+  /** Longest prompt with its answer that a server is set to, unless it says otherwise. */
   readonly longest: number;
   /** Tokens of a hash id of a trace; null where requests have none. */
   readonly hashTokens: number | null;
@@ -121,8 +120,17 @@ function readLengths(text: string | number, subject: string): Lengths {
   );
 }
 
-/** @throws UserError naming the setting, its rule and the value; for a trace its line */
-export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometry, skipBad: boolean): WorkloadChoice {
+/**
+ * @param maxModelLen as the server sets it; null where it does not
+ * @param positions longest context that the model takes
+ * @throws UserError naming the setting, its rule and the value; for a trace its line
+ */
+export function readWorkload(
+  w: Workload,
+  maxModelLen: number | null,
+  positions: number,
+  skipBad: boolean,
+): WorkloadChoice {
   const flag = (name: WorkloadName): string => `--${servingFlag(name)}`;
   const number = (
     name: WorkloadName,
@@ -133,12 +141,11 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
     const misplaced = MADE_UP.find((name) => asked(w[name]));
     if (misplaced !== undefined)
       throw new UserError(`${flag(misplaced)} says nothing of a trace`, `leave ${flag(misplaced)} or --trace out`);
-    return readTrace(w, number, skipBad);
+    return readTrace(w, number, positions, skipBad);
   }
   for (const name of ['speedUp', 'limit'] as const)
     if (asked(w[name]))
       throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
-  const most = maxModelLen ?? Math.min(MADE_UP_LONGEST, g.maxPositions);
   const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
   const prompt = readLengths(w.promptTokens ?? 'lognormal:1024:1024', '--prompt-tokens');
   const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
@@ -159,14 +166,10 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
     requests: number('requests', { min: 1, max: 1e8, whole: true }, 1000),
     turns: number('turns', { min: 1, max: 1000, whole: true }, 1),
     sharedPrefixTokens: asked(w.sharedPrefix) ? parseTokens(String(w.sharedPrefix), '--shared-prefix') : 0,
-    mostTokens: most,
     seed: number('seed', { min: 0, max: 2 ** 32 - 1, whole: true }, 1),
   };
-  if (settings.sharedPrefixTokens >= most)
-    throw new UserError(
-      `--shared-prefix must be less than the longest request, ${most} tokens, not ${settings.sharedPrefixTokens}`,
-      'raise --max-model-len',
-    );
+  const most = maxModelLen ?? Math.min(positions, Math.max(MADE_UP_LONGEST, longestOf(settings)));
+  if (!observed) refuseAllTooLong(settings, most, maxModelLen !== null);
   if (arrivals === 'closed' && asked(w.rate))
     throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
   const lengths = observed
@@ -202,6 +205,30 @@ export function readWorkload(w: Workload, maxModelLen: number | null, g: Geometr
   };
 }
 
+/** Tokens of the longest request of a workload, answer included. */
+function longestOf({ prompt, output, observed, turns, sharedPrefixTokens }: SyntheticWorkload): number {
+  const exchange = observed
+    ? observed.prompts.reduce((most, n, i) => Math.max(most, n + observed.outputs[i]!), 0)
+    : longestLength(prompt) + longestLength(output);
+  return sharedPrefixTokens + turns * exchange;
+}
+
+/** @throws UserError where a server would refuse every request, because also the shortest is too long */
+function refuseAllTooLong(
+  { prompt, output, sharedPrefixTokens }: SyntheticWorkload,
+  most: number,
+  asked: boolean,
+): void {
+  const prompts = shortestLength(prompt) + sharedPrefixTokens;
+  const outputs = shortestLength(output);
+  if (prompts + outputs <= most) return;
+  const least = prompt.kind === 'fixed' ? '' : 'at least ';
+  throw new UserError(
+    `prompts of ${least}${prompts} tokens${prompts < most ? ` with outputs of ${outputs}` : ''} exceed ${asked ? `--max-model-len ${most}` : `the ${most} positions that the model takes`}`,
+    asked ? 'raise --max-model-len' : 'shorten them, or name a longer --max-model-len',
+  );
+}
+
 /** Settings that only made-up requests have. */
 const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
   (name) => !['trace', 'speedUp', 'limit', 'rate', 'depth'].includes(name),
@@ -210,6 +237,7 @@ const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
 function readTrace(
   w: Workload,
   number: (name: WorkloadName, rule: { min: number; max: number; whole?: boolean }, otherwise: number) => number,
+  positions: number,
   skipBad: boolean,
 ): WorkloadChoice {
   const path = String(w.trace);
@@ -230,7 +258,7 @@ function readTrace(
     meanOutputTokens: summary.outputTokens / requests,
     meanPromptTokens: summary.promptTokens / requests,
     thinkSeconds: 0,
-    longest: summary.longest,
+    longest: Math.min(summary.longest, positions),
     hashTokens: summary.hashTokens,
     sharedPrefixTokens: 0,
     skippedLines: summary.skipped,

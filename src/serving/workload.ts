@@ -33,8 +33,6 @@ export interface SyntheticWorkload {
   readonly turns: number;
   /** Tokens that every conversation begins with. */
   readonly sharedPrefixTokens: number;
-  /** Longest prompt with its answer. */
-  readonly mostTokens: number;
   readonly seed: number;
 }
 
@@ -79,7 +77,7 @@ export class SyntheticSource implements Source {
     const { w } = this;
     if (this.drawn >= w.requests) return false;
     const said = completed.promptTokens + completed.outputTokens;
-    const goesOn = completed.turn + 1 < w.turns && said < w.mostTokens - 1;
+    const goesOn = !completed.refused && completed.turn + 1 < w.turns;
     if (!goesOn && w.arrivals !== 'closed') return false;
     draft.time = completed.time + (w.thinkSeconds === 0 ? 0 : w.thinkSeconds * exponential(this.thinking));
     if (goesOn) this.write(draft, completed.session, completed.turn + 1, said);
@@ -97,19 +95,18 @@ export class SyntheticSource implements Source {
   private write(draft: Draft, session: number, turn: number, said: number): void {
     const { w, lengths } = this;
     this.drawn++;
-    const room = w.mostTokens - said - (turn === 0 ? w.sharedPrefixTokens : 0);
     let prompt: number;
     let output: number;
     if (w.observed) {
       const i = Math.floor(lengths() * w.observed.prompts.length);
-      prompt = Math.min(w.observed.prompts[i]!, room - 1);
+      prompt = w.observed.prompts[i]!;
       output = w.observed.outputs[i]!;
     } else {
-      prompt = drawLength(w.prompt, lengths, room - 1);
-      output = drawLength(w.output, lengths, w.mostTokens);
+      prompt = drawLength(w.prompt, lengths);
+      output = drawLength(w.output, lengths);
     }
     draft.promptTokens = said + prompt + (turn === 0 ? w.sharedPrefixTokens : 0);
-    draft.outputTokens = Math.max(1, Math.min(output, w.mostTokens - draft.promptTokens));
+    draft.outputTokens = Math.max(1, output);
     draft.priority = 0;
     draft.session = this.identified || w.arrivals === 'closed' ? session : -1;
     draft.turn = turn;

@@ -171,9 +171,36 @@ describe('settings', () => {
     expect(r.candidates).toHaveLength(1);
     expect(r.candidates![0]).toMatchObject({
       requestsPerSecond: { low: 0, estimate: 0, high: 0 },
-      refused: 'requests are longer than its cache',
+      refused: 'requests are longer than its cache or than --max-model-len',
       replicasFor: null,
     });
+  });
+
+  it('lengths are what was asked: the server takes what the requests need, and refuses what it does not take', async () => {
+    const ask = (...argv: string[]) => report('--device', 'h200', '--codec', 'full', '--requests', '200', ...argv);
+    const long = ['--prompt-tokens', '60k', '--output-tokens', '5'];
+    expect(await ask(...long)).toMatchObject({
+      estimate: { total_input_tokens: 200 * 60 * 1024, total_output_tokens: 1000 },
+      server: { maxModelLen: 60 * 1024 + 5 },
+    });
+    expect((await ask('--prompt-tokens', '100k', '--output-tokens', '5', '--ctx', '128k')).completed).toBe(200);
+    // Half of the lengths are longer than what is taken. Users whose request is refused ask again.
+    const drawn = ['--prompt-tokens', 'uniform:1-2000', '--output-tokens', '5', '--max-model-len', '1000'];
+    for (const users of [[], ['--arrivals', 'closed', '--users', '1']]) {
+      const some = await ask(...drawn, ...users);
+      expect(some.completed + some.runs[0]!.rejected).toBe(200);
+      expect(Math.abs(some.completed - 100)).toBeLessThan(35);
+    }
+    const said = await simulate('--device', 'h200', '--codec', 'full', ...drawn);
+    expect(said.out).toMatch(/misses the targets; \d+ of 1000 requests are\s+refused as too long/);
+  });
+
+  it('without a second token TPOT is not known, and its target is not met', async () => {
+    const one = ['--device', 'h200', '--codec', 'full', '--requests', '60', '--output-tokens', '1'];
+    const { out } = await simulate(...one);
+    expect(out).toContain('p99 TPOT – ms');
+    expect(out.replace(/\s+/g, ' ')).toContain('does not meet the targets: no request has a second token');
+    expect((await report(...one, '--find-rate')).candidates![0]).toMatchObject({ requestsPerSecond: { estimate: 0 } });
   });
 
   it('a trace replaces the requests of a scenario, faster where that is asked', async () => {
@@ -195,6 +222,11 @@ describe('refusals', () => {
     [['--prompt-tokens', 'normal:3'], '--prompt-tokens must be tokens, uniform'],
     [['--prompt-tokens', 'uniform:9-3'], '--prompt-tokens must be tokens, uniform'],
     [['--max-num-batched-tokens', '8'], '--max-num-batched-tokens must be at least --max-num-seqs'],
+    [
+      ['--prompt-tokens', '120000', '--max-model-len', '32768'],
+      'prompts of 120000 tokens exceed --max-model-len 32768',
+    ],
+    [['--prompt-tokens', '120000'], 'prompts of 120000 tokens exceed the 65536 positions that the model takes'],
     [['--rate', '0'], '--rate must be a number from'],
     [['--speed-up', '2'], '--speed-up is for traces'],
     [['--percentile', '100'], '--percentile must be a number from'],
