@@ -31,6 +31,7 @@ type Asked = Pick<
   | 'server'
   | 'utilization'
   | 'reserveBytes'
+  | 'mostSequences'
 >;
 
 /**
@@ -207,13 +208,20 @@ function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recom
 export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternatives }: Answer): Choice[] =>
   [deploy, upside, unsure, fallback, fails, ...alternatives].filter((c) => c !== null);
 
-/** The server's words for a plan at its operating batch, where a stack runs it. */
-function served(r: Asked, p: Plan): Pick<Answer, 'serve'> {
+/** The server's words for a plan, where a stack runs it. @param as set so; unless given at the operating batch */
+export function served(
+  r: Asked,
+  p: Plan,
+  as: { readonly maxNumSeqs: number; readonly maxModelLen: number } = {
+    maxNumSeqs: r.mostSequences ?? (p.knee ?? p.decode).batch,
+    maxModelLen: r.contextTokens,
+  },
+): Pick<Answer, 'serve'> {
   const command = serveCommand({
     stack: r.stack ?? '',
     model: r.publishedAs,
-    sequences: (p.knee ?? p.decode).batch,
-    contextTokens: r.contextTokens,
+    sequences: as.maxNumSeqs,
+    contextTokens: as.maxModelLen,
     cacheType: p.cacheType,
     hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
     utilization: r.utilization,

@@ -28,6 +28,7 @@ export function operate(r: PlanRequest, c: Configuration, plan: Plan): Plan {
     return step;
   };
   const target = r.targets.secondsPerToken;
+  const served = Math.min(most, r.mostSequences ?? most);
   const late = (batch: number): number => timeAt(timed(price(batch)), r.confidence) - (target ?? Infinity);
   // The largest batch has a price already.
   const seconds = (b: number): number =>
@@ -38,8 +39,8 @@ export function operate(r: PlanRequest, c: Configuration, plan: Plan): Plan {
         ? r.batch
         : 0
       : target !== null
-        ? lastWithin(late, most)
-        : kneeOf(seconds, most);
+        ? lastWithin(late, served)
+        : kneeOf(seconds, served);
   if (batch === 0) {
     const nearest = price(r.batch ?? 1);
     return { ...plan, nearest: timed(nearest), chances: { ...plan.chances, tpot: chanceAt(nearest, target) } };

@@ -105,6 +105,9 @@ export function readQuestion(
     server,
     pageTokens,
     prefill: choices('prefill', 'accumulated') as PrefillKind,
+    ...(s.server?.maxNumSeqs === undefined
+      ? {}
+      : { mostSequences: parseNumber(s.server.maxNumSeqs, '--max-num-seqs', { min: 1, max: 2 ** 16, whole: true }) }),
     batch: s.batch === undefined ? null : number('batch', { min: 1, max: 2 ** 24, whole: true }, 1),
     gpus,
     targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,

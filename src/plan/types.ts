@@ -86,6 +86,8 @@ export interface PlanRequest {
   readonly prefill: PrefillKind;
   /** Sequences decoded together; null: as many as fit. */
   readonly batch: number | null;
+  /** Sequences that the scenario's server runs at once, where it says so: no larger batch is recommended. */
+  readonly mostSequences?: number;
   readonly targets: Targets;
   /** Probability with which time targets must be met, 0.5 to 0.999. */
   readonly confidence: number;

@@ -7,6 +7,8 @@ import { shownDecode, timeWords } from '../plan/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { valueWords } from './answer-text.js';
 import { kernelsLabel } from './plan-rows.js';
+import { gpusOf } from './simulation-words.js';
+import type { SimulationReport } from '../serving/types.js';
 
 /** A plan that the answer names, and as what. */
 export interface DecisionRow {
@@ -90,12 +92,14 @@ export function sheetCells({ role, choice, plan }: DecisionRow): string[] {
   ];
 }
 
-/** What a decision costs; the price of a GPU is the reader's. */
-export function costWords(report: PlanReport): string {
+/** What a decision costs; the price of a GPU is the reader's. @param served where its replicas are simulated */
+export function costWords(report: PlanReport, served: SimulationReport | null): string {
   const { usdPerHour, gpus } = report.settings;
   if (usdPerHour === null) return 'No price of a GPU-hour was given: add --usd-per-hour and the table has dollars.';
-  const hour = usdPerHour * gpus;
-  return `${gpus > 1 ? `${gpus} GPUs` : 'The GPU'} at $${formatNumber(usdPerHour)} an hour${gpus > 1 ? ' each' : ''}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, whatever runs on it.`;
+  const all = served ? gpusOf(served) : gpus;
+  const hour = usdPerHour * all;
+  const replicas = served && served.server.replicas > 1 ? ` of ${served.server.replicas} replicas` : '';
+  return `${all > 1 ? `${all} GPUs${replicas}` : 'The GPU'} at $${formatNumber(usdPerHour)} an hour${all > 1 ? ' each' : ''}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, whatever runs on it.`;
 }
 
 export interface LossTable {

@@ -2,7 +2,6 @@
 import type { Plan, PlanReport } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words.js';
 import { formatDecimalBytes } from '../units.js';
-import { answerLines } from './answer-text.js';
 import { commandLine } from './command-line.js';
 import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, SHEET_COLUMNS, sheetCells } from './decision.js';
 import { fleetLines, questionWords, replicaWords } from './fleet-text.js';
@@ -12,7 +11,7 @@ import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { markdownText, planMarkdown } from './plan-csv.js';
 import { rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
-import { simulationMarkdown, type Simulated } from './simulation.js';
+import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
 import { LIMIT_WORDS } from './words.js';
 
@@ -34,7 +33,7 @@ export function reportMarkdown(
     '',
     `**${markdownText(questionWords(view))}**`,
     '',
-    ...answer(view),
+    ...answer(view, simulated),
     ...(decision ? picture(decision, drawn, 3) : []),
     ...numbers(report),
     ...losses(report),
@@ -42,7 +41,7 @@ export function reportMarkdown(
       'Risk',
       report.answer.risks.slice(0, MOST_RISKS).map((r) => `- ${markdownText(r.message)}`),
     ),
-    ...section('Cost', [markdownText(costWords(report))]),
+    ...section('Cost', [markdownText(costWords(report, simulated?.report ?? null))]),
     ...section(
       'Before you sign',
       beforeSigning(report).map((c, i) => `${i + 1}. ${markdownText(c)}`),
@@ -86,7 +85,7 @@ const MOST_RISKS = 4;
 const section = (title: string, body: readonly string[]): string[] =>
   body.length === 0 ? [] : [`### ${title}`, '', ...body, ''];
 
-function answer(view: View): string[] {
+function answer(view: View, simulated: Simulated | null): string[] {
   const { report, fleet } = view;
   if (fleet)
     return [
@@ -95,10 +94,7 @@ function answer(view: View): string[] {
       '',
     ];
   if (report.plans.length === 0) return ['No combination meets the targets; the appendix says what removed each.', ''];
-  // Alternatives and risks have places of their own below.
-  return answerLines(report)
-    .filter(({ label }) => label !== 'Instead' && label !== 'Risk')
-    .flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
+  return firstPage(report, simulated).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
 }
 
 function picture(p: Picture, drawn: boolean, level: number): string[] {

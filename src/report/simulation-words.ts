@@ -22,6 +22,17 @@ export const knownBetween = (low: number | null, estimate: number | null, high: 
 const between = (low: number, estimate: number, high: number): string =>
   `${formatNumber(estimate)} (${formatNumber(low)}–${formatNumber(high)})`;
 
+/** GPUs of all replicas. */
+export const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);
+
+/** `4 × NVIDIA H200 SXM (2 replicas)`. */
+export function machineWords(r: SimulationReport): string {
+  const { replicas, prefillReplicas: prefill } = r.server;
+  const all = gpusOf(r);
+  const more = prefill > 0 ? `, ${prefill} more prefill` : '';
+  return `${all > 1 ? `${all} × ` : ''}${r.device.name}${replicas > 1 || prefill > 0 ? ` (${replicas} replica${replicas > 1 ? 's' : ''}${more})` : ''}`;
+}
+
 /** Requests that are refused miss the targets; of no request with a second token TPOT is not known. */
 const meets = (run: Run, f: RunFigures, targets: SimulationReport['targets']): boolean =>
   f.p99_tpot_ms !== null &&
@@ -43,4 +54,38 @@ const verdict = (run: Run, targets: SimulationReport['targets']): string =>
 export function limitWords(run: Run): string {
   if (run.limitedBy === 'nothing') return 'the time of a step: requests hardly wait';
   return `${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
+}
+
+/**
+ * What the simulation found, for a first page: whether the deployed plan meets the targets, how many replicas do, and
+ * what those cost.
+ */
+export function findingWords(r: SimulationReport, usdPerHour: number | null): string | null {
+  const run = r.runs[0];
+  if (!run) return null;
+  const { requestsPerSecond: rate, label } = r.workload;
+  const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string =>
+    `${knownBetween(run.low[key], run.estimate[key], run.high[key])} ms`;
+  const asked = rate === null ? label : `${formatNumber(rate)} requests a second`;
+  return `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}; targets: ${targetWords(r)}.${needWords(r, run, usdPerHour)}`;
+}
+
+/** Replicas that the workload needs, and their price. */
+function needWords(r: SimulationReport, run: Run, usdPerHour: number | null): string {
+  const found = r.candidates?.find((c) => c.id === run.id);
+  if (!found) return '';
+  const { replicasFor } = found;
+  if (replicasFor === null) return ' No number of replicas meets them.';
+  const { estimate, high } = replicasFor.replicas;
+  const gpus = (replicas: number): number => (replicas * gpusOf(r)) / r.server.replicas;
+  const usd = (replicas: number): string =>
+    usdPerHour === null ? '' : `, $${formatNumber(usdPerHour * gpus(replicas))} an hour`;
+  const count = (replicas: number): string => `${replicas} replica${replicas === 1 ? '' : 's'}${usd(replicas)}`;
+  const slow =
+    high === null
+      ? '; at the slow end no number does'
+      : high === estimate
+        ? ', at the slow end too'
+        : `; at the slow end ${count(high)}`;
+  return ` It needs ${count(estimate)}${slow}.`;
 }

@@ -1,10 +1,12 @@
 /** What happens when a report's requests arrive, on its page and in its Markdown. */
 import type { ServingMost } from '../plan/decide.js';
+import type { PlanReport } from '../plan/types.js';
 import { formatNumber } from '../units.js';
 import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
+import { answerLines, type AnswerLine } from './answer-text.js';
 import { markdownText } from './plan-csv.js';
-import { knownBetween, limitWords, targetWords, verdictWords } from './simulation-words.js';
+import { findingWords, knownBetween, limitWords, machineWords, targetWords, verdictWords } from './simulation-words.js';
 
 export interface Simulated {
   /** The answer's plans; null where none is simulated. */
@@ -16,6 +18,15 @@ export interface Simulated {
 }
 
 export const SIMULATION_TITLE = 'When requests arrive';
+
+/** The answer on a report's first page; alternatives and risks have places of their own below. */
+export function firstPage(report: PlanReport, simulated: Simulated | null): AnswerLine[] {
+  const lines = answerLines(report).filter(({ label }) => label !== 'Instead' && label !== 'Risk');
+  const found = simulated?.report ? findingWords(simulated.report, report.settings.usdPerHour) : null;
+  if (found === null) return lines;
+  const serve = lines.filter(({ label }) => label === 'Serve');
+  return [...lines.filter(({ label }) => label !== 'Serve'), { label: 'Workload', text: found }, ...serve];
+}
 
 /** Name with its unit, key, and milliseconds of the unit. */
 const METRICS = [
@@ -49,10 +60,8 @@ const rowsOf = ({ runs }: SimulationReport): string[][] =>
 /** What is simulated, then a sentence for each plan. */
 function sentences(r: SimulationReport): string[] {
   const { requests, requestsPerSecond: rate, label } = r.workload;
-  const gpus = r.gpus > 1 ? `${r.gpus} × ` : '';
-  const replicas = r.server.replicas > 1 ? `, ${r.server.replicas} replicas` : '';
   return [
-    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ${gpus}${r.device.name}${replicas}; targets: ${targetWords(r)}.`,
+    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ${machineWords(r)}; targets: ${targetWords(r)}.`,
     ...r.runs.map((run) => {
       const sustained = r.candidates?.find((c) => c.id === run.id)?.requestsPerSecond;
       const most = sustained

@@ -119,7 +119,9 @@ export async function findRate(
   const usdPerSecond = request.usdPerHour === null ? null : (request.usdPerHour * gpus) / 3600;
   const perToken = (rate: number): number => ((usdPerSecond ?? 0) * 1e6) / (rate * workload.meanOutputTokens);
   const wanted = workload.requestsPerSecond;
-  const groups = (rate: number): number => Math.ceil((wanted ?? 0) / rate - 1e-9) * server.replicas;
+  // Replicas share the rate alike, so they are counted in proportion; those that prefill come with their own.
+  const share = server.prefillReplicas === 0 ? server.replicas : 1;
+  const groups = (rate: number): number => Math.ceil(((wanted ?? 0) * share) / rate - 1e-9) * (server.replicas / share);
   return {
     ...nothing,
     requestsPerSecond: rates,

@@ -37,9 +37,9 @@ export function reportBody(view: View, pictures: readonly Picture[], data: PageD
   return html`<header class="sheet">
 <h1>${titleOf(view)}</h1>
 <div id="question">${questionSection(view)}</div>
-<div id="answer">${answerSection(view)}</div>
+<div id="answer">${answerSection(view, data.simulated ?? null)}</div>
 <div id="decision">${figuresSection(decision === null ? [] : [decision])}</div>
-<div id="sheet">${sheetSection(view)}</div>
+<div id="sheet">${sheetSection(view, data.simulated ?? null)}</div>
 </header>
 <main>
 <nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> ${data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : ''}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${paper === null ? '' : html` <a href="#paper">The paper, held against the model</a>`}</nav>

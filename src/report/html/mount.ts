@@ -134,13 +134,13 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     pictures = [...picturesOf(shown), ...served];
     if (!first) {
       fill('question', questionSection(shown));
-      fill('answer', answerSection(shown));
+      fill('answer', answerSection(shown, null));
       fill('plan', planSection(shown));
       fill('rows', tableSection(shown));
       fill('notes', notesSection(shown));
       const decision = decisionPicture(pictures);
       fill('decision', figuresSection(decision === null ? [] : [decision]));
-      fill('sheet', sheetSection(shown));
+      fill('sheet', sheetSection(shown, data.simulated ?? null));
       fill('figures', figuresSection(pictures.filter((p) => p !== decision)));
       status(
         hasSolution(shown.report)

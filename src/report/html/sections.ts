@@ -7,7 +7,7 @@ import { evictionLabel } from '../../eviction/policy.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatBytes, formatDecimalBytes, formatNumber } from '../../units.js';
 import { LIMIT_WORDS } from '../words.js';
-import { answerLines, chosenId } from '../answer-text.js';
+import { chosenId } from '../answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../fleet-text.js';
 import {
   beforeSigning,
@@ -23,26 +23,26 @@ import { pathLabel } from '../../plan/names.js';
 import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
+import { firstPage, type Simulated } from '../simulation.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
 /** What is asked, in a line. */
 export const questionSection = (view: View): Html => html`<p><strong>${questionWords(view)}</strong></p>`;
 
-/** The answer in a paragraph for each of its parts. */
-export function answerSection(view: View): Html {
+/** The answer in a paragraph for each of its parts. @param simulated of this very question */
+export function answerSection(view: View, simulated: Simulated | null): Html {
   const { report, fleet } = view;
   if (fleet)
     return html`<div class="verdict ${fleet.fleet.deploy ? 'deploy' : 'not-recommended'}">${fleetLines(fleet.fleet, report).map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}</div><p>${replicaWords(view)}</p>`;
   if (report.plans.length === 0)
     return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
-  // Alternatives and risks have places of their own on the page.
-  const lines = answerLines(report).filter(({ label }) => label !== 'Instead' && label !== 'Risk');
+  const lines = firstPage(report, simulated);
   return html`<div class="verdict ${report.answer.verdict}">${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}</div>`;
 }
 
 /** Numbers, losses, risks, cost and checks: the first page below the answer. */
-export function sheetSection({ report }: View): Html {
+export function sheetSection({ report }: View, simulated: Simulated | null): Html {
   const rows = decisionRows(report);
   const loss = lossTable(report);
   const checks = beforeSigning(report);
@@ -58,7 +58,7 @@ export function sheetSection({ report }: View): Html {
       ? html`<p>${rows.some((r) => !isUncompressed(r.plan.codec)) ? (report.fidelity ? 'Nothing was measured at this context.' : 'Nothing that counts at this context is published.') : 'Nothing: the cache is not compressed.'}</p>`
       : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">whole</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : scoreCell(s)}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
   }</section>
-<section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None that is known.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(report)}</p></section>
+<section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None that is known.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(report, simulated?.report ?? null)}</p></section>
 </div>
 ${checks.length === 0 ? '' : html`<h3>Before you sign</h3><ol class="checks">${checks.map((c) => html`<li>${c}</li>`)}</ol>`}`;
 }

@@ -1,5 +1,6 @@
 /** How many of a simulated server's requests are served within which time: TTFT, TPOT and E2EL. */
 import type { SimulationReport } from '../../serving/types.js';
+import { machineWords } from '../simulation-words.js';
 import { formatNumber } from '../../units.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
@@ -18,7 +19,7 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
   if (!run || run.completed === 0) return null;
   const rate = r.workload.requestsPerSecond;
   const title = 'Requests by their latency';
-  const subtitle = `${run.id} of ${r.model.name} on ${r.device.name}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`;
+  const subtitle = `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`;
   const evidence = run.evidence ?? 'roofline';
   const source = `lla-sim simulate, the estimate; prices of ${r.device.pricing}`;
   const { percentiles } = run;

@@ -1,5 +1,6 @@
 /** Latency against the rate of requests: the best candidate that runs today, and the best whose kernels do not exist. */
 import type { SimulationReport, SustainedRate } from '../../serving/types.js';
+import { machineWords } from '../simulation-words.js';
 import { formatNumber } from '../../units.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
@@ -18,7 +19,7 @@ export function servingRate(r: SimulationReport): Picture | null {
   if (!first) return null;
   const { ttftSeconds, tpotSeconds, percentile } = r.targets;
   const title = 'Latency against the rate of requests';
-  const subtitle = `p99 of ${r.model.name} on ${r.device.name}, ${r.workload.label}`;
+  const subtitle = `p99 of ${r.model.name} on ${machineWords(r)}, ${r.workload.label}`;
   const evidence = shown.some((s) => s.servedBy === null) ? 'attainable' : 'extrapolated';
   const source = `lla-sim simulate --find-rate, the estimate; prices of ${r.device.pricing}`;
   return {

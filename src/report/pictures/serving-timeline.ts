@@ -1,6 +1,7 @@
 /** Batch, waiting requests and cache of a simulated server over time. */
 import type { TimelinePoint } from '../../serving/timeline.js';
 import type { SimulationReport } from '../../serving/types.js';
+import { machineWords } from '../simulation-words.js';
 import { formatNumber } from '../../units.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
@@ -12,7 +13,7 @@ export function servingTimeline(r: SimulationReport): Picture | null {
   if (!run || run.timeline.length < 2) return null;
   const rate = r.workload.requestsPerSecond;
   const title = 'Sequences and cache over time';
-  const subtitle = `${run.id} of ${r.model.name} on ${r.device.name}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}; means over intervals`;
+  const subtitle = `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}; means over intervals`;
   const evidence = run.evidence ?? 'roofline';
   const source = `lla-sim simulate, the estimate; prices of ${r.device.pricing}`;
   const begin = run.timeline[0]!.time;
