@@ -1,4 +1,6 @@
 /** `lla-sim plan`: what fits, how fast, how good. */
+import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
+import { isUncompressed } from '../codecs/registry.js';
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
@@ -192,7 +194,15 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
     if (value === undefined) continue;
     flags[name] = setting.kind === 'bounds' ? readBounds(value as readonly string[], flagOf(name)) : value;
   }
-  return { scenario: { ...fromFile, ...(flags as Scenario) }, fromFile };
+  return { scenario: { ...overridden(fromFile, flags as Scenario), ...(flags as Scenario) }, fromFile };
+}
+
+/** What a file says of compressed codecs is overridden where `--codec` names none. */
+function overridden(fromFile: Scenario, { codec }: Scenario): Scenario {
+  const isKind = (word: string | number): word is CodecKind => CODEC_KINDS.some((kind) => kind === word);
+  if (!codec?.every((word) => isKind(word) && isUncompressed({ kind: word }))) return fromFile;
+  const { ratio: _ratio, ranks: _ranks, path: _path, window: _window, ...rest } = fromFile;
+  return rest;
 }
 
 function readBounds(pairs: readonly string[], name: string): Record<string, number> {

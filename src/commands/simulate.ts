@@ -11,6 +11,7 @@ import {
   servingFlag,
   WORKLOAD_SETTINGS,
   type ServerName,
+  type Workload,
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario, Setting } from '../schema/settings.js';
@@ -153,15 +154,33 @@ async function run(args: Args): Promise<ExitCode> {
 async function readServed(args: Args): Promise<Scenario> {
   const { scenario } = await readScenario(args);
   const asked = given(args, WORKLOAD_SETTINGS);
+  const { depth, ...requests } = scenario.workload ?? {};
+  // A trace replaces the scenario's requests, but not how deep tokens go. Users who wait replace its rate.
+  const { rate, ...others } = requests;
+  const kept =
+    asked['trace'] !== undefined ? {} : asked['arrivals'] === 'closed' || rate === undefined ? others : requests;
+  const workload: Workload = { ...(depth === undefined ? {} : { depth }), ...kept, ...asked };
+  refuseIdle(asked, workload);
   return {
     ...scenario,
-    // A trace replaces the scenario's requests, but not how deep tokens go.
-    workload:
-      asked['trace'] === undefined
-        ? { ...scenario.workload, ...asked }
-        : { ...(scenario.workload?.depth === undefined ? {} : { depth: scenario.workload.depth }), ...asked },
+    workload,
     server: { ...scenario.server, ...given(args, SERVER_SETTINGS) },
   };
+}
+
+/** @throws UserError for a flag that the other settings of the workload leave without a meaning */
+function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void {
+  const rules: readonly (readonly [WorkloadName, boolean, string])[] = [
+    ['users', w.arrivals === 'closed', 'add --arrivals closed'],
+    ['burstiness', w.arrivals === 'gamma', 'add --arrivals gamma'],
+    ['think', w.arrivals === 'closed' || Number(w.turns ?? 1) > 1, 'add --arrivals closed or --turns'],
+    ['promptTokens', w.lengthsOf === undefined, 'leave --lengths-of out'],
+    ['outputTokens', w.lengthsOf === undefined, 'leave --lengths-of out'],
+  ];
+  if (w.trace !== undefined) return;
+  for (const [name, means, cure] of rules)
+    if (asked[name] !== undefined && !means)
+      throw new UserError(`--${servingFlag(name)} means nothing for these requests`, `${cure}, or leave it out`);
 }
 
 /** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */

@@ -2,7 +2,7 @@
  * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
  */
 import { CODEC_KINDS, PATH_CHOICES, type CodecKind, type PathChoice } from '../codecs/codec.js';
-import { CODECS, hasOwnStorage, LATENT_KINDS, PLANNED_KINDS } from '../codecs/registry.js';
+import { CODECS, hasOwnStorage, isUncompressed, LATENT_KINDS, pathChoices, PLANNED_KINDS } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -220,6 +220,18 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       '--window means nothing without a codec that keeps exact tokens beside its latents',
       `add --codec ${windowed.join(' or ')}, or leave --window out`,
     );
+  const ratios =
+    list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null;
+  const paths = oneOf<PathChoice>('path', PATH_CHOICES);
+  if (kinds?.every((kind) => isUncompressed({ kind }))) {
+    const elsewhere = paths !== null && !kinds.some((kind) => pathChoices({ kind }).some((p) => paths.includes(p)));
+    const idle = (ratios && ('ratio' as const)) ?? (elsewhere ? ('path' as const) : null);
+    if (idle !== null)
+      throw new UserError(
+        `${flag(idle)} means nothing for ${kinds.join(', ')}: the cache is not compressed`,
+        `name a codec that compresses with --codec, or leave ${flag(idle)} out`,
+      );
+  }
   const ranks = list('ranks')?.map(readRanks) ?? null;
   if (ranks && kinds && !kinds.some((k) => LATENT_KINDS.includes(k)))
     throw new UserError(
@@ -229,9 +241,9 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
   return {
     ...(storage === 'f8' ? { refuses: refusedAsFp8 } : {}),
     kinds: storage.startsWith('q') ? (kinds ?? PLANNED_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
-    ratios: list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null,
+    ratios,
     ranks,
-    paths: oneOf<PathChoice>('path', PATH_CHOICES),
+    paths,
     evictions,
     windowTokens,
   };

@@ -11,15 +11,25 @@ import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './a
 import { columns, wrap, type Column } from './text.js';
 import type { View } from './view.js';
 
-/** What is asked of a fleet on one device. */
-export const fleetQuestion = ({ users }: Fleet, report: PlanReport): string => {
+/** What is asked of a fleet on one device. @param simulated where the question has a workload */
+export const fleetQuestion = (
+  { users }: Fleet,
+  report: PlanReport,
+  simulated: SimulatedFleet | null = null,
+): string => {
+  const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
+  const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
+  if (simulated) return `${who}, ${lengthsOf(simulated)}, ${machine}`;
   const { secondsPerToken } = report.settings.targets;
   const target =
     secondsPerToken === null
       ? ''
       : `, at most ${milliseconds(secondsPerToken)} ms a token, ${Math.round(report.settings.confidence * 100)} % sure`;
-  return `${report.model.name}: ${users} user${users === 1 ? '' : 's'} at once, ${formatTokens(report.contextTokens)} tokens each${target}, on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
+  return `${who} at once, ${formatTokens(report.contextTokens)} tokens each${target}, ${machine}`;
 };
+
+/** `prompts 500, outputs 50 tokens`. */
+const lengthsOf = ({ workload }: SimulatedFleet): string => workload.replace(/^\d+ users, /, '');
 
 /** What a report's first line asks. */
 export const questionWords = ({ report, fleet }: Pick<View, 'report' | 'fleet'>): string =>
@@ -54,7 +64,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
     ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
     [
       'Workload',
-      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${simulated.workload.replace(/^\d+ users, /, '')}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
+      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${lengthsOf(simulated)}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
     ],
     [
       'Instead',
@@ -214,13 +224,13 @@ export function fleetText(
     ),
   ];
   return `${[
-    ...wrap(fleetQuestion(fleet, report), width, '  ').map(c.bold),
+    ...wrap(fleetQuestion(fleet, report, simulated), width, '  ').map(c.bold),
     ...fleetLines(fleet, report, simulated).flatMap((line) => paragraph(line, width)),
     ...(best
       ? []
       : [
           '',
-          ...(simulated ? ['Without the workload:'] : []),
+          ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
           ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
           ...wrap(

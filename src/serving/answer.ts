@@ -4,6 +4,7 @@ import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateId } from '../plan/candidates.js';
 import { makePlan } from '../plan/plan.js';
+import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { Service, type Setting } from './candidate.js';
@@ -33,7 +34,7 @@ export interface SimulationOptions {
   readonly onEnd?: (ended: Ended) => void;
 }
 
-/** Without --find-rate, candidates that are simulated unless the scenario names fewer. */
+/** Without --find-rate, most candidates that are simulated. */
 const FEW = 4;
 
 /** What a simulation rests on, and the still picture of the same plans. @throws UserError for settings that cannot be */
@@ -130,9 +131,23 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
-    notes: request.notes,
+    notes: [...leftOut(plan, o, all), ...request.notes],
   };
   return report;
+}
+
+/** Says what else the question names, where not all of it is simulated. */
+function leftOut(plan: PlanReport, o: SimulationOptions, chosen: readonly Plan[]): string[] {
+  const known = new Set(chosen.map((p) => p.id));
+  const others = plan.plans.filter((p) => !known.has(p.id));
+  if (o.only || o.findRate || others.length === 0) return [];
+  const names = `${others
+    .slice(0, 2)
+    .map((p) => p.id)
+    .join(', ')}${others.length > 2 ? ', …' : ''}`;
+  return [
+    `${chosen.length} of ${plan.plans.length} plans are simulated, not ${names}: choose with --codec, --ratio and --path`,
+  ];
 }
 
 const firstRun = ({ low, estimate, high, completed, preemptions, limitedBy }: Run): Partial<Run> => ({
@@ -155,8 +170,8 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
   );
 
 /**
- * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else the
- * recommended one and the full cache, unless the scenario leaves only a few.
+ * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else all of
+ * a few, a path each of a few codecs, or the recommended one and the full cache.
  */
 function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
   const fitting = plan.plans.filter(
@@ -172,7 +187,8 @@ function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
     (isUncompressed(p.codec) && p.eviction === null) ||
     (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);
-  if (plan.plans.length <= FEW) return plan.plans.filter((p) => p.maxBatch.exact >= 1);
+  const few = [plan.plans, representatives(plan.plans)].find((plans) => plans.length <= FEW);
+  if (few) return few.filter((p) => p.maxBatch.exact >= 1);
   const { upside, deploy } = plan.answer;
   const recommended = (upside ?? deploy)?.planId;
   const full = fitting.find((p) => isUncompressed(p.codec) && p.eviction === null);
