@@ -17,7 +17,7 @@ export function ratesCsv(candidates: readonly SustainedRate[]): string {
       s.limitedBy,
       s.atEstimate?.p99_ttft_ms ?? '',
       s.atEstimate?.p99_tpot_ms ?? '',
-      s.atEstimate?.output_throughput ?? '',
+      s.atEstimate ? s.outputTokensPerSecond : '',
     ]
       .map(cell)
       .join(','),

@@ -190,7 +190,7 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
     {
       title: 'out tok/s',
       align: 'right',
-      cell: (s) => (s.atEstimate ? formatCount(s.atEstimate.output_throughput) : '–'),
+      cell: (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–'),
     },
     { title: 'p99 TTFT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_ttft_ms ?? null) },
     { title: 'p99 TPOT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_tpot_ms ?? null) },

@@ -96,7 +96,12 @@ export async function findRate(
   const { id, servedBy } = service;
   const { request, workload, server } = setting;
   const nothing = { id, servedBy, replicasFor: null, usdPerMillionOutputTokens: null, missedFirst: null } as const;
-  const none = { requestsPerSecond: { low: 0, estimate: 0, high: 0 }, limitedBy: 'nothing', atEstimate: null } as const;
+  const none = {
+    requestsPerSecond: { low: 0, estimate: 0, high: 0 },
+    outputTokensPerSecond: 0,
+    limitedBy: 'nothing',
+    atEstimate: null,
+  } as const;
   if (service.options.blocks < 1) return { ...nothing, ...none, refused: 'nothing is left for the cache' };
   const estimate = search(service, setting, 'estimate', workload.requestsPerSecond ?? 1);
   if (await pause(1 / 3)) return null;
@@ -125,6 +130,7 @@ export async function findRate(
   return {
     ...nothing,
     requestsPerSecond: rates,
+    outputTokensPerSecond: rates.estimate * workload.meanOutputTokens,
     replicasFor:
       wanted === null
         ? null

@@ -90,7 +90,9 @@ export interface SustainedRate {
     /** `high` is null where the slow end meets the targets at no rate. */
     readonly replicas: { readonly low: number; readonly estimate: number; readonly high: number | null };
   } | null;
-  /** Of output tokens at that rate, prompts included; null without a price. */
+  /** In the long run, at the estimate's rate; a run's own throughput counts the time until its last answer too. */
+  readonly outputTokensPerSecond: number;
+  /** Of these tokens, prompts included; null without a price. */
   readonly usdPerMillionOutputTokens: {
     readonly low: number;
     readonly estimate: number;
