@@ -1,9 +1,13 @@
 /** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
+import { priceStep } from '../cost/latency.js';
 import { UserError } from '../errors.js';
 import type { Scenario } from '../schema/settings.js';
 import { parseNumber } from '../units.js';
 import { prepare, type Sources } from './answer.js';
-import { likelySpeed, verdictOn } from './decide.js';
+import { candidateId } from './candidates.js';
+import { chanceWithin } from './chance.js';
+import { likelySpeed, served, verdictOn } from './decide.js';
+import { configurationOf } from './evaluate.js';
 import { planName } from './names.js';
 import { makePlan } from './plan.js';
 import { representatives } from './representatives.js';
@@ -34,11 +38,17 @@ export interface PlannedFleet {
 /** Plans for every number of GPUs that may share the model; --gpus leaves one. @throws UserError as `prepare` does */
 export function planFleet(scenario: Scenario, users: number, sources: Sources): PlannedFleet {
   const degrees = scenario.gpus === undefined ? degreesFor(sources.model.geometry) : [scenario.gpus];
-  const reports = degrees.map((gpus) => {
+  const planned = degrees.map((gpus): Planned => {
     const { request, refused } = prepare({ ...scenario, gpus }, sources);
-    return makePlan(request, refused, { everyRow: false });
+    return { request, report: makePlan(request, refused, { everyRow: false }) };
   });
-  return { fleet: fleetOf(users, reports), reports };
+  return { fleet: fleetOf(users, planned), reports: planned.map(({ report }) => report) };
+}
+
+/** Plans of one number of GPUs that share the model. */
+export interface Planned {
+  readonly request: PlanRequest;
+  readonly report: PlanReport;
 }
 
 /** Numbers of GPUs over which heads divide. */
@@ -49,15 +59,23 @@ export const degreesFor = ({ heads, kvHeads }: PlanRequest['geometry']): number[
  * Users that one replica serves at once: the largest batch that meets --tpot, else the largest that fits; beside the
  * prefill of one prompt, because users come and go.
  */
-const usersOf = (p: Plan, timed: boolean): number =>
-  Math.min(timed ? (p.knee?.batch ?? 0) : p.maxBatch.exact, p.prefill.batchBesidePrefill);
+const usersOf = (p: Plan, r: PlanRequest): number =>
+  Math.min(
+    r.targets.secondsPerToken === null ? p.maxBatch.exact : (p.knee?.batch ?? 0),
+    p.prefill.batchBesidePrefill,
+    r.mostSequences ?? Infinity,
+  );
 
 /**
  * The fewest GPUs for each codec, over replicas and tensor parallelism.
- * @param reports of one device, each for another number of GPUs that share the model
+ * @param planned of one device, each for another number of GPUs that share the model
  */
-export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
-  const all = reports.flatMap((report) => representatives(report.plans).flatMap((p) => rowOf(users, report, p)));
+export function fleetOf(users: number, planned: readonly Planned[]): Fleet {
+  const all = planned.flatMap(({ request, report }) =>
+    representatives(report.plans).flatMap((p) => rowOf(users, request, p)),
+  );
+  const requestOf = ({ tensorParallel }: FleetRow): PlanRequest =>
+    planned.find(({ request }) => request.gpus === tensorParallel)!.request;
   const best = new Map<string, FleetRow>();
   for (const row of all) {
     const key = row.planId.replace(/\/[^/]*/, '');
@@ -65,9 +83,11 @@ export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
     if (!known || row.gpus < known.gpus || (row.gpus === known.gpus && row.tensorParallel < known.tensorParallel))
       best.set(key, row);
   }
-  const rows = [...best.values()].sort((a, b) => a.gpus - b.gpus || b.tokensPerSecond - a.tokensPerSecond);
+  const rows = [...best.values()]
+    .sort((a, b) => a.gpus - b.gpus || b.tokensPerSecond - a.tokensPerSecond)
+    .map((row) => ({ ...row, ...timesOf(row, requestOf(row)) }));
   // Where an answer recommends nothing at all, as beyond the published contexts, neither does a fleet.
-  const known = reports.some(({ answer }) => answer.deploy !== null || answer.upside !== null);
+  const known = planned.some(({ report: { answer } }) => answer.deploy !== null || answer.upside !== null);
   const kept = known ? rows.filter((row) => row.quality === 'kept') : [];
   const deploy = kept.find((row) => row.servedBy !== null) ?? null;
   const upside = kept.find((row) => row.servedBy === null && (!deploy || row.gpus < deploy.gpus)) ?? null;
@@ -75,6 +95,7 @@ export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
   const same = (degree: number): FleetRow | undefined =>
     all.find((row) => row.tensorParallel === degree && deploy !== null && row.name === deploy.name);
   const [one, eight] = [same(1), same(8)];
+  const plan = deploy && planned.flatMap(({ report }) => report.plans).find((p) => p.id === deploy.planId);
   return {
     users,
     rows,
@@ -82,34 +103,55 @@ export function fleetOf(users: number, reports: readonly PlanReport[]): Fleet {
     upside,
     cheapest: kept.length > 0 ? null : (rows[0] ?? null),
     fails,
-    eightGpus: deploy && { oneReplica: eight?.usersPerReplica ?? 0, eightReplicas: 8 * (one?.usersPerReplica ?? 0) },
+    serve: (deploy && plan && commandOf(deploy, requestOf(deploy), plan)) ?? null,
+    eightGpus: deploy && {
+      oneReplica: eight?.mostUsersPerReplica ?? 0,
+      eightReplicas: 8 * (one?.mostUsersPerReplica ?? 0),
+    },
   };
 }
 
-function rowOf(users: number, { settings }: PlanReport, p: Plan): FleetRow[] {
-  const timed = settings.targets.secondsPerToken !== null;
-  const usersPerReplica = usersOf(p, timed);
-  // Without a time target memory decides, and the time is that of all who fit.
-  const point = timed ? (p.knee ?? p.decode) : p.decode;
+/** The server is set to as many users as a replica serves: routers do not divide them evenly. */
+const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefined =>
+  served(r, plan, { maxNumSeqs: row.mostUsersPerReplica, maxModelLen: r.contextTokens }).serve;
+
+/** The step of a replica with the users that it has. */
+function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance'> | null {
+  const candidate = r.candidates.find((c) => candidateId(r.geometry, c, r.cacheType) === row.planId);
+  if (!r.pricer || !candidate) return null;
+  const step = priceStep(configurationOf(r, candidate), r.pricer, row.usersPerReplica, r.contextTokens);
+  const { estimate, low, high, evidence } = step;
+  const seconds = { estimate, low, high };
+  const target = r.targets.secondsPerToken;
+  return {
+    secondsPerStep: seconds,
+    evidence,
+    chance: target === null ? null : chanceWithin({ seconds, evidence }, target),
+  };
+}
+
+function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
+  const mostUsersPerReplica = usersOf(p, r);
   if (isUnfit(p)) return [];
-  if (usersPerReplica < 1) return [];
-  const replicas = Math.ceil(users / usersPerReplica);
-  const gpus = replicas * settings.gpus;
+  if (mostUsersPerReplica < 1) return [];
+  const replicas = Math.ceil(users / mostUsersPerReplica);
+  const gpus = replicas * r.gpus;
   return [
     {
       planId: p.id,
       name: planName(p),
       label: p.codec.label,
-      tensorParallel: settings.gpus,
-      usersPerReplica,
+      tensorParallel: r.gpus,
+      usersPerReplica: Math.ceil(users / replicas),
+      mostUsersPerReplica,
       replicas,
       gpus,
-      usdPerHour: settings.usdPerHour === null ? null : settings.usdPerHour * gpus,
-      secondsPerStep: point.secondsPerStep,
-      evidence: point.evidence,
-      chance: p.chances.tpot,
+      usdPerHour: r.usdPerHour === null ? null : r.usdPerHour * gpus,
+      secondsPerStep: null,
+      evidence: null,
+      chance: null,
       tokensPerSecond: likelySpeed(p),
-      quality: verdictOn(p, settings.keep),
+      quality: verdictOn(p, r.keep),
       worst: p.qualityKept?.scores[0] ?? null,
       servedBy: p.servedBy,
     },

@@ -390,12 +390,15 @@ export interface FleetRow {
   readonly label: string;
   /** GPUs that share the model: one replica. */
   readonly tensorParallel: number;
+  /** Where the users are divided evenly: of the fullest replica. */
   readonly usersPerReplica: number;
+  /** Largest batch that meets --tpot, without that target the largest that fits; beside the prefill of a prompt. */
+  readonly mostUsersPerReplica: number;
   readonly replicas: number;
   readonly gpus: number;
   /** Of all GPUs; null without a price. */
   readonly usdPerHour: number | null;
-  /** At the batch that meets --tpot; without that target at the largest that fits. Null where no speed is known. */
+  /** With `usersPerReplica`. Null where no speed is known. */
   readonly secondsPerStep: Interval | null;
   readonly evidence: Evidence | null;
   /** Probability that --tpot is met. */
@@ -420,6 +423,8 @@ export interface Fleet {
   readonly cheapest: FleetRow | null;
   /** Fewer still with a codec whose scores fail. */
   readonly fails: FleetRow | null;
+  /** The command of a replica of `deploy`; null where no stack is known to run it. */
+  readonly serve: string | null;
   /** Users of eight GPUs with the plan of `deploy`: as one replica, and as eight. */
   readonly eightGpus: { readonly oneReplica: number; readonly eightReplicas: number } | null;
 }

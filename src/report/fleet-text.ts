@@ -54,7 +54,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
     row
       ? [
-          `${row.gpus} ${device} (${row.name}, ${row.usersPerReplica} users a replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
+          `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
         ]
       : [],
   );
@@ -72,6 +72,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
         ? null
         : `without the workload, ${fleet.users} who all decode at once at ${formatTokens(report.contextTokens)} tokens, and nobody's prompts between: ${still.join('; ')}`,
     ],
+    ['Serve', deploy && commandWords(deploy)],
     [
       'Risk',
       [
@@ -112,7 +113,7 @@ function serviceWords(row: FleetService, device: string): string {
     return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
   };
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
-  return `${row.gpus} ${device} by simulation: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${row.usersPerReplica} users each: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ' at the slow end of the prices' : ' by the estimate, none at the slow end of the prices'}`;
+  return `${row.gpus} ${device} by simulation: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ' at the slow end of the prices' : ' by the estimate, none at the slow end of the prices'}`;
 }
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
@@ -130,6 +131,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
     ['Upside', upside && rowWords(upside, device)],
     ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
+    ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],
     [
       'Risk',
       [
@@ -152,7 +154,14 @@ function slowWords({ deploy, upside }: Fleet, { settings }: PlanReport): string[
 /** A user who gets fewer than ten tokens a second waits for words. */
 const SLOW_SECONDS = 0.1;
 
-/** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (40–52), 92 % sure`. */
+const usersWords = ({ usersPerReplica: n }: { readonly usersPerReplica: number }): string =>
+  `${n} user${n === 1 ? '' : 's'}`;
+
+/** The command of one replica. */
+const commandWords = ({ serve, replicas }: { readonly serve: string | null; readonly replicas: number }) =>
+  serve === null || replicas === 1 ? serve : `${serve}; so on each of ${replicas} replicas`;
+
+/** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (…), at most 18`. */
 function rowWords(row: FleetRow, device: string): string {
   const { replicas, tensorParallel: degree, secondsPerStep: s } = row;
   const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
@@ -161,7 +170,7 @@ function rowWords(row: FleetRow, device: string): string {
     : '';
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
   const loss = row.worst && row.worst.share < 1 ? `. Loses: ${scoreWords(row.worst)}` : row.servedBy ? '. No loss' : '';
-  return `${row.gpus} ${device}: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${row.usersPerReplica} users each${time}${usd}${loss}`;
+  return `${row.gpus} ${device}: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each${time}, at most ${row.mostUsersPerReplica}${usd}${loss}`;
 }
 
 /** Rows of the table. */
@@ -213,7 +222,7 @@ export function fleetText(
     column('codec', (row) => row.planId.split('/')[0] as string, 'left'),
     column('GPUs', (row) => String(row.gpus)),
     column('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
-    column('users', (row) => String(row.usersPerReplica)),
+    column('users', (row) => `${row.usersPerReplica}/${row.mostUsersPerReplica}`),
     column('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
     ...(fleet.rows.some((row) => row.usdPerHour !== null)
       ? [column('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
@@ -234,7 +243,7 @@ export function fleetText(
           ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
           ...wrap(
-            '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, beside the prefill of a prompt. keeps: worst published score.',
+            '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. keeps: worst published score.',
             width,
           ).map(c.dim),
         ]),

@@ -4,6 +4,7 @@
  */
 import type { Sources } from '../plan/answer.js';
 import { candidateId } from '../plan/candidates.js';
+import { served } from '../plan/decide.js';
 import type { PlannedFleet } from '../plan/fleet.js';
 import type { FleetRow, Plan } from '../plan/types.js';
 import { isUnfit } from '../plan/unfit.js';
@@ -92,7 +93,7 @@ function serviceOf(
     const fewer = Math.ceil(known.gpus / gpusOfReplica) - 1;
     if (fewer < 1 || !meets('high', Math.ceil(users / fewer))) return null;
   }
-  const most = (bound: Bound): number => mostUsers(users, row.usersPerReplica, (n) => meets(bound, n));
+  const most = (bound: Bound): number => mostUsers(users, row.mostUsersPerReplica, (n) => meets(bound, n));
   const sure = most('high');
   if (sure === 0 && onlySure) return null;
   const bound = sure > 0 ? 'high' : 'estimate';
@@ -116,6 +117,7 @@ function serviceOf(
     gpus,
     usdPerHour: request.usdPerHour === null ? null : request.usdPerHour * gpus,
     slowEnd: sure > 0,
+    serve: served(request, plan, server).serve ?? null,
     estimate: figures('estimate'),
     high: figures('high'),
   };

@@ -129,6 +129,8 @@ export interface FleetService {
   readonly usdPerHour: number | null;
   /** False where the targets are met by the estimate, and at the slow end of the prices for not one user. */
   readonly slowEnd: boolean;
+  /** The command of a replica; null where no stack is known to run it. */
+  readonly serve: string | null;
   /** Of one replica with its users. */
   readonly estimate: RunFigures;
   readonly high: RunFigures;

@@ -4,7 +4,7 @@ import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
 import { prepare } from '../../src/plan/answer.js';
 import { readSources } from '../../src/plan/ask.js';
-import { fleetOf } from '../../src/plan/fleet.js';
+import { fleetOf, planFleet } from '../../src/plan/fleet.js';
 import { makePlan } from '../../src/plan/plan.js';
 import { runsOf } from '../../src/plan/runs.js';
 import { sweepOf } from '../../src/plan/sweep.js';
@@ -122,11 +122,11 @@ describe('fleets', () => {
   const USERS = 200;
   async function fleet(s: Scenario): Promise<{ fleet: Fleet; reports: PlanReport[] }> {
     const sources = await readSources(s);
-    const reports = [1, 2, 4, 8].map((gpus) => {
+    const planned = [1, 2, 4, 8].map((gpus) => {
       const { request, refused } = prepare({ ...s, gpus }, sources);
-      return makePlan(request, refused, { everyRow: false });
+      return { request, report: makePlan(request, refused, { everyRow: false }) };
     });
-    return { fleet: fleetOf(USERS, reports), reports };
+    return { fleet: fleetOf(USERS, planned), reports: planned.map(({ report }) => report) };
   }
 
   it('are the fewest GPUs over replicas and tensor parallelism that meet the target', async () => {
@@ -136,7 +136,7 @@ describe('fleets', () => {
     expect(deploy.servedBy).toBe('vLLM 0.24.0');
     expect(deploy.gpus).toBe(deploy.replicas * deploy.tensorParallel);
     expect(deploy.replicas * deploy.usersPerReplica).toBeGreaterThanOrEqual(USERS);
-    expect((deploy.replicas - 1) * deploy.usersPerReplica).toBeLessThan(USERS);
+    expect((deploy.replicas - 1) * deploy.mostUsersPerReplica).toBeLessThan(USERS);
     // By hand: every number of GPUs that share the model.
     const users = (r: PlanReport): number => {
       const p = r.plans.find((x) => x.id === 'full/full');
@@ -154,6 +154,24 @@ describe('fleets', () => {
     const narrow = fleetText(found, reports[0] as PlanReport, { width: 60, colour: false, best: false });
     for (const line of narrow.split('\n')) expect(line.length, line).toBeLessThanOrEqual(60);
     expect(narrow).toMatch(/^> full +\d/m);
+  });
+
+  it('have the time of the users that a replica has, and the command that serves as many as it can', async () => {
+    const s: Scenario = { device: 'h200', codec: ['full'], gpus: 1 };
+    const sources = await readSources(s);
+    const timeOf = (users: number): Fleet['deploy'] => planFleet(s, users, sources).fleet.deploy;
+    const { request } = prepare({ ...s, batch: 20 }, sources);
+    const [one, many] = [timeOf(1)!, timeOf(39)!];
+    expect(one).toMatchObject({ usersPerReplica: 1, mostUsersPerReplica: 38, replicas: 1 });
+    expect(many).toMatchObject({ usersPerReplica: 20, mostUsersPerReplica: 38, replicas: 2 });
+    expect(many.secondsPerStep).toEqual(makePlan(request).plans[0]!.decode.secondsPerStep);
+    expect(one.secondsPerStep!.high).toBeLessThan(many.secondsPerStep!.low);
+    const { fleet: found, reports } = planFleet(s, 39, sources);
+    const text = fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+    expect(text).toContain('20 users each at');
+    expect(text).toMatch(
+      /^Serve +vllm serve \S+ --max-num-seqs 38 --max-model-len 4096 .*; so on each of 2 replicas$/m,
+    );
   });
 
   it('recommend nothing beyond the published contexts, or by a stack that does not run the model', async () => {
