@@ -99,7 +99,7 @@ function upsideRisk({ plans, device, model }: PlanReport, name: string): string 
 function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
   const more = unwritten.length - 2;
   const plans = `${unwritten.slice(0, 2).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-  return `none for this workload: of ${plans} none ${deploy === null ? 'gives a user the targets' : 'needs fewer GPUs at the slow end of its prices'}`;
+  return `none for this workload: of ${plans} none ${deploy === null ? 'gives a user the targets' : 'needs fewer GPUs if every step takes the slow end of its interval'}`;
 }
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
@@ -113,7 +113,7 @@ function serviceWords(row: FleetService, device: string): string {
     return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
   };
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
-  return `${row.gpus} ${device} by simulation: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ' at the slow end of the prices' : ' by the estimate, none at the slow end of the prices'}`;
+  return `${row.gpus} ${device} by simulation: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
 }
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
@@ -125,7 +125,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     [
       'Instead',
       deploy && eightGpus && eightGpus.oneReplica > 0
-        ? `8 GPUs as one replica of 8 serve ${eightGpus.oneReplica} users, as eight replicas of one ${eightGpus.eightReplicas}`
+        ? `On 8 GPUs: sharing the model ${eightGpus.oneReplica} users, separately ${eightGpus.eightReplicas}`
         : null,
     ],
     ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
@@ -137,7 +137,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
       [
         ...slowWords(fleet, report),
         ...(upside ? [upsideRisk(report, upside.name)] : []),
-        'users decode at the same time and wait for nobody: lla-sim simulate adds arrivals and queues',
+        'prompts and queues are not counted; lla-sim simulate counts them',
       ].join('; '),
     ],
   ];

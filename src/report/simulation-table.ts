@@ -43,7 +43,7 @@ function runLead(r: SimulationReport): string[] {
     const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => `${knownBetween(low[key], estimate[key], high[key])} ms`;
     lines.push(
       ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; limited by ${limitWords(run)}.`,
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; ${limitWords(run)}.`,
         WIDTH,
         '  ',
       ),
@@ -70,7 +70,11 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
   };
   return [
     ...title(r),
-    ...wrap(`Highest rate with ${targetWords(r)}, first at the slow end of the prices:`, WIDTH, '  '),
+    ...wrap(
+      `Highest rate with ${targetWords(r)}; the first number holds even if every step takes the slow end of its interval:`,
+      WIDTH,
+      '  ',
+    ),
     ...wrap(
       today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
       WIDTH,

@@ -44,16 +44,16 @@ export const verdictWords = (run: Run, targets: SimulationReport['targets']): st
 
 const verdict = (run: Run, targets: SimulationReport['targets']): string =>
   meets(run, run.high, targets)
-    ? 'meets the targets, at the slow end of the prices too'
+    ? 'meets the targets, even if every step takes the slow end of its interval'
     : meets(run, run.estimate, targets)
-      ? 'meets the targets by the estimate, not at the slow end'
+      ? 'meets the targets by the estimate, but not if every step takes the slow end of its interval'
       : run.completed > 0 && run.estimate.p99_tpot_ms === null
         ? 'does not meet the targets: no request has a second token, so TPOT is not known'
         : 'misses the targets';
 
 export function limitWords(run: Run): string {
-  if (run.limitedBy === 'nothing') return 'the time of a step: requests hardly wait';
-  return `${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
+  if (run.limitedBy === 'nothing') return 'not overloaded: requests hardly wait';
+  return `limited by ${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
 }
 
 /**

@@ -69,7 +69,7 @@ function sentences(r: SimulationReport): string[] {
           ? '; it meets them at no rate'
           : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end up to ${formatNumber(sustained.low)}`
         : '';
-      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r.targets)}${most}; limited by ${limitWords(run)}.`;
+      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r.targets)}${most}; ${limitWords(run)}.`;
     }),
   ];
 }

@@ -118,6 +118,14 @@ describe('several runs', () => {
   });
 });
 
+it.each([
+  ['--ratio', '8'],
+  ['--path', 'absorbed'],
+])('%s is refused where no codec compresses', async (flag, value) => {
+  const o = await inProcess('plan', '--device', 'h200', '--codec', 'full', flag, value);
+  expect([o.code, o.err]).toEqual([2, expect.stringContaining(`${flag} means nothing for full: the cache is not`)]);
+});
+
 describe('fleets', () => {
   const USERS = 200;
   async function fleet(s: Scenario): Promise<{ fleet: Fleet; reports: PlanReport[] }> {

@@ -10,6 +10,7 @@ import { LIGHT } from '../../src/report/pictures/theme.js';
 import { APPENDICES } from '../../src/report/report-markdown.js';
 import { viewOf } from '../../src/report/view.js';
 import type { PlanReport } from '../../src/plan/types.js';
+import type { Scenario } from '../../src/schema/settings.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
 import { formatNumber } from '../../src/units.js';
@@ -130,6 +131,34 @@ it('gives the same bytes again, pictures too', async () => {
   for (const [name, content] of a)
     expect(Buffer.compare(Buffer.from(content), Buffer.from(b.get(name) as Buffer)), name).toBe(0);
 });
+
+it('begins with what the simulation found: targets, replicas, the price of all, the server that was simulated', async () => {
+  const scenario: Scenario = {
+    device: 'h100',
+    codec: ['full'],
+    usdPerHour: 2.5,
+    ttft: '1s',
+    workload: { rate: 30, promptTokens: 300, outputTokens: 60, requests: 1000 },
+    server: { replicas: 4, maxNumSeqs: 4 },
+  };
+  const files = await filesOf(scenario, { simulate: true });
+  const { candidates } = JSON.parse(textOf(files, 'simulation.json')) as SimulationReport;
+  const { estimate, high } = candidates![0]!.replicasFor!.replicas;
+  expect(estimate).toBeGreaterThan(4);
+  const page = textOf(files, 'report.html').split('</header>')[0]!;
+  for (const text of [textOf(files, 'report.md').split('## ')[0]!, page]) {
+    expect(text).toContain(
+      '30 requests a second on 4 × NVIDIA H100 SXM 80GB (4 replicas): misses the targets; p99 TTFT ',
+    );
+    expect(text).toContain(` It needs ${estimate} replicas, $${2.5 * estimate} an hour`);
+    if (high !== estimate) expect(text).toContain(`; at the slow end ${high} replicas, $${2.5 * high!} an hour.`);
+    expect(text).toMatch(/At [1-4]: /);
+    expect(text).toContain('--max-num-seqs 4 --max-model-len 32768 ');
+  }
+  expect(page).toContain('4 GPUs of 4 replicas at $2.5 an hour each: $10 an hour');
+  const without = await filesOf({ ...scenario, server: {} });
+  expect(textOf(without, 'report.md')).toContain('--max-model-len 4096 ');
+}, 60_000);
 
 /** The plans of the answer are simulated: page and Markdown say what simulation.json holds. */
 function expectSimulated(out: string): void {

@@ -110,7 +110,30 @@ describe('the answer', () => {
   });
 });
 
+it('prices tokens by the throughput that it shows', async () => {
+  const argv = [...BASE, '--usd-per-hour', '10', '--replicas', '2', '--rate', '300', '--find-rate'];
+  const found = (await report(...argv)).candidates![0]!;
+  const { requestsPerSecond: rate, outputTokensPerSecond, usdPerMillionOutputTokens, replicasFor } = found;
+  expect(outputTokensPerSecond).toBeCloseTo(40 * rate.estimate, 6);
+  expect(usdPerMillionOutputTokens!.estimate).toBeCloseTo((2 * 10 * 1e6) / 3600 / outputTokensPerSecond, 6);
+  expect(replicasFor!.replicas.estimate).toBe(Math.ceil(300 / (rate.estimate / 2)));
+});
+
 describe('settings', () => {
+  it('a few codecs are all simulated, by one path each; users who wait replace the rate of a scenario', async () => {
+    const { runs } = await report(
+      ...BASE.filter((w) => w !== 'full' && w !== '--codec'),
+      '--codec',
+      'full,lla',
+      '--ratio',
+      '4',
+    );
+    expect(runs.map((r) => r.id.split('/')[0]).sort()).toEqual(['full', 'lla-4x']);
+    const scenario = file('r.yaml', 'device: h200\ncodec: lla\nratio: 4\nworkload: { rate: 3, requests: 5 }\n');
+    const users = await report(scenario, '--arrivals', 'closed', '--users', '2', '--codec', 'full');
+    expect(users.runs.map((r) => [r.id, r.mostRunning])).toEqual([['full/full', 2]]);
+  });
+
   it('users who wait keep at most their number of requests running', async () => {
     const r = await report(...BASE, '--arrivals', 'closed', '--users', '4');
     expect(r.runs[0]!.mostRunning).toBe(4);
@@ -227,6 +250,8 @@ describe('refusals', () => {
       'prompts of 120000 tokens exceed --max-model-len 32768',
     ],
     [['--prompt-tokens', '120000'], 'prompts of 120000 tokens exceed the 65536 positions that the model takes'],
+    [['--users', '64', '--rate', '3'], '--users means nothing for these requests; add --arrivals closed'],
+    [['--burstiness', '2'], '--burstiness means nothing for these requests'],
     [['--rate', '0'], '--rate must be a number from'],
     [['--speed-up', '2'], '--speed-up is for traces'],
     [['--percentile', '100'], '--percentile must be a number from'],

@@ -31,7 +31,7 @@ export function servingRate(r: SimulationReport): Picture | null {
     summary: shown
       .map(
         (s) =>
-          `${s.id} meets both targets for ${formatNumber(percentile)} % of the requests up to ${formatNumber(s.requestsPerSecond.estimate)} a second, at the slow end of the prices up to ${formatNumber(s.requestsPerSecond.low)}.`,
+          `${s.id} meets both targets for ${formatNumber(percentile)} % of the requests up to ${formatNumber(s.requestsPerSecond.estimate)} a second; up to ${formatNumber(s.requestsPerSecond.low)} even if every step takes the slow end of its interval.`,
       )
       .join(' '),
     chart: (theme) => {
