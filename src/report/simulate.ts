@@ -1,10 +1,10 @@
 /** Simulates the plans that a report's answer names, under the workload of its scenario. */
 import { EXIT, UserError } from '../errors.js';
-import { contenders, served } from '../plan/decide.js';
+import { contenders } from '../plan/decide.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle, simulate } from '../serving/answer.js';
 import { chooseByRate } from '../serving/choose.js';
-import type { ServerChoice, WorkloadChoice } from '../serving/question.js';
+import type { WorkloadChoice } from '../serving/question.js';
 import type { Simulated } from './simulation.js';
 import { decidedBy, type View } from './view.js';
 
@@ -36,7 +36,7 @@ export async function simulatePlans(
     const { setting } = settle(scenario, sources, PERCENTILE);
     const why = whyNotSearched(scenario, report, setting.workload);
     const chosen = why === null ? chooseByRate(setting, contenders(request, report.plans)) : null;
-    const decided = servedAs(decidedBy(view, chosen), setting.server);
+    const decided = decidedBy(view, chosen, setting.server);
     const only = namedBy(decided.report);
     const options = { ...PERCENTILE, shard: null, progress: () => false, only };
     const runs = await simulate(scenario, sources, { ...options, findRate: false });
@@ -50,15 +50,6 @@ export async function simulatePlans(
     if (!(error instanceof UserError) || error.exitCode !== EXIT.noSolution) throw error;
     return none(`${error.message}; ${error.hint}.`);
   }
-}
-
-/** The answer's command starts the server that is simulated. */
-function servedAs(view: View, server: ServerChoice): View {
-  const { request, report } = view;
-  const { answer } = report;
-  const plan = report.plans.find((p) => p.id === (answer.deploy ?? answer.fallback)?.planId);
-  if (answer.serve === undefined || !plan) return view;
-  return { ...view, report: { ...report, answer: { ...answer, ...served(request, plan, server) } } };
 }
 
 const PERCENTILE = { percentile: null, skipBad: false } as const;

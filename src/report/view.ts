@@ -4,11 +4,12 @@ import { prepare } from '../plan/answer.js';
 import { chosenId } from './answer-text.js';
 import { evaluate } from '../plan/evaluate.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
-import type { ServingMost } from '../plan/decide.js';
+import { served, type ServingMost } from '../plan/decide.js';
 import { decidedAgain, makePlan } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
+import type { ServerChoice } from '../serving/question.js';
 
 /** A combination with its figures. */
 export interface Evaluated {
@@ -45,9 +46,18 @@ export function viewOf(scenario: Scenario, sources: Sources, validation: Validat
   return { report, request, sources, fleet, validation, all };
 }
 
-/** The same view, with the answer that a simulation chose where there is one. */
-export const decidedBy = (view: View, chosen: ServingMost | null): View =>
-  chosen ? { ...view, report: decidedAgain(view.request, view.report, chosen) } : view;
+/**
+ * The same view, with the answer that a simulation chose where there is one, and a command that starts the server that
+ * is simulated.
+ */
+export function decidedBy(view: View, chosen: ServingMost | null, server: ServerChoice | null): View {
+  const { request } = view;
+  const report = chosen ? decidedAgain(request, view.report, chosen) : view.report;
+  const { answer } = report;
+  const plan = report.plans.find((p) => p.id === (answer.deploy ?? answer.fallback)?.planId);
+  if (answer.serve === undefined || !plan || !server) return { ...view, report };
+  return { ...view, report: { ...report, answer: { ...answer, ...served(request, plan, server) } } };
+}
 
 /** GPUs that share the model in the replica that a fleet's answer names. */
 const replicaOf = ({ fleet: { deploy, upside, cheapest }, reports }: PlannedFleet): number =>

@@ -123,7 +123,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     try {
       const { scenario, sources } = asked(data, values());
       shown = viewOf(scenario, sources, data.validation);
-      if (first) shown = decidedBy(shown, data.simulated?.chosen ?? null);
+      if (first) shown = decidedBy(shown, data.simulated?.chosen ?? null, data.simulated?.report?.server ?? null);
       element('command').textContent = commandLine(scenario);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
