@@ -165,7 +165,7 @@ describe('fleets', () => {
   });
 
   it('have the time of the users that a replica has, and the command that serves as many as it can', async () => {
-    const s: Scenario = { device: 'h200', codec: ['full'], gpus: 1 };
+    const s: Scenario = { vram: '141GB', codec: ['full'], gpus: 1 };
     const sources = await readSources(s);
     const timeOf = (users: number): Fleet['deploy'] => planFleet(s, users, sources).fleet.deploy;
     const { request } = prepare({ ...s, batch: 20 }, sources);
