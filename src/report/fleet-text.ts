@@ -168,9 +168,10 @@ function rowWords(row: FleetRow, device: string): string {
   const time = s
     ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
     : '';
+  const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
   const loss = row.worst && row.worst.share < 1 ? `. Loses: ${scoreWords(row.worst)}` : row.servedBy ? '. No loss' : '';
-  return `${row.gpus} ${device}: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each${time}, at most ${row.mostUsersPerReplica}${usd}${loss}`;
+  return `${row.gpus} ${device}: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each${time}${most}${usd}${loss}`;
 }
 
 /** Rows of the table. */
