@@ -57,10 +57,11 @@ export function drawnPlans(report: PlanReport): Plan[] {
   return all.filter((p, i) => all.findIndex((q) => q.id === p.id) === i).slice(0, MOST_DRAWN);
 }
 
-/** Sequences at which pictures compare plans: those of the plan that the answer puts first. */
+/** Sequences at which pictures compare plans: those of the plan that the answer puts first, as far as all hold them. */
 export function commonBatch(report: PlanReport): number {
   const [first] = decisionRows(report);
-  return report.settings.batch ?? first?.choice.batch ?? 1;
+  const held = drawnPlans(report).map(({ maxBatch }) => Math.max(1, maxBatch.exact));
+  return report.settings.batch ?? Math.min(first?.choice.batch ?? 1, ...held);
 }
 
 export const SHEET_COLUMNS = [

@@ -50,7 +50,10 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     const keysOf = (calls: readonly Anchor[]): Set<string> =>
       new Set(calls.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
     const [own, whole] = [keysOf(firstCalls(geometry, some)), keysOf(anchorCalls(findPreset('ouro-1.4b'), some))];
-    const others = [...keysOf(anchorCalls(geometry, some))].filter((key) => !whole.has(key));
+    // The whole model's embedding is divided by a binding, this one's is not: so it has shapes of its own, for prompts too.
+    const others = [...keysOf(anchorCalls(geometry, some))].filter(
+      (key) => !whole.has(key) && !key.startsWith('embed '),
+    );
     expect(others.length).toBeGreaterThan(0);
     for (const key of others) expect(own).toContain(key);
   });

@@ -350,6 +350,8 @@ export const sensible = fc
   .tuple(place, narrow, fc.uniqueArray(option, { maxLength: 5, selector: (o) => o[0]?.split('=')[0] }))
   .map(([p, n, options]) => {
     const taken = new Set([...p, ...n].filter((w) => w.startsWith('--')));
+    // Of a cache that is not compressed they are refused.
+    if (n[1] === 'full') for (const idle of ['--ratio', '--path', '--ranks']) taken.add(idle);
     return [...p, ...n, ...options.filter((o) => !taken.has((o[0] as string).split('=')[0] as string)).flat()];
   });
 /** Words in any order. */

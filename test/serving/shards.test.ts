@@ -116,7 +116,7 @@ describe('the scripts of docs/cluster', () => {
       mkdirSync(bin, { recursive: true });
       // One candidate: some parts have nothing to do.
       const scenario = join(folder, 'one.yaml');
-      writeFileSync(scenario, SCENARIO.replace('[full, kv-quant]', '[full]'));
+      writeFileSync(scenario, SCENARIO.replace('[full, kv-quant]\nratio: [4, 2]', '[full]'));
       const wanted = whole.candidates!.filter(({ id }) => id === 'full/full');
       expect(wanted).toHaveLength(1);
       writeFileSync(join(bin, 'lla-sim'), `#!/bin/sh\nexec "${process.execPath}" "${program.cli}" "$@"\n`);

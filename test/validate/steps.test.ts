@@ -98,7 +98,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
   test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
     const { steps, notRun, shapes } = await watched(device, (watch) =>
-      checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 6, openBytes: Infinity }),
+      checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity }),
     );
     expect(notRun).toEqual([]);
     expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
@@ -140,7 +140,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
         seed: SEED,
         calibrated: CALIBRATED,
         watch,
-        seconds: 20,
+        seconds: 40,
         onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
       }),
     );
@@ -175,7 +175,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
           device,
           'full',
           { ...c, bindingBytes: 2048 * 64 },
-          { seed: SEED, calibrated: CALIBRATED, watch, seconds: 6, openBytes: Infinity, memoryBytes: 2 ** 30 },
+          { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity, memoryBytes: 2 ** 30 },
         ),
       );
       expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
