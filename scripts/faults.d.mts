@@ -7,5 +7,6 @@ export function faults(options: {
   only?: readonly string[] | null;
   /** Latest moment of a kill. */
   maxSeconds?: number;
+  budget?: string;
   log?: (line: string) => void;
 }): Promise<string[]>;

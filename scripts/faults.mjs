@@ -65,9 +65,10 @@ function lost(before, after) {
 /**
  * @param cli the program, as node runs it; the modules of the same build lie in `dist`
  * @param maxSeconds latest moment of a kill
+ * @param budget of a calibration; from 60 s on it compiles ahead
  * @returns what was found wrong, one line each
  */
-export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, log = () => undefined }) {
+export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, budget = '60s', log = () => undefined }) {
   const random = randomFrom(seed);
   const pick = (list) => list[Math.floor(random() * list.length)];
   const { loadCalibration } = await import(pathToFileURL(join(dist, 'plan/calibrations.js')).href);
@@ -123,7 +124,7 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
     const before = await read();
     // A session that ends early has not come to what a SIGKILL left.
     const old = debris(home);
-    const end = await killed(['calibrate', '--resume', '--budget', '60s', '-o', file], signal, ms, read, enough);
+    const end = await killed(['calibrate', '--resume', '--budget', budget, '-o', file], signal, ms, read, enough);
     let after;
     try {
       after = await read();
@@ -212,7 +213,12 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, lo
     }
     // Whatever SIGKILL left half written, the next run of the same command has taken away: a calibration when it saves.
     const left = debris(home);
-    const saved = () => existsSync(file) && debris(home).every((n) => !left.includes(n) || n.endsWith('.lock'));
+    const lockText = () => (existsSync(`${file}.lock`) ? readFileSync(`${file}.lock`, 'utf8') : null);
+    const dead = lockText();
+    const saved = () =>
+      existsSync(file) &&
+      (dead === null || lockText() !== dead) &&
+      debris(home).every((n) => !left.includes(n) || n.endsWith('.lock'));
     for (const name of drawn)
       if (name === 'calibrate') await actions[name]('SIGTERM', 20_000, saved);
       else if (name !== 'validate') await actions[name]('SIGTERM', PATIENCE_MS);

@@ -71,7 +71,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
     await first.close();
     expect(first.incidents).toEqual([]);
 
-    const second = await openIn(kept, file, `#seconds=5${FEW}`);
+    const second = await openIn(kept, file, `#seconds=15${FEW}`);
     const { page } = second;
     await ready(page);
     await expect.poll(() => page.locator('#m-start').innerText()).toMatch(/^Go on from [1-9]/);
