@@ -1,15 +1,14 @@
 /** Which point of a calibration is measured next: of which kernel, and at which shape. */
-import { best } from '../best.js';
 import { mix } from '../hash.js';
 import type { KernelName } from '../kernels/registry.js';
 import type { Shape } from '../kernels/spec.js';
 import { randomFrom } from '../random.js';
 import type { Sample } from '../schema/calibration.js';
 import { median } from '../statistics.js';
-import { farthest } from './spread.js';
+import { mostTelling } from './spread.js';
 import { samplesOf, unfinishedOf, type Track } from './visits.js';
 
-/** Points of a track that are spread over its shapes, before the model chooses. */
+/** Points of a track that are spread over its shapes by their shares, before the model chooses. */
 const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 96;
@@ -37,7 +36,7 @@ const TABLE_FIRST = { points: 3, visits: 6 };
 /** How the next shape is chosen. */
 export interface Choice {
   readonly seed: number;
-  /** Index of the candidate to measure next; farthest-point unless given. */
+  /** Index of the candidate to measure next; the most telling one unless given. */
   readonly nextPoint?: (
     kernel: KernelName,
     variant: string,
@@ -75,18 +74,11 @@ export function leastServed(tracks: readonly Track[]): Track | undefined {
 export function choose(track: Track, options: Choice): number {
   const samples = samplesOf(track);
   const { candidates } = track;
-  if (samples.length < SPREAD_FIRST || !options.nextPoint) {
+  // Every other point, too: drawing alone leaves some out on which much depends.
+  if (samples.length < SPREAD_FIRST || samples.length % 2 === 0 || !options.nextPoint) {
     const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
-    const typical = median(candidates.map((c) => c.share));
-    return farthest(
-      tried,
-      candidates.map((c) => c.shape),
-      (i) => (candidates[i] as Track['candidates'][number]).share > typical,
-    );
+    return mostTelling(tried, candidates);
   }
-  // Every other point is the call with the largest share of a step: drawing alone leaves some of these out.
-  if (samples.length % 2 === 0)
-    return candidates.indexOf(best(candidates, (c) => c.share) as Track['candidates'][number]);
   const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
   return drawn[
     options.nextPoint(

@@ -12,7 +12,7 @@ import { deviceOptions, planOperation } from '../kernels/launches.js';
 import { median } from '../statistics.js';
 import { LEAST_SHARE } from './choose.js';
 import { tuningOptions } from './measure.js';
-import { farthest } from './spread.js';
+import { mostTelling } from './spread.js';
 import type { Track } from './visits.js';
 
 /** Assumed time of a track's second pipeline while its first is being compiled. */
@@ -116,13 +116,13 @@ function mostWanted(all: readonly Pipelines[], secondsLeft: number): Pipelines |
     );
 }
 
-/** Of a track's first pipeline most depends; the others are spread over its shapes. */
+/** The pipeline whose shapes tell most about the track's others. */
 function takeNext({ begun, left }: Pipelines): Group {
-  const shapeOf = ({ candidates }: Group) => candidates[0]!.shape;
-  const at =
-    begun.length === 0
-      ? left.reduce((best, { share }, i) => (share > left[best]!.share ? i : best), 0)
-      : farthest(begun.map(shapeOf), left.map(shapeOf));
+  const weighed = ({ candidates, share }: Group) => ({ shape: candidates[0]!.shape, share });
+  const at = mostTelling(
+    begun.map((group) => weighed(group).shape),
+    left.map(weighed),
+  );
   const [group] = left.splice(at, 1) as [Group];
   begun.push(group);
   return group;

@@ -183,8 +183,8 @@ export class Posterior {
   mean = 0;
   /** Of a new measurement: the nugget is included. */
   deviation = 0;
-  /** Whether the place is one of the points. */
-  atPoint = false;
+  /** Index of the point that the place is; -1 for none. */
+  point = -1;
   private readonly n: number;
   private readonly factor: Float64Array;
   private readonly alpha: Float64Array;
@@ -213,11 +213,11 @@ export class Posterior {
     } = this;
     const d = lengthScales.length;
     this.mean = 0;
-    this.atPoint = false;
+    this.point = -1;
     for (let i = 0; i < n; i++) {
       let squared = 0;
       for (let a = 0; a < d; a++) squared += ((x[i * d + a]! - place[a]!) / lengthScales[a]!) ** 2;
-      if (squared === 0) this.atPoint = true;
+      if (squared === 0) this.point = i;
       k[i] = signalVariance * matern32(squared);
       this.mean += k[i]! * alpha[i]!;
     }
@@ -269,20 +269,22 @@ export type Model = Hyperparameters &
  * Returns the function that predicts one call. The factorisation happens at the first call; a prediction then costs
  * O(n) for the time and O(n²) for the deviation, without allocation but for the result and the list of terms.
  *
- * At a measured shape the time is still the posterior, not the sample's median. With 10 % noise it is nearer to the
- * true time (6.6 % against 7.6 % on synthetic kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts),
- * without noise it is equal but at a cliff that the nugget smooths; and the cost has no steps between measured shapes
- * and others.
+ * At a measured shape the time lies between the posterior and the shape's own, nearer to the surer one. Without
+ * `repeats` it is the posterior: with 10 % noise that is nearer to the true time (6.6 % against 7.6 % on synthetic
+ * kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts).
+ * @param repeats half-width, log units, of a measured shape's time around what was measured (cost/repeats.ts); unless
+ *   given, a measured shape is as wide as any
  */
 export function makePredictor(
   kernel: KernelName,
   variant: string,
   samples: readonly Sample[],
   predictor: Predictor,
+  repeats = Infinity,
 ): (shape: Shape) => Prediction {
   let predict: ((shape: Shape) => Prediction) | undefined;
   return (shape) =>
-    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor))(shape);
+    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor, repeats))(shape);
 }
 
 /** The same, from distinct points and at once. */
@@ -291,6 +293,7 @@ export function predictFrom(
   variant: string,
   points: readonly Point[],
   model: Model,
+  repeats = Infinity,
 ): (shape: Shape) => Prediction {
   const { axes, termIndices, theta, offset } = model;
   if (points.length === 0)
@@ -304,16 +307,19 @@ export function predictFrom(
   const place = new Float64Array(axes.length);
   return (shape) => {
     for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
-    const { mean, deviation, atPoint } = posterior.at(place);
+    const { mean, deviation, point } = posterior.at(place);
     const octavesOutside = octavesOutsideOf(shape);
-    const halfWidth =
+    const anywhere =
       conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation) +
       model.kappaPerOctave * octavesOutside;
-    const logSeconds = logMeanAt(shape) + mean;
+    // Weights by the squares of half-widths: `own` is 0 where the place is no point.
+    const own = point < 0 || octavesOutside > 0 ? 0 : anywhere ** 2 / (anywhere ** 2 + repeats ** 2);
+    const logSeconds = logMeanAt(shape) + mean + (own > 0 ? own * (residuals[point]! - mean) : 0);
+    const halfWidth = own > 0 ? Math.min(anywhere, repeats) : anywhere;
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
       halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),
-      evidence: octavesOutside > 0 ? 'extrapolated' : atPoint ? 'measured' : 'interpolated',
+      evidence: octavesOutside > 0 ? 'extrapolated' : point >= 0 ? 'measured' : 'interpolated',
       octavesOutside,
     };
   };

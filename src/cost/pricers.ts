@@ -7,6 +7,7 @@ import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
 import { classLaws, narrowed, type ClassLaws } from './class-laws.js';
 import { makePredictor } from './predictor.js';
+import { repeatsOf } from './repeats.js';
 import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
 /** The parts of a calibration that price. */
@@ -156,8 +157,9 @@ function pricesOf(
   samples: readonly Sample[],
   fitted: Predictor,
   laws: ClassLaws,
+  repeats: number,
 ): (shape: Shape) => Price {
-  const predict = makePredictor(kernel, variant, samples, fitted);
+  const predict = makePredictor(kernel, variant, samples, fitted, repeats);
   return (shape) => {
     const p = narrowed(predict(shape), samples.length, () => laws({ kernel, variant, shape }));
     const widen = Math.exp(p.halfWidthLog);
@@ -182,6 +184,7 @@ export function predictorsOf(
 ): Predictors {
   let fitted: ClassLaws | undefined;
   const laws: ClassLaws = (call) => (fitted ??= classLaws(calibration, stale))(call);
+  const repeats = repeatsOf(calibration, stale);
   const predictors = new Map<string, (shape: Shape) => Price>();
   for (const k of calibration.kernels) {
     if (stale.has(k.kernel)) continue;
@@ -189,7 +192,7 @@ export function predictorsOf(
       const kernel = k.kernel as KernelName;
       const samples = k.samples.filter((s) => s.variant === variant);
       if (samples.length === 0) continue;
-      predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, samples, predictor, laws));
+      predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, samples, predictor, laws, repeats));
     }
   }
   return predictors;

@@ -67,11 +67,11 @@ describe('Gaussian process', () => {
     const posterior = new Posterior(points.x, y, hyper);
     const all = Array.from({ length: 25 }, (_, i) => row(points, i));
     for (const place of [[1, 2], [7.5, 0.1], [30, -4], all[3]!]) {
-      const { mean, deviation, atPoint } = posterior.at(Float64Array.from(place));
+      const { mean, deviation, point } = posterior.at(Float64Array.from(place));
       const expected = naive(all, [...y], place, hyper);
       expect(mean).toBeCloseTo(expected.mean, 10);
       expect(deviation).toBeCloseTo(expected.deviation, 10);
-      expect(atPoint).toBe(place === all[3]);
+      expect(point).toBe(place === all[3] ? 3 : -1);
     }
   });
 

@@ -1,0 +1,73 @@
+/** What the repetitions of all samples say of a measured shape's time. */
+import { describe, expect, it } from 'vitest';
+import { predictorsOf, predictorKey } from '../../src/cost/pricers.js';
+import { fitPredictor } from '../../src/cost/fit.js';
+import { repeatsOf } from '../../src/cost/repeats.js';
+import { randomFrom } from '../../src/random.js';
+import type { Sample } from '../../src/schema/calibration.js';
+import { SEED } from '../gpu/random.js';
+
+const random = randomFrom(SEED);
+const normal = (): number => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+/** Two visits, each with an error of its own. */
+const timesOf = (seconds: number, visit: number): number[] =>
+  [0, 1].flatMap(() => {
+    const shared = seconds * Math.exp(visit * normal());
+    return Array.from({ length: 4 }, () => shared * Math.exp(0.01 * normal()));
+  });
+const sampleOf = (rows: number, width: number, seconds: number, visit: number): Sample => ({
+  variant: 'norm',
+  shape: { rows, width },
+  tuning: {},
+  readBytes: 1,
+  writeBytes: 1,
+  flops: 1,
+  seconds: timesOf(seconds, visit),
+  relativeError: 0,
+});
+/** Widths whose times jump by up to a factor of two: what is between points cannot be known well. */
+const fileOf = (count: number, visit: number) => {
+  const truths = Array.from({ length: count }, (_, i) => {
+    const width = 64 * (i + 1);
+    return { rows: 8, width, seconds: 1e-6 * width * (1 + random()) };
+  });
+  const samples = truths.map((t) => sampleOf(t.rows, t.width, t.seconds, visit));
+  return { truths, kernels: [{ kernel: 'rmsnorm', samples }] };
+};
+
+describe(`measured shapes (LLA_SIM_SEED=${SEED})`, () => {
+  it('lie as far from the truth as visits lie apart, and nearer than others', () => {
+    let [inside, all] = [0, 0];
+    for (let round = 0; round < 10; round++) {
+      const { truths, kernels } = fileOf(20, 0.04);
+      const { samples } = kernels[0]!;
+      const predictors = { norm: fitPredictor('rmsnorm', 'norm', samples) };
+      const price = predictorsOf(
+        {
+          ceilings: { readBytesPerSecond: 1e11, copyBytesPerSecond: 1e11, f32FlopsPerSecond: 1e12 } as never,
+          kernels: [{ kernel: 'rmsnorm', samples, predictors }],
+        },
+        new Set(),
+      ).get(predictorKey('rmsnorm', 'norm'))!;
+      const between = price({ rows: 8, width: 64 * 10 + 32 });
+      for (const { rows, width, seconds } of truths) {
+        const at = price({ rows, width });
+        all++;
+        if (at.low <= seconds && seconds <= at.high) inside++;
+        expect(at.evidence).toBe('measured');
+        expect(at.high / at.low).toBeLessThan(between.high / between.low);
+      }
+    }
+    expect(inside / all).toBeGreaterThan(0.85);
+  });
+
+  it('are as unsure as visits of all kernels disagree; quiet visits leave what a step differs by', () => {
+    expect(repeatsOf(fileOf(40, 0.2), new Set())).toBeGreaterThan(0.2);
+    expect(repeatsOf(fileOf(40, 0.001), new Set())).toBeCloseTo(0.082, 3);
+  });
+
+  it('are as wide as any where too few have two halves, or their kernel has changed', () => {
+    expect(repeatsOf(fileOf(8, 0.1), new Set())).toBe(Infinity);
+    expect(repeatsOf(fileOf(40, 0.1), new Set(['rmsnorm']))).toBe(Infinity);
+  });
+});
