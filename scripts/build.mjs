@@ -8,13 +8,14 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { commandBundles } from './command-bundles.mjs';
 import { licencesOf } from './licences.mjs';
 import { measureBundle, pageBundle } from './page-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
+const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript-7/package.json')), 'bin/tsc');
 
 rmSync(`${root}dist`, { recursive: true, force: true });
 const checked = process.argv.includes('--checked') ? ['--noCheck'] : [];

@@ -16,7 +16,7 @@ node scripts/build.mjs --checked
 found=$(mktemp)
 {
   wrong=0
-  node --max-semi-space-size=64 scripts/types-and-lint.mjs || wrong=1
+  npx oxlint || wrong=1
   npx prettier --check --log-level warn . || wrong=1
   exit "$wrong"
 } >"$found" 2>&1 &

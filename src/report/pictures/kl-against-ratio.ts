@@ -1,5 +1,5 @@
 /** What compression costs on the measured model: KL against ratio, a line a codec and path. */
-import type { ChartDataset, DefaultDataPoint } from 'chart.js';
+import type { ChartDataset } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { klNumber, type Fidelity, type MeasuredRow } from '../../plan/fidelity.js';
 import { formatNumber } from '../../units.js';
@@ -111,7 +111,7 @@ function thinned(ratios: readonly number[]): number[] {
   return kept;
 }
 
-function datasets(theme: Theme, { label, points }: Line, i: number): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+function datasets(theme: Theme, { label, points }: Line, i: number): ChartDataset[] {
   const colour = colourOf(theme, i);
   return [
     ...(points.length > 1 ? bandOf(points, colour) : []),

@@ -2,7 +2,7 @@
  * Colours, marks and fonts of pictures. Colours are those of Okabe and Ito, which differ for any colour vision; marks
  * differ too.
  */
-import type { ChartDataset, ChartOptions, DefaultDataPoint, PointStyle } from 'chart.js';
+import type { ChartDataset, ChartOptions, PointStyle } from 'chart.js';
 import { isEstimate, type Evidence } from '../../cost/evidence.js';
 
 export interface Theme {
@@ -89,7 +89,7 @@ export function evidenceStyle(
 export function bandOf(
   points: readonly { readonly x: number; readonly low: number; readonly high: number }[],
   colour: string,
-): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+): ChartDataset[] {
   const edge = {
     borderWidth: 0.8,
     borderColor: faded(colour, 0.45),

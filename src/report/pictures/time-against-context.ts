@@ -1,5 +1,5 @@
 /** Time of a token against context for the plans of the decision, at the batch of the decision. */
-import type { ChartDataset, DefaultDataPoint } from 'chart.js';
+import type { ChartDataset } from 'chart.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
@@ -124,7 +124,7 @@ export function timeAgainstContext(view: View): Picture | null {
 }
 
 /** A band and the line of the estimates. Lines that end early, where memory ends, lie above those that go on. */
-function datasets(theme: Theme, line: TimeLine, index: number): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+function datasets(theme: Theme, line: TimeLine, index: number): ChartDataset[] {
   const colour = colourOf(theme, index);
   return [
     ...bandOf(line.points, colour),

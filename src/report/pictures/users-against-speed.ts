@@ -1,5 +1,5 @@
 /** How fast each user is served against how many there are: the picture of the decision. */
-import type { ChartDataset, DefaultDataPoint, Plugin } from 'chart.js';
+import type { ChartDataset, Plugin } from 'chart.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { configurationOf } from '../../plan/evaluate.js';
@@ -132,7 +132,7 @@ function region(theme: Theme, wanted: { readonly users: number | null; readonly 
   };
 }
 
-function datasets(theme: Theme, line: SpeedLine, index: number): ChartDataset<'line', DefaultDataPoint<'line'>>[] {
+function datasets(theme: Theme, line: SpeedLine, index: number): ChartDataset[] {
   const colour = colourOf(theme, index);
   const operating = (x: number): boolean => x === line.at.x;
   return [
