@@ -51,9 +51,9 @@ export function weightBytes(g: Geometry, gpus: number): number {
 }
 
 /**
- * Weights that a GPU holds beyond those of the checkpoint: norms and biases are kept in f32, a final norm that also runs
- * after the core is held twice, the exit gate's single column is padded to a pair and has no bias (it never fires); layers that read another layer's cache (cla) need no K
- * and V projections.
+ * Weights that a GPU holds beyond those of the checkpoint. Norms and biases are kept in f32. A final norm that also runs
+ * after the core is held twice. The exit gate's single column is padded to a pair and has no bias (it never fires).
+ * Layers that read another layer's cache (cla) need no K and V projections.
  */
 function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;

@@ -77,7 +77,7 @@ export function paperMarkdown(r: PaperReport, level = 1): string {
       ),
     );
     if (t.contradictions.length > 0)
-      lines.push('', ...t.contradictions.map((c) => `- contradicted on ${markdownText(c.subject)}`));
+      lines.push('', 'Contradicted on:', '', ...t.contradictions.map((c) => `- ${markdownText(c.subject)}.`));
   }
   lines.push('', `${h2} ${CONTRADICTIONS_TITLE}`, '');
   for (const c of r.quality.contradictions)

@@ -141,11 +141,9 @@ function upsideWords(
   if (!rate || !secondsPerStep) return chosenWords(report, choice, '', scores);
   const { breakEven } = choice;
   const beats =
-    breakEven === null
+    breakEven === null || breakEven.cannot
       ? ''
-      : breakEven.cannot
-        ? ''
-        : `; faster than the full cache at ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
+      : `; faster than the full cache at ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
 }
 

@@ -135,7 +135,10 @@ function worth(p: Plan, keep: number): number {
 /** Element types that store the cache as the model computes it. */
 const EXACT_TYPES: readonly string[] = ['f16', 'bf16', 'f32'];
 
-/** `93 % math500`: the worst published score that counts at this context (`0 % passkey, at 64k` where it was measured at a shorter one). */
+/**
+ * `93 % math500`: the worst published score that counts at this context; `0 % passkey, at 64k` where it was measured at
+ * a shorter one.
+ */
 export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan): string {
   if (isUncompressed(codec) && eviction === null) return EXACT_TYPES.includes(cacheType) ? '100 %' : 'unknown';
   if (!qualityKept) return 'unknown';
