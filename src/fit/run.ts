@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { isLatent } from '../codecs/registry.js';
 import type { CodecKind } from '../codecs/codec.js';
 import type { Initialisation } from '../decoder/index.js';
+import type { LatentGroups } from '../decoder/tensors.js';
 import { EXIT, UserError } from '../errors.js';
 import { capture, longestOf, windowsTogether, type Teacher } from './capture.js';
 import { fitLayer, type FitRequest, type FittedCodec } from './fit.js';
@@ -85,10 +86,15 @@ async function fitInPasses(
   const jobs = requests.map((request) => ({ request, store: storeOf() }));
   for (const [pass, layers] of passes.entries()) {
     if (jobs.every(({ store }) => layers.every((layer) => store.has(layer)))) continue;
-    const moments = new Map<CodecKind, Map<number, LayerMoments>>(
-      [...plans].map(([kind, plan]) => [kind, new Map(layers.map((layer) => [layer, emptyMoments(plan)]))]),
+    const kept = new Map<CodecKind, { readonly groups: LatentGroups; readonly moments: Map<number, LayerMoments> }>(
+      [...plans].map(([kind, plan]) => [
+        kind,
+        { groups: plan.groups, moments: new Map(layers.map((layer) => [layer, emptyMoments(plan)])) },
+      ]),
     );
-    const all = [...moments.values()].flatMap((own) => [...own.values()].flatMap((m) => AXES.flatMap((a) => m[a])));
+    const all = [...kept.values()].flatMap((own) =>
+      [...own.moments.values()].flatMap((m) => AXES.flatMap((a) => m[a])),
+    );
     const seen = folder?.restore(layers, all) ?? 0;
     const stopHere = (done: number): void => {
       if (!signal?.aborted) return;
@@ -102,15 +108,8 @@ async function fitInPasses(
       teacher,
       windows,
       async (captured, done) => {
-        for (const [kind, own] of moments)
-          for (const [layer, into] of own)
-            await accumulate(
-              g,
-              (plans.get(kind) as NonNullable<ReturnType<typeof plans.get>>).groups,
-              layer,
-              into,
-              captured,
-            );
+        for (const { groups, moments } of kept.values())
+          for (const [layer, into] of moments) await accumulate(g, groups, layer, into, captured);
         const saves = folder?.isDue || done >= windows.length;
         if (saves) folder?.save(layers, done, all);
         onProgress?.((pass + done / windows.length) / passes.length, 'keys and values');
@@ -123,7 +122,7 @@ async function fitInPasses(
     );
     for (const layer of layers) {
       for (const { request, store } of jobs) {
-        const own = moments.get(request.codec.kind)?.get(layer) as LayerMoments;
+        const own = kept.get(request.codec.kind)?.moments.get(layer) as LayerMoments;
         if (!store.has(layer)) store.put(layer, fitLayer({ ...request, geometry: g }, layer, own));
       }
       onProgress?.((pass + 1) / passes.length, `directions of layer ${layer + 1} of ${g.layers}`);

@@ -7,7 +7,7 @@ import { codecFacts, codecTensors, openCodecFile, SafetensorsFile, writeCodecFil
 import { fabricate } from '../../src/decoder/weights.js';
 import { latentGroups } from '../../src/decoder/tensors.js';
 import { effectiveRank, principalBasis, randomBasis } from '../../src/fit/basis.js';
-import { Covariance } from '../../src/fit/covariance.js';
+import { Covariance, type Moments } from '../../src/fit/covariance.js';
 import { layerBytes, layersOfPasses, momentsPlan, workBytes } from '../../src/fit/moments.js';
 import { Sketch, sketchColumns } from '../../src/fit/sketch.js';
 import { energyKept, latentWeights } from '../../src/fit/weights.js';
@@ -38,8 +38,8 @@ function columnsOf(seed: number, width: number, count: number): Float64Array[] {
   );
 }
 
-const covarianceOf = (columns: readonly Float64Array[], block: number): Covariance => {
-  const own = new Covariance(columns.length);
+/** The moments with all vectors added, block by block. */
+function streamed<T extends Moments>(own: T, columns: readonly Float64Array[], block: number): T {
   const count = columns[0]?.length as number;
   for (let from = 0; from < count; from += block)
     own.add(
@@ -47,7 +47,18 @@ const covarianceOf = (columns: readonly Float64Array[], block: number): Covarian
       Math.min(block, count - from),
     );
   return own;
-};
+}
+const covarianceOf = (columns: readonly Float64Array[], block: number): Covariance =>
+  streamed(new Covariance(columns.length), columns, block);
+
+/** Checks streams of any seed, size from 1 to `most` and block. */
+const forStreams = (
+  { most, runs }: { most: number; runs: number },
+  check: (seed: number, size: number, block: number) => void,
+): void =>
+  fc.assert(fc.property(fc.integer(), fc.integer({ min: 1, max: most }), fc.integer({ min: 1, max: 40 }), check), {
+    numRuns: runs,
+  });
 
 const normalOf = (seed: number): (() => number) => {
   const random = randomFrom(seed);
@@ -67,29 +78,21 @@ describe('fit', () => {
   });
 
   it('the covariance of a stream is that of all vectors at once, whatever the blocks', () => {
-    fc.assert(
-      fc.property(
-        fc.integer(),
-        fc.integer({ min: 1, max: 7 }),
-        fc.integer({ min: 1, max: 40 }),
-        (seed, width, block) => {
-          const columns = columnsOf(seed, width, 37);
-          const own = covarianceOf(columns, block);
-          const means = columns.map((c) => c.reduce((s, x) => s + (x - 1000), 0) / 37);
-          for (let i = 0; i < width; i++)
-            for (let j = 0; j < width; j++) {
-              let sum = 0;
-              for (let n = 0; n < 37; n++)
-                sum +=
-                  ((columns[i]?.[n] as number) - 1000 - (means[i] as number)) *
-                  ((columns[j]?.[n] as number) - 1000 - (means[j] as number));
-              expect(Math.abs(own.at(i, j) - sum / 37)).toBeLessThan(1e-10);
-            }
-          own.mean.forEach((m, i) => expect(Math.abs(m - 1000 - (means[i] as number))).toBeLessThan(1e-9));
-        },
-      ),
-      { numRuns: 30 },
-    );
+    forStreams({ most: 7, runs: 30 }, (seed, width, block) => {
+      const columns = columnsOf(seed, width, 37);
+      const own = covarianceOf(columns, block);
+      const means = columns.map((c) => c.reduce((s, x) => s + (x - 1000), 0) / 37);
+      for (let i = 0; i < width; i++)
+        for (let j = 0; j < width; j++) {
+          let sum = 0;
+          for (let n = 0; n < 37; n++)
+            sum +=
+              ((columns[i]?.[n] as number) - 1000 - (means[i] as number)) *
+              ((columns[j]?.[n] as number) - 1000 - (means[j] as number));
+          expect(Math.abs(own.at(i, j) - sum / 37)).toBeLessThan(1e-10);
+        }
+      own.mean.forEach((m, i) => expect(Math.abs(m - 1000 - (means[i] as number))).toBeLessThan(1e-9));
+    });
   });
 
   it('a basis is orthonormal, and what it loses is the tail of the spectrum', () => {
@@ -119,35 +122,22 @@ describe('fit', () => {
   });
 
   it('a sketch tells what its directions keep at least, and what the best ones keep beyond that at most', () => {
-    fc.assert(
-      fc.property(
-        fc.integer(),
-        fc.integer({ min: 1, max: 8 }),
-        fc.integer({ min: 1, max: 40 }),
-        (seed, rank, block) => {
-          const columns = columnsOf(seed, 60, 90);
-          const exact = covarianceOf(columns, 90);
-          const sketch = new Sketch(60, sketchColumns(60, rank));
-          for (let from = 0; from < 90; from += block)
-            sketch.add(
-              columns.map((c) => c.slice(from, from + block)),
-              Math.min(block, 90 - from),
-            );
-          const groups = { loops: 3, heads: 1, count: 1, width: 60 };
-          const own = latentWeights('svd', groups, rank, sketch, sketch, normalOf(seed));
-          const real = energyKept(exact, own, rank);
-          const best = latentWeights('svd', groups, rank, exact, exact, normalOf(seed)).kept;
-          expect(sketch.trace / exact.trace).toBeCloseTo(1, 9);
-          sketch.mean.forEach((m, i) => expect(Math.abs(m - (exact.mean[i] as number))).toBeLessThan(1e-9));
-          expect(own.kept).toBeLessThanOrEqual(real + 1e-9);
-          expect(best).toBeLessThanOrEqual(own.kept + (own.below as number) + 1e-9);
-          // It is worth something: the spectrum falls, and the bound knows it.
-          expect(best - real).toBeLessThan(0.1);
-          expect(own.below).toBeLessThan(0.5);
-        },
-      ),
-      { numRuns: 20 },
-    );
+    forStreams({ most: 8, runs: 20 }, (seed, rank, block) => {
+      const columns = columnsOf(seed, 60, 90);
+      const exact = covarianceOf(columns, 90);
+      const sketch = streamed(new Sketch(60, sketchColumns(60, rank)), columns, block);
+      const groups = { loops: 3, heads: 1, count: 1, width: 60 };
+      const own = latentWeights('svd', groups, rank, sketch, sketch, normalOf(seed));
+      const real = energyKept(exact, own, rank);
+      const best = latentWeights('svd', groups, rank, exact, exact, normalOf(seed)).kept;
+      expect(sketch.trace / exact.trace).toBeCloseTo(1, 9);
+      sketch.mean.forEach((m, i) => expect(Math.abs(m - (exact.mean[i] as number))).toBeLessThan(1e-9));
+      expect(own.kept).toBeLessThanOrEqual(real + 1e-9);
+      expect(best).toBeLessThanOrEqual(own.kept + (own.below as number) + 1e-9);
+      // It is worth something: the spectrum falls, and the bound knows it.
+      expect(best - real).toBeLessThan(0.1);
+      expect(own.below).toBeLessThan(0.5);
+    });
   });
 
   it('a sketch of few directions, or of none, has no others', () => {
