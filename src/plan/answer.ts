@@ -17,7 +17,8 @@ import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
 import { checkpointNote } from '../stacks/serve-command.js';
 import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
-import { isAsynchronous, stackName } from '../stacks/serving.js';
+import { stackLabel } from '../stacks/choose.js';
+import { isAsynchronous, servedBy, stackName, STACKS, type StackTables } from '../stacks/serving.js';
 import { readQuestion } from './request.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
@@ -33,7 +34,7 @@ export interface ModelSource {
   readonly publishedAs: string | null;
 }
 
-/** All that a plan rests on beside the scenario itself. */
+/** All that a plan rests on beside the scenario itself: data, but for what is read only where it is asked for. */
 export interface Sources {
   readonly model: ModelSource;
   readonly device: DeviceChoice;
@@ -48,6 +49,8 @@ export interface Sources {
   readonly gpu: GpuSources | null;
   /** What tuned kernels reach, beside a calibration of a device of the catalogue. */
   readonly attainable?: GpuSources;
+  /** Tables of the other stacks on the device; no part of the data. */
+  readonly otherStacks?: () => readonly GpuSources[];
   /** Whose kernels price; null where nothing is known about speed. */
   readonly stack: string | null;
   /** What `lla-sim fidelity` measured of this very model; published tables then do not count. */
@@ -105,7 +108,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
-  const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus));
+  const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario.stack));
   const checkpoint = question.server && checkpointNote(publishedAs);
   if (checkpoint) notes.push(checkpoint);
   if (question.server?.stepGib !== undefined)
@@ -123,9 +126,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       'add --fidelity FILE',
     );
   if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
+  const scheduled = (pricer: Pricer, tables: StackTables | null): Pricer =>
+    isAsynchronous(scenario.server?.asyncScheduling, tables) ? overlapped(pricer) : pricer;
   const found = choosePricer(sources, notes);
-  const asynchronous = isAsynchronous(scenario.server?.asyncScheduling, sources.gpu?.stack ?? null);
-  const pricer = found && asynchronous ? overlapped(found) : found;
+  const pricer = found && scheduled(found, sources.gpu?.stack ?? null);
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
@@ -155,7 +159,15 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(fidelity ? { fidelity } : {}),
       device,
       pricer,
-      ...(spec && sources.gpu?.stack ? { tuned: tunedOn(spec, sources.gpu) } : {}),
+      ...(spec && sources.gpu?.stack
+        ? {
+            tuned: tunedOn(spec, sources.gpu),
+            otherStacks: () =>
+              (sources.otherStacks?.() ?? []).flatMap((gpu) =>
+                gpu.stack ? [{ stack: gpu.stack.file.stack, pricer: scheduled(pricesOn(spec, gpu), gpu.stack) }] : [],
+              ),
+          }
+        : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
       candidates,
@@ -165,22 +177,31 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   };
 }
 
-/** @throws UserError where the stack has no kernel times of a cache in 8-bit floats on the device */
+/** @throws UserError where no stack has kernel times of a cache in 8-bit floats on the device */
 function checkFp8({ gpu, device }: Sources): void {
   const file = gpu?.stack?.file;
-  if (file && !file.tables.some((t) => t.op.endsWith('-fp8')))
+  if (!file?.tables.some((t) => t.op.endsWith('-fp8')))
     throw new UserError(
-      `there are no kernel times of ${stackName(file)} with an fp8 cache on ${device.name}`,
+      `there are no kernel times of ${file ? stackName(file) : 'a server'} with an fp8 cache on ${device.name}`,
       'choose another --stack or --device, or --cache-type f16',
     );
 }
 
-/** What the server keeps for itself whose tables price. */
-function serverOf({ gpu, device, model: { geometry } }: Sources, gpus: number): ServerMemory | null {
+/** Whose GPUs the servers run on. */
+const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
+
+/**
+ * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
+ * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
+ */
+function serverOf(sources: Sources, gpus: number, asked: string | undefined): ServerMemory | null {
+  const { gpu, spec, device, model } = sources;
+  const hosted = { geometry: model.geometry, gpus, vramBytes: device.vramBytes, device: device.id ?? '' };
   const file = gpu?.stack?.file;
-  if (!file) return null;
-  const named = { stack: file.stack, version: file.version, name: stackName(file) };
-  return serverMemory(named, { geometry, gpus, vramBytes: device.vramBytes, device: device.id ?? '' });
+  if (file) return serverMemory({ stack: file.stack, version: file.version, name: stackName(file) }, hosted);
+  if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
+  const stack = STACKS.find((name) => servedBy(model.publishedAs, name)) ?? STACKS[0];
+  return serverMemory({ stack, version: null, name: stackLabel(stack) }, hosted);
 }
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */

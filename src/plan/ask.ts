@@ -12,7 +12,7 @@ import { answer, presetSource, readVram, type ModelSource, type Sources } from '
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
 import type { Fidelity } from './fidelity.js';
 import { describeCalibration, measuredDevice } from './measured.js';
-import { chooseStack, tunedSources } from './stacks.js';
+import { chooseStack, otherStacksOn, tunedSources } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
 
 const DEFAULT_MODEL = 'ouro-1.4b';
@@ -45,6 +45,7 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
     spec,
     calibration: used && { file: used.file, content: used.calibration, stale: await staleKernels(used) },
     gpu: chosen?.gpu ?? null,
+    ...(spec && chosen?.gpu ? { otherStacks: otherStacksOn(spec, chosen.gpu) } : {}),
     ...(used && spec ? { attainable: tunedSources(spec) } : {}),
     stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
     ...(fidelity ? { fidelity } : {}),

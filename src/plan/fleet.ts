@@ -12,7 +12,8 @@ import { planName } from './names.js';
 import { makePlan } from './plan.js';
 import { representatives } from './representatives.js';
 import { isUnfit } from './unfit.js';
-import type { Fleet, FleetRow, Plan, PlanReport, PlanRequest } from './types.js';
+import type { Fleet, FleetRow } from './fleet-types.js';
+import type { Plan, PlanReport, PlanRequest } from './types.js';
 
 /** GPUs that share a model within one server. */
 const DEGREES = [1, 2, 4, 8] as const;

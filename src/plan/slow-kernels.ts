@@ -1,7 +1,8 @@
 /** Says where measured kernels are far slower than tuned ones: then they are the finding, not the hardware. */
 import { isUncompressed } from '../codecs/registry.js';
-import { isEstimate } from '../cost/evidence.js';
-import { priceStep } from '../cost/latency.js';
+import { isEstimate, type Interval } from '../cost/evidence.js';
+import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
+import { servedBy } from '../stacks/serving.js';
 import { formatMilliseconds } from '../units.js';
 import { candidateId } from './candidates.js';
 import { choicesOf } from './decide.js';
@@ -26,11 +27,28 @@ function slowKernels(r: PlanRequest, p: Plan): Warning | null {
   const { batch, secondsPerStep: time, evidence, floor } = p.knee ?? p.decode;
   const candidate = r.candidates.find((c) => candidateId(r.geometry, c, r.cacheType) === p.id);
   if (!r.tuned || !candidate || !time || evidence === null || isEstimate(evidence)) return null;
-  const tuned = priceStep(configurationOf(r, candidate), r.tuned(), batch, r.contextTokens);
-  if (time.estimate < SLOW * tuned.estimate || time.low < tuned.high) return null;
+  const priced = (pricer: Pricer): StepPrice =>
+    priceStep(configurationOf(r, candidate), pricer, batch, r.contextTokens);
+  const tuned = priced(r.tuned());
+  if (!isMuchSlower(time, tuned)) return null;
   const memory = floor ? `, reading memory alone ${formatMilliseconds(floor.memory)} ms` : '';
+  const others = (r.otherStacks?.() ?? [])
+    .map(({ stack, pricer }) => ({ stack, name: pricer.source, step: priced(pricer) }))
+    .filter(({ step }) => !isEstimate(step.evidence) && isMuchSlower(time, step))
+    .sort((a, b) => a.step.estimate - b.step.estimate);
+  const [fastest] = others;
+  const served = others.find(({ stack }) => servedBy(r.publishedAs, stack)) ?? null;
+  const ms = ({ step }: { readonly step: Interval }): string => `${formatMilliseconds(step.estimate)} ms`;
+  const other = served
+    ? `; ${served.name} takes ${ms(served)}: --stack ${served.stack}`
+    : fastest
+      ? `; ${fastest.name} would take ${ms(fastest)}, but does not run ${r.geometry.name}`
+      : '';
   return {
     code: 'slow-kernels',
-    message: `${r.pricer?.source ?? ''} is slow at this shape: a step of ${planName(p)} takes ${formatMilliseconds(time.estimate)} ms where tuned kernels take about ${formatMilliseconds(tuned.estimate)} ms${memory}; compare other stacks with --stack${isUncompressed(p.codec) ? ', and mind that other rows are compared with it' : ''}`,
+    message: `${r.pricer?.source ?? ''} is slow at this shape: a step of ${planName(p)} takes ${formatMilliseconds(time.estimate)} ms where tuned kernels take about ${formatMilliseconds(tuned.estimate)} ms${memory}${other}${isUncompressed(p.codec) ? '. Other rows are compared with it' : ''}`,
   };
 }
+
+const isMuchSlower = (time: Interval, than: Interval): boolean =>
+  time.estimate >= SLOW * than.estimate && time.low >= than.high;

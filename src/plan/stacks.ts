@@ -95,6 +95,15 @@ export async function chooseStack(
   return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable') };
 }
 
+/** Reads the package's tables of the other stacks on a device. @param chosen whose tables price */
+export const otherStacksOn = (spec: DeviceSpec, chosen: GpuSources) => (): readonly GpuSources[] =>
+  STACKS.filter((stack) => stack !== chosen.stack?.file.stack).flatMap((stack) => {
+    const name = join('stacks', `${spec.id}-${stack}.json`);
+    if (!existsSync(join(BUNDLED, name))) return [];
+    const tables = { path: join('calibrations', name), file: bundled<StackFile>(name) };
+    return [gpuSources(spec, tables, chosen.small, bundledFiles())];
+  });
+
 /** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
 export const tunedSources = (spec: DeviceSpec): GpuSources =>
   kernelsAlone(gpuSources(spec, null, null, bundledFiles()));

@@ -66,6 +66,8 @@ export interface PlanRequest {
   readonly attainable?: Pricer;
   /** Tuned kernels under the same server, beside a stack's tables that price. */
   readonly tuned?: () => Pricer;
+  /** Beside a stack's tables that price: those of other stacks on this device. */
+  readonly otherStacks?: () => readonly { readonly stack: string; readonly pricer: Pricer }[];
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
   readonly contextTokens: number;
@@ -381,50 +383,4 @@ export interface Answer {
   readonly qualityLost: readonly Score[];
   /** Words of the server that realise `deploy`, where its stack is known. */
   readonly serve?: string;
-}
-
-/** One codec for a number of users: how many GPUs, and how they are divided. */
-export interface FleetRow {
-  readonly planId: string;
-  readonly name: string;
-  readonly label: string;
-  /** GPUs that share the model: one replica. */
-  readonly tensorParallel: number;
-  /** Where the users are divided evenly: of the fullest replica. */
-  readonly usersPerReplica: number;
-  /** Largest batch that meets --tpot, without that target the largest that fits; beside the prefill of a prompt. */
-  readonly mostUsersPerReplica: number;
-  readonly replicas: number;
-  readonly gpus: number;
-  /** Of all GPUs; null without a price. */
-  readonly usdPerHour: number | null;
-  /** With `usersPerReplica`. Null where no speed is known. */
-  readonly secondsPerStep: Interval | null;
-  readonly evidence: Evidence | null;
-  /** Probability that --tpot is met. */
-  readonly chance: number | null;
-  /** Of one replica at its operating point. */
-  readonly tokensPerSecond: number;
-  readonly quality: Choice['quality'];
-  readonly worst: Score | null;
-  readonly servedBy: string | null;
-}
-
-/** The GPUs that a number of users needs. */
-export interface Fleet {
-  readonly users: number;
-  /** Of each codec the fewest GPUs, fewest first. */
-  readonly rows: readonly FleetRow[];
-  /** Fewest GPUs with what runs today and keeps quality. */
-  readonly deploy: FleetRow | null;
-  /** Fewer with kernels that would have to be written. */
-  readonly upside: FleetRow | null;
-  /** Where nothing keeps quality: the fewest GPUs that hold the users. */
-  readonly cheapest: FleetRow | null;
-  /** Fewer still with a codec whose scores fail. */
-  readonly fails: FleetRow | null;
-  /** The command of a replica of `deploy`; null where no stack is known to run it. */
-  readonly serve: string | null;
-  /** Users of eight GPUs with the plan of `deploy`: as one replica, and as eight. */
-  readonly eightGpus: { readonly oneReplica: number; readonly eightReplicas: number } | null;
 }

@@ -100,11 +100,8 @@ function reserveLines(reports: readonly PlanReport[], width: number): string[] {
   const bare = reports.filter((r) => r.settings.server === null);
   if (bare.length === 0 || bare.length === reports.length) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  const why = `${names}: no server's own memory is taken off, since nobody has published kernel times of a server there;`;
-  return [
-    '',
-    ...wrap(`${why} so more fits than beside a server. --reserve and --utilization set the same for all.`, width),
-  ];
+  const why = `${names}: no server is known to run there, so no server's own memory is taken off, and more fits.`;
+  return ['', ...wrap(`${why} --reserve and --utilization set the same for all.`, width)];
 }
 
 const rate = (r: PlanReport, choice: Choice | null): string => {

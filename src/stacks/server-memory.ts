@@ -76,10 +76,11 @@ const activations = (h: Hosted, tokens: number): MemoryPart => ({
   bytes: activationBytes(h.geometry, h.gpus, tokens),
 });
 
-type Rule = (h: Hosted, version: string) => Omit<ServerMemory, 'server' | 'date'>;
+type Rule = (h: Hosted, version: string | null) => Omit<ServerMemory, 'server' | 'date'>;
 
-/** True for vLLM 0.21 and later, which count CUDA graphs into their share and raised it. */
-function countsGraphs(version: string): boolean {
+/** True for vLLM 0.21 and later, which count CUDA graphs into their share and raised it. @param version null: today's */
+function countsGraphs(version: string | null): boolean {
+  if (version === null) return true;
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return major > 0 || minor >= 21;
 }
@@ -168,9 +169,13 @@ const RULES: Readonly<Record<Stack, Rule>> = { vllm, sglang, trtllm };
 
 /**
  * What a server keeps for itself by default.
+ * @param stack its version is null for today's
  * @returns null for a stack without rules: a file of somebody's own
  */
-export function serverMemory(stack: { stack: string; version: string; name: string }, h: Hosted): ServerMemory | null {
+export function serverMemory(
+  stack: { readonly stack: string; readonly version: string | null; readonly name: string },
+  h: Hosted,
+): ServerMemory | null {
   const rule = Object.hasOwn(RULES, stack.stack) ? RULES[stack.stack as Stack] : undefined;
   return rule ? { server: stack.name, ...rule(h, stack.version), date: '2026-11-22' } : null;
 }

@@ -4,9 +4,13 @@ import { chanceWithin, normalBelow, normalQuantile, timeAt } from '../../src/pla
 import type { Interval } from '../../src/cost/evidence.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
+import { prepare } from '../../src/plan/answer.js';
+import { readSources } from '../../src/plan/ask.js';
 import { choicesOf } from '../../src/plan/decide.js';
+import { makePlan } from '../../src/plan/plan.js';
 import { answerLines, answerText } from '../../src/report/answer-text.js';
 import { keepsLabel, shortList } from '../../src/report/plan-rows.js';
+import { formatMilliseconds } from '../../src/units.js';
 import { planOf, row } from './requests.js';
 
 const kept = (p: Plan): number => p.qualityKept?.share ?? -1;
@@ -109,6 +113,18 @@ describe('the quality rule', () => {
     // vLLM 0.14 on A100 does not split the context of two heads over the GPU.
     expect((await codes('a100-80'))[0]).toBe('slow-kernels');
     expect(await codes('h200')).not.toContain('slow-kernels');
+  });
+
+  it('beside slow kernels names the stack that is faster, with its time, and whether it runs the model', async () => {
+    const scenario: Scenario = { device: 'a100-80', gpus: 8, context: '128k', codec: ['full'] };
+    const { request, refused } = prepare(scenario, await readSources(scenario));
+    const riskOf = (publishedAs: string): string =>
+      makePlan({ ...request, publishedAs }, refused).answer.risks.find((w) => w.code === 'slow-kernels')?.message ?? '';
+    const batch = row(makePlan(request, refused), 'full/full').knee?.batch ?? 0;
+    const sglang = row(await planOf({ ...scenario, stack: 'sglang', batch }), 'full/full').knee?.secondsPerStep;
+    const ms = formatMilliseconds(sglang?.estimate ?? 0);
+    expect(riskOf('ouro-1.4b')).toContain(` would take ${ms} ms, but does not run ouro-1.4b`);
+    expect(riskOf('nanbeige4.2-3b')).toMatch(new RegExp(`; SGLang [\\d.]+ takes ${ms} ms: --stack sglang`));
   });
 
   it('a plan without a published score is never preferred to one with scores that pass', async () => {

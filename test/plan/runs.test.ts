@@ -8,7 +8,8 @@ import { fleetOf, planFleet } from '../../src/plan/fleet.js';
 import { makePlan } from '../../src/plan/plan.js';
 import { runsOf } from '../../src/plan/runs.js';
 import { sweepOf } from '../../src/plan/sweep.js';
-import type { Fleet, Plan, PlanReport } from '../../src/plan/types.js';
+import type { Fleet } from '../../src/plan/fleet-types.js';
+import type { Plan, PlanReport } from '../../src/plan/types.js';
 import { compareText } from '../../src/report/compare-text.js';
 import { fleetText } from '../../src/report/fleet-text.js';
 import { planCsv } from '../../src/report/plan-csv.js';
@@ -69,19 +70,21 @@ describe('lists', () => {
 });
 
 describe('several runs', () => {
-  it('have the full cache in common, and say which count without a server', async () => {
-    const { out } = await inProcess(
-      'plan',
-      '--device',
-      'h100,h100-pcie',
-      '--codec',
-      'full,lla',
-      '--ratio',
-      '4',
-      '--best',
-    );
+  it('have the full cache in common, and count with a server each, as one run does', async () => {
+    const flags = ['--codec', 'full,lla', '--ratio', '4'];
+    const bestOf = async (devices: string): Promise<string> =>
+      (await inProcess('plan', '--device', devices, ...flags, '--best')).out;
+    const out = await bestOf('h100,h100-pcie,mi300x');
     expect(out).toMatch(/full cache +upside/);
-    expect(out).toMatch(/^h100-pcie: no server's own memory is taken off/m);
+    expect(out).not.toContain("no server's own memory");
+    for (const device of ['h100', 'h100-pcie', 'mi300x']) {
+      const { settings, plans } = await planOf({ device, codec: ['full', 'lla'], ratio: [4] });
+      expect(settings.server?.server).toMatch(/^vLLM/);
+      expect(settings.utilization).toBe(settings.server?.utilization);
+      const lead = out.split('\n').find((line) => line.startsWith(`${device} `)) ?? '';
+      expect(plans.map((p) => p.maxBatch.exact)).toContain(Number(/ (\d+) +\d+ /.exec(lead)?.[1]));
+    }
+    expect(await bestOf('h100,m4-max')).toMatch(/^m4-max: no server is known to run there/m);
   });
 
   it('say why a run comes after another that is slower, and where no speed is known', async () => {

@@ -5,7 +5,8 @@ import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/answer.js';
 import type { Scenario } from '../../schema/settings.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../../stacks/choose.js';
-import { SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
+import type { GpuSources } from '../../stacks/gpu-pricer.js';
+import { SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
 
 /** A stack file that the user gave, not a stack of the list. */
@@ -16,6 +17,19 @@ const isFile = (stack: string | undefined): boolean => stack !== undefined && /[
  * @throws UserError as the command line does
  */
 export function sourcesFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
+  const sources = chosenFor(data, scenario, changed);
+  return { ...sources, otherStacks: () => otherStacksOf(data, sources) };
+}
+
+function otherStacksOf(data: PageData, { spec, gpu }: Sources): GpuSources[] {
+  if (!spec || !gpu) return [];
+  return STACKS.filter((stack) => stack !== gpu.stack?.file.stack).flatMap((stack) => {
+    const tables = found(data, spec.id, stack);
+    return tables ? [gpuSources(spec, tables, gpu.small, data.known.files)] : [];
+  });
+}
+
+function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
   // What was measured of the report's model says nothing about another one.
   const { fidelity: _own, ...published } = data.sources;
   const own: Sources = changed.has('model')
