@@ -1,9 +1,11 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
- * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs), and the measuring page
- * is dist/measure.html.
- * dist/LICENCES.txt holds the licences of the packages in both. dist/bin/ lies as deep as the modules that find kernels/
- * and calibrations/ relative to themselves. `--checked`: the types have been checked just now.
+ * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs), and
+ * the measuring page is dist/measure.html. dist/LICENCES.txt holds the licences of the packages in both. dist/bin/ lies
+ * as deep as the modules that find kernels/ and calibrations/ relative to themselves.
+ *
+ * `--checked`: the types have been checked just now. `--if-changed`: nothing is done where dist/ is newer than all that it
+ * is made from. The first npx after npm ci prepares the package once more, and says nothing meanwhile.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,11 +14,25 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { commandBundles } from './command-bundles.mjs';
 import { licencesOf } from './licences.mjs';
+import { isNewest } from './newest.mjs';
 import { measureBundle, pageBundle } from './page-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript-7/package.json')), 'bin/tsc');
+const madeFrom = [
+  'src',
+  'scripts',
+  'calibrations',
+  'package.json',
+  'package-lock.json',
+  'tsconfig.json',
+  'tsconfig.build.json',
+];
+// The licences are written last.
+const last = `${root}dist/LICENCES.txt`;
+const sources = madeFrom.map((name) => `${root}${name}`);
+if (process.argv.includes('--if-changed') && isNewest(last, sources)) process.exit();
 
+const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript-7/package.json')), 'bin/tsc');
 rmSync(`${root}dist`, { recursive: true, force: true });
 const checked = process.argv.includes('--checked') ? ['--noCheck'] : [];
 execFileSync(process.execPath, [tsc, '-p', `${root}tsconfig.build.json`, ...checked], { stdio: 'inherit' });
@@ -31,4 +47,4 @@ writeFileSync(
   `${root}dist/measure.html`,
   measureDocument(measure.text.trim(), { attainable: carried('attainable'), servers: carried('servers') }),
 );
-writeFileSync(`${root}dist/LICENCES.txt`, licencesOf([...bundled, ...page.inputs, ...measure.inputs]));
+writeFileSync(last, licencesOf([...bundled, ...page.inputs, ...measure.inputs]));
