@@ -51,6 +51,8 @@ let lent: BrowserDevice | null = null;
 let own: Calibration | null = null;
 /** What the result shows, and the download holds. */
 let shown: Calibration | null = null;
+/** What is shown was measured elsewhere. */
+let isFromFile = false;
 let report: AbortController | null = null;
 
 function status(words: string, wrong = false): void {
@@ -177,8 +179,18 @@ function offer(): void {
 const fileName = ({ device }: Calibration): string =>
   `${(device.description.toLowerCase().match(/[a-z0-9]+/g) ?? ['gpu']).join('-').slice(0, 60)}.json`;
 
-/** The result, and the planner with it. */
-function show(calibration: Calibration): void {
+/** Takes the result from the page, and the planner with it. */
+function clear(): void {
+  report?.abort();
+  shown = null;
+  for (const id of ['result', 'progress']) element(id).hidden = true;
+  for (const id of ['answer', 'facts', 'report']) element(id).replaceChildren();
+  roofline.clear();
+}
+
+/** The result, and the planner with it. @param fromFile measured elsewhere */
+function show(calibration: Calibration, fromFile = false): void {
+  isFromFile = fromFile;
   shown = stated(calibration);
   element('result').hidden = false;
   element('file').textContent = fileName(shown);
@@ -238,7 +250,7 @@ async function openFile(file: File): Promise<void> {
         `the file is not a calibration of this version: ${issueWords(parsed.error.issues[0])}`,
         'choose another',
       );
-    show(parsed.data);
+    show(parsed.data, true);
     status(`This is the calibration of ${parsed.data.device.description}.`);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
@@ -263,13 +275,14 @@ form.addEventListener('submit', (event) => {
     return status((error as Error).message, true);
   }
   const typing = document.activeElement instanceof HTMLInputElement && document.activeElement.name === 'memory';
-  if (typing && shown) show(shown);
+  if (typing && shown) show(shown, isFromFile);
   else if (!start.disabled) void measure();
 });
 element('save').addEventListener('click', save);
 element('forget').addEventListener('click', () => {
   own = null;
-  void forget().then(() => status('Forgotten.'));
+  if (!isFromFile) clear();
+  void forget().then(() => status('Forgotten. The next measurement begins anew.'));
   offer();
 });
 const drop = element('drop');

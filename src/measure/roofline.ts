@@ -34,4 +34,12 @@ export class RooflineChart {
     this.chart = new Chart<ChartType>(canvas, { ...config, options: { ...config.options, animation: false } });
     return picture.summary;
   }
+
+  /** Takes the picture away. */
+  clear(): void {
+    this.last = null;
+    this.chart?.destroy();
+    this.chart = null;
+    document.getElementById('figure-m-roofline')?.setAttribute('hidden', '');
+  }
 }

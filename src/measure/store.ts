@@ -39,6 +39,11 @@ export async function keep(calibration: Calibration): Promise<boolean> {
   }
 }
 
+/** Removes what is kept. A browser that keeps nothing has nothing to remove. */
 export async function forget(): Promise<void> {
-  await done((await store('readwrite')).delete(KEY)).catch(() => undefined);
+  try {
+    await done((await store('readwrite')).delete(KEY));
+  } catch {
+    return;
+  }
 }

@@ -109,6 +109,12 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
     const shown = await plan('--calibration', saved, '--ctx', '4096', '--format', 'json');
     expect([0, 3], shown.err).toContain(shown.code);
     expect(shown.out).toContain('times were measured in a browser, Chrom');
+    // What was forgotten is not shown any more, and the next measurement does not go on from it.
+    await page.locator('#m-forget').click();
+    await expect.poll(() => page.locator('#m-status').textContent()).toMatch(/^Forgotten\. /);
+    expect(await page.locator('#m-start').innerText()).toBe('Measure');
+    for (const part of ['#m-result', '#figure-m-roofline', '#plans', '#m-forget'])
+      expect(await page.locator(part).isVisible(), part).toBe(false);
     expect(second.incidents).toEqual([]);
     await kept.close();
   }, 240_000);

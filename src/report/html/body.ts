@@ -36,7 +36,7 @@ export function reportBody(view: View, pictures: readonly Picture[], data: PageD
   const kinds = [...new Set(view.all.map((e) => e.plan.codec.kind))];
   return html`<header class="sheet">
 <h1>${titleOf(view)}</h1>
-<div id="question">${questionSection(view)}</div>
+<div id="question">${questionSection(view, data.simulated ?? null)}</div>
 <div id="answer">${answerSection(view, data.simulated ?? null)}</div>
 <div id="decision">${figuresSection(decision === null ? [] : [decision])}</div>
 <div id="sheet">${sheetSection(view, data.simulated ?? null)}</div>
@@ -50,7 +50,7 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
     data,
     PRESETS.map((p) => p.name),
   ).map(field)}</div>
-<div class="row"><button type="reset">Back to the report's question</button><p id="status" role="status"></p></div>
+<div class="row"><button type="reset">Back to the first question</button><p id="status" role="status"></p></div>
 <p>The same from the command line: <code class="command" id="command">${commandLine(data.scenario)}</code></p>
 <noscript><p>Without JavaScript the page shows the report's own question; its pictures lie beside this file as PNG.</p></noscript>
 </form>
