@@ -4,6 +4,7 @@ import { jsonText } from '../json.js';
 import { readSources } from '../plan/ask.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
 import type { Sources } from '../plan/answer.js';
+import { remedyWords } from '../plan/remedies.js';
 import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
 import { fleetJson, type AnsweredFleet } from '../report/fleet-json.js';
@@ -20,21 +21,25 @@ export async function planFleets(
 ): Promise<ExitCode> {
   if (format !== 'table' && format !== 'json')
     throw new UserError(`--users prints a table or JSON, not ${format}`, 'leave --format out, or write --format json');
-  const planned: AnsweredFleet[] = [];
+  const planned: (AnsweredFleet & { readonly scenario: Scenario; readonly sources: Sources })[] = [];
   for (const scenario of scenarios) {
     const users = readUsers(scenario);
     if (users === null) continue;
     const sources = await readSources(scenario);
     const fleet = planFleet(scenario, users, sources);
-    planned.push({ ...fleet, simulated: await simulatedOf(scenario, fleet, sources) });
+    planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources) });
   }
   planned.sort((a, b) => costOf(a) - costOf(b));
   if (format === 'json') await print(jsonText(fleetJson(planned)), output);
   if (planned.every((p) => p.fleet.rows.length === 0)) {
+    const [{ scenario, sources, reports }] = planned as [(typeof planned)[number]];
     const nearest = planned.flatMap((p) => p.reports.flatMap((r) => r.nearest?.text ?? []))[0];
+    const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
     throw new UserError(
       `no number of GPUs serves these users${nearest === undefined ? '' : `\n${nearest}`}`,
-      'relax a target, take a larger GPU, a shorter context or a higher ratio',
+      reports.some(({ removed }) => removed.length > 0)
+        ? 'relax a target, or take a larger GPU or a shorter context'
+        : remedyWords(one, sources),
       EXIT.noSolution,
     );
   }

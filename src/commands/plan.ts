@@ -5,7 +5,7 @@ import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { jsonText } from '../json.js';
-import { prepare } from '../plan/answer.js';
+import { prepare, type Sources } from '../plan/answer.js';
 import { readSources } from '../plan/ask.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
@@ -97,7 +97,8 @@ async function run(args: Args): Promise<ExitCode> {
   const solved = reports.filter(hasSolution);
   if (solved.length === 0) {
     if (format === 'json') await print(json(planned), output);
-    throw noSolutionError(reports[0] as PlanReport);
+    const [{ report, scenario: asked, sources }] = planned as [Planned];
+    throw await noSolutionError(report, asked, sources);
   }
   await print(await renderAll(planned, format, args, output), output);
   return EXIT.ok;
@@ -108,17 +109,21 @@ const isSet = (args: Args, flag: string): boolean => args.flags[flag] === true;
 /** A report, and its plans by batch where --sweep asks for them. */
 interface Planned {
   readonly report: PlanReport;
+  readonly scenario: Scenario;
+  readonly sources: Sources;
   readonly sweeps: readonly Sweep[] | null;
 }
 
 async function planOne(scenario: Scenario, everyRow: boolean, sweep: boolean): Promise<Planned> {
-  const { request, refused } = prepare(scenario, await readSources(scenario));
+  const sources = await readSources(scenario);
+  const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused, { everyRow });
-  if (!sweep) return { report, sweeps: null };
+  if (!sweep) return { report, scenario, sources, sweeps: null };
   const { sweepOf } = await import('../plan/sweep.js');
   const { deploy, upside, fallback } = report.answer;
   const named = report.plans.filter((p) => [deploy, upside, fallback].some((c) => c?.planId === p.id));
-  return { report, sweeps: named.map((p) => ({ planId: p.id, points: sweepOf(request, p) })) };
+  const sweeps = named.map((p) => ({ planId: p.id, points: sweepOf(request, p) }));
+  return { report, scenario, sources, sweeps };
 }
 
 const withSweeps = ({ report, sweeps }: Planned): object => (sweeps === null ? report : { ...report, sweeps });
@@ -223,14 +228,15 @@ function readBounds(pairs: readonly string[], name: string): Record<string, numb
 }
 
 /** Why a question has no answer, and what would help. */
-export const noSolutionError = (report: PlanReport): UserError =>
-  new UserError(
-    noSolution(report),
+export async function noSolutionError(report: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {
+  const hint =
     report.removed.length > 0
-      ? 'relax a target, take a larger GPU, a shorter context or a higher ratio'
-      : fitHint(report),
-    EXIT.noSolution,
-  );
+      ? 'relax a target, or take a larger GPU or a shorter context'
+      : keptTooMuch(report)
+        ? 'lower --reserve, raise --utilization, or take a larger GPU'
+        : (await import('../plan/remedies.js')).remedyWords(scenario, sources);
+  return new UserError(noSolution(report), hint, EXIT.noSolution);
+}
 
 /** The largest part of memory when not one sequence fits. */
 function nothingFits(report: PlanReport): string {
@@ -245,15 +251,12 @@ function nothingFits(report: PlanReport): string {
   return `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens (${parts.join(', ')})`;
 }
 
-/** The cure that fits the cause. */
-const fitHint = (report: PlanReport): string =>
-  report.plans.every(
-    (p) =>
-      p.memory.usableBytes < p.memory.weightsBytes &&
-      p.memory.usableBytes + p.memory.reservedBytes > p.memory.weightsBytes,
-  )
-    ? 'lower --reserve, raise --utilization, or take a larger GPU'
-    : 'take a larger GPU, more GPUs, a shorter context, a higher ratio, or drop tokens with --eviction streaming:4+1020';
+/** Whether the weights would fit without what is kept from them. */
+const keptTooMuch = ({ plans }: PlanReport): boolean =>
+  plans.every(
+    ({ memory }) =>
+      memory.usableBytes < memory.weightsBytes && memory.usableBytes + memory.reservedBytes > memory.weightsBytes,
+  );
 
 const need = ({ memory }: Plan): number =>
   memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;

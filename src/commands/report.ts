@@ -82,7 +82,7 @@ async function run(args: Args): Promise<ExitCode> {
   });
   writeFolder(folder, files);
   if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);
-  if (!hasSolution(view.report)) throw noSolutionError(view.report);
+  if (!hasSolution(view.report)) throw await noSolutionError(view.report, scenario, sources);
   return EXIT.ok;
 }
 

@@ -294,7 +294,7 @@ function questionOf(r: Asked): string {
     ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
   ];
   const size = formatDecimalBytes(device.vramBytes);
-  const gpu = `${gpus === 1 ? 'one' : gpus} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
+  const gpu = `${gpus === 1 ? 'one' : `${gpus} ×`} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
   const sure = wanted.some((w) => /token within|a token$/.test(w)) ? `, ${Math.round(r.confidence * 100)} % sure` : '';
   return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`;
 }

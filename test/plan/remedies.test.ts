@@ -1,0 +1,31 @@
+/** What the program proposes where nothing fits: each change is planned before it is named. */
+import { expect, it } from 'vitest';
+import { ask, readSources } from '../../src/plan/ask.js';
+import { hasSolution } from '../../src/plan/plan.js';
+import { remedyWords } from '../../src/plan/remedies.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { parseTokens } from '../../src/units.js';
+
+const words = async (s: Scenario): Promise<string> => remedyWords(s, await readSources(s));
+const fits = async (s: Scenario): Promise<boolean> => hasSolution(await ask(s, { everyRow: false }));
+
+it.each([
+  { device: 'rtx-4090', context: '1M' },
+  { device: 'rtx-4090', context: '64k', codec: ['full'] },
+] as Scenario[])('%j: the fewest GPUs and the longest context that fit, and no ratio', async (scenario) => {
+  const said = await words(scenario);
+  const gpus = Number(/--gpus (\d+)/.exec(said)?.[1]);
+  expect([await fits({ ...scenario, gpus }), await fits({ ...scenario, gpus: gpus / 2 })]).toEqual([true, false]);
+  const context = parseTokens(/--ctx (\w+)/.exec(said)?.[1] ?? '', '--ctx');
+  expect([await fits({ ...scenario, context }), await fits({ ...scenario, context: 2 * context })]).toEqual([
+    true,
+    false,
+  ]);
+  expect(said).not.toContain('ratio');
+  expect(said.includes('without --codec')).toBe(scenario.codec !== undefined);
+});
+
+it('names nothing that does not help', async () => {
+  expect(await words({ device: 'h100', context: '1M', codec: ['full'] })).not.toContain('--gpus');
+  expect(await words({ vram: '64MB' })).toBe('take a larger GPU');
+});
