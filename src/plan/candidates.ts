@@ -15,7 +15,7 @@ import { exactRatio, ratioLabel } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
 import { evictionLabel, leavesGaps, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { Candidate } from './types.js';
+import type { Candidate, PlanRequest } from './types.js';
 
 export interface CandidateFilter {
   readonly kinds: readonly CodecKind[] | null;
@@ -154,6 +154,12 @@ export function candidateId(g: Geometry, c: Candidate, cacheType: string): strin
   if (c.eviction) parts.push(evictionLabel(c.eviction));
   return parts.join('/');
 }
+
+/** The combination that a plan's id names. */
+export const candidateOf = (
+  { geometry, candidates, cacheType }: Pick<PlanRequest, 'geometry' | 'candidates' | 'cacheType'>,
+  planId: string,
+): Candidate | undefined => candidates.find((c) => candidateId(geometry, c, cacheType) === planId);
 
 const sameRanks = (a: Codec | string, b: Codec): boolean =>
   typeof a !== 'string' && a.rankK === b.rankK && a.rankV === b.rankV;

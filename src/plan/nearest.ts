@@ -1,7 +1,7 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
 import { priceStep } from '../cost/latency.js';
 import { formatTokens } from '../units.js';
-import { candidateId } from './candidates.js';
+import { candidateOf } from './candidates.js';
 import { chanceWithin, timeAt, type Timed } from './chance.js';
 import { configurationOf } from './evaluate.js';
 import { planName } from './names.js';
@@ -102,7 +102,7 @@ function upward(seconds: number): number {
 
 /** Seconds of a step with the wanted probability, for a change of the request. */
 function stepAt(r: PlanRequest, p: Plan, context: number): number {
-  const candidate = r.candidates.find((c) => candidateId(r.geometry, c, r.cacheType) === p.id);
+  const candidate = candidateOf(r, p.id);
   if (!candidate || !r.pricer) return Infinity;
   const { estimate, low, high, evidence } = priceStep(configurationOf(r, candidate), r.pricer, r.batch ?? 1, context);
   return timeAt({ seconds: { estimate, low, high }, evidence }, r.confidence);

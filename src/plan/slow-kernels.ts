@@ -4,7 +4,7 @@ import { isEstimate, type Interval } from '../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import { servedBy } from '../stacks/serving.js';
 import { formatMilliseconds } from '../units.js';
-import { candidateId } from './candidates.js';
+import { candidateOf } from './candidates.js';
 import { choicesOf } from './decide.js';
 import { configurationOf } from './evaluate.js';
 import { planName } from './names.js';
@@ -25,7 +25,7 @@ export function withSlowKernels(r: PlanRequest, plans: readonly Plan[], answer: 
 
 function slowKernels(r: PlanRequest, p: Plan): Warning | null {
   const { batch, secondsPerStep: time, evidence, floor } = p.knee ?? p.decode;
-  const candidate = r.candidates.find((c) => candidateId(r.geometry, c, r.cacheType) === p.id);
+  const candidate = candidateOf(r, p.id);
   if (!r.tuned || !candidate || !time || evidence === null || isEstimate(evidence)) return null;
   const priced = (pricer: Pricer): StepPrice =>
     priceStep(configurationOf(r, candidate), pricer, batch, r.contextTokens);

@@ -1,13 +1,13 @@
 /** Decoding at every batch of the grid, for one plan. */
 import { priceStep } from '../cost/latency.js';
 import { onGrid } from '../cost/memory.js';
-import { candidateId } from './candidates.js';
+import { candidateOf } from './candidates.js';
 import { configurationOf, figuresAt } from './evaluate.js';
 import type { DecodeFigures, Plan, PlanRequest } from './types.js';
 
 /** Figures at 1, 2, 3, 4, 6, 8, 12, 16 … sequences, at the operating batch and at the largest. */
 export function sweepOf(r: PlanRequest, p: Plan): DecodeFigures[] {
-  const candidate = r.candidates.find((c) => candidateId(r.geometry, c, r.cacheType) === p.id);
+  const candidate = candidateOf(r, p.id);
   const { pricer } = r;
   if (!candidate || !pricer) return [];
   const configuration = configurationOf(r, candidate);

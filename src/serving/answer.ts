@@ -2,7 +2,7 @@
 import { isUncompressed } from '../codecs/registry.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
-import { candidateId } from '../plan/candidates.js';
+import { candidateOf } from '../plan/candidates.js';
 import { makePlan } from '../plan/plan.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
@@ -82,7 +82,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   const rates: SustainedRate[] = [];
   let partial = false;
   for (const [i, row] of chosen.entries()) {
-    const candidate = request.candidates.find((c) => candidateId(request.geometry, c, request.cacheType) === row.id)!;
+    const candidate = candidateOf(request, row.id)!;
     const service = new Service(setting, candidate, row);
     const turn = (share: number): boolean => o.progress((i + share) / chosen.length, row.id);
     if (o.findRate) {

@@ -1,5 +1,5 @@
 /** Which plans serve most requests of a workload: what an answer names where its scenario has one. */
-import { candidateId } from '../plan/candidates.js';
+import { candidateOf } from '../plan/candidates.js';
 import type { Contenders, ServingMost } from '../plan/decide.js';
 import type { Plan } from '../plan/types.js';
 import { Service, type Setting } from './candidate.js';
@@ -27,7 +27,7 @@ export function chooseByRate(setting: Setting, { today, unwritten }: Contenders)
 /** The plan with its rate, where it serves more than what is known; most plans are told by one run. */
 function better(setting: Setting, plan: Plan, known: Known | null): Known | null {
   const { request, workload } = setting;
-  const candidate = request.candidates.find((c) => candidateId(request.geometry, c, request.cacheType) === plan.id);
+  const candidate = candidateOf(request, plan.id);
   if (!candidate) return null;
   const service = new Service(setting, candidate, plan);
   if (service.options.blocks < 1) return null;
