@@ -13,6 +13,8 @@ export interface FleetRow {
   readonly usersPerReplica: number;
   /** Largest batch that meets --tpot, without that target the largest that fits; beside the prefill of a prompt. */
   readonly mostUsersPerReplica: number;
+  /** What keeps one more user out of a replica: memory, --tpot, or the server's --max-num-seqs. */
+  readonly limitedBy: 'memory' | 'tpot' | 'max-num-seqs';
   readonly replicas: number;
   readonly gpus: number;
   /** Of all GPUs; null without a price. */

@@ -4,7 +4,7 @@ import { UserError } from '../errors.js';
 import type { Scenario } from '../schema/settings.js';
 import { parseNumber } from '../units.js';
 import { prepare, type Sources } from './answer.js';
-import { candidateId } from './candidates.js';
+import { candidateOf } from './candidates.js';
 import { chanceWithin } from './chance.js';
 import { likelySpeed, served, verdictOn } from './decide.js';
 import { configurationOf } from './evaluate.js';
@@ -57,15 +57,18 @@ export const degreesFor = ({ heads, kvHeads }: PlanRequest['geometry']): number[
   DEGREES.filter((n) => heads % n === 0 && kvHeads % n === 0);
 
 /**
- * Users that one replica serves at once: the largest batch that meets --tpot, else the largest that fits; beside the
- * prefill of one prompt, because users come and go.
+ * Users that one replica serves at once, and what keeps another out: the largest batch that meets --tpot, else the
+ * largest that fits; beside the prefill of one prompt, because users come and go.
  */
-const usersOf = (p: Plan, r: PlanRequest): number =>
-  Math.min(
-    r.targets.secondsPerToken === null ? p.maxBatch.exact : (p.knee?.batch ?? 0),
-    p.prefill.batchBesidePrefill,
-    r.mostSequences ?? Infinity,
-  );
+function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' | 'limitedBy'> {
+  const room = Math.min(p.maxBatch.exact, p.prefill.batchBesidePrefill);
+  const allowed = Math.min(room, r.mostSequences ?? room);
+  const most = r.targets.secondsPerToken === null ? allowed : Math.min(allowed, p.knee?.batch ?? 0);
+  return {
+    mostUsersPerReplica: most,
+    limitedBy: most < allowed ? 'tpot' : allowed < room ? 'max-num-seqs' : 'memory',
+  };
+}
 
 /**
  * The fewest GPUs for each codec, over replicas and tensor parallelism.
@@ -118,7 +121,7 @@ const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefine
 
 /** The step of a replica with the users that it has. */
 function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance'> | null {
-  const candidate = r.candidates.find((c) => candidateId(r.geometry, c, r.cacheType) === row.planId);
+  const candidate = candidateOf(r, row.planId);
   if (!r.pricer || !candidate) return null;
   const step = priceStep(configurationOf(r, candidate), r.pricer, row.usersPerReplica, r.contextTokens);
   const { estimate, low, high, evidence } = step;
@@ -132,7 +135,7 @@ function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep'
 }
 
 function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
-  const mostUsersPerReplica = usersOf(p, r);
+  const { mostUsersPerReplica, limitedBy } = usersOf(p, r);
   if (isUnfit(p)) return [];
   if (mostUsersPerReplica < 1) return [];
   const replicas = Math.ceil(users / mostUsersPerReplica);
@@ -145,6 +148,7 @@ function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
       tensorParallel: r.gpus,
       usersPerReplica: Math.ceil(users / replicas),
       mostUsersPerReplica,
+      limitedBy,
       replicas,
       gpus,
       usdPerHour: r.usdPerHour === null ? null : r.usdPerHour * gpus,

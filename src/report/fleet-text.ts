@@ -20,7 +20,7 @@ export const fleetQuestion = (
 ): string => {
   const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
   const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
-  if (simulated) return `${who}, ${lengthsOf(simulated)}, ${machine}`;
+  if (simulated) return `${who}, ${simulated.workload}, ${machine}`;
   const { secondsPerToken } = report.settings.targets;
   const target =
     secondsPerToken === null
@@ -29,12 +29,11 @@ export const fleetQuestion = (
   return `${who} at once, ${formatTokens(report.contextTokens)} tokens each${target}, ${machine}`;
 };
 
-/** `prompts 500, outputs 50 tokens`. */
-const lengthsOf = ({ workload }: SimulatedFleet): string => workload.replace(/^\d+ users, /, '');
-
-/** What a report's first line asks. */
-export const questionWords = ({ report, fleet }: Pick<View, 'report' | 'fleet'>): string =>
-  fleet ? fleetQuestion(fleet.fleet, report) : report.answer.question;
+/** What a report's first line asks. @param simulated of this very question */
+export const questionWords = (
+  { report, fleet }: Pick<View, 'report' | 'fleet'>,
+  simulated: SimulatedFleet | null = null,
+): string => (fleet ? fleetQuestion(fleet.fleet, report, simulated) : report.answer.question);
 
 /** What the rest of a report about users is about. */
 export const replicaWords = ({ report }: Pick<View, 'report'>): string =>
@@ -65,7 +64,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
     ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
     [
       'Workload',
-      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${lengthsOf(simulated)}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
+      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
     ],
     [
       'Instead',
@@ -107,14 +106,13 @@ const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `$
 
 /** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s (estimate 0.2 s), …`. */
 function serviceWords(row: FleetService, device: string): string {
-  const { replicas, tensorParallel: degree, estimate, high, slowEnd } = row;
-  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  const { estimate, high, slowEnd, replicas } = row;
   const pair = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => {
     const [sure, likely] = [shortSeconds((high[key] ?? 0) / 1e3), shortSeconds((estimate[key] ?? 0) / 1e3)];
     return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
   };
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
-  return `${row.gpus} ${device} by simulation: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
+  return `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
 }
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
@@ -126,7 +124,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     [
       'Instead',
       deploy && eightGpus && eightGpus.oneReplica > 0
-        ? `On 8 GPUs: sharing the model ${eightGpus.oneReplica} users, separately ${eightGpus.eightReplicas}`
+        ? `8 GPUs that share the model serve ${eightGpus.oneReplica}, 8 that each hold it ${eightGpus.eightReplicas}`
         : null,
     ],
     ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
@@ -155,8 +153,32 @@ function slowWords({ deploy, upside }: Fleet, { settings }: PlanReport): string[
 /** A user who gets fewer than ten tokens a second waits for words. */
 const SLOW_SECONDS = 0.1;
 
-const usersWords = ({ usersPerReplica: n }: { readonly usersPerReplica: number }): string =>
+const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): string =>
   `${n} user${n === 1 ? '' : 's'}`;
+
+/**
+ * `: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each`; where a replica serves one user only, `, one for
+ * each user (a second does not fit): full cache on vLLM 0.24.0`.
+ * @param why a replica takes no second user
+ */
+function shapeWords(
+  row: Pick<FleetRow, 'name' | 'servedBy' | 'replicas' | 'tensorParallel' | 'usersPerReplica'>,
+  why: string,
+): string {
+  const { replicas, tensorParallel: degree } = row;
+  const plan = `${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}`;
+  if (replicas > 1 && row.usersPerReplica === 1)
+    return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
+  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  return `: ${replicas === 1 && degree === 1 ? '' : `${shape}, `}${plan}, ${usersWords(row)}${replicas === 1 ? '' : ' each'}`;
+}
+
+/** Why a replica takes no second user. */
+const WHY_ONE: Readonly<Record<FleetRow['limitedBy'], string>> = {
+  memory: 'a second does not fit',
+  tpot: 'a second would make both miss --tpot',
+  'max-num-seqs': '--max-num-seqs is 1',
+};
 
 /** The command of one replica. */
 const commandWords = ({ serve, replicas }: { readonly serve: string | null; readonly replicas: number }) =>
@@ -164,15 +186,14 @@ const commandWords = ({ serve, replicas }: { readonly serve: string | null; read
 
 /** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (…), at most 18`. */
 function rowWords(row: FleetRow, device: string): string {
-  const { replicas, tensorParallel: degree, secondsPerStep: s } = row;
-  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  const { secondsPerStep: s } = row;
   const time = s
     ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
     : '';
   const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
   const loss = row.worst && row.worst.share < 1 ? `. Loses: ${scoreWords(row.worst)}` : row.servedBy ? '. No loss' : '';
-  return `${row.gpus} ${device}: ${shape}, ${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}, ${usersWords(row)} each${time}${most}${usd}${loss}`;
+  return `${row.gpus} ${device}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}${loss}`;
 }
 
 /** Rows of the table. */

@@ -3,7 +3,7 @@
  * replicas of their own.
  */
 import type { Sources } from '../plan/answer.js';
-import { candidateId } from '../plan/candidates.js';
+import { candidateOf } from '../plan/candidates.js';
 import { served } from '../plan/decide.js';
 import type { PlannedFleet } from '../plan/fleet.js';
 import type { FleetRow } from '../plan/fleet-types.js';
@@ -60,7 +60,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
   const deploy = fewest(today, null, false);
   const best = fewest(unwritten, deploy, deploy !== null);
   return {
-    workload: workload.label,
+    workload: workload.lengthsLabel,
     thinkSeconds: workload.thinkSeconds,
     targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
     prefillReplicas: server.prefillReplicas,
@@ -83,7 +83,7 @@ function serviceOf(
 ): FleetService | null {
   const plan = plans.find((p) => p.id === row.planId);
   const { request, server } = setting;
-  const candidate = request.candidates.find((c) => candidateId(request.geometry, c, request.cacheType) === row.planId);
+  const candidate = candidateOf(request, row.planId);
   if (!plan || !candidate || isUnfit(plan) || plan.maxBatch.exact < 1) return null;
   const service = new Service(setting, candidate, plan);
   if (service.options.blocks < 1) return null;

@@ -32,6 +32,8 @@ const MOST_OBSERVED = 2 ** 20;
 export interface WorkloadChoice {
   /** In words, such as `poisson, prompts lognormal:1024:1024`. */
   readonly label: string;
+  /** How long requests are, without when they come. */
+  readonly lengthsLabel: string;
   readonly kind: 'made up' | 'trace';
   /** Requests a second; null for users who wait for their answers. */
   readonly requestsPerSecond: number | null;
@@ -177,8 +179,10 @@ export function readWorkload(
     : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
+  const lengthsLabel = `${lengths}${turns}${prefix}`;
   return {
-    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}, ${lengths}${turns}${prefix}`,
+    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}, ${lengthsLabel}`,
+    lengthsLabel,
     kind: 'made up',
     requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
     requests: settings.requests,
@@ -252,6 +256,7 @@ function readTrace(
   const rate = asked(w.rate) ? number('rate', { min: 1e-6, max: 1e6 }, 1) : own * speedUp;
   return {
     label: `${summary.format} trace ${path}`,
+    lengthsLabel: `${summary.format} trace ${path}`,
     kind: 'trace',
     requestsPerSecond: rate,
     requests,

@@ -138,7 +138,7 @@ export interface FleetService {
 
 /** The GPUs that a number of users needs, by simulation; null where no plan meets the targets for a user. */
 export interface SimulatedFleet {
-  /** Lengths, in words. */
+  /** `prompts 500, outputs 50 tokens`. */
   readonly workload: string;
   readonly thinkSeconds: number;
   readonly targets: SimulationReport['targets'];

@@ -185,6 +185,27 @@ describe('fleets', () => {
     );
   });
 
+  it('say so where each user has a replica, and what keeps a second one out', async () => {
+    const words = async (s: Scenario, users: number): Promise<string> => {
+      const { fleet: found, reports } = planFleet(s, users, await readSources(s));
+      return fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+    };
+    const full: Scenario = { device: 'h100', codec: ['full'], gpus: 1 };
+    expect(await words({ ...full, context: '64k' }, 3)).toMatch(
+      /^Deploy +3 h100, one for each user \(a second does not fit\): full cache on vLLM [\d.]+ at /m,
+    );
+    const short = planFleet({ ...full, context: '32k' }, 1, await readSources(full)).fleet.deploy!;
+    expect(short.mostUsersPerReplica).toBeGreaterThan(1);
+    const tpot = `${1.001e3 * short.secondsPerStep!.high}ms`;
+    expect(await words({ ...full, context: '32k', tpot }, 3)).toContain(
+      '3 h100, one for each user (a second would make both miss --tpot): ',
+    );
+    expect(await words({ ...full, gpus: 2, server: { maxNumSeqs: 1 } }, 3)).toContain(
+      '6 h100, 2 for each user (--max-num-seqs is 1): ',
+    );
+    expect(await words(full, 1)).toMatch(/^Deploy +1 h100: full cache on vLLM [\d.]+, 1 user at .*, at most \d+/m);
+  });
+
   it('recommend nothing beyond the published contexts, or by a stack that does not run the model', async () => {
     const far = await fleet({ device: 'h200', context: '128k', codec: ['full', 'lla'], ratio: [21.33] });
     expect([far.fleet.deploy, far.fleet.upside]).toEqual([null, null]);
