@@ -31,7 +31,7 @@ export function reportMarkdown(
   const lines = [
     `# ${markdownText(report.scenario.name ?? `${report.model.name} on ${report.device.name}`)}`,
     '',
-    `**${markdownText(questionWords(view))}**`,
+    `**${markdownText(questionWords(view, simulated?.fleet))}**`,
     '',
     ...answer(view, simulated),
     ...(decision ? picture(decision, drawn, 3) : []),
@@ -89,7 +89,10 @@ function answer(view: View, simulated: Simulated | null): string[] {
   const { report, fleet } = view;
   if (fleet)
     return [
-      ...fleetLines(fleet.fleet, report).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']),
+      ...fleetLines(fleet.fleet, report, simulated?.fleet).flatMap(({ label, text }) => [
+        `**${label}** ${markdownText(text)}`,
+        '',
+      ]),
       markdownText(replicaWords(view)),
       '',
     ];

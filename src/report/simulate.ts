@@ -4,9 +4,10 @@ import { contenders } from '../plan/decide.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle, simulate } from '../serving/answer.js';
 import { chooseByRate } from '../serving/choose.js';
+import { simulateFleet } from '../serving/fleet.js';
 import type { WorkloadChoice } from '../serving/question.js';
 import type { Simulated } from './simulation.js';
-import { decidedBy, type View } from './view.js';
+import { decidedBy, ofReplica, type View } from './view.js';
 
 /** Runs of a search for the highest rate and of its curve, roughly; each of two minutes of requests at least. */
 const RUNS_OF_A_SEARCH = 40;
@@ -15,6 +16,7 @@ const SECONDS_OF_A_RUN = 120;
 const MOST_REQUESTS = 400_000;
 
 const HOW = 'lla-sim simulate --find-rate tells the highest';
+const USERS = 'Users who wait are simulated for the number of GPUs: the first page has what was found.';
 
 /**
  * Serves the scenario's requests, with the view whose answer names what serves most of them.
@@ -29,10 +31,13 @@ export async function simulatePlans(
     view,
     simulated: { report: null, left, chosen: null },
   });
-  if (fleet) return none('Users who wait are simulated by lla-sim plan --users, not here.');
   if (!request.pricer) return none('Nothing is known about the speed of this device.');
   if (namedBy(report).length === 0) return none('There is no plan to simulate.');
   try {
+    if (fleet) {
+      const simulated = simulateFleet(scenario, fleet, sources);
+      return { view: ofReplica(view, scenario, simulated), simulated: { ...none(USERS).simulated, fleet: simulated } };
+    }
     const { setting } = settle(scenario, sources, PERCENTILE);
     const why = whyNotSearched(scenario, report, setting.workload);
     const chosen = why === null ? chooseByRate(setting, contenders(request, report.plans)) : null;

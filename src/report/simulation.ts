@@ -2,7 +2,7 @@
 import type { ServingMost } from '../plan/decide.js';
 import type { PlanReport } from '../plan/types.js';
 import { formatNumber } from '../units.js';
-import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
+import type { Run, RunFigures, SimulatedFleet, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
 import { answerLines, type AnswerLine } from './answer-text.js';
 import { markdownText } from './plan-csv.js';
@@ -15,6 +15,8 @@ export interface Simulated {
   readonly left: string | null;
   /** What the answer names by simulation; null where one decode step decides. */
   readonly chosen: ServingMost | null;
+  /** How many GPUs serve the scenario's users, where it names users. */
+  readonly fleet?: SimulatedFleet;
 }
 
 export const SIMULATION_TITLE = 'When requests arrive';

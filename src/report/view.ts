@@ -10,6 +10,7 @@ import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js'
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
 import type { ServerChoice } from '../serving/question.js';
+import type { SimulatedFleet } from '../serving/types.js';
 
 /** A combination with its figures. */
 export interface Evaluated {
@@ -34,8 +35,13 @@ export interface View {
 /** Plans a scenario and keeps what its pictures need. @throws UserError for settings that cannot be */
 export function viewOf(scenario: Scenario, sources: Sources, validation: Validation | null = null): View {
   const users = readUsers(scenario);
-  const fleet = users === null ? null : planFleet(scenario, users, sources);
-  const { request, refused } = prepare(fleet ? { ...scenario, gpus: replicaOf(fleet) } : scenario, sources);
+  if (users === null) return viewWith(scenario, sources, null, validation);
+  const fleet = planFleet(scenario, users, sources);
+  return viewWith({ ...scenario, gpus: replicaOf(fleet) }, sources, fleet, validation);
+}
+
+function viewWith(scenario: Scenario, sources: Sources, fleet: View['fleet'], validation: View['validation']): View {
+  const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused);
   const kept = new Map(report.plans.map((p) => [p.id, p]));
   const all = request.candidates.map((candidate): Evaluated => {
@@ -44,6 +50,12 @@ export function viewOf(scenario: Scenario, sources: Sources, validation: Validat
     return { candidate, plan: plan ?? evaluated, kept: plan !== undefined };
   });
   return { report, request, sources, fleet, validation, all };
+}
+
+/** The same view of the replica that a simulated fleet deploys. */
+export function ofReplica(view: View, scenario: Scenario, { deploy, upside }: SimulatedFleet): View {
+  const gpus = (deploy ?? upside)?.tensorParallel ?? view.request.gpus;
+  return gpus === view.request.gpus ? view : viewWith({ ...scenario, gpus }, view.sources, view.fleet, view.validation);
 }
 
 /**

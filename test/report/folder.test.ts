@@ -16,7 +16,7 @@ import type { SimulationReport } from '../../src/serving/types.js';
 import { formatNumber } from '../../src/units.js';
 import { bundle, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
 import { pageBundle } from '../../scripts/page-bundle.mjs';
-import { filesOf, SCENARIOS, scenarioOf, textOf, viewOfScenario } from './reports.js';
+import { filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
 describe.each(SCENARIOS)('%s', (name) => {
   it('holds the same numbers as plan prints, in every format', async () => {
@@ -157,6 +157,17 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
   }
   expect(page).toContain('4 GPUs of 4 replicas at $2.5 an hour each: $10 an hour');
 }, 60_000);
+
+it('begins with the simulated workload where users are asked, as plan --users does', async () => {
+  const files = await filesOf(SERVED_USERS, { simulate: true });
+  const markdown = textOf(files, 'report.md').split('## ')[0]!;
+  const page = textOf(files, 'report.html').split('</header>')[0]!;
+  for (const text of [markdown, page]) {
+    expect(text).toContain('60 users, prompts 500, outputs 50 tokens, on NVIDIA H200');
+    expect(text).toMatch(/Deploy(\*\*|<\/strong>) \d+ h200 by simulation: \d+ replicas of 1 GPU, full cache/);
+    expect(text).toMatch(/Workload(\*\*|<\/strong>) simulated: each user asks/);
+  }
+});
 
 /** The plans of the answer are simulated: page and Markdown say what simulation.json holds. */
 function expectSimulated(out: string): void {

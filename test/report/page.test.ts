@@ -10,7 +10,7 @@ import type { Scenario } from '../../src/schema/settings.js';
 import { plan, ROOT, scratch } from '../cli/program.js';
 import { everyNth } from '../gpu/sample.js';
 import { noBrowser, open, startBrowser } from './browser.js';
-import { filesOf, scenarioOf, textOf } from './reports.js';
+import { filesOf, scenarioOf, SERVED_USERS, textOf } from './reports.js';
 
 const FILE = (name: string): string => join(ROOT, 'scenarios', `${name}.yaml`);
 
@@ -157,6 +157,21 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       await tableOf(o.page),
       JSON.parse((await plan(FILE('chat-h200'), '--format', 'json')).out) as PlanReport,
     );
+    expect(o.incidents).toEqual([]);
+    await o.close();
+  });
+
+  it('shows what was simulated of its own question only, and again once it is back at that', async () => {
+    const path = join(folder.path, 'simulated.html');
+    writeFileSync(path, textOf(await filesOf(SERVED_USERS, { script, simulate: true }), 'report.html'));
+    const o = await open(browser, path);
+    const answer = (): Promise<string> => o.page.locator('#answer').innerText();
+    const own = await answer();
+    expect(own).toMatch(/Workload simulated: each user asks/);
+    await change(o.page, 'usdPerHour', '2');
+    expect(await answer()).not.toContain('Workload');
+    await o.page.locator('button[type=reset]').click();
+    await expect.poll(answer).toBe(own);
     expect(o.incidents).toEqual([]);
     await o.close();
   });

@@ -47,6 +47,17 @@ function paperOf(sources: Sources): ReturnType<typeof paperPart> {
   return part;
 }
 
+/** Users with a workload that is soon simulated. */
+export const SERVED_USERS: Scenario = {
+  device: 'h200',
+  codec: ['full'],
+  gpus: 1,
+  users: 60,
+  tpot: '25ms',
+  ttft: '1s',
+  workload: { promptTokens: 500, outputTokens: 50, requests: 100, think: '100ms' },
+};
+
 /**
  * A report's files. Without `draw` there are no PNGs, without `script` a page that only shows; `anew` plans even where a
  * test before has; `simulate` serves the requests of a scenario with a workload, which takes seconds.

@@ -114,12 +114,20 @@ function readBounds(text: string): Record<string, number> {
   return bounds;
 }
 
+/** A question of the controls. */
+export interface Asked {
+  readonly scenario: Scenario;
+  readonly sources: Sources;
+  /** False for the report's own question. */
+  readonly changed: boolean;
+}
+
 /**
  * The report's scenario and sources with what the controls say. Fields that still show what they showed stay as they
  * are.
  * @throws UserError for text that is no such amount
  */
-export function asked(data: PageData, values: ControlValues): { scenario: Scenario; sources: Sources } {
+export function asked(data: PageData, values: ControlValues): Asked {
   const before = initialValues(data);
   const scenario: { -readonly [K in keyof Scenario]: Scenario[K] } = { ...data.scenario };
   const changed = new Set(CONTROLS.filter((name) => values[name].trim() !== before[name].trim()));
@@ -134,5 +142,5 @@ export function asked(data: PageData, values: ControlValues): { scenario: Scenar
     delete scenario.vram;
     delete scenario.calibration;
   }
-  return { scenario, sources: sourcesFor(data, scenario, changed) };
+  return { scenario, sources: sourcesFor(data, scenario, changed), changed: changed.size > 0 };
 }

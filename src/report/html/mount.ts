@@ -30,7 +30,8 @@ import type { Picture } from '../pictures/picture.js';
 import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
 import { UserError } from '../../errors.js';
 import { jsonText } from '../../json.js';
-import { decidedBy, viewOf, type View } from '../view.js';
+import type { Simulated } from '../simulation.js';
+import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
 import type { Html } from './html.js';
 import {
@@ -84,7 +85,8 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   const served = data.simulated?.report ? servingPictures(data.simulated.report) : [];
   let charts: Chart[] = [];
   let pictures: readonly Picture[] = [];
-  let view: View | null = null;
+  /** What the page saves. */
+  let answered: object | null = null;
 
   const theme = (isDark: boolean): Theme => ({ ...(isDark ? DARK : LIGHT), font: fontFamily, embedded: true });
 
@@ -120,27 +122,31 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   /** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
   function plan(first: boolean): void {
     let shown: View;
+    // What was simulated is of the report's own question.
+    let simulated: Simulated | null;
     try {
-      const { scenario, sources } = asked(data, values());
+      const { scenario, sources, changed } = asked(data, values());
       shown = viewOf(scenario, sources, data.validation);
-      if (first) shown = decidedBy(shown, data.simulated?.chosen ?? null, data.simulated?.report?.server ?? null);
+      simulated = changed ? null : (data.simulated ?? null);
+      if (simulated) shown = decidedBy(shown, simulated.chosen, simulated.report?.server ?? null);
+      if (simulated?.fleet) shown = ofReplica(shown, scenario, simulated.fleet);
       element('command').textContent = commandLine(scenario);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       status(`Not changed: ${error.message}; ${error.hint}.`, true);
       return;
     }
-    view = shown;
+    answered = shown.fleet ? fleetJson([{ ...shown.fleet, simulated: simulated?.fleet ?? null }]) : shown.report;
     pictures = [...picturesOf(shown), ...served];
     if (!first) {
-      fill('question', questionSection(shown));
-      fill('answer', answerSection(shown, null));
+      fill('question', questionSection(shown, simulated));
+      fill('answer', answerSection(shown, simulated));
       fill('plan', planSection(shown));
       fill('rows', tableSection(shown));
       fill('notes', notesSection(shown));
       const decision = decisionPicture(pictures);
       fill('decision', figuresSection(decision === null ? [] : [decision]));
-      fill('sheet', sheetSection(shown, data.simulated ?? null));
+      fill('sheet', sheetSection(shown, simulated));
       fill('figures', figuresSection(pictures.filter((p) => p !== decision)));
       status(
         hasSolution(shown.report)
@@ -164,11 +170,9 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   }
 
   function save(): void {
-    if (!view) return;
+    if (!answered) return;
     const link = document.createElement('a');
-    link.href = URL.createObjectURL(
-      new Blob([jsonText(view.fleet ? fleetJson([view.fleet]) : view.report)], { type: 'application/json' }),
-    );
+    link.href = URL.createObjectURL(new Blob([jsonText(answered)], { type: 'application/json' }));
     link.download = 'plans.json';
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);

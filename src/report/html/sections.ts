@@ -27,14 +27,15 @@ import { firstPage, type Simulated } from '../simulation.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
-/** What is asked, in a line. */
-export const questionSection = (view: View): Html => html`<p><strong>${questionWords(view)}</strong></p>`;
+/** What is asked, in a line. @param simulated of this very question */
+export const questionSection = (view: View, simulated: Simulated | null): Html =>
+  html`<p><strong>${questionWords(view, simulated?.fleet)}</strong></p>`;
 
 /** The answer in a paragraph for each of its parts. @param simulated of this very question */
 export function answerSection(view: View, simulated: Simulated | null): Html {
   const { report, fleet } = view;
   if (fleet)
-    return html`<div class="verdict ${fleet.fleet.deploy ? 'deploy' : 'not-recommended'}">${fleetLines(fleet.fleet, report).map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}</div><p>${replicaWords(view)}</p>`;
+    return html`<div class="verdict ${fleet.fleet.deploy ? 'deploy' : 'not-recommended'}">${fleetLines(fleet.fleet, report, simulated?.fleet).map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}</div><p>${replicaWords(view)}</p>`;
   if (report.plans.length === 0)
     return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
   const lines = firstPage(report, simulated);
