@@ -32,6 +32,7 @@ type Asked = Pick<
   | 'utilization'
   | 'reserveBytes'
   | 'mostSequences'
+  | 'candidates'
 >;
 
 /**
@@ -347,7 +348,10 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
     return `no serving stack is known to run ${r.geometry.name}`;
   if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
-  if (!full) return 'no serving stack runs a compressed cache';
+  if (!full)
+    return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
+      ? 'the full cache misses the targets, and nothing else runs today'
+      : 'no serving stack runs a compressed cache';
   const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
   return full.maxBatch.exact < 1
     ? `the full cache does not fit (one sequence takes ${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`

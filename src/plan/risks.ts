@@ -26,7 +26,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
     add(
       'no-kernels',
       isUncompressed(estimated.codec)
-        ? 'its kernels were not measured on this device'
+        ? `kernels of the ${short(estimated)} were not measured on this device`
         : `no ${estimated.codec.kind} kernels were measured${LATENT_KINDS.includes(estimated.codec.kind) ? `; ${published}` : ''}`,
     );
   for (const p of plans) {

@@ -115,6 +115,13 @@ describe('the quality rule', () => {
     expect(await codes('h200')).not.toContain('slow-kernels');
   });
 
+  it('says where a target, and not the question, leaves nothing that runs today', async () => {
+    const reason = async (s: Scenario): Promise<string | null> => (await planOf(s)).answer.reason;
+    const far: Scenario = { context: '32k', batch: 20, ratio: [4, 21.33] };
+    expect(await reason({ ...far, codec: ['full', 'lla-2d', 'lla'] })).toContain('the full cache misses the targets');
+    expect(await reason({ ...far, codec: ['lla-2d', 'lla'] })).toBe('no serving stack runs a compressed cache');
+  });
+
   it('beside slow kernels names the stack that is faster, with its time, and whether it runs the model', async () => {
     const scenario: Scenario = { device: 'a100-80', gpus: 8, context: '128k', codec: ['full'] };
     const { request, refused } = prepare(scenario, await readSources(scenario));
