@@ -48,6 +48,11 @@ const stepsOf = (contexts: readonly number[], batches: readonly number[], weight
 
 /** Prompts count for at most this share of everything: plans are chosen by decoding. */
 const PROMPT_SHARE = 0.2;
+/**
+ * Candidates with eviction likewise. Each keeps the same tokens at every context, so that without this the kernels of
+ * latents would be measured at that length alone.
+ */
+const EVICTION_SHARE = 0.2;
 
 const beside = (
   steps: readonly AnchorStep[],
@@ -151,12 +156,19 @@ export const firstCalls = (g: Geometry, range: AnchorRange): Anchor[] =>
     { kinds: ['full', 'lla'], ratios: [4], ranks: null, paths: null, evictions: [parseEviction('none', 'eviction')] },
   );
 
+/** Weight of a candidate with eviction beside one without: all of the former together have EVICTION_SHARE of all. */
+const evictionWeight = (without: number, evicted: number): number =>
+  evicted === 0 || without === 0 ? 1 : (EVICTION_SHARE * without) / ((1 - EVICTION_SHARE) * evicted);
+
 function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof listCandidates>[1]): Anchor[] {
   const shares = new Shares(range.rates);
   const prompts = new Map<string, { c: Configuration; candidates: number }>();
-  const { candidates: listed } = listCandidates(g, filter);
+  const { candidates: all } = listCandidates(g, filter);
+  const listed = all.filter(({ codec, eviction }) => !eviction || !WITHOUT_EVICTION.includes(codec.kind));
+  const evicted = listed.filter(({ eviction }) => eviction).length;
+  const weightOf = evictionWeight(listed.length - evicted, evicted);
   for (const candidate of listed) {
-    if (candidate.eviction && WITHOUT_EVICTION.includes(candidate.codec.kind)) continue;
+    const ofAll = candidate.eviction ? weightOf : 1;
     const c: Configuration = {
       geometry: g,
       ...candidate,
@@ -167,10 +179,10 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
       bindingBytes: range.bindingBytes,
     };
     for (const { context, batch, weight } of range.steps)
-      shares.collect(weight, batch, !c.eviction, (visit) => forEachOp(c, schedule(c, batch, context), visit));
+      shares.collect(weight * ofAll, batch, !c.eviction, (visit) => forEachOp(c, schedule(c, batch, context), visit));
     const key = promptKey(c);
     const alike = prompts.get(key) ?? { c, candidates: 0 };
-    prompts.set(key, { ...alike, candidates: alike.candidates + 1 });
+    prompts.set(key, { ...alike, candidates: alike.candidates + ofAll });
   }
   for (const { c, candidates } of prompts.values())
     for (const { weight, ...prompt } of range.prompts)
