@@ -57,8 +57,6 @@ export type Compiled = Pick<CalibrationProgress, 'kernel' | 'variant' | 'elapsed
 
 export interface CalibrateOptions {
   budgetSeconds: number;
-  /** Calls that would take longer are left out; a share of the budget unless given. */
-  longestCallSeconds?: number;
   seed: number;
   /**
    * Lists of calls of real schedules (bench/anchors.ts), each made when it is due. All but the last are measured for a

@@ -25,8 +25,6 @@ export type WeightedCall = KernelCall & Partial<Pick<Anchor, 'share' | 'inTable'
 /** What of a calibration's options decides about its candidates. */
 export interface TrackOptions {
   readonly budgetSeconds: number;
-  /** Calls that would take longer are left out; a share of the budget unless given. */
-  readonly longestCallSeconds?: number;
   readonly kernels?: readonly KernelName[];
   readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
 }
@@ -45,7 +43,8 @@ export function planTracks(
   const resumed = from?.kernels ?? [];
   calibration.kernels = [];
   const longest = Math.min(
-    options.longestCallSeconds ?? Math.min(LONGEST_CALL_SECONDS, options.budgetSeconds * LONGEST_CALL_SHARE),
+    LONGEST_CALL_SECONDS,
+    options.budgetSeconds * LONGEST_CALL_SHARE,
     device.bounds.dispatchSeconds,
   );
   const tracks = new Map<string, Track>();

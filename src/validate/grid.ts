@@ -13,7 +13,7 @@ import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { StepCase } from './latency.js';
 import type { PromptCase } from './prefill.js';
-import type { ServingCase } from './serving.js';
+import type { ServingCase } from './serving-requests.js';
 
 /** The part of a grid that a candidate names: kind, ratio, path and eviction. */
 interface Choice {
@@ -63,6 +63,26 @@ export function validationModel(software: boolean, name: string | null): Geometr
   return software
     ? { ...preset, name: `one layer of ${preset.name}`, layers: 1, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) }
     : preset;
+}
+
+/**
+ * Vocabulary of the model that a software adapter serves. The order of a few requests hangs on single iterations, so
+ * there have to be many requests, and short iterations.
+ */
+const SERVED_VOCAB = 8192;
+
+/** The model that requests are served by: on a software adapter half as wide as the one that is validated. */
+export function servingModel(software: boolean, name: string | null): Geometry {
+  const model = validationModel(software, name);
+  return software
+    ? {
+        ...model,
+        name: `${model.name}, half as wide`,
+        hidden: model.hidden / 2,
+        mlpHidden: model.mlpHidden / 2,
+        vocab: Math.min(model.vocab, SERVED_VOCAB),
+      }
+    : model;
 }
 
 export interface GridRules {
@@ -147,22 +167,26 @@ export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<Gri
   });
 }
 
+/** Of the server's capacity: requests mostly wait, and they hardly wait. */
+const HEAVY_LOAD = 0.8;
+const LIGHT_LOAD = 0.3;
+
 /** Requests for the serving loop: rows of full width, latents, and eviction, which takes whole prompts. */
 export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules, 'seed' | 'quick'>): ServingCase[] {
   const sizes: Sizes = software
-    ? { sequences: 4, requests: 10, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
+    ? { sequences: 4, requests: 32, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
     : { sequences: 16, requests: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
   const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
-  const kinds: readonly (Choice & Pick<ServingCase, 'arrivals' | 'chunkedPrefill'>)[] = [
-    { kind: 'full', ratio: null, path: 'full', arrivals: 'poisson', chunkedPrefill: true },
-    { kind: 'lla', ratio: 4, path: 'block-absorbed', arrivals: 'at-once', chunkedPrefill: true },
-    { kind: 'full', ratio: null, path: 'full', eviction: evicting, arrivals: 'poisson', chunkedPrefill: false },
+  const kinds: readonly (Choice & Pick<ServingCase, 'loads' | 'chunkedPrefill'>)[] = [
+    { kind: 'full', ratio: null, path: 'full', loads: [HEAVY_LOAD, LIGHT_LOAD], chunkedPrefill: true },
+    { kind: 'lla', ratio: 4, path: 'block-absorbed', loads: [null], chunkedPrefill: true },
+    { kind: 'full', ratio: null, path: 'full', eviction: evicting, loads: [HEAVY_LOAD], chunkedPrefill: false },
   ];
-  return kinds.flatMap(({ arrivals, chunkedPrefill, ...choice }): ServingCase[] => {
+  return kinds.flatMap(({ loads, chunkedPrefill, ...choice }): ServingCase[] => {
     const candidate = candidateOf(geometry, choice);
     if (!candidate) return [];
     const c = configurationFor(geometry, candidate, bindingBytes);
-    return [{ id: candidateId(geometry, candidate, 'f16'), c, arrivals, chunkedPrefill, ...sizes }];
+    return [{ id: candidateId(geometry, candidate, 'f16'), c, loads, chunkedPrefill, ...sizes }];
   });
 }
 

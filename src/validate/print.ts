@@ -129,15 +129,35 @@ const DIFFERENCES: readonly Column<Difference>[] = [
 const beside = ({ measured, simulated }: { measured: number; simulated: number }): string =>
   `${milliseconds(measured)} / ${milliseconds(simulated)} (${signed(simulated / measured - 1)})`;
 
+const arrivals = ({ load }: ServingRow): string => (load === null ? 'at once' : `at ${percent(load)} load`);
+
 const SERVING: readonly Column<ServingRow>[] = [
   left('cache', (r) => r.id),
-  left('requests', (r) => `${r.requests} ${r.arrivals}${r.chunkedPrefill ? '' : ', whole prompts'}`),
+  left('requests', (r) => `${r.requests} ${arrivals(r)}${r.chunkedPrefill ? '' : ', whole prompts'}`),
   right('iterations', (r) => `${r.iterations.measured} / ${r.iterations.simulated}`),
   right('preempted', (r) => `${r.preemptions.measured} / ${r.preemptions.simulated}`),
   right('mean TPOT ms', (r) => beside(r.meanTpotSeconds)),
   right('mean TTFT ms', (r) => beside(r.meanTtftSeconds)),
   right('p90 E2EL ms', (r) => beside(r.p90E2elSeconds)),
   right('order', (r) => `${r.inverted} of ${r.pairs}`),
+];
+
+const errorOf = ({ measured, priced }: { measured: number; priced: number }): string => signed(priced / measured - 1);
+const errorOfBoth = ({ steps, chunks }: ServingRow['prices'], price: 'priced' | 'calibrated'): string =>
+  errorOf({ measured: steps.measured + chunks.measured, priced: steps[price] + chunks[price] });
+
+/** Where an error of the simulation comes from. */
+const SERVING_ERRORS: readonly Column<ServingRow>[] = [
+  left('cache', (r) => r.id),
+  left('requests', arrivals),
+  right('calibration', (r) => errorOfBoth(r.prices, 'calibrated')),
+  right('rehearsed', (r) => errorOfBoth(r.prices, 'priced')),
+  right('steps', (r) => `${errorOf(r.prices.steps)} of ${r.prices.steps.count}`),
+  right('chunks', (r) => `${errorOf(r.prices.chunks)} of ${r.prices.chunks.count}`),
+  right('schedule: TPOT', (r) => signed(r.replay.meanTpotSeconds.simulated / r.replay.meanTpotSeconds.measured - 1)),
+  right('E2EL', (r) => signed(r.replay.p90E2elSeconds.simulated / r.replay.p90E2elSeconds.measured - 1)),
+  right('same iterations', (r) => `${r.replay.iterations} of ${r.iterations.measured}`),
+  right('wall / device', (r) => (r.wallSeconds / r.deviceSeconds).toFixed(2)),
 ];
 
 function servingBlock({ serving }: ValidationReport): Block[] {
@@ -147,9 +167,16 @@ function servingBlock({ serving }: ValidationReport): Block[] {
     {
       title: 'Serving',
       paragraphs: [
-        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides. ${serving.ownPoints} points of their own calls were measured for it, beside the calibration's. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
+        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
       ],
       table: table(SERVING, serving.rows),
+    },
+    {
+      title: 'Serving: errors of prices and of the schedule',
+      paragraphs: [
+        "Prices of the iterations that ran against their times: by the calibration, and as the rehearsal corrects it, which serves other requests before; then decode steps and prompts' chunks apart. Schedule: the simulation with the times that were measured.",
+      ],
+      table: table(SERVING_ERRORS, serving.rows),
     },
   ];
 }

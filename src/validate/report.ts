@@ -7,7 +7,7 @@ import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory.js';
 import type { PromptsReport } from './prefill.js';
-import { SERVING_TOLERANCES, type ServingReport } from './serving.js';
+import { SERVING_TOLERANCES, type ServingReport, type ServingRow } from './serving.js';
 import { quantile } from '../statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -261,9 +261,11 @@ function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string
   };
 }
 
+type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted'>;
+
 /** The serving loop against the simulation: the worst of the rows. */
-export function servingChecks({ rows }: ServingReport, strict: boolean): Check[] {
-  const worst = (of: (row: ServingReport['rows'][number]) => { measured: number; simulated: number }): number =>
+export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {
+  const worst = (of: (row: JudgedRow) => { measured: number; simulated: number }): number =>
     rows.map(of).reduce((a, { measured, simulated }) => {
       const error = simulated / measured - 1;
       return Math.abs(error) > Math.abs(a) ? error : a;

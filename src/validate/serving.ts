@@ -1,54 +1,40 @@
 /**
  * Serving: the decoder under its continuous-batching loop, beside the simulation of the same requests. The clock is the
  * device's: iterations advance it by their measured time, corrected for the machine's drift, and requests come on it.
- * The simulation's prices are the calibration's, corrected for the drift of kernels that control points show.
+ * Before that the loop rehearses: it serves other requests. Their iterations correct the calibration's prices, and with
+ * these prices the simulation says which rate of requests the server can be given.
  */
-import type { Pricer } from '../cost/latency.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { openDecoder, type GpuDecoder } from '../decoder/gpu/index.js';
+import { openDecoder } from '../decoder/gpu/index.js';
 import { decoderEngine } from '../decoder/gpu/serving-engine.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
-import { ServingLoop, type LoopOptions } from '../decoder/serving/loop.js';
+import { ServingLoop, type LoopOptions, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
-import type { Configuration } from '../schedule/schedule.js';
-import { correctedSeconds } from '../schema/drift.js';
-import { randomFrom } from '../random.js';
-import { run } from '../serving/engine.js';
-import type { Ended } from '../serving/metrics.js';
 import { PriceTables } from '../serving/price.js';
 import { quantile } from '../statistics.js';
-import { exponentOf, type DriftWatch, type KernelDrift, type Weighed } from './controls.js';
+import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';
-import { callsOfStep, pricerFor } from './latency.js';
-import { callsOfPrompt } from './prefill.js';
-import { ApartPricer } from './serving-price.js';
-
-export interface ServingCase {
-  readonly id: string;
-  readonly c: Configuration;
-  /** False: whole prompts, as eviction needs. */
-  readonly chunkedPrefill: boolean;
-  /** `at-once`: all requests are there at the start, so that the schedule does not depend on times. */
-  readonly arrivals: 'poisson' | 'at-once';
-  readonly sequences: number;
-  readonly requests: number;
-  readonly promptTokens: readonly [number, number];
-  readonly outputTokens: readonly [number, number];
-  readonly maxNumBatchedTokens: number;
-}
+import { pricerFor } from './latency.js';
+import {
+  correctedSeconds,
+  fitRehearsal,
+  priceRan,
+  recording,
+  replaying,
+  type Exponents,
+  type Priced,
+  type Ran,
+} from './serving-iterations.js';
+import { ApartPricer, type Correction } from './serving-price.js';
+import { capacityOf, requestsOf, simulate, type ServingCase, type Times } from './serving-requests.js';
 
 interface Compared {
   readonly measured: number;
   readonly simulated: number;
 }
 
-export interface ServingRow {
-  readonly id: string;
-  readonly arrivals: ServingCase['arrivals'];
-  readonly chunkedPrefill: boolean;
-  readonly requests: number;
-  readonly sequences: number;
-  readonly iterations: Compared;
+/** Figures of the requests that were served and of those that were simulated. */
+interface Figures {
   readonly preemptions: Compared;
   readonly meanTpotSeconds: Compared;
   readonly meanTtftSeconds: Compared;
@@ -56,14 +42,47 @@ export interface ServingRow {
   /** Pairs of requests whose order the schedule decides, and those that ended in the other order. */
   readonly pairs: number;
   readonly inverted: number;
+}
+
+/** Calls of the iterations that ran: by the calibration's prices, and by those that the rehearsal corrected. */
+export interface PricedTwice extends Priced {
+  readonly calibrated: number;
+}
+
+export interface ServingRow extends Figures {
+  readonly id: string;
+  /** Share of the capacity at which requests came; null: all at once. */
+  readonly load: number | null;
+  readonly chunkedPrefill: boolean;
+  readonly requests: number;
+  readonly sequences: number;
+  readonly iterations: Compared;
+  /** The error of prices alone: decode steps and chunks of prompts that ran, beside the prices of just these. */
+  readonly prices: { readonly steps: PricedTwice; readonly chunks: PricedTwice };
+  /**
+   * The error of the schedule alone: iterations take in the simulation what they took in the loop, as long as they are
+   * the same ones.
+   */
+  readonly replay: Figures & { readonly iterations: number };
+  /** Seconds of the decoder's calls by the wall, and by the device's clock without correction. */
+  readonly wallSeconds: number;
+  readonly deviceSeconds: number;
   /** Time of the probe over its reference, the median of the iterations. */
   readonly drift: number;
+  readonly ran: readonly Ran[];
+}
+
+/** What was measured before the requests of a case came. */
+export interface Rehearsal {
+  readonly id: string;
+  readonly exponents: Exponents;
+  readonly correction: Correction;
+  readonly ran: readonly Ran[];
 }
 
 export interface ServingReport {
   readonly model: string;
-  /** Points of these requests' own calls that were measured for it, beside the calibration's. */
-  readonly ownPoints: number;
+  readonly rehearsals: readonly Rehearsal[];
   readonly rows: readonly ServingRow[];
 }
 
@@ -73,38 +92,15 @@ export const SERVING_TOLERANCES = { tpot: 0.08, e2el: 0.15 } as const;
 const BLOCK_TOKENS = 16;
 /** Of the largest cache that all sequences could fill, so that some are preempted. */
 const CACHE_SHARE = 0.6;
-/** Of the rate that the decoder would sustain by the simulation's prices. */
-const LOAD = 0.8;
-const CONTROLS_SHARE = 0.5;
-/** Less than any iteration takes. */
-const AT_ONCE_SECONDS = 1e-9;
-
-/** Parts of prompts whose calls are looked at: so many sizes to an octave. */
-const SIZES_AN_OCTAVE = 4;
-
-/** Calls of iterations that the case is made of: steps of short and of full caches, and parts of prompts of many sizes. */
-export function callsOfServing(of: ServingCase, pricer: Pricer): Weighed[][] {
-  const { id, c, sequences, chunkedPrefill, maxNumBatchedTokens } = of;
-  const [, most] = of.promptTokens;
-  const largest = chunkedPrefill ? Math.min(most, maxNumBatchedTokens) : most;
-  const octaves = Math.ceil(Math.log2(largest) * SIZES_AN_OCTAVE);
-  const sizes = Array.from({ length: octaves + 1 }, (_, i) =>
-    Math.min(largest, Math.round(2 ** (i / SIZES_AN_OCTAVE))),
-  );
-  const prompt = (promptTokens: number): Weighed[] =>
-    callsOfPrompt({ id, c, prompt: { method: 'chunked', promptTokens, chunkTokens: largest } }, pricer);
-  return [
-    ...[1, most + of.outputTokens[1]].map((contextTokens) =>
-      callsOfStep({ id, c, batch: sequences, contextTokens }, pricer),
-    ),
-    ...[...new Set([...sizes, most])].map(prompt),
-  ];
-}
+/** Of the number of requests that are compared. */
+const REHEARSED_SHARE = 3 / 8;
+/** Prompts of so few tokens go to kernels that are compiled apart. */
+const SHORT_PROMPTS = [1, 2, 3];
 
 interface Rules {
   readonly seed: number;
   readonly calibrated: Calibrated;
-  readonly watch: DriftWatch;
+  readonly watch: Pick<DriftWatch, 'run' | 'between'>;
   readonly stopped: () => boolean;
   readonly onCase?: (done: number, total: number, id: string) => void;
 }
@@ -117,108 +113,148 @@ export async function checkServing(
   device: Device,
   cases: readonly ServingCase[],
   rules: Rules,
-): Promise<readonly ServingRow[]> {
+): Promise<Pick<ServingReport, 'rehearsals' | 'rows'>> {
   const rows: ServingRow[] = [];
+  const rehearsals: Rehearsal[] = [];
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
     rules.onCase?.(i, cases.length, of.id);
-    const row = await serveCase(device, of, rules);
-    if (row) rows.push(row);
+    const { rehearsal, rows: own } = await serveCase(device, of, rules);
+    rehearsals.push(rehearsal);
+    rows.push(...own);
   }
-  return rows;
+  return { rehearsals, rows };
 }
 
-async function serveCase(device: Device, of: ServingCase, rules: Rules): Promise<ServingRow | null> {
-  const { c, sequences } = of;
-  const { calibrated, watch } = rules;
-  const longest = of.promptTokens[1] + of.outputTokens[1];
-  const contextTokens = Math.ceil(longest / 32) * 32;
+function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): LoopOptions {
+  const longest = promptTokens[1] + outputTokens[1];
   const capTokens = allocatedTokens(c.eviction, Infinity);
-  const options: LoopOptions = {
+  const least = Math.ceil(longest / BLOCK_TOKENS);
+  const shared = Math.ceil((CACHE_SHARE * sequences * Math.min(longest, capTokens)) / BLOCK_TOKENS);
+  return {
     maxNumBatchedTokens: of.maxNumBatchedTokens,
     chunkedPrefill: of.chunkedPrefill,
     blockTokens: BLOCK_TOKENS,
-    blocks: Math.max(
-      Math.ceil(longest / BLOCK_TOKENS),
-      Math.ceil((CACHE_SHARE * sequences * Math.min(longest, capTokens)) / BLOCK_TOKENS),
-    ),
+    blocks: Math.max(least, shared),
     capTokens,
   };
-  const priced = (drift: KernelDrift | null): ApartPricer =>
-    new ApartPricer(
-      new PriceTables(c, drifted(pricerFor(device, calibrated.pricer), drift), {
-        method: 'chunked',
-        longest: contextTokens,
-        mostSequences: sequences,
-      }),
-      sequences,
-    );
+}
+
+async function serveCase(
+  device: Device,
+  of: ServingCase,
+  rules: Rules,
+): Promise<{ rehearsal: Rehearsal; rows: ServingRow[] }> {
+  const { id, c, sequences } = of;
+  const { seed, calibrated } = rules;
+  const contextTokens = Math.ceil((of.promptTokens[1] + of.outputTokens[1]) / 32) * 32;
+  const options = loopOptions(of);
+  const tables = new PriceTables(c, pricerFor(device, calibrated.pricer), {
+    method: 'chunked',
+    longest: contextTokens,
+    mostSequences: sequences,
+  });
+  const pricer = new ApartPricer(tables, sequences);
   const decoder = await openDecoder(device, c, {
-    weights: { storage: 'f16', seed: rules.seed },
+    weights: { storage: 'f16', seed },
     batch: sequences,
     contextTokens,
   });
-  const drifts: number[] = [];
-  let iterations = 0;
-  let served: Served[];
-  let requests: TimedRequest[];
   try {
-    await compileAll(decoder, contextTokens, options, requestsOf(of, rules.seed, null));
-    await watch.renew();
-    // Requests come at a rate for this machine.
-    await watch.turn(Infinity);
-    requests = requestsOf(of, rules.seed, capacityOf(of, options, priced(watch.look()), rules.seed));
-    const exponent = exponentOf(
-      callsOfStep({ id: of.id, c, batch: sequences, contextTokens }, calibrated.pricer),
-      calibrated.driftExponent,
-    );
-    let before = await watch.run();
-    served = await drive(
-      new ServingLoop(decoderEngine(decoder, contextTokens), options),
-      requests,
-      async ({ seconds }) => {
-        iterations++;
-        const drift = watch.between(before, await watch.run());
-        drifts.push(drift);
-        await watch.turn(CONTROLS_SHARE * seconds);
-        before = await watch.run();
-        return correctedSeconds({ seconds: [seconds], drift: [drift] }, exponent)[0] as number;
-      },
-      rules.stopped,
-    );
+    const engine = decoderEngine(decoder, contextTokens);
+    await compileAll(engine, of, options);
+    // Other requests than those that are compared.
+    const others = requestsOf(of, Math.ceil(REHEARSED_SHARE * of.requests), seed + 1, null);
+    const { ran } = await serve(engine, options, others, NO_CORRECTION, rules);
+    const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
+    const rows: ServingRow[] = [];
+    if (rules.stopped()) return { rehearsal, rows };
+    const priced = pricer.correctedBy(rehearsal.correction);
+    const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.requests, seed, null));
+    for (const load of of.loads) {
+      const requests = requestsOf(of, of.requests, seed, load === null ? null : load * capacity);
+      const done = await serve(engine, options, requests, rehearsal.exponents, rules);
+      if (rules.stopped()) break;
+      rows.push(rowOf(of, load, options, { requests, ...done }, pricer, rehearsal));
+    }
+    return { rehearsal, rows };
   } finally {
     decoder.close();
   }
-  if (rules.stopped()) return null;
-  const simulated = simulate(of, options, priced(watch.look()), requests);
+}
+
+export const NO_CORRECTION: Exponents = { step: 0, chunk: 0 };
+
+/**
+ * Serves requests, with the probe beside each iteration.
+ * @param exponents by which the clock is corrected for the machine's drift
+ */
+export async function serve(
+  own: SequenceEngine,
+  options: LoopOptions,
+  requests: readonly TimedRequest[],
+  exponents: Exponents,
+  { watch, stopped }: Pick<Rules, 'watch' | 'stopped'>,
+): Promise<{ served: Served[]; ran: Ran[] }> {
+  const ran: Ran[] = [];
+  const { engine, take } = recording(own);
+  let before = await watch.run();
+  const served = await drive(
+    new ServingLoop(engine, options),
+    requests,
+    async () => {
+      const after = await watch.run();
+      const one: Ran = { ...take(), drift: watch.between(before, after) };
+      before = after;
+      ran.push(one);
+      return correctedSeconds(one, exponents);
+    },
+    stopped,
+  );
+  return { served, ran };
+}
+
+/** The figures of one run, and where their errors come from. */
+export function rowOf(
+  of: Pick<ServingCase, 'id' | 'chunkedPrefill' | 'sequences'>,
+  load: number | null,
+  options: LoopOptions,
+  { requests, served, ran }: { requests: readonly TimedRequest[]; served: readonly Served[]; ran: readonly Ran[] },
+  pricer: ApartPricer,
+  { exponents, correction }: Pick<Rehearsal, 'exponents' | 'correction'>,
+): ServingRow {
+  const { id, chunkedPrefill, sequences } = of;
+  const priced = pricer.correctedBy(correction);
+  const simulated = simulate(sequences, options, priced, requests);
+  const replay = replaying(ran, exponents, priced);
+  const replayed = simulate(sequences, options, replay.pricer, requests);
+  const own = priceRan(ran, exponents, priced);
+  const calibrated = priceRan(ran, exponents, pricer);
   return {
-    id: of.id,
-    arrivals: of.arrivals,
-    chunkedPrefill: of.chunkedPrefill,
+    id,
+    load,
+    chunkedPrefill,
     requests: requests.length,
     sequences,
-    iterations: { measured: iterations, simulated: simulated.iterations },
-    drift: quantile(drifts, 0.5),
-    ...compare(of, served, simulated.ends),
+    iterations: { measured: ran.length, simulated: simulated.iterations },
+    ...compare(load, served, simulated.ends),
+    prices: {
+      steps: { ...own.steps, calibrated: calibrated.steps.priced },
+      chunks: { ...own.chunks, calibrated: calibrated.chunks.priced },
+    },
+    replay: { ...compare(load, served, replayed.ends), iterations: replay.replayed() },
+    wallSeconds: ran.reduce((sum, { wallSeconds }) => sum + wallSeconds, 0),
+    deviceSeconds: ran.reduce((sum, one) => sum + correctedSeconds(one, NO_CORRECTION), 0),
+    drift: quantile(
+      ran.map(({ drift }) => drift),
+      0.5,
+    ),
+    ran,
   };
 }
 
-/** Times of a request, of the loop or of the simulation. */
-export interface Times {
-  readonly id: number;
-  readonly arrival: number;
-  readonly firstToken: number;
-  readonly lastToken: number;
-  readonly outputTokens: number;
-  readonly preemptions: number;
-}
-
 /** The figures of both, and the pairs of requests that ended in another order than simulated. */
-export function compare(
-  { arrivals }: Pick<ServingCase, 'arrivals'>,
-  served: readonly Served[],
-  simulated: readonly Times[],
-): Pick<ServingRow, 'preemptions' | 'meanTpotSeconds' | 'meanTtftSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted'> {
+export function compare(load: number | null, served: readonly Served[], simulated: readonly Times[]): Figures {
   const measured = served.map((s): Times => ({ ...s, outputTokens: s.tokens.length }));
   const both = (figure: (of: readonly Times[]) => number): Compared => ({
     measured: figure(measured),
@@ -231,7 +267,7 @@ export function compare(
   for (const a of simulated)
     for (const b of simulated) {
       // Where requests come on the clock, ends nearer than the tolerance may change places.
-      const slack = arrivals === 'at-once' ? 0 : SERVING_TOLERANCES.e2el * Math.max(lasted(a), lasted(b));
+      const slack = load === null ? 0 : SERVING_TOLERANCES.e2el * Math.max(lasted(a), lasted(b));
       if (!(b.lastToken - a.lastToken > slack)) continue;
       pairs++;
       if (!(endOf.get(a.id)! < endOf.get(b.id)!)) inverted++;
@@ -248,101 +284,12 @@ export function compare(
   };
 }
 
-const drifted = (pricer: Pricer, drift: KernelDrift | null): Pricer =>
-  drift === null
-    ? pricer
-    : {
-        ...pricer,
-        price: (call) => {
-          const price = pricer.price(call);
-          const by = drift.of(call);
-          return { ...price, estimate: by * price.estimate, low: by * price.low, high: by * price.high };
-        },
-      };
-
-/** Requests with random prompts. @param rate requests a second; null: all at once */
-function requestsOf(of: ServingCase, seed: number, rate: number | null): TimedRequest[] {
-  const random = randomFrom(seed);
-  const whole = ([least, most]: readonly [number, number]): number => least + Math.floor(random() * (most - least + 1));
-  let time = 0;
-  return Array.from({ length: of.requests }, (_, id) => {
-    // An idle simulated replica begins with the first request that comes, before others of the same time.
-    time = rate === null ? Math.min(id, 1) * AT_ONCE_SECONDS : time - Math.log(1 - random()) / rate;
-    const prompt = Array.from({ length: whole(of.promptTokens) }, () => Math.floor(random() * of.c.geometry.vocab));
-    return { id, time, prompt, maxTokens: whole(of.outputTokens) };
+/** Serves a few tokens of the shortest and the longest prompts, so that no shader is compiled while the clock runs. */
+async function compileAll(engine: SequenceEngine, of: ServingCase, options: LoopOptions): Promise<void> {
+  const lengths = [of.promptTokens[1], ...SHORT_PROMPTS];
+  const requests = lengths.map((length, id): TimedRequest => {
+    const prompt = Array.from({ length }, (_, i) => i % of.c.geometry.vocab);
+    return { id, time: 0, prompt, maxTokens: 2 };
   });
-}
-
-/** The rate to send: a share of what all requests at once would be served at. */
-function capacityOf(of: ServingCase, options: LoopOptions, pricer: ApartPricer, seed: number): number | null {
-  if (of.arrivals === 'at-once') return null;
-  const { ends } = simulate(of, options, pricer, requestsOf(of, seed, null));
-  return (LOAD * ends.length) / Math.max(...ends.map((t) => t.lastToken));
-}
-
-function simulate(
-  of: ServingCase,
-  options: LoopOptions,
-  pricer: ApartPricer,
-  requests: readonly TimedRequest[],
-): { ends: Times[]; iterations: number } {
-  const ends: Times[] = [];
-  let next = 0;
-  const { metrics } = run({
-    server: {
-      ...options,
-      maxNumSeqs: of.sequences,
-      prefixCaching: false,
-      unitTokens: options.blockTokens,
-      sharedPrefixTokens: 0,
-      policy: 'fcfs',
-      reserveFullPrompt: true,
-      replicas: 1,
-      router: 'round-robin',
-      maxModelLen: Infinity,
-      disaggregation: null,
-      targets: { ttftSeconds: Infinity, tpotSeconds: Infinity, share: 1 },
-    },
-    pricer,
-    source: {
-      next: (draft) => {
-        const request = requests[next];
-        if (!request) return false;
-        next++;
-        Object.assign(draft, {
-          time: request.time,
-          promptTokens: request.prompt.length,
-          outputTokens: request.maxTokens,
-          priority: 0,
-          session: -1,
-          turn: 0,
-          hashes: null,
-        });
-        return true;
-      },
-      after: () => false,
-    },
-    onEnd: (e: Ended) =>
-      ends.push({
-        id: e.number,
-        arrival: e.arrival,
-        firstToken: e.arrival + e.ttftSeconds,
-        lastToken: e.arrival + e.e2elSeconds,
-        outputTokens: e.outputTokens,
-        preemptions: e.preemptions,
-      }),
-  });
-  return { ends, iterations: metrics.iterations };
-}
-
-/** Serves a few tokens of the longest requests, so that no shader is compiled while the clock runs. */
-async function compileAll(
-  decoder: GpuDecoder,
-  contextTokens: number,
-  options: LoopOptions,
-  requests: readonly TimedRequest[],
-): Promise<void> {
-  const longest = requests.reduce((a, b) => (b.prompt.length > a.prompt.length ? b : a));
-  const loop = new ServingLoop(decoderEngine(decoder, contextTokens), options);
-  await drive(loop, [{ ...longest, time: 0, maxTokens: 2 }]);
+  await drive(new ServingLoop(engine, options), requests);
 }

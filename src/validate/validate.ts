@@ -9,14 +9,22 @@ import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
 import { chooseControls, DriftWatch, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './correctness.js';
-import { candidateOf, configurationFor, promptGrid, servingGrid, stepGrid, validationModel } from './grid.js';
+import {
+  candidateOf,
+  configurationFor,
+  promptGrid,
+  servingGrid,
+  servingModel,
+  stepGrid,
+  validationModel,
+  type GridRules,
+} from './grid.js';
 import { callsOfStep, checkSteps, type StepCase } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
-import { withOwnPoints } from './own-points.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
 import { judge, kernelSummaries, SECTIONS, servingChecks, type Section, type ValidationReport } from './report.js';
-import { callsOfServing, checkServing, type ServingReport } from './serving.js';
+import { checkServing, type ServingReport } from './serving.js';
 import { summarise } from './statistics.js';
 
 export interface ValidateOptions {
@@ -61,8 +69,6 @@ const LEAST_TIMED_SHARE = 0.3;
 const STEPS_SHARE = 0.75;
 const PREFILL_SHARE = 0.1;
 const LONG_CONTEXT_SHARE = 0.15;
-/** Of the budget, for points of the very calls that requests make. */
-const OWN_POINTS_SHARE = 0.2;
 /** Points of the calibration that are measured again. */
 const CONTROLS = { quick: 4, whole: 16 } as const;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
@@ -134,7 +140,7 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     seed: o.seed,
     elapsedSeconds: now() - started,
     checks: [
-      ...(serving ? servingChecks(serving, !o.quick) : []),
+      ...(serving ? servingChecks(serving.rows, !o.quick) : []),
       ...(o.serving && o.sections.length === 0
         ? []
         : judge({ software, quick: o.quick, correctness, memory, steps: latency?.steps ?? null, capacity })),
@@ -203,18 +209,11 @@ async function timeSections(
   });
 }
 
-/** Serving, priced by points of its own calls as well. */
-async function servingSection(s: Session, loaded: Calibrated): Promise<ServingReport> {
-  const rules = gridRules(s);
+/** Serving, beside the probe alone: its rehearsals show how this machine differs from the calibration's. */
+async function servingSection(s: Session, calibrated: Calibrated): Promise<ServingReport> {
+  const rules = { ...gridRules(s), geometry: servingModel(s.device.description.software, s.o.model) };
   const cases = servingGrid(rules);
-  const iterations = cases.flatMap((of) => callsOfServing(of, loaded.pricer));
-  const { calibrated, points } = await withOwnPoints(s.device, loaded, iterations, {
-    seconds: OWN_POINTS_SHARE * s.o.budgetSeconds,
-    seed: s.o.seed,
-    ...(s.o.signal ? { signal: s.o.signal } : {}),
-    onPoint: (kernel) => s.progress('serving', `points of its own calls: ${kernel}`),
-  });
-  const rows = await watched(s, calibrated, iterations, (watch) =>
+  const report = await watched(s, calibrated, [], (watch) =>
     checkServing(s.device, cases, {
       calibrated,
       watch,
@@ -223,10 +222,10 @@ async function servingSection(s: Session, loaded: Calibrated): Promise<ServingRe
       onCase: (done, total, id) => s.progress('serving', `${done + 1} of ${total}: ${id}`),
     }),
   );
-  return { model: rules.geometry.name, ownPoints: points, rows };
+  return { model: rules.geometry.name, ...report };
 }
 
-const gridRules = (s: Session): Parameters<typeof servingGrid>[0] => {
+const gridRules = (s: Session): Pick<GridRules, 'geometry' | 'software' | 'bindingBytes'> => {
   const { software } = s.device.description;
   return { geometry: validationModel(software, s.o.model), software, bindingBytes: limits(s).bindingBytes };
 };

@@ -1,0 +1,117 @@
+/** Requests for the serving loop, and their simulation. */
+import type { TimedRequest } from '../decoder/serving/drive.js';
+import type { LoopOptions } from '../decoder/serving/loop.js';
+import { randomFrom } from '../random.js';
+import type { IterationPricer } from '../serving/batch.js';
+import { run } from '../serving/engine.js';
+import type { Configuration } from '../schedule/schedule.js';
+
+export interface ServingCase {
+  readonly id: string;
+  readonly c: Configuration;
+  /** False: whole prompts, as eviction needs. */
+  readonly chunkedPrefill: boolean;
+  /**
+   * Runs of the case: requests come by a Poisson process at this share of the rate at which the server would serve all
+   * at once. Null: all are there at the start, so that the schedule does not depend on times.
+   */
+  readonly loads: readonly (number | null)[];
+  readonly sequences: number;
+  readonly requests: number;
+  readonly promptTokens: readonly [number, number];
+  readonly outputTokens: readonly [number, number];
+  readonly maxNumBatchedTokens: number;
+}
+
+/** Times of a request, of the loop or of the simulation. */
+export interface Times {
+  readonly id: number;
+  readonly arrival: number;
+  readonly firstToken: number;
+  readonly lastToken: number;
+  readonly outputTokens: number;
+  readonly preemptions: number;
+}
+
+/** Less than any iteration takes. */
+const AT_ONCE_SECONDS = 1e-9;
+
+/** Requests with random prompts. @param rate requests a second; null: all at once */
+export function requestsOf(of: ServingCase, count: number, seed: number, rate: number | null): TimedRequest[] {
+  const random = randomFrom(seed);
+  const whole = ([least, most]: readonly [number, number]): number => least + Math.floor(random() * (most - least + 1));
+  let time = 0;
+  return Array.from({ length: count }, (_, id) => {
+    // An idle simulated replica begins with the first request that comes, before others of the same time.
+    time = rate === null ? Math.min(id, 1) * AT_ONCE_SECONDS : time - Math.log(1 - random()) / rate;
+    const prompt = Array.from({ length: whole(of.promptTokens) }, () => Math.floor(random() * of.c.geometry.vocab));
+    return { id, time, prompt, maxTokens: whole(of.outputTokens) };
+  });
+}
+
+/** What a server of the loop's options would do with these requests. */
+export function simulate(
+  sequences: number,
+  options: LoopOptions,
+  pricer: IterationPricer,
+  requests: readonly TimedRequest[],
+): { ends: Times[]; iterations: number } {
+  const ends: Times[] = [];
+  let next = 0;
+  const { metrics } = run({
+    server: {
+      ...options,
+      maxNumSeqs: sequences,
+      prefixCaching: false,
+      unitTokens: options.blockTokens,
+      sharedPrefixTokens: 0,
+      policy: 'fcfs',
+      reserveFullPrompt: true,
+      replicas: 1,
+      router: 'round-robin',
+      maxModelLen: Infinity,
+      disaggregation: null,
+      targets: { ttftSeconds: Infinity, tpotSeconds: Infinity, share: 1 },
+    },
+    pricer,
+    source: {
+      next: (draft) => {
+        const request = requests[next];
+        if (!request) return false;
+        next++;
+        Object.assign(draft, {
+          time: request.time,
+          promptTokens: request.prompt.length,
+          outputTokens: request.maxTokens,
+          priority: 0,
+          session: -1,
+          turn: 0,
+          hashes: null,
+        });
+        return true;
+      },
+      after: () => false,
+    },
+    onEnd: (e) =>
+      ends.push({
+        id: e.number,
+        arrival: e.arrival,
+        firstToken: e.arrival + e.ttftSeconds,
+        lastToken: e.arrival + e.e2elSeconds,
+        outputTokens: e.outputTokens,
+        preemptions: e.preemptions,
+      }),
+  });
+  return { ends, iterations: metrics.iterations };
+}
+
+/** Requests a second that would be served if all were there at once. */
+export function capacityOf(
+  sequences: number,
+  options: LoopOptions,
+  pricer: IterationPricer,
+  requests: readonly TimedRequest[],
+): number {
+  const { ends } = simulate(sequences, options, pricer, requests);
+  return ends.length / Math.max(...ends.map((t) => t.lastToken));
+}

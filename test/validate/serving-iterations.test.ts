@@ -1,0 +1,104 @@
+/**
+ * Errors of prices and of the schedule are told apart, on a decoder that only counts. Its times are the prices, changed
+ * in a way that is known.
+ */
+import { describe, expect, test } from 'vitest';
+import { datasheetPricer } from '../../src/cost/pricers.js';
+import type { SequenceEngine } from '../../src/decoder/serving/loop.js';
+import { MixedBatch } from '../../src/serving/batch.js';
+import { PriceTables } from '../../src/serving/price.js';
+import { servingGrid, servingModel } from '../../src/validate/grid.js';
+import { NO_CORRECTION, rowOf, serve } from '../../src/validate/serving.js';
+import { fitRehearsal } from '../../src/validate/serving-iterations.js';
+import { ApartPricer } from '../../src/validate/serving-price.js';
+import { requestsOf } from '../../src/validate/serving-requests.js';
+import { randomOf, SEED } from '../gpu/random.js';
+
+const SEQUENCES = 4;
+const STEP = 1.3;
+const CHUNK = { scale: 0.8, seconds: 0.004 };
+const EXPONENTS = { step: 0.4, chunk: 0.9 };
+
+const of = {
+  ...servingGrid({ geometry: servingModel(true, null), software: true, bindingBytes: 2 ** 27 })[0]!,
+  sequences: SEQUENCES,
+};
+const options = { maxNumBatchedTokens: 24, chunkedPrefill: true, blockTokens: 16, blocks: 8, capTokens: Infinity };
+const rates = { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null };
+const tables = new PriceTables(of.c, datasheetPricer(rates, null), {
+  method: 'chunked',
+  longest: 64,
+  mostSequences: SEQUENCES,
+});
+const pricer = new ApartPricer(tables, SEQUENCES);
+
+/** A machine whose probe drifts at random, and a decoder on it whose steps take `factor` times what they should. */
+function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Parameters<typeof serve>[4] } {
+  const random = randomOf(seed);
+  const cached = new Array<number>(SEQUENCES).fill(0);
+  // Each run of the probe is that before an iteration and after the one before it.
+  let [last, drift] = [1, 1];
+  const slowed = (seconds: number, exponent: number): number => seconds * drift ** exponent;
+  const engine: SequenceEngine = {
+    sequences: SEQUENCES,
+    contextTokens: 64,
+    extend: (sequence, tokens, ends) => {
+      const { scale, seconds } = CHUNK;
+      const price = pricer.chunkSeconds(tokens.length, cached[sequence]!, ends);
+      cached[sequence]! += tokens.length;
+      return Promise.resolve({
+        token: ends ? 1 : null,
+        seconds: slowed(seconds + scale * price, EXPONENTS.chunk),
+      });
+    },
+    step: (tokens, joins) => {
+      const batch = new MixedBatch(pricer.knots, 0);
+      cached.forEach((length, i) => {
+        if (!joins(i)) return;
+        batch.add(length);
+        cached[i]!++;
+      });
+      const seconds = slowed(factor * STEP * pricer.stepSeconds(batch), EXPONENTS.step);
+      return Promise.resolve({ tokens: tokens.map(() => 1), seconds });
+    },
+    forget: (sequence) => void (cached[sequence] = 0),
+  };
+  const run = (): Promise<number> => {
+    const ran = last;
+    last = random.whole(70, 160) / 100;
+    drift = Math.sqrt(ran * last);
+    return Promise.resolve(ran);
+  };
+  return { engine, rules: { watch: { run, between: (a, b) => Math.sqrt(a * b) }, stopped: () => false } };
+}
+
+describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
+  test('a rehearsal finds what its steps and chunks cost, and a replay has no error', async () => {
+    const rehearsed = machine(SEED);
+    const others = requestsOf(of, 40, SEED + 1, null);
+    const rehearsal = fitRehearsal(
+      (await serve(rehearsed.engine, options, others, NO_CORRECTION, rehearsed.rules)).ran,
+      pricer,
+    );
+    const { correction, exponents } = rehearsal;
+    expect(exponents.step).toBeCloseTo(EXPONENTS.step, 1);
+    expect(exponents.chunk).toBeCloseTo(EXPONENTS.chunk, 1);
+    expect(correction.step / STEP).toBeCloseTo(1, 1);
+    expect(correction.chunk.scale / CHUNK.scale).toBeCloseTo(1, 1);
+
+    // Steps that are a fifth slower than in the rehearsal.
+    const { engine, rules } = machine(SEED + 2, 1.2);
+    const requests = requestsOf(of, 40, SEED, 5);
+    const done = await serve(engine, options, requests, exponents, rules);
+    expect(done.ran.some(({ lengths, chunks }) => lengths.length > 0 && chunks.length > 0)).toBe(true);
+    const { prices, replay, iterations } = rowOf(of, 0.8, options, { requests, ...done }, pricer, rehearsal);
+    expect(prices.steps.priced / prices.steps.measured).toBeCloseTo(1 / 1.2, 1);
+    expect(prices.steps.calibrated / prices.steps.measured).toBeCloseTo(1 / 1.2 / STEP, 1);
+    expect(prices.chunks.priced / prices.chunks.measured).toBeCloseTo(1, 1);
+    expect(replay.iterations).toBe(iterations.measured);
+    expect(replay.meanTpotSeconds.simulated).toBeCloseTo(replay.meanTpotSeconds.measured, 9);
+    expect(replay.p90E2elSeconds.simulated).toBeCloseTo(replay.p90E2elSeconds.measured, 9);
+    expect(replay).toMatchObject({ inverted: 0 });
+    expect(prices.steps.count).toBe(done.ran.filter(({ lengths }) => lengths.length > 0).length);
+  });
+});
