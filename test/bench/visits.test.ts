@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { Drift } from '../../src/bench/probe.js';
-import { DRIFT_RETRIED } from '../../src/bench/repetitions.js';
+import { DRIFT_RETRIED, isBeyond } from '../../src/bench/repetitions.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { median } from '../../src/statistics.js';
 import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
@@ -507,4 +507,13 @@ test('a file of before drift, transfers and tuning is read as it was', () => {
   expect(JSON.parse(JSON.stringify(parsed))).toEqual(older);
   expect(parsed.probe).toBeUndefined();
   expect(parsed.kernels.flatMap((k) => k.samples).length).toBeGreaterThan(0);
+});
+
+test('a machine that is faster than its probe was drifts as one that is slower does', () => {
+  for (const fraction of Object.values(DRIFT_RETRIED))
+    for (const [by, beyond] of [
+      [1 + 1.01 * fraction, true],
+      [1 + 0.99 * fraction, false],
+    ] as const)
+      expect([isBeyond(by, fraction), isBeyond(1 / by, fraction)], `${by}`).toEqual([beyond, beyond]);
 });

@@ -87,3 +87,16 @@ test('the choice is the same for the same samples, and every candidate can be ch
   expect(run()).toEqual(order);
   expect([...order].sort((a, b) => a - b)).toEqual(pool.map((_, i) => i));
 }, 20_000);
+
+test('another order of the candidates leads to other choices: it is not the least certain of all', () => {
+  const synthetic = SYNTHETIC_KERNELS[0]!;
+  const { kernel, variant } = synthetic;
+  const pool = candidatesOf(synthetic, POOL, randomFrom(5));
+  const samples = pool.splice(0, 20).map((shape) => sampleOf(kernel, variant, shape, [synthetic.seconds(shape)]));
+  const select = activeSelector(kernel, variant);
+  const chosen = Array.from({ length: 12 }, (_, turn) => {
+    const turned = [...pool.slice(29 * turn), ...pool.slice(0, 29 * turn)];
+    return turned[select(samples, turned)];
+  });
+  expect(new Set(chosen).size).toBeGreaterThan(8);
+});

@@ -1,9 +1,16 @@
 /** Capacity with made-up ends of memory: what is found, and what a decoder's refusal is reported as. */
 import { expect, test } from 'vitest';
 import { GpuError } from '../../src/gpu/index.js';
-import { capacityHolds, checkCapacity, type Attempt } from '../../src/validate/capacity.js';
+import {
+  CAPACITY_TOLERANCE,
+  capacityHolds,
+  checkCapacity,
+  largestBatch,
+  type Attempt,
+} from '../../src/validate/capacity.js';
 import { validationModel } from '../../src/validate/grid.js';
 import { judge } from '../../src/validate/report.js';
+import { randomOf, SEED } from '../gpu/random.js';
 
 const GIB = 2 ** 30;
 const check = (attempt: Attempt, quick = true) =>
@@ -38,6 +45,38 @@ test('a prediction that memory bears out holds', async () => {
   expect(notRun).toEqual([]);
   expect(rows.map(capacityHolds)).toEqual([true]);
   expect(judged).toMatchObject({ status: 'holds', found: '1 of 1 codecs' });
+});
+
+test(`the end of memory is found wherever it is (LLA_SIM_SEED=${SEED})`, async () => {
+  const random = randomOf(SEED);
+  for (let i = 0; i < 200; i++) {
+    const predicted = random.whole(1, 3000);
+    // Near the prediction, far from it, and nothing at all.
+    const end = random.pick([0, predicted, random.whole(0, 2 * predicted), random.whole(0, 9000)]);
+    const tried: number[] = [];
+    const { exact, failedAt } = await largestBatch(predicted, (batch) => {
+      tried.push(batch);
+      return Promise.resolve(batch <= end);
+    });
+    const where = `predicted ${predicted}, memory ends at ${end}: ${exact} decoded, ${failedAt} did not`;
+    expect(exact <= end && failedAt > end, where).toBe(true);
+    expect(failedAt - exact, where).toBeLessThanOrEqual(Math.max(1, 0.005 * exact));
+    expect(tried, where).toContain(failedAt);
+    expect(tried.length, where).toBeLessThan(30);
+  }
+});
+
+test('a prediction that memory does not bear out does not hold', async () => {
+  const {
+    rows: [found],
+  } = await check(() => Promise.resolve(false));
+  const predicted = found?.predicted.exact ?? 0;
+  const off = Math.ceil(2 * CAPACITY_TOLERANCE * predicted);
+  for (const end of [predicted + off, predicted - off]) {
+    const { rows, judged } = await capacityOf((_, batch) => Promise.resolve(batch <= end));
+    expect(Math.abs((rows[0]?.error ?? NaN) - (end / predicted - 1))).toBeLessThan(0.01);
+    expect([rows.map(capacityHolds), judged?.status]).toEqual([[false], 'failed']);
+  }
 });
 
 test('a batch that the decoder refuses is no end of memory', async () => {

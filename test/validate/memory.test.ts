@@ -12,6 +12,9 @@ import {
   memoryCases,
   predictedBytes,
 } from '../../src/validate/memory.js';
+import { checkCorrectness, LOGIT_TOLERANCE, relativeError } from '../../src/validate/correctness.js';
+import { SMALL_OURO } from '../../src/validate/geometries.js';
+import type { Buffer } from '../../src/gpu/index.js';
 import { RecordingDevice } from '../decoder/recording-device.js';
 import { SEED } from '../gpu/random.js';
 import { expectAllBytes } from './bytes.js';
@@ -70,4 +73,31 @@ test('what the decoder asks for is what the model counts, to the byte, in every 
   ] as const) {
     expect(report.rows.filter((row) => row.kinds.some((k) => k.kind === kind)).length, kind).toBeGreaterThan(least);
   }
+});
+
+test('logits that are wrong in one step are found, as are those that are no number', async () => {
+  const wrong = 1e6;
+  /** Its logits are zeros, but for one step. */
+  class Wrong extends RecordingDevice {
+    steps = 0;
+    constructor(readonly at: number) {
+      super();
+    }
+    override read = (buffer: Buffer, bytes: number): Promise<ArrayBuffer> => {
+      const values = new Float32Array(bytes / 4);
+      if (buffer.label === 'logits' && this.steps++ === this.at) values.fill(wrong);
+      return Promise.resolve(values.buffer);
+    };
+  }
+  const cases = memoryCases(true)
+    .filter(({ c }) => c.codec.kind === 'full' && c.eviction === null && c.geometry.name === SMALL_OURO.name)
+    .slice(0, 1);
+  for (const at of [0, 5]) {
+    const { rows } = await checkCorrectness(new Wrong(at).device, { seed: SEED, cases });
+    expect(rows).toHaveLength(1);
+    for (const { error } of rows) expect(error, `step ${at}, LLA_SIM_SEED=${SEED}`).toBeGreaterThan(1e3);
+  }
+  const { rows } = await checkCorrectness(new RecordingDevice().device, { seed: SEED, cases });
+  expect(rows[0]?.error).toBeGreaterThan(LOGIT_TOLERANCE.f32);
+  expect(relativeError([1, NaN], [1, 1])).toBe(Infinity);
 });
