@@ -8,5 +8,7 @@ export function faults(options: {
   /** Latest moment of a kill. */
   maxSeconds?: number;
   budget?: string;
+  /** That a calibration measures, separated by commas; all of them unless given. */
+  kernels?: string;
   log?: (line: string) => void;
 }): Promise<string[]>;

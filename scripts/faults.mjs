@@ -66,9 +66,20 @@ function lost(before, after) {
  * @param cli the program, as node runs it; the modules of the same build lie in `dist`
  * @param maxSeconds latest moment of a kill
  * @param budget of a calibration; from 60 s on it compiles ahead
+ * @param kernels that it measures, separated by commas; all of them unless given
  * @returns what was found wrong, one line each
  */
-export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, budget = '60s', log = () => undefined }) {
+export async function faults({
+  cli,
+  dist,
+  kills,
+  seed,
+  only,
+  maxSeconds = 12,
+  budget = '60s',
+  kernels,
+  log = () => undefined,
+}) {
   const random = randomFrom(seed);
   const pick = (list) => list[Math.floor(random() * list.length)];
   const { loadCalibration } = await import(pathToFileURL(join(dist, 'plan/calibrations.js')).href);
@@ -120,11 +131,12 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, bu
 
   const file = join(home, 'calibration.json');
   const read = async () => (existsSync(file) ? timesIn((await loadCalibration(file)).calibration) : new Map());
+  const measuring = ['calibrate', '--resume', ...(kernels ? ['--kernel', kernels] : [])];
   const calibrate = async (signal, ms, enough) => {
     const before = await read();
     // A session that ends early has not come to what a SIGKILL left.
     const old = debris(home);
-    const end = await killed(['calibrate', '--resume', '--budget', budget, '-o', file], signal, ms, read, enough);
+    const end = await killed([...measuring, '--budget', budget, '-o', file], signal, ms, read, enough);
     let after;
     try {
       after = await read();
@@ -224,7 +236,7 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, bu
       else if (name !== 'validate') await actions[name]('SIGTERM', PATIENCE_MS);
     if (drawn.includes('validate')) await actions.validate('SIGTERM', 15_000);
     if (debris(home).length > 0) problem(`left behind: ${debris(home).join(', ')}`);
-    if (existsSync(file)) await fullDisk({ home, file, start, problem, log });
+    if (existsSync(file)) await fullDisk({ home, file, measuring, start, problem, log });
   } finally {
     rmSync(home, { recursive: true, force: true });
   }
@@ -232,7 +244,7 @@ export async function faults({ cli, dist, kills, seed, only, maxSeconds = 12, bu
 }
 
 /** A disk that fills up while a calibration is saved to it: one line, exit code 2, and the old file as it was. */
-async function fullDisk({ home, file, start, problem, log }) {
+async function fullDisk({ home, file, measuring, start, problem, log }) {
   const disk = join(home, 'disk');
   mkdirSync(disk);
   const kib = Math.ceil(readFileSync(file).length / 1024);
@@ -244,7 +256,7 @@ async function fullDisk({ home, file, start, problem, log }) {
     writeFileSync(at, readFileSync(file));
     const before = readFileSync(at, 'utf8');
     const spare = join(disk, 'spare');
-    const { child, ended } = start(['calibrate', '--resume', '--budget', '60s', '-o', at]);
+    const { child, ended } = start([...measuring, '--budget', '60s', '-o', at]);
     // It passes the trial, then the disk fills.
     await sleep(3000);
     for (let size = 2 ** 20; size >= 1024;) {
@@ -260,7 +272,7 @@ async function fullDisk({ home, file, start, problem, log }) {
       problem(`a full disk: exit code ${end?.code}, ${end?.text}`);
     if (lost(timesIn(JSON.parse(before)), timesIn(JSON.parse(readFileSync(at, 'utf8')))).length > 0)
       problem('a full disk damaged the calibration');
-    const { ended: refused } = start(['calibrate', '--resume', '--budget', '60s', '-o', at]);
+    const { ended: refused } = start([...measuring, '--budget', '60s', '-o', at]);
     const second = await refused;
     if (second.code !== 2) problem(`a disk that is full already: exit code ${second.code}, ${second.text}`);
     log('a full disk: refused, and nothing lost');

@@ -83,7 +83,8 @@ export interface StepRules {
   readonly seconds: number;
   /** Decoders that are open together take at most this. */
   readonly openBytes: number;
-  readonly leastRounds?: number;
+  /** Rounds of a step, or of a prompt, at most. */
+  readonly mostRounds?: number;
   readonly onStep?: (done: number, total: number, id: string) => void;
   readonly stopped?: () => boolean;
 }
@@ -180,7 +181,7 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
         submitSeconds,
         seconds: left,
         seed: rules.seed,
-        leastRounds: rules.leastRounds ?? LEAST_ROUNDS,
+        mostRounds: Math.min(rules.mostRounds ?? MOST_ROUNDS, MOST_ROUNDS),
         stopped: rules.stopped ?? (() => false),
       });
       opened.forEach(({ of, decoder }, i) =>
@@ -232,7 +233,7 @@ async function measure(
   device: Device,
   opened: readonly Opened[],
   watch: DriftWatch,
-  rules: { submitSeconds: number; seconds: number; seed: number; leastRounds: number; stopped: () => boolean },
+  rules: { submitSeconds: number; seconds: number; seed: number; mostRounds: number; stopped: () => boolean },
 ): Promise<Round[][]> {
   const rounds = opened.map((): Round[] => []);
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
@@ -251,8 +252,8 @@ async function measure(
   if (measures.length > 0) {
     await interleave(measures, {
       seconds: rules.seconds,
-      leastRounds: rules.leastRounds,
-      mostRounds: MOST_ROUNDS,
+      leastRounds: LEAST_ROUNDS,
+      mostRounds: rules.mostRounds,
       seed: rules.seed,
       clockNow: now,
       settled: () => rules.stopped(),

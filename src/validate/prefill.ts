@@ -40,7 +40,7 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 export async function checkPrompts(
   device: Device,
   cases: readonly PromptCase[],
-  rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'stopped' | 'onStep'>,
+  rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'mostRounds' | 'stopped' | 'onStep'>,
 ): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
   const notRun: { id: string; reason: string }[] = [];
@@ -61,6 +61,7 @@ export async function checkPrompts(
         rounds: await measure(device, of, rules.watch, {
           seed: rules.seed,
           seconds: () => left() / (cases.length - i),
+          mostRounds: rules.mostRounds ?? MOST_ROUNDS,
         }),
       });
     } catch (error) {
@@ -104,7 +105,7 @@ async function measure(
   device: Device,
   { c, prompt }: PromptCase,
   watch: DriftWatch,
-  rules: { seed: number; seconds: () => number },
+  rules: { seed: number; seconds: () => number; mostRounds: number },
 ): Promise<Timed[]> {
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
@@ -123,7 +124,7 @@ async function measure(
       const round = await watch.beside(async () => (await decoder.prefill(tokens, method)).seconds);
       rounds.push(round);
       await watch.turn(CONTROLS_SHARE * round.seconds);
-    } while (rounds.length < MOST_ROUNDS && now() < until);
+    } while (rounds.length < rules.mostRounds && now() < until);
   } finally {
     decoder.close();
   }

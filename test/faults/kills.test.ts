@@ -17,7 +17,8 @@ describeGpu(`kills (LLA_SIM_SEED=${SEED})`, () => {
   it('lose nothing and leave nothing behind', async () => {
     const { cli } = program;
     const only = ['calibrate', 'plan'];
-    const few = { kills: 2, maxSeconds: 8, budget: '50s' };
+    // Kernels that compile at once: what is left behind does not depend on which are measured.
+    const few = { kills: 2, maxSeconds: 8, budget: '50s', kernels: 'swiglu,rope,rmsnorm,append' };
     expect(await faults({ cli, dist: dirname(cli), seed: SEED, only, ...few })).toEqual([]);
   }, 600_000);
 });

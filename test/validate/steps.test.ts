@@ -98,7 +98,14 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
   test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
     const { steps, notRun, shapes } = await watched(device, (watch) =>
-      checkSteps(device, all, { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity }),
+      checkSteps(device, all, {
+        seed: SEED,
+        calibrated: CALIBRATED,
+        watch,
+        seconds: 60,
+        mostRounds: 4,
+        openBytes: Infinity,
+      }),
     );
     expect(notRun).toEqual([]);
     expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
@@ -140,7 +147,8 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
         seed: SEED,
         calibrated: CALIBRATED,
         watch,
-        seconds: 40,
+        seconds: 60,
+        mostRounds: 2,
         onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
       }),
     );
