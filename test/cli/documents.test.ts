@@ -10,7 +10,6 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parse } from '../../src/commands/parser.js';
 import { DRIFT_RETRIED } from '../../src/bench/repetitions.js';
@@ -34,7 +33,7 @@ import {
   wordsOf,
   type Fence,
 } from './documents.js';
-import { compile, inProcess, read, ROOT, type Outcome } from './program.js';
+import { compile, inProcess, pageProgram, read, ROOT, type Outcome } from './program.js';
 
 /** Its own test follows it. */
 const ELSEWHERE = 'docs/extending.md';
@@ -208,7 +207,7 @@ beforeAll(async () => {
   program = await compile();
   const page = join(dirname(program.cli), 'page');
   mkdirSync(page, { recursive: true });
-  writeFileSync(join(page, 'page.js'), (await pageBundle()).text);
+  writeFileSync(join(page, 'page.js'), await pageProgram());
   session = mkdtempSync(join(tmpdir(), 'lla-sim-documents-'));
   for (const folder of ['scenarios', 'src']) symlinkSync(join(ROOT, folder), join(session, folder));
   mkdirSync(join(session, 'tiny'));
@@ -259,10 +258,12 @@ describe('commands of the pages', () => {
   });
 
   it('have options that exist, also those that do not run and those inside sentences', async () => {
-    for (const command of [...shell.map((s) => s.command), ...PAGES.flatMap((p) => commandsInText(p))]
+    const written = [...shell.map((s) => s.command), ...PAGES.flatMap((p) => commandsInText(p))]
       .flatMap((c) => c.split(' && '))
-      .filter((c) => /^(npx )?lla-sim /.test(c))) {
-      const [verb = '', ...argv] = wordsOf(command.replace(/^npx /, '')).slice(1);
+      .map((c) => c.replace(/^npx /, ''))
+      .filter((c) => c.startsWith('lla-sim '));
+    for (const command of new Set(written)) {
+      const [verb = '', ...argv] = wordsOf(command).slice(1);
       expect(Object.keys(COMMANDS), command).toContain(verb);
       if (!argv.includes('--help')) expect(await parse([verb, ...argv]), command).not.toBeNull();
     }

@@ -9,6 +9,8 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { expect } from 'vitest';
 import { commandBundles } from '../../scripts/command-bundles.mjs';
+import { isNewest } from '../../scripts/newest.mjs';
+import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { runCommandLine } from '../../src/commands/parser.js';
 import { UserError } from '../../src/errors.js';
 
@@ -231,6 +233,28 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   };
 }
 
+/** What `npm test` has built, which tests need not build again. */
+const BUILT = join(ROOT, 'dist');
+
+/** Whether it is newer than what programs are made from. Its licences are written last. */
+const isBuilt = (): boolean =>
+  isNewest(
+    join(BUILT, 'LICENCES.txt'),
+    ['src', 'scripts', 'package-lock.json'].map((name) => join(ROOT, name)),
+  );
+
+/** The program of a report's page. */
+export const pageProgram = async (): Promise<string> =>
+  isBuilt() ? read(join(BUILT, 'page/page.js')) : (await pageBundle()).text;
+
+/** Copies modules and bundles of dist/, or makes what is needed of them. */
+async function copyOr(make: () => Promise<unknown>, dist: string): Promise<void> {
+  const isLeftOut = (path: string): boolean =>
+    /\.(d\.ts|html)$/.test(path) || path === join(BUILT, 'page') || path === join(BUILT, 'LICENCES.txt');
+  if (isBuilt()) cpSync(BUILT, dist, { recursive: true, filter: (path) => !isLeftOut(path) });
+  else await make();
+}
+
 const AS_MODULES = {
   outbase: join(ROOT, 'src'),
   bundle: false,
@@ -243,16 +267,21 @@ const AS_MODULES = {
 /** The program compiled module by module, as the library's modules lie. */
 export const compile = (): Promise<Program> =>
   programFrom(async (dist) => {
-    const { globSync } = await import('tinyglobby');
-    await build({ ...AS_MODULES, entryPoints: globSync(['src/**/*.ts'], { cwd: ROOT, absolute: true }), outdir: dist });
+    await copyOr(async () => {
+      const { globSync } = await import('tinyglobby');
+      const entryPoints = globSync(['src/**/*.ts'], { cwd: ROOT, absolute: true });
+      await build({ ...AS_MODULES, entryPoints, outdir: dist });
+    }, dist);
     return join(dist, 'cli.js');
   });
 
 /** The program in bundles, as a build writes and a package carries it. */
 export const bundle = (): Promise<Program> =>
   programFrom(async (dist) => {
-    await build({ ...AS_MODULES, entryPoints: [join(ROOT, 'src/errors.ts')], outdir: dist });
-    await commandBundles(join(dist, 'bin'));
+    await copyOr(async () => {
+      await build({ ...AS_MODULES, entryPoints: [join(ROOT, 'src/errors.ts')], outdir: dist });
+      await commandBundles(join(dist, 'bin'));
+    }, dist);
     return join(dist, 'bin/cli.js');
   });
 

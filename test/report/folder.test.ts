@@ -14,8 +14,7 @@ import type { Scenario } from '../../src/schema/settings.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
 import { formatNumber } from '../../src/units.js';
-import { bundle, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
-import { pageBundle } from '../../scripts/page-bundle.mjs';
+import { bundle, pageProgram, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
 import { filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
 describe.each(SCENARIOS)('%s', (name) => {
@@ -197,7 +196,7 @@ describe('the command', () => {
     program = await bundle();
     const page = join(program.cli, '../../page');
     mkdirSync(page, { recursive: true });
-    writeFileSync(join(page, 'page.js'), (await pageBundle()).text);
+    writeFileSync(join(page, 'page.js'), await pageProgram());
   });
   afterAll(() => {
     program.remove();

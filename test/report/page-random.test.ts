@@ -4,7 +4,6 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { pageBundle } from '../../scripts/page-bundle.mjs';
 import { DEVICES, memoryOf } from '../../src/devices/catalogue.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import { readSources } from '../../src/plan/ask.js';
@@ -15,7 +14,7 @@ import { viewOf, type View } from '../../src/report/view.js';
 import { UserError } from '../../src/errors.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { SMALL_OPERATIONS } from '../../src/stacks/serving.js';
-import { scratch } from '../cli/program.js';
+import { pageProgram, scratch } from '../cli/program.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, textOf } from './reports.js';
 
@@ -67,7 +66,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
   let browser: Browser;
   let script: string;
   beforeAll(async () => {
-    [browser, { text: script }] = await Promise.all([startBrowser(), pageBundle()]);
+    [browser, script] = await Promise.all([startBrowser(), pageProgram()]);
   });
   afterAll(async () => {
     await browser?.close();

@@ -4,10 +4,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { pageBundle } from '../../scripts/page-bundle.mjs';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { plan, ROOT, scratch } from '../cli/program.js';
+import { pageProgram, plan, ROOT, scratch } from '../cli/program.js';
 import { everyNth } from '../gpu/sample.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, scenarioOf, SERVED_USERS, textOf } from './reports.js';
@@ -65,7 +64,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
   let browser: Browser;
   let script: string;
   beforeAll(async () => {
-    [browser, { text: script }] = await Promise.all([startBrowser(), pageBundle()]);
+    [browser, script] = await Promise.all([startBrowser(), pageProgram()]);
   });
   afterAll(async () => {
     await browser?.close();

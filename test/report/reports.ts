@@ -26,7 +26,8 @@ export interface Made {
 }
 
 const made = new Map<string, Promise<Made>>();
-const papers = new WeakMap<Sources, ReturnType<typeof paperPart>>();
+/** By the calibration that may price it (paperDeviceOf): nothing else of a question changes it. */
+const papers = new Map<string | null, ReturnType<typeof paperPart>>();
 
 /** Made once for each scenario. */
 export function viewOfScenario(scenario: Scenario): Promise<Made> {
@@ -42,8 +43,9 @@ async function make(scenario: Scenario): Promise<Made> {
 }
 
 function paperOf(sources: Sources): ReturnType<typeof paperPart> {
-  const part = papers.get(sources) ?? paperPart(sources);
-  papers.set(sources, part);
+  const key = sources.calibration?.file ?? null;
+  const part = papers.get(key) ?? paperPart(sources);
+  papers.set(key, part);
   return part;
 }
 
