@@ -92,8 +92,8 @@ export interface CalibrateOptions {
   save?: (calibration: Calibration, must: boolean) => void;
   signal?: AbortSignal;
   /**
-   * Index of the candidate to measure next, once the first points are spread (cost/fit-active.ts). Farthest-point
-   * unless given.
+   * Index of the candidate to measure next, once the first points are spread (cost/fit-active.ts). The one
+   * that tells most about the others (spread.ts) unless given.
    */
   nextPoint?: (kernel: KernelName, variant: string, samples: readonly Sample[], candidates: readonly Shape[]) => number;
   /** Indices of samples that look wrong and are measured again before the end (cost/fit-active.ts). */

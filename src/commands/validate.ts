@@ -1,4 +1,5 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
+import { compilersFor } from '../bench/compilers.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';
@@ -89,11 +90,9 @@ async function run(args: Args): Promise<ExitCode> {
   const abort = new AbortController();
   const release = onInterrupt(() => abort.abort());
   try {
-    device = await openDevice({
-      ...(adapter === null ? {} : { adapter }),
-      ...(backend === null ? {} : { backend }),
-    });
-    report = await validate(device, {
+    const own = { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
+    const opened = (device = await openDevice(own));
+    report = await validate(opened, {
       budgetSeconds,
       quick,
       seed,
@@ -102,6 +101,7 @@ async function run(args: Args): Promise<ExitCode> {
       memoryBytes,
       calibration: textFlag(args, 'calibration'),
       model: textFlag(args, 'model'),
+      compilers: () => compilersFor(opened, own),
       cli: process.argv[1] ?? null,
       signal: abort.signal,
       ...(progress
