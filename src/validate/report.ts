@@ -261,7 +261,7 @@ function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string
   };
 }
 
-type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted'>;
+type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted' | 'replay'>;
 
 /** The serving loop against the simulation: the worst of the rows. */
 export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {
@@ -277,8 +277,8 @@ export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Chec
     status: rows.length === 0 ? 'not-checked' : Math.abs(error) <= tolerance ? 'holds' : 'failed',
     found: rows.length === 0 ? '–' : `${error < 0 ? '−' : '+'}${percent(Math.abs(error))} at worst`,
   });
-  const pairs = rows.reduce((sum, row) => sum + row.pairs, 0);
-  const inverted = rows.reduce((sum, row) => sum + row.inverted, 0);
+  const pairs = rows.reduce((sum, row) => sum + row.pairs + row.replay.pairs, 0);
+  const inverted = rows.reduce((sum, row) => sum + row.inverted + row.replay.inverted, 0);
   return [
     within(
       'serving-tpot',

@@ -105,6 +105,17 @@ export function simulate(
   return { ends, iterations: metrics.iterations };
 }
 
+/**
+ * Prices that are off at random, all together and each iteration by itself.
+ * @param share the most that either is off by
+ */
+export function disturbed(pricer: IterationPricer, share: number, seed: number): IterationPricer {
+  const random = randomFrom(seed);
+  const factor = (): number => 1 + share * (2 * random() - 1);
+  const all = factor();
+  return { knots: pricer.knots, seconds: (batch) => all * factor() * pricer.seconds(batch) };
+}
+
 /** Requests a second that would be served if all were there at once. */
 export function capacityOf(
   sequences: number,

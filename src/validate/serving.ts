@@ -26,7 +26,7 @@ import {
   type Ran,
 } from './serving-iterations.js';
 import { ApartPricer, type Correction } from './serving-price.js';
-import { capacityOf, requestsOf, simulate, type ServingCase, type Times } from './serving-requests.js';
+import { capacityOf, disturbed, requestsOf, simulate, type ServingCase, type Times } from './serving-requests.js';
 
 interface Compared {
   readonly measured: number;
@@ -92,8 +92,8 @@ export const SERVING_TOLERANCES = { tpot: 0.08, e2el: 0.15 } as const;
 const BLOCK_TOKENS = 16;
 /** Of the largest cache that all sequences could fill, so that some are preempted. */
 const CACHE_SHARE = 0.6;
-/** Of the number of requests that are compared. */
-const REHEARSED_SHARE = 3 / 8;
+/** Simulations that tell which orders the schedule decides. */
+const DISTURBED = 32;
 /** Prompts of so few tokens go to kernels that are compiled apart. */
 const SHORT_PROMPTS = [1, 2, 3];
 
@@ -164,7 +164,7 @@ async function serveCase(
     const engine = decoderEngine(decoder, contextTokens);
     await compileAll(engine, of, options);
     // Other requests than those that are compared.
-    const others = requestsOf(of, Math.ceil(REHEARSED_SHARE * of.requests), seed + 1, null);
+    const others = requestsOf(of, of.requests, seed + 1, null);
     const { ran } = await serve(engine, options, others, NO_CORRECTION, rules);
     const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
     const rows: ServingRow[] = [];
@@ -226,6 +226,10 @@ export function rowOf(
   const { id, chunkedPrefill, sequences } = of;
   const priced = pricer.correctedBy(correction);
   const simulated = simulate(sequences, options, priced, requests);
+  const others = Array.from(
+    { length: DISTURBED },
+    (_, i) => simulate(sequences, options, disturbed(priced, SERVING_TOLERANCES.e2el, i), requests).ends,
+  );
   const replay = replaying(ran, exponents, priced);
   const replayed = simulate(sequences, options, replay.pricer, requests);
   const own = priceRan(ran, exponents, priced);
@@ -237,12 +241,12 @@ export function rowOf(
     requests: requests.length,
     sequences,
     iterations: { measured: ran.length, simulated: simulated.iterations },
-    ...compare(load, served, simulated.ends),
+    ...compare(served, simulated.ends, others),
     prices: {
       steps: { ...own.steps, calibrated: calibrated.steps.priced },
       chunks: { ...own.chunks, calibrated: calibrated.chunks.priced },
     },
-    replay: { ...compare(load, served, replayed.ends), iterations: replay.replayed() },
+    replay: { ...compare(served, replayed.ends), iterations: replay.replayed() },
     wallSeconds: ran.reduce((sum, { wallSeconds }) => sum + wallSeconds, 0),
     deviceSeconds: ran.reduce((sum, one) => sum + correctedSeconds(one, NO_CORRECTION), 0),
     drift: quantile(
@@ -253,8 +257,16 @@ export function rowOf(
   };
 }
 
-/** The figures of both, and the pairs of requests that ended in another order than simulated. */
-export function compare(load: number | null, served: readonly Served[], simulated: readonly Times[]): Figures {
+/**
+ * The figures of both, and the pairs of requests that ended in another order than simulated.
+ * @param others simulations of the same requests with prices that are a little off: only what ends in the same order in
+ *   all of them is decided by the schedule
+ */
+export function compare(
+  served: readonly Served[],
+  simulated: readonly Times[],
+  others: readonly (readonly Times[])[] = [],
+): Figures {
   const measured = served.map((s): Times => ({ ...s, outputTokens: s.tokens.length }));
   const both = (figure: (of: readonly Times[]) => number): Compared => ({
     measured: figure(measured),
@@ -262,15 +274,16 @@ export function compare(load: number | null, served: readonly Served[], simulate
   });
   const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
   const lasted = (t: Times): number => t.lastToken - t.arrival;
-  const endOf = new Map(measured.map((t) => [t.id, t.lastToken]));
+  const ends = (of: readonly Times[]): Map<number, number> => new Map(of.map((t) => [t.id, t.lastToken]));
+  const expected = [simulated, ...others].map(ends);
+  const found = ends(measured);
+  const isBefore = (a: Times, b: Times, by: ReadonlyMap<number, number>): boolean => by.get(a.id)! < by.get(b.id)!;
   let [pairs, inverted] = [0, 0];
   for (const a of simulated)
     for (const b of simulated) {
-      // Where requests come on the clock, ends nearer than the tolerance may change places.
-      const slack = load === null ? 0 : SERVING_TOLERANCES.e2el * Math.max(lasted(a), lasted(b));
-      if (!(b.lastToken - a.lastToken > slack)) continue;
+      if (!expected.every((by) => isBefore(a, b, by))) continue;
       pairs++;
-      if (!(endOf.get(a.id)! < endOf.get(b.id)!)) inverted++;
+      if (!isBefore(a, b, found)) inverted++;
     }
   return {
     preemptions: both((of) => of.reduce((sum, t) => sum + t.preemptions, 0)),

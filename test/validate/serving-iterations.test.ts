@@ -5,13 +5,13 @@
 import { describe, expect, test } from 'vitest';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { SequenceEngine } from '../../src/decoder/serving/loop.js';
-import { MixedBatch } from '../../src/serving/batch.js';
+import { MixedBatch, type IterationPricer } from '../../src/serving/batch.js';
 import { PriceTables } from '../../src/serving/price.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';
-import { NO_CORRECTION, rowOf, serve } from '../../src/validate/serving.js';
+import { compare, NO_CORRECTION, rowOf, serve } from '../../src/validate/serving.js';
 import { fitRehearsal } from '../../src/validate/serving-iterations.js';
 import { ApartPricer } from '../../src/validate/serving-price.js';
-import { requestsOf } from '../../src/validate/serving-requests.js';
+import { capacityOf, disturbed, requestsOf, simulate } from '../../src/validate/serving-requests.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const SEQUENCES = 4;
@@ -100,5 +100,20 @@ describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
     expect(replay.p90E2elSeconds.simulated).toBeCloseTo(replay.p90E2elSeconds.measured, 9);
     expect(replay).toMatchObject({ inverted: 0 });
     expect(prices.steps.count).toBe(done.ran.filter(({ lengths }) => lengths.length > 0).length);
+  });
+
+  test('prices that are a little off leave the order of a few pairs open', () => {
+    let [decided, all] = [0, 0];
+    for (let seed = SEED; seed < SEED + 5; seed++) {
+      const capacity = capacityOf(SEQUENCES, options, pricer, requestsOf(of, 32, seed, null));
+      const requests = requestsOf(of, 32, seed, 0.8 * capacity);
+      const endsBy = (by: IterationPricer) => simulate(SEQUENCES, options, by, requests).ends;
+      const served = endsBy(pricer).map((t) => ({ ...t, tokens: new Array<number>(t.outputTokens).fill(0) }));
+      const others = Array.from({ length: 32 }, (_, i) => endsBy(disturbed(pricer, 0.15, i)));
+      decided += compare(served, endsBy(pricer), others).pairs;
+      all += compare(served, endsBy(pricer)).pairs;
+    }
+    expect(decided).toBeLessThan(all);
+    expect(decided).toBeGreaterThan(0.9 * all);
   });
 });
