@@ -109,12 +109,12 @@ export async function compileAhead(tracks: readonly Track[], rules: TrackRules):
 
 /** Each device compiles what is next, until nothing is or the time is over. */
 async function onEach(
-  { devices, now, untilSeconds, stopped }: CompileRules,
+  rules: CompileRules,
   next: () => { readonly plan: OperationPlan; readonly compiled?: (seconds: number) => void } | null,
 ): Promise<void> {
   await Promise.all(
-    devices.map(async (device) => {
-      while (!stopped() && now() < untilSeconds) {
+    rules.devices.map(async (device) => {
+      while (!rules.stopped() && rules.now() < rules.untilSeconds) {
         const one = next();
         if (!one) return;
         const began = clockNow();
