@@ -174,7 +174,7 @@ const LIGHT_LOAD = 0.3;
 /** Requests for the serving loop: rows of full width, latents, and eviction, which takes whole prompts. */
 export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules, 'seed' | 'quick'>): ServingCase[] {
   const sizes: Sizes = software
-    ? { sequences: 4, requests: 32, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
+    ? { sequences: 4, requests: 48, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
     : { sequences: 16, requests: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
   const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
   const kinds: readonly (Choice & Pick<ServingCase, 'loads' | 'chunkedPrefill'>)[] = [
