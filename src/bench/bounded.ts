@@ -2,7 +2,6 @@
  * What keeps dispatches short where a device may not be held for long: a kernel is measured from its lightest shape up,
  * and a shape that the slowest so far says would take too long is left out.
  */
-import { best } from '../best.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import { workOf, type KernelCall } from '../kernels/registry.js';
@@ -17,16 +16,6 @@ type Ceilings = Pick<Calibration['ceilings'], 'readBytesPerSecond' | 'f32FlopsPe
 export function ceilingSeconds(call: KernelCall, ceilings: Ceilings): number {
   const { readBytes, writeBytes, flops } = workOf(call);
   return Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond);
-}
-
-/** Index of the candidate with the least work: of a kernel about which nothing is known yet, the safest. */
-export function lightest(track: Pick<Track, 'kernel' | 'variant' | 'candidates'>): number {
-  const work = (i: number): number => {
-    const { kernel, variant } = track;
-    const { readBytes, writeBytes, flops } = workOf({ kernel, variant, shape: track.candidates[i]!.shape });
-    return readBytes + writeBytes + flops;
-  };
-  return best([...track.candidates.keys()], (i) => -work(i)) ?? 0;
 }
 
 /** A shape may take this many times its kernel's slowest share so far: shapes of one kernel scatter by less. */

@@ -1,6 +1,7 @@
 /** Which point of a calibration is measured next: of which kernel, and at which shape. */
+import { best } from '../best.js';
 import { mix } from '../hash.js';
-import type { KernelName } from '../kernels/registry.js';
+import { workOf, type KernelName } from '../kernels/registry.js';
 import type { Shape } from '../kernels/spec.js';
 import { randomFrom } from '../random.js';
 import type { Sample } from '../schema/calibration.js';
@@ -70,10 +71,23 @@ export function leastServed(tracks: readonly Track[]): Track | undefined {
   );
 }
 
-/** Index of the track's candidate to measure next. */
+/** Index of the candidate with the least work. */
+export function lightest({ kernel, variant, candidates }: Pick<Track, 'kernel' | 'variant' | 'candidates'>): number {
+  const work = (i: number): number => {
+    const { readBytes, writeBytes, flops } = workOf({ kernel, variant, shape: candidates[i]!.shape });
+    return readBytes + writeBytes + flops;
+  };
+  return best([...candidates.keys()], (i) => -work(i)) ?? 0;
+}
+
+/**
+ * Index of the track's candidate to measure next. The second is the lightest: it shows what a call takes at least, which
+ * heavy shapes do not, however many they are.
+ */
 export function choose(track: Track, options: Choice): number {
   const samples = samplesOf(track);
   const { candidates } = track;
+  if (samples.length === 1) return lightest(track);
   // Every other point, too: drawing alone leaves some out on which much depends.
   if (samples.length < SPREAD_FIRST || samples.length % 2 === 0 || !options.nextPoint) {
     const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
