@@ -13,7 +13,7 @@ import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { StepCase } from './latency.js';
 import type { PromptCase } from './prefill.js';
-import type { ServingCase } from './serving-requests.js';
+import type { ServingCase, ServingRun } from './serving-requests.js';
 
 /** The part of a grid that a candidate names: kind, ratio, path and eviction. */
 interface Choice {
@@ -66,8 +66,7 @@ export function validationModel(software: boolean, name: string | null): Geometr
 }
 
 /**
- * Vocabulary of the model that a software adapter serves. The order of a few requests hangs on single iterations, so
- * there have to be many requests, and short iterations.
+ * Vocabulary of the model that a software adapter serves: there have to be many requests, and so short iterations.
  */
 const SERVED_VOCAB = 8192;
 
@@ -167,27 +166,28 @@ export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<Gri
   });
 }
 
-/** Of the server's capacity: requests mostly wait, and they hardly wait. */
-const HEAVY_LOAD = 0.8;
-const LIGHT_LOAD = 0.3;
-
 /** Requests for the serving loop: rows of full width, latents, and eviction, which takes whole prompts. */
 export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules, 'seed' | 'quick'>): ServingCase[] {
   const sizes: Sizes = software
-    ? { sequences: 4, requests: 48, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
-    : { sequences: 16, requests: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
+    ? { sequences: 4, rehearsed: 48, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
+    : { sequences: 16, rehearsed: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
+  // Shares of the server's capacity: requests mostly wait, and whom each waits for hangs on single iterations; or they
+  // hardly wait.
+  const heavy: ServingRun = { load: 0.8, requests: 128 };
+  const light: ServingRun = { load: 0.3, requests: sizes.rehearsed };
+  const atOnce: ServingRun = { load: null, requests: sizes.rehearsed };
   const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
-  const kinds: readonly (Choice & Pick<ServingCase, 'loads' | 'chunkedPrefill'>)[] = [
-    { kind: 'full', ratio: null, path: 'full', loads: [HEAVY_LOAD, LIGHT_LOAD], chunkedPrefill: true },
-    { kind: 'lla', ratio: 4, path: 'block-absorbed', loads: [null], chunkedPrefill: true },
-    { kind: 'full', ratio: null, path: 'full', eviction: evicting, loads: [HEAVY_LOAD], chunkedPrefill: false },
+  const kinds: readonly (Choice & Pick<ServingCase, 'runs' | 'chunkedPrefill'>)[] = [
+    { kind: 'full', ratio: null, path: 'full', runs: [heavy, light], chunkedPrefill: true },
+    { kind: 'lla', ratio: 4, path: 'block-absorbed', runs: [atOnce], chunkedPrefill: true },
+    { kind: 'full', ratio: null, path: 'full', eviction: evicting, runs: [heavy], chunkedPrefill: false },
   ];
-  return kinds.flatMap(({ loads, chunkedPrefill, ...choice }): ServingCase[] => {
+  return kinds.flatMap(({ runs, chunkedPrefill, ...choice }): ServingCase[] => {
     const candidate = candidateOf(geometry, choice);
     if (!candidate) return [];
     const c = configurationFor(geometry, candidate, bindingBytes);
-    return [{ id: candidateId(geometry, candidate, 'f16'), c, loads, chunkedPrefill, ...sizes }];
+    return [{ id: candidateId(geometry, candidate, 'f16'), c, runs, chunkedPrefill, ...sizes }];
   });
 }
 
-type Sizes = Pick<ServingCase, 'sequences' | 'requests' | 'maxNumBatchedTokens' | 'promptTokens' | 'outputTokens'>;
+type Sizes = Pick<ServingCase, 'sequences' | 'rehearsed' | 'maxNumBatchedTokens' | 'promptTokens' | 'outputTokens'>;

@@ -6,18 +6,24 @@ import type { IterationPricer } from '../serving/batch.js';
 import { run } from '../serving/engine.js';
 import type { Configuration } from '../schedule/schedule.js';
 
+export interface ServingRun {
+  /**
+   * Requests come by a Poisson process at this share of the rate at which the server would serve all at once. Null: all
+   * are there at the start, so that the schedule does not depend on times.
+   */
+  readonly load: number | null;
+  readonly requests: number;
+}
+
 export interface ServingCase {
   readonly id: string;
   readonly c: Configuration;
   /** False: whole prompts, as eviction needs. */
   readonly chunkedPrefill: boolean;
-  /**
-   * Runs of the case: requests come by a Poisson process at this share of the rate at which the server would serve all
-   * at once. Null: all are there at the start, so that the schedule does not depend on times.
-   */
-  readonly loads: readonly (number | null)[];
+  readonly runs: readonly ServingRun[];
+  /** Requests that are served beforehand. */
+  readonly rehearsed: number;
   readonly sequences: number;
-  readonly requests: number;
   readonly promptTokens: readonly [number, number];
   readonly outputTokens: readonly [number, number];
   readonly maxNumBatchedTokens: number;

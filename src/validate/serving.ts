@@ -164,15 +164,15 @@ async function serveCase(
     const engine = decoderEngine(decoder, contextTokens);
     await compileAll(engine, of, options);
     // Other requests than those that are compared.
-    const others = requestsOf(of, of.requests, seed + 1, null);
+    const others = requestsOf(of, of.rehearsed, seed + 1, null);
     const { ran } = await serve(engine, options, others, NO_CORRECTION, rules);
     const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
     const rows: ServingRow[] = [];
     if (rules.stopped()) return { rehearsal, rows };
     const priced = pricer.correctedBy(rehearsal.correction);
-    const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.requests, seed, null));
-    for (const load of of.loads) {
-      const requests = requestsOf(of, of.requests, seed, load === null ? null : load * capacity);
+    const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
+    for (const { load, requests: count } of of.runs) {
+      const requests = requestsOf(of, count, seed, load === null ? null : load * capacity);
       const done = await serve(engine, options, requests, rehearsal.exponents, rules);
       if (rules.stopped()) break;
       rows.push(rowOf(of, load, options, { requests, ...done }, pricer, rehearsal));
