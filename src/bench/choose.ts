@@ -80,14 +80,21 @@ export function lightest({ kernel, variant, candidates }: Pick<Track, 'kernel' |
   return best([...candidates.keys()], (i) => -work(i)) ?? 0;
 }
 
+/** Index of the lightest candidate among those on which something depends. */
+export function lightestUsed({ kernel, variant, candidates }: Track): number {
+  const largest = candidates.reduce((most, c) => Math.max(most, c.share), 0);
+  const used = candidates.filter(({ share }) => share >= LEAST_DRAWN_SHARE * largest);
+  return candidates.indexOf(used[lightest({ kernel, variant, candidates: used })]!);
+}
+
 /**
- * Index of the track's candidate to measure next. The second is the lightest: it shows what a call takes at least, which
+ * Index of the track's candidate to measure next. The second is a light one: it shows what a call takes at least, which
  * heavy shapes do not, however many they are.
  */
 export function choose(track: Track, options: Choice): number {
   const samples = samplesOf(track);
   const { candidates } = track;
-  if (samples.length === 1) return lightest(track);
+  if (samples.length === 1) return lightestUsed(track);
   // Every other point, too: drawing alone leaves some out on which much depends.
   if (samples.length < SPREAD_FIRST || samples.length % 2 === 0 || !options.nextPoint) {
     const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);

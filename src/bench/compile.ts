@@ -11,7 +11,7 @@ import type { OperationPlan } from '../gpu/plan.js';
 import { deviceOptions, planOperation } from '../kernels/launches.js';
 import type { KernelCall } from '../kernels/registry.js';
 import { median } from '../statistics.js';
-import { LEAST_SHARE, lightest } from './choose.js';
+import { LEAST_SHARE, lightestUsed } from './choose.js';
 import { tuningOptions } from './measure.js';
 import { mostTelling } from './spread.js';
 import type { Track } from './visits.js';
@@ -167,10 +167,10 @@ function mostWanted(all: readonly Pipelines[], secondsLeft: number): Pipelines |
     );
 }
 
-/** The pipeline that the next point needs (choose.ts): second that of the lightest shape, else the most telling one. */
+/** The pipeline that the next point needs (choose.ts): second that of a light shape, else the most telling one. */
 function takeNext({ track, begun, left }: Pipelines): Group {
   const weighed = ({ candidates, share }: Group) => ({ shape: candidates[0]!.shape, share });
-  const light = track.candidates[lightest(track)]!;
+  const light = track.candidates[lightestUsed(track)]!;
   const second = begun.length === 1 ? left.findIndex(({ candidates }) => candidates.includes(light)) : -1;
   const at =
     second >= 0
