@@ -18,13 +18,16 @@ const figuresOf = (report: PlanReport, choice: Choice | null) => {
   return p ? shownDecode(p) : null;
 };
 
-/** Cheapest first where all have a price, else fastest; what runs today before what does not. */
-function order(a: PlanReport, b: PlanReport): number {
+/**
+ * What runs today before what does not.
+ * @param priced all have a price: the cheapest comes first, else the fastest
+ */
+function order(a: PlanReport, b: PlanReport, priced: boolean): number {
   const rank = ({ answer }: PlanReport): number =>
     ['deploy', 'estimates-only', 'not-recommended', 'nothing'].indexOf(answer.verdict);
   const value = (r: PlanReport): number => {
     const d = figuresOf(r, leadOf(r));
-    return d?.usdPerMillionTokens?.estimate ?? -(d?.tokensPerSecond?.estimate ?? 0);
+    return priced ? (d?.usdPerMillionTokens?.estimate ?? Number.MAX_VALUE) : -(d?.tokensPerSecond?.estimate ?? 0);
   };
   return rank(a) - rank(b) || value(a) - value(b);
 }
@@ -35,7 +38,9 @@ export function compareText(
   { width, colour }: { width: number; colour: boolean },
 ): string {
   const c = pc.createColors(colour);
-  const sorted = [...reports].sort(order);
+  const unpriced = reports.filter((r) => r.settings.usdPerHour === null);
+  const priced = unpriced.length === 0;
+  const sorted = [...reports].sort((a, b) => order(a, b, priced));
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
   const column = (
     title: string,
@@ -47,7 +52,6 @@ export function compareText(
     cell,
   });
   const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
-  const priced = reports.some((r) => r.settings.usdPerHour !== null);
   const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] => [
     column('device', (r) => r.device.id ?? r.device.name, 'left'),
     ...(differ((r) => r.contextTokens) ? [column('ctx', (r) => formatTokens(r.contextTokens))] : []),
@@ -63,7 +67,7 @@ export function compareText(
         : '–';
     }),
     column('tok/s', (r) => rate(r, leadOf(r))),
-    ...(priced
+    ...(unpriced.length < reports.length
       ? [
           column('$/Mtok', (r) => {
             const usd = lead(r)?.usdPerMillionTokens;
@@ -84,6 +88,7 @@ export function compareText(
     ...paragraph({ label: 'Best', text: bestWords(sorted, priced, differ) }, width).map(c.green),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
+    ...(priced ? [] : unpricedLines(sorted, width).map(c.dim)),
     ...reserveLines(sorted, width).map(c.dim),
   ].join('\n')}\n`;
 }
@@ -93,6 +98,14 @@ function fullLabel({ plans }: PlanReport): string {
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
   const speed = full && shownDecode(full).tokensPerSecond;
   return speed ? `${brief(speed.estimate)} tok/s` : full ? `${full.maxBatch.exact} fit` : '–';
+}
+
+/** Says which lines lack a price, where others have one. */
+function unpricedLines(reports: readonly PlanReport[], width: number): string[] {
+  const bare = reports.filter((r) => r.settings.usdPerHour === null);
+  if (bare.length === reports.length) return [];
+  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
+  return ['', ...wrap(`${names}: no price was given, so the fastest comes first, not the cheapest.`, width)];
 }
 
 /** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
@@ -134,7 +147,7 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
     : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
   const start = `${none}${name(first)}: ${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
   const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
-  const price = usd ? `, $${brief(usd.estimate)} a million tokens` : '';
+  const price = usd ? `, $${brief(usd.estimate)} a million output tokens` : '';
   const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;

@@ -103,7 +103,7 @@ describe('several runs', () => {
     const lines = best.out.trimEnd().split('\n');
     expect(lines[0]).toContain('on h100, h200');
     expect(lines[1]).toMatch(
-      /^Best +h200: full cache on vLLM 0\.24\.0, .* tok\/s, \$[\d.]+ a million tokens; next h100/,
+      /^Best +h200: full cache on vLLM 0\.24\.0, .* tok\/s, \$[\d.]+ a million output tokens; next h100/,
     );
     expect(lines.filter((l) => /^(h100|h200) /.test(l)).length).toBe(2);
     const json = JSON.parse((await inProcess('plan', ...flags, '--format', 'json')).out) as { runs: PlanReport[] };
@@ -113,6 +113,17 @@ describe('several runs', () => {
       .split('\n');
     expect(header).toMatch(/^version,model,device,vramBytes,gpus,stack,contextTokens,id,/);
     expect(rows.map((r) => r.split(',')[2])).toEqual(['h100', 'h200']);
+  });
+  it('are not the cheapest for lack of a price: where one has none the fastest comes first, and a line says so', async () => {
+    const planned = await Promise.all([
+      planOf({ device: 'h100', usdPerHour: 2.5 }),
+      planOf({ device: 'b200', usdPerHour: 5 }),
+      planOf({ device: 'l40s' }),
+    ]);
+    const text = compareText(planned, { width: 100, colour: false });
+    expect(text).toMatch(/^Best +b200: .* tok\/s; next h100, \d+ tok\/s/m);
+    expect(text.split('\n').flatMap((l) => /^(\w+) +full /.exec(l)?.[1] ?? [])).toEqual(['b200', 'h100', 'l40s']);
+    expect(text).toContain('l40s: no price was given, so the fastest comes first, not the cheapest.');
   });
   it('fit 60 columns', async () => {
     const reports = [await planOf({ device: 'h100', usdPerHour: 2 }), await planOf({ device: 'b200', usdPerHour: 5 })];
