@@ -3,11 +3,13 @@ import { fullScalars } from '../codecs/registry.js';
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { parameterCount } from '../geometry/geometry.js';
-import { findPreset, PRESETS } from '../geometry/presets.js';
+import { MODEL_TYPES } from '../geometry/hf-config.js';
+import { PRESETS } from '../geometry/presets.js';
 import { jsonText } from '../json.js';
+import { readModel } from '../plan/ask.js';
 import { modelCard, modelCardTable } from '../report/model-card.js';
 import { WIDTH } from '../report/plan-table.js';
-import { columns, type Column } from '../report/text.js';
+import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
@@ -15,7 +17,10 @@ import { print } from './output.js';
 const FORMATS = ['table', 'json'] as const;
 
 export const modelsCommand: Command = {
-  positional: { name: 'name', help: 'a model: its shape, its cache, and every figure published for it' },
+  positional: {
+    name: 'name',
+    help: 'a model, or the path of its config.json: its shape, its cache, and every figure published for it',
+  },
   options: {
     devices: { type: 'boolean', help: 'list devices instead of models' },
     ...formatOption(FORMATS),
@@ -35,7 +40,7 @@ async function run(args: Args): Promise<ExitCode> {
   const destination = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
-    const card = modelCard(findPreset(args.positional));
+    const card = modelCard(await readModel(args.positional));
     await print(format === 'json' ? jsonText(card) : modelCardTable(card, WIDTH), destination);
     return EXIT.ok;
   }
@@ -45,7 +50,10 @@ async function run(args: Args): Promise<ExitCode> {
         ...columns(MODEL_COLUMNS, PRESETS),
         '',
         'lla-sim models NAME: one of them, with every published figure.',
-        'Any Hugging Face config.json works too: lla-sim plan --model ./config.json --vram 80GB',
+        ...wrap(
+          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan --model ./config.json --vram 80GB. A model with the layout of one of these takes its model_type.`,
+          WIDTH,
+        ),
       ];
   const json = devices
     ? { schema: 'lla-sim/devices', schemaVersion: 1, devices: DEVICES }

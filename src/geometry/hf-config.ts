@@ -257,6 +257,9 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   nanbeige: { architecture: /^nanbeige/i, normsPerLayer: 2, loops: 'num_loops', attentionBias: true, mlpBias: true },
 };
 
+/** Values of `model_type` that are read; the last is Huginn's. */
+export const MODEL_TYPES: readonly string[] = [...Object.keys(FAMILIES), 'huginn_raven'];
+
 /** Options of the Nanbeige class that change its layers or its cache; the published model has none of them. */
 const NANBEIGE_OFF = [
   'qk_layernorm',
@@ -439,13 +442,12 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   }
   const c = new Config(json, shown);
   const modelType = c.get('model_type');
-  const known = [...Object.keys(FAMILIES), 'huginn_raven'].join(', ');
   const huginn = modelType === 'huginn_raven';
   const family = typeof modelType === 'string' && Object.hasOwn(FAMILIES, modelType) ? FAMILIES[modelType] : undefined;
   if (!huginn && !family) {
     const hint = 'if the model is built exactly like one of these, copy its config.json and set model_type to that';
     c.refuse(
-      `model_type must be one of ${known}, ${received(modelType)}; the layout of others is not known here`,
+      `model_type must be one of ${MODEL_TYPES.join(', ')}, ${received(modelType)}; the layout of others is not known here`,
       hint,
     );
   }

@@ -64,7 +64,7 @@ async function readMeasured({ fidelity, model = DEFAULT_MODEL }: Scenario): Prom
 }
 
 /** A preset by name, or a model file by path. Published quality belongs to presets only. */
-async function readModel(name: string): Promise<ModelSource> {
+export async function readModel(name: string): Promise<ModelSource> {
   if (!isFile(name)) return presetSource(name);
   const { readModelFile } = await import('../geometry/hf-config.js');
   return { geometry: readModelFile(name), publishedAs: null };

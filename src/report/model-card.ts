@@ -19,7 +19,8 @@ import { contradictionsFor, type Contradiction } from '../quality/contradictions
 import type { QualityFigure } from '../quality/figure.js';
 import { publishedFor, teacherOf } from '../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
-import { columns, wrap, type Column } from './text.js';
+import type { ModelSource } from '../plan/answer.js';
+import { columns, shareText, wrap, type Column } from './text.js';
 
 export interface CachedBy {
   readonly codec: string;
@@ -52,15 +53,15 @@ export interface ModelCard {
 
 const MILLION = 2 ** 20;
 
-/** @param g a preset: a model read from a file has no published figures */
-export function modelCard(g: Geometry): ModelCard {
+/** @param publishedAs the preset whose figures count; null for a model read from a file */
+export function modelCard({ geometry: g, publishedAs }: Pick<ModelSource, 'geometry' | 'publishedAs'>): ModelCard {
   return {
     schema: 'lla-sim/model',
     schemaVersion: 1,
     model: { ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) },
     cache: PLANNED_KINDS.flatMap((kind) => cachedBy(g, kind)),
-    quality: settingsOf(publishedFor(g.name)),
-    contradictions: contradictionsFor(g.name),
+    quality: publishedAs === null ? [] : settingsOf(publishedFor(publishedAs)),
+    contradictions: publishedAs === null ? [] : contradictionsFor(publishedAs),
   };
 }
 
@@ -141,7 +142,7 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   },
   { title: 'value', align: 'right', cell: (f) => value(f, f.value) },
   { title: 'teacher', align: 'right', cell: (f) => (f.teacher === null ? '–' : value(f, f.teacher)) },
-  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : `${(100 * f.share).toFixed(0)} %`) },
+  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : shareText(f.share)) },
   {
     title: 'table',
     align: 'left',

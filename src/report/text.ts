@@ -38,3 +38,6 @@ export function wrap(text: string, width: number, indent = ''): string[] {
 /** Parts of a word of at most so many columns; a character of two units stays whole. */
 const pieces = (word: string, most: number): string[] =>
   word.match(new RegExp(`.{1,${Math.max(1, Math.floor(most / 2))}}`, 'gsu')) ?? [];
+
+/** `93 %`: rounded down, so that a share below a limit never looks like the limit. */
+export const shareText = (share: number): string => `${Math.floor(share * 100 + 1e-9)} %`;

@@ -2,12 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import { modelsCommand } from '../../src/commands/models.js';
 import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
+import { presetSource } from '../../src/plan/answer.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import { FIGURES } from '../../src/quality/quality.js';
 import { modelCard, modelCardTable, type PublishedFigure } from '../../src/report/model-card.js';
+import { inProcess, scratch } from '../cli/program.js';
 
 const figuresOf = (name: string): PublishedFigure[] =>
-  modelCard(findPreset(name)).quality.flatMap((s) => [...s.figures]);
+  modelCard(presetSource(name)).quality.flatMap((s) => [...s.figures]);
 
 describe('a model’s card', () => {
   it('has every published figure once, and none of another model', () => {
@@ -23,7 +25,7 @@ describe('a model’s card', () => {
   });
 
   it('compares with the teacher of the same table, and shows disputed values below each other', () => {
-    const gsm8k = modelCard(findPreset('ouro-1.4b'))
+    const gsm8k = modelCard(presetSource('ouro-1.4b'))
       .quality.find((s) => s.setting === 'lla-4x')
       ?.figures.filter((f) => f.metric === 'gsm8k');
     expect(gsm8k?.map((f) => [f.source, f.value, f.teacher, f.disputed])).toEqual([
@@ -32,7 +34,7 @@ describe('a model’s card', () => {
       ['Table isocache', 0.8, 0.794, true],
     ]);
     for (const name of PRESET_NAMES)
-      for (const { setting, figures } of modelCard(findPreset(name)).quality) {
+      for (const { setting, figures } of modelCard(presetSource(name)).quality) {
         const tasks = figures.map((f) => `${f.metric} ${f.contextTokens}`);
         const runs = tasks.filter((t, i) => t !== tasks[i - 1]);
         expect(new Set(runs).size, `${name} ${setting}`).toBe(runs.length);
@@ -40,7 +42,7 @@ describe('a model’s card', () => {
   });
 
   it('has cache sizes worked out by hand, ranks and codec matrices', () => {
-    const { cache, model } = modelCard(findPreset('ouro-1.4b'));
+    const { cache, model } = modelCard(presetSource('ouro-1.4b'));
     const of = (codec: string) => cache.find((c) => c.codec === codec);
     expect(model.kvBytesPerToken).toBe(768 * 1024);
     expect(of('lla-4x')).toMatchObject({ ranks: '96/160', kvBytesPerToken: 192 * 1024, kvBytesAt1M: 192 * 2 ** 30 });
@@ -50,7 +52,7 @@ describe('a model’s card', () => {
 
   it('prints within 100 columns, with the contradictions of that model only', () => {
     for (const name of PRESET_NAMES) {
-      const text = modelCardTable(modelCard(findPreset(name)), 100);
+      const text = modelCardTable(modelCard(presetSource(name)), 100);
       for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
       expect(text).not.toMatch(/NaN|undefined|Infinity/);
       for (const c of CONTRADICTIONS)
@@ -58,6 +60,34 @@ describe('a model’s card', () => {
           c.models.some((m) => m === name),
         );
     }
+  });
+
+  it('rounds shares down, as plans do: 0.68 of 0.794 is 85 %', () => {
+    const text = modelCardTable(modelCard(presetSource('ouro-1.4b')), 100);
+    expect(text.split('\nmla-head-21.33x\n')[1]?.split('\n')[1]).toMatch(/gsm8k +0\.68 +0\.794 +85 % isocache/);
+  });
+
+  it('of a config.json has its cache, and no figures of a preset', async () => {
+    const folder = scratch();
+    const own = {
+      model_type: 'ouro',
+      _name_or_path: 'ouro-1.4b',
+      total_ut_steps: 6,
+      num_hidden_layers: 12,
+      hidden_size: 2048,
+      intermediate_size: 5632,
+      num_attention_heads: 16,
+      num_key_value_heads: 4,
+      head_dim: 128,
+      vocab_size: 32000,
+      max_position_embeddings: 32768,
+    };
+    const { code, out } = await inProcess('models', folder.file('config.json', JSON.stringify(own)));
+    folder.remove();
+    expect(code).toBe(0);
+    // 2 · 6 loops · 12 layers · 4 heads · 128 · 2 bytes.
+    expect(out).toMatch(/^full +– +144 KiB +144 GiB +–$/m);
+    expect(out).toContain('Quality: nothing is published for this model under any codec.');
   });
 
   it('an unknown name is refused with the nearest one; hub ids are names', async () => {
