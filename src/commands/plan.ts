@@ -51,6 +51,17 @@ export const settingOptions: OptionTable = Object.fromEntries(
   ]),
 );
 
+/** The same of a command that plans one device at one context. */
+export const singleOptions: OptionTable = {
+  ...settingOptions,
+  ctx: { ...settingOptions['ctx']!, help: 'tokens of each sequence: 4096, 4k, 1M [4096]' },
+  device: { ...settingOptions['device']!, help: 'a device of the catalogue (lla-sim models --devices)' },
+  'usd-per-hour': {
+    ...settingOptions['usd-per-hour']!,
+    help: 'price of one GPU-hour; adds $ per million output tokens',
+  },
+};
+
 export const planCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {

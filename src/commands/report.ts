@@ -6,13 +6,13 @@ import { readSources } from '../plan/ask.js';
 import { hasSolution } from '../plan/plan.js';
 import { knownStacks } from '../plan/stacks.js';
 import { textFlag, type Args, type Command } from './command.js';
-import { inFileWords, noSolutionError, readScenario, settingOptions } from './plan.js';
+import { inFileWords, noSolutionError, readScenario, singleOptions } from './plan.js';
 import type { Draw } from '../report/folder.js';
 
 export const reportCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
-    ...settingOptions,
+    ...singleOptions,
     validation: {
       type: 'string',
       help: 'JSON of lla-sim validate: adds the picture of predicted against measured',

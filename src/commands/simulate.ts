@@ -22,7 +22,7 @@ import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { print, type OutputOptions } from './output.js';
-import { inFileWords, readScenario, settingOptions } from './plan.js';
+import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 import { progressLine } from './progress.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
@@ -45,7 +45,7 @@ export const simulateCommand: Command = {
   },
   secondPositional: { name: 'folder', help: 'after merge: the folder of the shards' },
   options: {
-    ...settingOptions,
+    ...singleOptions,
     ...optionsOf(WORKLOAD_SETTINGS, 'Workload'),
     'skip-bad': {
       type: 'boolean',
@@ -58,7 +58,7 @@ export const simulateCommand: Command = {
     percentile: { type: 'string', help: 'share of the requests that must meet both, percent [99]', group: 'Targets' },
     'find-rate': {
       type: 'boolean',
-      help: 'the highest rate that meets the targets, for every candidate whose quality is kept; --rate is the demand',
+      help: 'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps quality; --rate is the demand',
       group: 'Targets',
     },
     shard: {

@@ -58,7 +58,7 @@ export const SETTINGS = {
   usdPerHour: {
     kind: 'number',
     group: 'Question',
-    help: 'price of one GPU-hour, or of each: h100=2.5,h200=3.6; adds $ per million tokens',
+    help: 'price of one GPU-hour, or of each: h100=2.5,h200=3.6; adds $ per million output tokens',
   },
   codec: {
     kind: 'list',
