@@ -219,7 +219,7 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
     check(
       'interval-coverage',
       strict,
-      `${percent(COVERAGE[0])} to ${percent(COVERAGE[1])}`,
+      `${percent(COVERAGE[0])} to ${percent(COVERAGE[1])}, and one step above`,
       summary && { ok: coverageHolds(summary), text: `${percent(summary.coverage)} of ${summary.count} steps` },
     ),
     check(
