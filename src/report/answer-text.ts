@@ -4,7 +4,7 @@ import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '..
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
-import { wrap } from './text.js';
+import { shareText, wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
 export interface AnswerLine {
@@ -154,12 +154,12 @@ function upsideLine(report: PlanReport, scores: number): string | null {
   const maybe = unsure && upsideWords(report, unsure, scores);
   if (upside)
     return `${upsideWords(report, upside, scores)}${maybe ? `. Faster by the estimate, not surely: ${maybe}` : ''}`;
-  return maybe ? `${noUpside(answer)} ${maybe}` : unknownWords(report);
+  return maybe ? `${noUpside(report)} ${maybe}` : unknownWords(report);
 }
 
-const noUpside = ({ chosenBy }: PlanReport['answer']): string =>
-  chosenBy === 'simulation'
-    ? 'none for this workload: by simulation no plan whose kernels have to be written serves more requests. By one decode step'
+const noUpside = ({ answer, settings: { keep } }: PlanReport): string =>
+  answer.chosenBy === 'simulation'
+    ? `none for this workload: of the plans that keep ${shareText(keep)} of the scores, by simulation none whose kernels have to be written serves more requests. By one decode step`
     : 'none is certain. By the estimate';
 
 /** Why compression is not recommended where nobody has published what it costs this model; null elsewhere. */
@@ -176,7 +176,7 @@ function restWords(p: Plan): string {
   const usd = shownDecode(p).usdPerMillionTokens;
   return [
     first === undefined ? '' : `; first token ${first >= 1 ? `${brief(first)} s` : `${milliseconds(first)} ms`}`,
-    usd ? `; $${brief(usd.estimate)} a million tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
+    usd ? `; $${brief(usd.estimate)} a million output tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
   ].join('');
 }
 
@@ -227,7 +227,7 @@ export function scoreWords(score: Score, withSource = true): string {
 /** `0.69`; measured here `0.92 (0.89–0.95)`. */
 export const valueWords = ({ value, interval }: Score): string => (interval ? shareLabel(interval) : String(value));
 
-const shareOf = ({ share }: Score): string => `${Math.floor(share * 100 + 1e-9)} %`;
+const shareOf = ({ share }: Score): string => shareText(share);
 
 /** Two significant digits, whole from 100 on; `12.4k` from ten thousand. */
 export const brief = (value: number): string =>

@@ -7,8 +7,10 @@ import { shownDecode, timeWords } from '../plan/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { valueWords } from './answer-text.js';
 import { kernelsLabel } from './plan-rows.js';
-import { gpusOf } from './simulation-words.js';
-import type { SimulationReport } from '../serving/types.js';
+import { shareText } from './text.js';
+import { neededOf } from './simulation-words.js';
+import type { Simulated } from './simulation.js';
+import type { View } from './view.js';
 
 /** A plan that the answer names, and as what. */
 export interface DecisionRow {
@@ -93,14 +95,26 @@ export function sheetCells({ role, choice, plan }: DecisionRow): string[] {
   ];
 }
 
-/** What a decision costs; the price of a GPU is the reader's. @param served where its replicas are simulated */
-export function costWords(report: PlanReport, served: SimulationReport | null): string {
-  const { usdPerHour, gpus } = report.settings;
+/** What a decision costs; the price of a GPU is the reader's. */
+export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, simulated: Simulated | null): string {
+  const { usdPerHour } = report.settings;
   if (usdPerHour === null) return 'No price of a GPU-hour was given: add --usd-per-hour and the table has dollars.';
-  const all = served ? gpusOf(served) : gpus;
-  const hour = usdPerHour * all;
-  const replicas = served && served.server.replicas > 1 ? ` of ${served.server.replicas} replicas` : '';
-  return `${all > 1 ? `${all} GPUs${replicas}` : 'The GPU'} at $${formatNumber(usdPerHour)} an hour${all > 1 ? ' each' : ''}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, whatever runs on it.`;
+  const { gpus, replicas } = boughtFor(report, fleet, simulated);
+  const hour = usdPerHour * gpus;
+  const of = replicas > 1 ? ` of ${replicas} replicas` : '';
+  const all = gpus > 1 ? `${gpus} GPUs${of} at $${formatNumber(usdPerHour)} an hour each` : 'One GPU';
+  return `${all}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, busy or not. $/M tokens counts output tokens and the time of decoding alone; prompts take time too.`;
+}
+
+/** The GPUs of the answer: those of all users, of the rate of requests, or else of one replica. */
+function boughtFor(
+  { settings }: PlanReport,
+  fleet: View['fleet'],
+  simulated: Simulated | null,
+): { readonly gpus: number; readonly replicas: number } {
+  const [service, rows, served] = [simulated?.fleet, fleet?.fleet, simulated?.report];
+  const row = service?.deploy ?? service?.upside ?? rows?.deploy ?? rows?.upside ?? rows?.cheapest;
+  return row ?? (served ? neededOf(served) : { gpus: settings.gpus, replicas: 1 });
 }
 
 export interface LossTable {
@@ -147,9 +161,7 @@ export function lossTable(report: PlanReport, most = 6): LossTable | null {
 
 /** `0.69 (93 %)`; measured here `0.92 (0.89–0.95), 89 %`: the share is that of the low end. */
 export const scoreCell = (s: Score): string =>
-  s.interval ? `${valueWords(s)}, ${shareText(s)}` : `${valueWords(s)} (${shareText(s)})`;
-
-const shareText = (s: Score): string => `${Math.floor(s.share * 100 + 1e-9)} %`;
+  s.interval ? `${valueWords(s)}, ${shareText(s.share)}` : `${valueWords(s)} (${shareText(s.share)})`;
 
 /** What to check before money is spent (docs/trust.md), answered for the plans of this report as far as it can. */
 export function beforeSigning(report: PlanReport): string[] {
@@ -160,6 +172,7 @@ export function beforeSigning(report: PlanReport): string[] {
   const d = shownDecode(plan);
   const { upside } = answer;
   const disputed = contradictedMetrics(plan.quality);
+  const runnable = plan.servedBy !== null || report.device.stack === 'lla-sim';
   const runs =
     plan.servedBy !== null
       ? `${plan.servedBy} runs it`
@@ -173,7 +186,7 @@ export function beforeSigning(report: PlanReport): string[] {
     `Kernels: the time of ${choice.name} is ${d.evidence ?? 'not known'}; ${runs}.`,
     ...(d.secondsPerStep
       ? [
-          `Measure: run ${d.batch} sequences of ${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} a token. One hour of this is worth more than this page.`,
+          `Measure: ${runnable ? '' : 'once these kernels exist, '}run ${d.batch} sequences of ${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} a token. One hour of this is worth more than this page.`,
         ]
       : []),
     `Memory: ${plan.maxBatch.exact} fit beside ${keptWords(report.settings, plan.memory.reservedBytes)}; ${room}. Set --reserve and --utilization to what your server's log says.`,

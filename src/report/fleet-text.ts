@@ -9,7 +9,7 @@ import type { PlanReport } from '../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
 import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
-import { columns, wrap, type Column } from './text.js';
+import { columns, shareText, wrap, type Column } from './text.js';
 import type { View } from './view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
@@ -250,9 +250,9 @@ export function fleetText(
     ...(fleet.rows.some((row) => row.usdPerHour !== null)
       ? [column('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
       : []),
-    column('kernels', (row) => row.servedBy ?? (row.evidence === null ? '–' : `(${row.evidence})`), 'left'),
+    column('kernels', (row) => row.servedBy ?? row.evidence ?? '–', 'left'),
     column('keeps', (row) =>
-      row.quality === 'unknown' ? 'unknown' : row.worst ? `${Math.floor(row.worst.share * 100 + 1e-9)} %` : '100 %',
+      row.quality === 'unknown' ? 'unknown' : row.worst ? shareText(row.worst.share) : '100 %',
     ),
   ];
   return `${[
@@ -266,7 +266,7 @@ export function fleetText(
           ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
           ...wrap(
-            '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. keeps: worst published score.',
+            '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its time rests on. keeps: worst published score.',
             width,
           ).map(c.dim),
         ]),

@@ -7,9 +7,18 @@ import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
+import { shareText } from './text.js';
 
 export const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
+
+/** What the column `run` holds. */
+export const runWords = ({ settings: { targets, batch } }: PlanReport): string =>
+  targets.secondsPerToken !== null
+    ? 'the largest batch that meets --tpot'
+    : batch !== null
+      ? 'the batch asked for'
+      : 'the smallest batch with 90 % of its best throughput';
 
 export const rateLabel = (d: DecodeFigures): string =>
   d.tokensPerSecond ? `${guessMark(d.tokensPerSecond)}${formatCount(d.tokensPerSecond.estimate)}` : '–';
@@ -144,5 +153,5 @@ export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan): s
   if (!qualityKept) return 'unknown';
   const { share, metric, atMost, contextTokens } = qualityKept;
   const at = atMost ? `, at ${formatTokens(contextTokens ?? 0)}` : '';
-  return `${Math.floor(share * 100 + 1e-9)} % ${metric}${at}`;
+  return `${shareText(share)} ${metric}${at}`;
 }

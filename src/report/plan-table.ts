@@ -18,6 +18,7 @@ import {
   rateLabel,
   shortList,
   shownMetric,
+  runWords,
 } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
 
@@ -234,16 +235,10 @@ const SURE = { estimate: 0, low: 0, high: 0 };
 function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
   const has = (title: string): boolean => head.includes(title);
   const kernels = new Set(shown.map(kernelsLabel));
-  const run =
-    r.settings.targets.secondsPerToken !== null
-      ? 'the largest batch that meets --tpot'
-      : r.settings.batch !== null
-        ? 'the batch asked for'
-        : 'the smallest batch with 90 % of its best throughput';
   const share = `${Math.round(r.settings.keep * 100)} %`;
   const hidden = r.plans.length - shown.length;
   return [
-    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${run}; all times are at this batch, with their 90 % interval. a user: tok/s of each.`,
+    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; all times are at this batch, with their 90 % interval. a user: tok/s of each.`,
     ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
       ? ['~: a guess, the ends of its interval lie more than ten times apart.']
       : []),

@@ -41,7 +41,7 @@ export function reportMarkdown(
       'Risk',
       report.answer.risks.slice(0, MOST_RISKS).map((r) => `- ${markdownText(r.message)}`),
     ),
-    ...section('Cost', [markdownText(costWords(report, simulated?.report ?? null))]),
+    ...section('Cost', [markdownText(costWords(view, simulated))]),
     ...section(
       'Before you sign',
       beforeSigning(report).map((c, i) => `${i + 1}. ${markdownText(c)}`),
@@ -127,7 +127,7 @@ function losses(report: PlanReport): string[] {
   const table = lossTable(report);
   if (table === null) return [];
   return section('What it loses, by task', [
-    row(['task', 'whole', ...table.plans]),
+    row(['task', 'uncompressed', ...table.plans]),
     `|---|${'--:|'.repeat(table.plans.length + 1)}`,
     ...table.rows.map((r) => row([r.task, String(r.teacher), ...r.scores.map((s) => (s ? scoreCell(s) : 'unknown'))])),
     ...(table.more > 0 ? ['', `${table.more} more tasks lose less.`] : []),

@@ -241,6 +241,7 @@ function trust(r: SimulationReport): string[] {
     r.candidates
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'in parentheses and fast–slow: every iteration takes the low, or the high end of its interval',
+    ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
     `percentiles are within ${formatNumber(100 * r.percentileError)} % of the exact ones; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,
   ];

@@ -70,6 +70,13 @@ export function findingWords(r: SimulationReport, usdPerHour: number | null): st
   return `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}; targets: ${targetWords(r)}.${needWords(r, run, usdPerHour)}`;
 }
 
+/** Replicas that the rate needs by the estimate, and their GPUs; where no rate was searched, those that were simulated. */
+export function neededOf(r: SimulationReport): { readonly gpus: number; readonly replicas: number } {
+  const found = r.candidates?.find((c) => c.id === r.runs[0]?.id)?.replicasFor;
+  const replicas = found ? found.replicas.estimate : r.server.replicas;
+  return { gpus: (replicas * gpusOf(r)) / r.server.replicas, replicas };
+}
+
 /** Replicas that the workload needs, and their price. */
 function needWords(r: SimulationReport, run: Run, usdPerHour: number | null): string {
   const found = r.candidates?.find((c) => c.id === run.id);

@@ -24,10 +24,20 @@ export const SIMULATION_TITLE = 'When requests arrive';
 /** The answer on a report's first page; alternatives and risks have places of their own below. */
 export function firstPage(report: PlanReport, simulated: Simulated | null): AnswerLine[] {
   const lines = answerLines(report).filter(({ label }) => label !== 'Instead' && label !== 'Risk');
-  const found = simulated?.report ? findingWords(simulated.report, report.settings.usdPerHour) : null;
-  if (found === null) return lines;
+  const served = simulated?.report;
+  const found = served ? findingWords(served, report.settings.usdPerHour) : null;
+  if (!served || found === null) return lines;
   const serve = lines.filter(({ label }) => label === 'Serve');
-  return [...lines.filter(({ label }) => label !== 'Serve'), { label: 'Workload', text: found }, ...serve];
+  const { maxNumSeqs, maxModelLen } = served.server;
+  const started =
+    serve.length === 0
+      ? ''
+      : ` The command below starts the server that was simulated: at most ${maxNumSeqs} sequences of at most ${maxModelLen} tokens.`;
+  return [
+    ...lines.filter(({ label }) => label !== 'Serve'),
+    { label: 'Workload', text: `${found}${started}` },
+    ...serve,
+  ];
 }
 
 /** Name with its unit, key, and milliseconds of the unit. */

@@ -11,9 +11,10 @@ import { APPENDICES } from '../../src/report/report-markdown.js';
 import { viewOf } from '../../src/report/view.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
+import { shownDecode } from '../../src/plan/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { formatNumber } from '../../src/units.js';
+import { formatCount, formatNumber } from '../../src/units.js';
 import { bundle, pageProgram, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
 import { filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
@@ -154,8 +155,33 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
     expect(text).toMatch(/At [1-4]: /);
     expect(text).toContain('--max-num-seqs 4 --max-model-len 32768 ');
   }
-  expect(page).toContain('4 GPUs of 4 replicas at $2.5 an hour each: $10 an hour');
+  expect(page).toContain(
+    `${estimate} GPUs of ${estimate} replicas at $2.5 an hour each: $${2.5 * estimate} an hour, $${formatCount(2.5 * estimate * 730)} a month`,
+  );
 }, 60_000);
+
+it('prices all GPUs that the users need, not one replica', async () => {
+  const files = await filesOf({ device: 'h200', codec: ['full'], context: '16k', users: 100, usdPerHour: 2 });
+  for (const text of [textOf(files, 'report.md'), textOf(files, 'report.html')]) {
+    const [, gpus] = /Deploy(?:\*\*|<\/strong>) (\d+) h200: (?=\d+ replicas)/.exec(text)!;
+    expect(Number(gpus)).toBeGreaterThan(1);
+    expect(text).toMatch(
+      new RegExp(`${gpus} GPUs of \\d+ replicas at \\$2 an hour each: \\$${2 * Number(gpus)} an hour`),
+    );
+  }
+});
+
+it('says at which batch the times of its table are', async () => {
+  const { view } = await viewOfScenario(scenarioOf('chat-h200'));
+  const page = textOf(await filesOf(scenarioOf('chat-h200')), 'report.html');
+  expect(page).toContain('run: the smallest batch with 90 % of its best throughput; times and rates are at this batch.');
+  for (const { plan } of view.all) {
+    const row = page.split(`<tr data-id="${plan.id}"`)[1]!.split('</tr>')[0]!;
+    const d = shownDecode(plan);
+    expect(row).toContain(`data-key="run" data-value="${d.batch}"`);
+    expect(row).toContain(`data-key="rate" data-value="${d.tokensPerSecond?.estimate ?? ''}"`);
+  }
+});
 
 it('begins with the simulated workload where users are asked, as plan --users does', async () => {
   const files = await filesOf(SERVED_USERS, { simulate: true });

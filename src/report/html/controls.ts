@@ -99,7 +99,7 @@ export function controlsOf(data: PageData, presets: readonly string[]): Control[
     field('ttft', 'Longest first token', 'such as 2s; empty: any'),
     field('min', 'Least quality', 'such as gsm8k=0.75, or gsm8k@isocache=0.7'),
     field('retrieval', 'Reliable retrieval', 'tokens, such as 32k; empty: any'),
-    field('keep', 'Scores to keep', 'share of the whole model’s; empty: 0.9'),
+    field('keep', 'Scores to keep', 'share of the uncompressed model’s; empty: 0.9'),
   ];
 }
 

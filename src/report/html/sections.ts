@@ -18,12 +18,13 @@ import {
   SHEET_COLUMNS,
   sheetCells,
 } from '../decision.js';
-import { batchLabel, qualityColumn, rateLabel } from '../plan-rows.js';
+import { batchLabel, qualityColumn, rateLabel, runWords } from '../plan-rows.js';
 import { pathLabel } from '../../plan/names.js';
 import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { firstPage, type Simulated } from '../simulation.js';
+import { shareText } from '../text.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
@@ -43,7 +44,8 @@ export function answerSection(view: View, simulated: Simulated | null): Html {
 }
 
 /** Numbers, losses, risks, cost and checks: the first page below the answer. */
-export function sheetSection({ report }: View, simulated: Simulated | null): Html {
+export function sheetSection(view: View, simulated: Simulated | null): Html {
+  const { report } = view;
   const rows = decisionRows(report);
   const loss = lossTable(report);
   const checks = beforeSigning(report);
@@ -57,9 +59,9 @@ export function sheetSection({ report }: View, simulated: Simulated | null): Htm
 <section><h3>What it loses, by task</h3>${
     loss === null
       ? html`<p>${rows.some((r) => !isUncompressed(r.plan.codec)) ? (report.fidelity ? 'Nothing was measured at this context.' : 'Nothing that counts at this context is published.') : 'Nothing: the cache is not compressed.'}</p>`
-      : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">whole</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : scoreCell(s)}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
+      : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">uncompressed</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : scoreCell(s)}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
   }</section>
-<section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None that is known.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(report, simulated?.report ?? null)}</p></section>
+<section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None but what is to be checked below.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(view, simulated)}</p></section>
 </div>
 ${checks.length === 0 ? '' : html`<h3>Before you sign</h3><ol class="checks">${checks.map((c) => html`<li>${c}</li>`)}</ol>`}`;
 }
@@ -147,6 +149,13 @@ function columnsOf(report: PlanReport): Column[] {
     },
     { key: 'batch', title: 'largest batch', numeric: true, cell: (p) => batchLabel(p), value: (p) => p.maxBatch.exact },
     {
+      key: 'run',
+      title: 'run',
+      numeric: true,
+      cell: (p) => String(shownDecode(p).batch),
+      value: (p) => shownDecode(p).batch,
+    },
+    {
       key: 'time',
       title: 'ms a token',
       numeric: true,
@@ -175,7 +184,7 @@ function columnsOf(report: PlanReport): Column[] {
       key: 'kept',
       title: 'quality kept',
       numeric: true,
-      cell: (p) => (p.qualityKept ? `${(p.qualityKept.share * 100).toFixed(0)} %` : 'unknown'),
+      cell: (p) => (p.qualityKept ? shareText(p.qualityKept.share) : 'unknown'),
       value: (p) => p.qualityKept?.share ?? null,
     },
     {
@@ -212,7 +221,7 @@ export function tableSection(view: View): Html {
   });
   const head = (title: string, numeric: boolean): Html =>
     html`<th scope="col"${numeric ? html` class="number"` : ''} aria-sort="none"><button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button></th>`;
-  return html`<table id="plans"><caption>${report.plans.length} of ${view.all.length} combinations answer the question. ${report.settings.targets.secondsPerToken === null ? 'Times are at the largest batch' : 'Times are at the largest batch that meets the time target'}${report.settings.batch === null ? '' : `, or at batch ${report.settings.batch} as asked`}; in brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.</caption>
+  return html`<table id="plans"><caption><span>${report.plans.length} of ${view.all.length} combinations answer the question. run: ${runWords(report)}; times and rates are at this batch. In brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.</span></caption>
 <thead><tr>${head('state', false)}${columns.map((c) => head(c.title, c.numeric))}${reasons.size === 0 ? '' : head('misses', false)}</tr></thead>
 <tbody>${rows}</tbody></table>`;
 }

@@ -34,7 +34,7 @@ code{font:.88em/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;backgr
 dt{font-size:.82rem;color:var(--muted)}dd{margin:0;font-weight:600;font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--muted);padding:.3rem 0;caption-side:top}
+caption{text-align:left;color:var(--muted);padding:.3rem 0;caption-side:top}caption span{display:block;max-width:min(68ch,calc(100vw - 3rem))}
 th,td{padding:.28rem .55rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 td{white-space:nowrap}
 thead th{white-space:nowrap;background:var(--soft)}

@@ -1,6 +1,7 @@
 /** What the plans of a decision keep of the uncompressed model's scores, task by task. */
 import type { Plugin } from 'chart.js';
 import { lossTable, type LossTable } from '../decision.js';
+import { shareText } from '../text.js';
 import type { View } from '../view.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
@@ -25,7 +26,7 @@ export function qualityByTask(view: View): Picture | null {
   const worst = table.plans.map((plan, i) => {
     const scores = table.rows.flatMap((r) => r.scores[i] ?? []);
     const lowest = scores.reduce((a, b) => (a.share <= b.share ? a : b));
-    return `${plan}: ${lowest.metric} ${Math.floor(lowest.share * 100 + 1e-9)} %`;
+    return `${plan}: ${lowest.metric} ${shareText(lowest.share)}`;
   });
   return {
     id: 'quality-by-task',

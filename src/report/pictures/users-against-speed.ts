@@ -53,6 +53,8 @@ export function speedLines(view: View): SpeedLine[] {
   });
 }
 
+const users = (n: number): string => `${n} user${n === 1 ? '' : 's'}`;
+
 export function usersAgainstSpeed(view: View): Picture | null {
   const lines = speedLines(view);
   if (lines.length === 0) return null;
@@ -70,7 +72,7 @@ export function usersAgainstSpeed(view: View): Picture | null {
     subtitle,
     evidence,
     source,
-    summary: `${lines.map((l) => `${l.label}: ${l.at.x} users at ${formatNumber(l.at.y)} tokens a second each, at most ${l.points.at(-1)?.x ?? 0} users`).join('; ')}.${isEstimate(evidence) ? ' Dashed: kernels that nobody has measured.' : ''}`,
+    summary: `${lines.map((l) => `${l.label}: ${users(l.at.x)} at ${formatNumber(l.at.y)} tokens a second each, at most ${users(l.points.at(-1)?.x ?? 0)}`).join('; ')}.${isEstimate(evidence) ? ' Dashed: kernels that nobody has measured.' : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
       const most = Math.max(...lines.map((l) => l.points.at(-1)?.x ?? 1));
@@ -96,7 +98,7 @@ export function usersAgainstSpeed(view: View): Picture | null {
             lines.map((l) => ({
               x: l.at.x,
               y: l.at.y,
-              text: `${l.at.x} users: ${formatNumber(l.at.y)} tok/s each`,
+              text: `${users(l.at.x)}: ${formatNumber(l.at.y)} tok/s each`,
               dot: true,
               side: 'above' as const,
             })),
