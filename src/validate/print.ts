@@ -167,7 +167,7 @@ function servingBlock({ serving }: ValidationReport): Block[] {
     {
       title: 'Serving',
       paragraphs: [
-        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those that end in the same order whichever prices are off by ${percent(SERVING_TOLERANCES.e2el)}: the schedule decides these. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
+        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides: it stays the same when prices are off by ${percent(SERVING_TOLERANCES.e2el)} and iterations differ as in the rehearsal. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
       ],
       table: table(SERVING, serving.rows),
     },

@@ -155,6 +155,15 @@ export function priceRan(
   return { steps: sumOf(steps), chunks: sumOf(chunks) };
 }
 
+/** Time over price of every iteration, with the machine's drift taken off. */
+export function ratiosOf(all: readonly Ran[], exponents: Exponents, pricer: ApartPricer): number[] {
+  return all.map((one) => {
+    const { steps, chunks } = priceEach([one], exponents, pricer);
+    const { measured, priced } = sumOf([...steps, ...chunks]);
+    return measured / priced;
+  });
+}
+
 /** What a rehearsal says about prices: exponents of drift, and what corrects the pricer. */
 export function fitRehearsal(
   all: readonly Ran[],

@@ -112,14 +112,19 @@ export function simulate(
 }
 
 /**
- * Prices that are off at random, all together and each iteration by itself.
- * @param share the most that either is off by
+ * Prices that are off at random: all together by up to `share`, and each iteration by one of `ratios`, times over
+ * prices of iterations that ran.
  */
-export function disturbed(pricer: IterationPricer, share: number, seed: number): IterationPricer {
+export function disturbed(
+  pricer: IterationPricer,
+  share: number,
+  ratios: readonly number[],
+  seed: number,
+): IterationPricer {
   const random = randomFrom(seed);
-  const factor = (): number => 1 + share * (2 * random() - 1);
-  const all = factor();
-  return { knots: pricer.knots, seconds: (batch) => all * factor() * pricer.seconds(batch) };
+  const all = 1 + share * (2 * random() - 1);
+  const drawn = (): number => ratios[Math.floor(random() * ratios.length)] ?? 1;
+  return { knots: pricer.knots, seconds: (batch) => all * drawn() * pricer.seconds(batch) };
 }
 
 /** Requests a second that would be served if all were there at once. */

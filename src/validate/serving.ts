@@ -19,6 +19,7 @@ import {
   correctedSeconds,
   fitRehearsal,
   priceRan,
+  ratiosOf,
   recording,
   replaying,
   type Exponents,
@@ -93,7 +94,7 @@ const BLOCK_TOKENS = 16;
 /** Of the largest cache that all sequences could fill, so that some are preempted. */
 const CACHE_SHARE = 0.6;
 /** Simulations that tell which orders the schedule decides. */
-const DISTURBED = 32;
+const DISTURBED = 256;
 /** Prompts of so few tokens go to kernels that are compiled apart. */
 const SHORT_PROMPTS = [1, 2, 3];
 
@@ -221,14 +222,16 @@ export function rowOf(
   options: LoopOptions,
   { requests, served, ran }: { requests: readonly TimedRequest[]; served: readonly Served[]; ran: readonly Ran[] },
   pricer: ApartPricer,
-  { exponents, correction }: Pick<Rehearsal, 'exponents' | 'correction'>,
+  rehearsal: Omit<Rehearsal, 'id'>,
 ): ServingRow {
   const { id, chunkedPrefill, sequences } = of;
-  const priced = pricer.correctedBy(correction);
+  const { exponents } = rehearsal;
+  const priced = pricer.correctedBy(rehearsal.correction);
+  const ratios = ratiosOf(rehearsal.ran, exponents, priced);
   const simulated = simulate(sequences, options, priced, requests);
   const others = Array.from(
     { length: DISTURBED },
-    (_, i) => simulate(sequences, options, disturbed(priced, SERVING_TOLERANCES.e2el, i), requests).ends,
+    (_, i) => simulate(sequences, options, disturbed(priced, SERVING_TOLERANCES.e2el, ratios, i), requests).ends,
   );
   const replay = replaying(ran, exponents, priced);
   const replayed = simulate(sequences, options, replay.pricer, requests);
@@ -259,8 +262,8 @@ export function rowOf(
 
 /**
  * The figures of both, and the pairs of requests that ended in another order than simulated.
- * @param others simulations of the same requests with prices that are a little off: only what ends in the same order in
- *   all of them is decided by the schedule
+ * @param others simulations of the same requests with prices that are off: only what ends in the same order in all of
+ *   them is decided by the schedule
  */
 export function compare(
   served: readonly Served[],

@@ -9,7 +9,7 @@ import { MixedBatch, type IterationPricer } from '../../src/serving/batch.js';
 import { PriceTables } from '../../src/serving/price.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';
 import { compare, NO_CORRECTION, rowOf, serve } from '../../src/validate/serving.js';
-import { fitRehearsal } from '../../src/validate/serving-iterations.js';
+import { fitRehearsal, ratiosOf } from '../../src/validate/serving-iterations.js';
 import { ApartPricer } from '../../src/validate/serving-price.js';
 import { capacityOf, disturbed, requestsOf, simulate } from '../../src/validate/serving-requests.js';
 import { randomOf, SEED } from '../gpu/random.js';
@@ -76,11 +76,13 @@ describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
   test('a rehearsal finds what its steps and chunks cost, and a replay has no error', async () => {
     const rehearsed = machine(SEED);
     const others = requestsOf(of, 40, SEED + 1, null);
-    const rehearsal = fitRehearsal(
-      (await serve(rehearsed.engine, options, others, NO_CORRECTION, rehearsed.rules)).ran,
-      pricer,
-    );
+    const { ran } = await serve(rehearsed.engine, options, others, NO_CORRECTION, rehearsed.rules);
+    const rehearsal = { ...fitRehearsal(ran, pricer), ran };
     const { correction, exponents } = rehearsal;
+    // Its own prices are those of its iterations.
+    const ratios = ratiosOf(ran, exponents, pricer.correctedBy(correction));
+    expect(Math.min(...ratios)).toBeGreaterThan(0.7);
+    expect(Math.max(...ratios)).toBeLessThan(1.4);
     expect(exponents.step).toBeCloseTo(EXPONENTS.step, 1);
     expect(exponents.chunk).toBeCloseTo(EXPONENTS.chunk, 1);
     expect(correction.step / STEP).toBeCloseTo(1, 1);
@@ -109,7 +111,7 @@ describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
       const requests = requestsOf(of, 32, seed, 0.8 * capacity);
       const endsBy = (by: IterationPricer) => simulate(SEQUENCES, options, by, requests).ends;
       const served = endsBy(pricer).map((t) => ({ ...t, tokens: new Array<number>(t.outputTokens).fill(0) }));
-      const others = Array.from({ length: 32 }, (_, i) => endsBy(disturbed(pricer, 0.15, i)));
+      const others = Array.from({ length: 32 }, (_, i) => endsBy(disturbed(pricer, 0.15, [0.8, 1, 1.2], i)));
       decided += compare(served, endsBy(pricer), others).pairs;
       all += compare(served, endsBy(pricer)).pairs;
     }
