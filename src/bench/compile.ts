@@ -1,7 +1,7 @@
 /**
  * Compiles pipelines before anything is timed. A software adapter compiles a pipeline when it is first run, on one core
  * and for up to half a minute, and keeps it on disk for every device of the machine. So several devices, one a core, run
- * the pipelines that are needed most; the measurements find them compiled. A calibration keeps to them.
+ * the pipelines that the calibration needs most; the measurements find them compiled, and keep to them.
  */
 import { clockNow } from '../clock.js';
 import { pipelineKey, type Device } from '../gpu/device.js';
@@ -9,7 +9,6 @@ import { GpuError } from '../gpu/errors.js';
 import type { Buffer } from '../gpu/passes.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import { deviceOptions, planOperation } from '../kernels/launches.js';
-import type { KernelCall } from '../kernels/registry.js';
 import { median } from '../statistics.js';
 import { LEAST_SHARE, lightestUsed } from './choose.js';
 import { tuningOptions } from './measure.js';
@@ -36,69 +35,46 @@ interface Pipelines {
   readonly seconds: number[];
 }
 
-interface CompileRules {
+export interface CompileRules {
   /** Of the same adapter; all are used at once. */
   readonly devices: readonly Device[];
-  /** A clock, and until when on it a pipeline may be begun: seconds. */
+  /** Seconds since the calibration began, and until when a pipeline may be begun. */
   now(): number;
   readonly untilSeconds: number;
-  stopped(): boolean;
-}
-
-export interface TrackRules extends CompileRules {
   /** Most pipelines. */
   readonly most: number;
+  stopped(): boolean;
   onPipeline?(track: Track): void;
-}
-
-/** Compiles the pipelines of these calls, in their order, until all are or the time is over. */
-export async function compileCalls(calls: readonly KernelCall[], rules: CompileRules): Promise<void> {
-  const [first] = rules.devices;
-  if (!first) return;
-  const left = [...calls];
-  const begun = new Set<string>();
-  await onEach(rules, () => {
-    for (let call = left.shift(); call; call = left.shift()) {
-      const plan = planned(first, call);
-      if (!plan || begun.has(keyOf(plan))) continue;
-      begun.add(keyOf(plan));
-      return { plan };
-    }
-    return null;
-  });
-}
-
-/** The plan of a call; null where the device cannot run it, which whoever measures the call says. */
-function planned(device: Device, call: KernelCall): OperationPlan | null {
-  try {
-    return planOperation(call, deviceOptions(device));
-  } catch (error) {
-    if (!(error instanceof GpuError)) throw error;
-    return null;
-  }
 }
 
 /**
  * Compiles pipelines of the tracks until all are, or the time is over. Candidates whose pipelines are not compiled then
  * are put behind those whose are.
  */
-export async function compileAhead(tracks: readonly Track[], rules: TrackRules): Promise<void> {
+export async function compileAhead(tracks: readonly Track[], rules: CompileRules): Promise<void> {
   const [first] = rules.devices;
   if (!first) return;
   const all = tracks.map((track): Pipelines => ({ track, begun: [], left: groupsOf(first, track), seconds: [] }));
   let begun = 0;
-  await onEach(rules, () => {
-    const next = begun++ < rules.most ? mostWanted(all, rules.untilSeconds - rules.now()) : undefined;
-    return next
-      ? {
-          plan: takeNext(next).plan,
-          compiled: (seconds) => {
-            next.seconds.push(seconds);
-            rules.onPipeline?.(next.track);
-          },
+  await Promise.all(
+    rules.devices.map(async (device) => {
+      while (!rules.stopped() && rules.now() < rules.untilSeconds && begun++ < rules.most) {
+        const next = mostWanted(all, rules.untilSeconds - rules.now());
+        if (!next) return;
+        const group = takeNext(next);
+        const began = clockNow();
+        try {
+          await runOnce(device, group.plan);
+        } catch (error) {
+          if (!(error instanceof GpuError)) throw error;
+          // The point's own visit says why it cannot be run.
+          if (error.fault === 'lost') return;
         }
-      : null;
-  });
+        next.seconds.push(clockNow() - began);
+        rules.onPipeline?.(next.track);
+      }
+    }),
+  );
   for (const { track, begun: compiled, left } of all) {
     if (compiled.length === 0) continue;
     track.later.push(...left.flatMap((group) => group.candidates));
@@ -107,40 +83,13 @@ export async function compileAhead(tracks: readonly Track[], rules: TrackRules):
   }
 }
 
-/** Each device compiles what is next, until nothing is or the time is over. */
-async function onEach(
-  rules: CompileRules,
-  next: () => { readonly plan: OperationPlan; readonly compiled?: (seconds: number) => void } | null,
-): Promise<void> {
-  await Promise.all(
-    rules.devices.map(async (device) => {
-      while (!rules.stopped() && rules.now() < rules.untilSeconds) {
-        const one = next();
-        if (!one) return;
-        const began = clockNow();
-        try {
-          await runOnce(device, one.plan);
-        } catch (error) {
-          if (!(error instanceof GpuError)) throw error;
-          // Whoever measures the call says why it cannot be run.
-          if (error.fault === 'lost') return;
-        }
-        one.compiled?.(clockNow() - began);
-      }
-    }),
-  );
-}
-
-/** Operations of one key run the same pipelines. */
-const keyOf = ({ steps }: OperationPlan): string => steps.map(pipelineKey).join('\n');
-
 /** A track's candidates by their pipelines; their buffers are those of one of them. */
 function groupsOf(device: Device, { kernel, variant, candidates, entry }: Track): Group[] {
   const groups = new Map<string, Group>();
   const options = { ...deviceOptions(device), ...tuningOptions(entry.tuning) };
   for (const candidate of candidates) {
     const plan = planOperation({ kernel, variant, shape: candidate.shape }, options);
-    const key = keyOf(plan);
+    const key = plan.steps.map(pipelineKey).join('\n');
     const group = groups.get(key) ?? { plan, candidates: [], share: 0 };
     groups.set(key, group);
     group.candidates.push(candidate);

@@ -1,5 +1,4 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
-import { compilersFor } from '../bench/compilers.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';
@@ -90,9 +89,11 @@ async function run(args: Args): Promise<ExitCode> {
   const abort = new AbortController();
   const release = onInterrupt(() => abort.abort());
   try {
-    const own = { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
-    const opened = (device = await openDevice(own));
-    report = await validate(opened, {
+    device = await openDevice({
+      ...(adapter === null ? {} : { adapter }),
+      ...(backend === null ? {} : { backend }),
+    });
+    report = await validate(device, {
       budgetSeconds,
       quick,
       seed,
@@ -101,7 +102,6 @@ async function run(args: Args): Promise<ExitCode> {
       memoryBytes,
       calibration: textFlag(args, 'calibration'),
       model: textFlag(args, 'model'),
-      compilers: () => compilersFor(opened, own),
       cli: process.argv[1] ?? null,
       signal: abort.signal,
       ...(progress

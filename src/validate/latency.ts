@@ -4,7 +4,6 @@
  * operation of the step is timed in a pass of its own, which shows the kernel of an error, and the cost of a step
  * beyond its operations.
  */
-import { compileCalls } from '../bench/compile.js';
 import { interleave } from '../bench/interleave.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
@@ -88,12 +87,8 @@ export interface StepRules {
   readonly mostRounds?: number;
   readonly onStep?: (done: number, total: number, id: string) => void;
   readonly stopped?: () => boolean;
-  /** Opens devices that compile beside this one. None unless given. */
-  readonly compilers?: () => Promise<readonly Device[]>;
 }
 
-/** Pipelines are compiled ahead in this share of the time at most. */
-const COMPILE_SHARE = 0.5;
 const LEAST_ROUNDS = 3;
 /** Lengths grow by one a round, and stay inside the page that the context ends. */
 const MOST_ROUNDS = 28;
@@ -163,7 +158,6 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
   const measured: MeasuredStep[] = [];
   const notRun: { id: string; reason: string }[] = [];
   const started = now();
-  if (rules.compilers) await compileSteps(device, cases, rules.compilers, rules);
   const groups = groupsOf(cases, rules.openBytes);
   for (const [index, group] of groups.entries()) {
     const opened: Opened[] = [];
@@ -207,23 +201,6 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
     notRun,
     shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length },
   };
-}
-
-/** Compiles what the steps run, on all cores. */
-async function compileSteps(
-  device: Device,
-  cases: readonly StepCase[],
-  open: () => Promise<readonly Device[]>,
-  { calibrated, seconds, stopped = () => false }: StepRules,
-): Promise<void> {
-  const untilSeconds = now() + COMPILE_SHARE * seconds;
-  const calls = cases.flatMap((of) => callsOfStep(of, calibrated.pricer).map(({ call }) => call));
-  const others = await open();
-  try {
-    if (others.length > 0) await compileCalls(calls, { devices: [device, ...others], now, untilSeconds, stopped });
-  } finally {
-    for (const other of others) other.close();
-  }
 }
 
 /** A decoder with a fabricated cache whose pipelines are compiled, or null with the reason noted. */

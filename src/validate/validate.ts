@@ -40,8 +40,6 @@ export interface ValidateOptions {
   readonly model: string | null;
   /** Memory of a GPU, where the catalogue does not know it; on a software adapter what a decoder may take. */
   readonly memoryBytes: number | null;
-  /** Opens devices that compile beside this one (bench/compilers.ts). None unless given. */
-  readonly compilers?: () => Promise<readonly Device[]>;
   /** The program, for attempts that run in processes of their own; null where it is not known. */
   readonly cli: string | null;
   readonly signal?: AbortSignal;
@@ -289,7 +287,6 @@ async function latencySection(
     ...rules,
     seconds: Math.max(1, STEPS_SHARE * of.timedSeconds),
     openBytes: limits(s).openBytes,
-    ...(s.o.compilers && !s.o.quick ? { compilers: s.o.compilers } : {}),
     onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`),
   });
   const prefill = await checkPrompts(s.device, prompts, {

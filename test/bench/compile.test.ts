@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { ANCHOR_RANGES, firstCalls } from '../../src/bench/anchors.js';
 import { leastServed } from '../../src/bench/choose.js';
-import { compileAhead, compileCalls } from '../../src/bench/compile.js';
+import { compileAhead } from '../../src/bench/compile.js';
 import type { Track } from '../../src/bench/visits.js';
 import { pipelineKey, type Device } from '../../src/gpu/device.js';
 import type { Step } from '../../src/gpu/plan.js';
@@ -71,39 +71,6 @@ async function compileIn({ devices = 2, untilSeconds = Infinity, most = Infinity
   });
   return { tracks, before, order, compiled, at };
 }
-
-describe('compiling calls', () => {
-  const calls = tracksOf().flatMap(({ kernel, variant, candidates }) =>
-    candidates.map(({ shape }) => ({ kernel, variant, shape })),
-  );
-
-  async function order(devices: number, untilSeconds = Infinity, given = calls): Promise<string[]> {
-    const keys: string[] = [];
-    let at = 0;
-    const device = (): Device => deviceOf(1, keys, (seconds) => (at += seconds / devices));
-    await compileCalls(given, {
-      devices: Array.from({ length: devices }, device),
-      now: () => at,
-      untilSeconds,
-      stopped: () => false,
-    });
-    return keys;
-  }
-
-  test('each pipeline once, in the order of the calls, whichever device', async () => {
-    const alone = await order(1);
-    expect(alone.length).toBeGreaterThan(10);
-    expect(new Set(alone).size).toBe(alone.length);
-    expect(new Set(await order(3))).toEqual(new Set(alone));
-    expect(await order(1, Infinity, calls.slice(0, 1))).toEqual(alone.slice(0, 1));
-  });
-
-  test('none is begun after the time, and a call that cannot be planned stops nothing', async () => {
-    expect((await order(1, 5)).length).toBeLessThan((await order(1)).length);
-    const broken = { kernel: 'matmul', variant: 'no such storage', shape: calls[0]!.shape } as const;
-    expect(await order(1, Infinity, [broken, ...calls])).toEqual(await order(1));
-  });
-});
 
 describe('compiling ahead', () => {
   test('each pipeline once, whichever device; no candidate is lost or put off', async () => {

@@ -75,7 +75,7 @@ function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Par
 describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
   test('a rehearsal finds what its steps and chunks cost, and a replay has no error', async () => {
     const rehearsed = machine(SEED);
-    const others = requestsOf(of, 40, SEED + 1, null);
+    const others = requestsOf(of, 160, SEED + 1, null);
     const { ran } = await serve(rehearsed.engine, options, others, NO_CORRECTION, rehearsed.rules);
     const rehearsal = { ...fitRehearsal(ran, pricer), ran };
     const { correction, exponents } = rehearsal;
