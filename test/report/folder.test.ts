@@ -174,7 +174,9 @@ it('prices all GPUs that the users need, not one replica', async () => {
 it('says at which batch the times of its table are', async () => {
   const { view } = await viewOfScenario(scenarioOf('chat-h200'));
   const page = textOf(await filesOf(scenarioOf('chat-h200')), 'report.html');
-  expect(page).toContain('run: the smallest batch with 90 % of its best throughput; times and rates are at this batch.');
+  expect(page).toContain(
+    'run: the smallest batch with 90 % of its best throughput; times and rates are at this batch.',
+  );
   for (const { plan } of view.all) {
     const row = page.split(`<tr data-id="${plan.id}"`)[1]!.split('</tr>')[0]!;
     const d = shownDecode(plan);
