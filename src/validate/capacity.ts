@@ -215,6 +215,9 @@ function child(
   });
 }
 
+/** What a process maps for itself differs by some MiB from one to the next: a batch fits if it does in one of them. */
+const TRIES = 3;
+
 /** Folders of model files, one a validation; the number of its process follows. */
 const FOLDER = 'lla-sim-capacity-';
 
@@ -270,12 +273,15 @@ export function inProcesses(
         'json',
         '--quiet',
       ];
-      const { code, text } = await child(cli, args, rules.signal);
-      if (code === 0) return true;
-      // A signal: the driver used memory that it could not map.
-      if (code === null || code === EXIT.noSolution || code > 128) return false;
-      if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
-      throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
+      for (let tries = 0; tries < TRIES && !rules.signal?.aborted; tries++) {
+        const { code, text } = await child(cli, args, rules.signal);
+        if (code === 0) return true;
+        // A signal: the driver used memory that it could not map.
+        if (code === null || code === EXIT.noSolution || code > 128) continue;
+        if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
+        throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
+      }
+      return false;
     },
   };
 }
