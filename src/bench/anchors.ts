@@ -166,9 +166,9 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
   const { candidates: all } = listCandidates(g, filter);
   const listed = all.filter(({ codec, eviction }) => !eviction || !WITHOUT_EVICTION.includes(codec.kind));
   const evicted = listed.filter(({ eviction }) => eviction).length;
-  const weightOf = evictionWeight(listed.length - evicted, evicted);
+  const evictedWeight = evictionWeight(listed.length - evicted, evicted);
   for (const candidate of listed) {
-    const ofAll = candidate.eviction ? weightOf : 1;
+    const own = candidate.eviction ? evictedWeight : 1;
     const c: Configuration = {
       geometry: g,
       ...candidate,
@@ -179,10 +179,10 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
       bindingBytes: range.bindingBytes,
     };
     for (const { context, batch, weight } of range.steps)
-      shares.collect(weight * ofAll, batch, !c.eviction, (visit) => forEachOp(c, schedule(c, batch, context), visit));
+      shares.collect(weight * own, batch, !c.eviction, (visit) => forEachOp(c, schedule(c, batch, context), visit));
     const key = promptKey(c);
     const alike = prompts.get(key) ?? { c, candidates: 0 };
-    prompts.set(key, { ...alike, candidates: alike.candidates + ofAll });
+    prompts.set(key, { ...alike, candidates: alike.candidates + own });
   }
   for (const { c, candidates } of prompts.values())
     for (const { weight, ...prompt } of range.prompts)

@@ -189,7 +189,7 @@ function failsWords(report: PlanReport, choice: Choice): string {
 function alternativeWords(report: PlanReport, choice: Alternative): string {
   const p = rowOf(report, choice);
   const [worst] = choice.qualityLost;
-  const loss = worst ? `, ${worst.metric} ${shareOf(worst)}` : ', no loss';
+  const loss = worst ? `, ${worst.metric} ${shareText(worst.share)}` : ', no loss';
   return `${choice.kind} ${p.codec.label}: ${p.maxBatch.exact} fit${shownDecode(p).tokensPerSecond ? `, ${rate(p)}` : ''}${loss}`;
 }
 
@@ -221,13 +221,11 @@ function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Cho
 export function scoreWords(score: Score, withSource = true): string {
   const { metric, contextTokens, teacher, source } = score;
   const at = contextTokens === null ? '' : ` at ${formatTokens(contextTokens)} tokens`;
-  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareOf(score)}${withSource ? `, ${source}` : ''})`;
+  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareText(score.share)}${withSource ? `, ${source}` : ''})`;
 }
 
 /** `0.69`; measured here `0.92 (0.89–0.95)`. */
 export const valueWords = ({ value, interval }: Score): string => (interval ? shareLabel(interval) : String(value));
-
-const shareOf = ({ share }: Score): string => shareText(share);
 
 /** Two significant digits, whole from 100 on; `12.4k` from ten thousand. */
 export const brief = (value: number): string =>

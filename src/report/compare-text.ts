@@ -88,7 +88,7 @@ export function compareText(
     ...paragraph({ label: 'Best', text: bestWords(sorted, priced, differ) }, width).map(c.green),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
-    ...(priced ? [] : unpricedLines(sorted, width).map(c.dim)),
+    ...(unpriced.length < reports.length ? unpricedLines(unpriced, width).map(c.dim) : []),
     ...reserveLines(sorted, width).map(c.dim),
   ].join('\n')}\n`;
 }
@@ -101,9 +101,8 @@ function fullLabel({ plans }: PlanReport): string {
 }
 
 /** Says which lines lack a price, where others have one. */
-function unpricedLines(reports: readonly PlanReport[], width: number): string[] {
-  const bare = reports.filter((r) => r.settings.usdPerHour === null);
-  if (bare.length === reports.length) return [];
+function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
+  if (bare.length === 0) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
   return ['', ...wrap(`${names}: no price was given, so the fastest comes first, not the cheapest.`, width)];
 }

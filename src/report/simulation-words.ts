@@ -70,11 +70,14 @@ export function findingWords(r: SimulationReport, usdPerHour: number | null): st
   return `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}; targets: ${targetWords(r)}.${needWords(r, run, usdPerHour)}`;
 }
 
+/** GPUs of so many replicas like those that were simulated. */
+const gpusFor = (r: SimulationReport, replicas: number): number => (replicas * gpusOf(r)) / r.server.replicas;
+
 /** Replicas that the rate needs by the estimate, and their GPUs; where no rate was searched, those that were simulated. */
 export function neededOf(r: SimulationReport): { readonly gpus: number; readonly replicas: number } {
   const found = r.candidates?.find((c) => c.id === r.runs[0]?.id)?.replicasFor;
   const replicas = found ? found.replicas.estimate : r.server.replicas;
-  return { gpus: (replicas * gpusOf(r)) / r.server.replicas, replicas };
+  return { gpus: gpusFor(r, replicas), replicas };
 }
 
 /** Replicas that the workload needs, and their price. */
@@ -84,9 +87,8 @@ function needWords(r: SimulationReport, run: Run, usdPerHour: number | null): st
   const { replicasFor } = found;
   if (replicasFor === null) return ' No number of replicas meets them.';
   const { estimate, high } = replicasFor.replicas;
-  const gpus = (replicas: number): number => (replicas * gpusOf(r)) / r.server.replicas;
   const usd = (replicas: number): string =>
-    usdPerHour === null ? '' : `, $${formatNumber(usdPerHour * gpus(replicas))} an hour`;
+    usdPerHour === null ? '' : `, $${formatNumber(usdPerHour * gpusFor(r, replicas))} an hour`;
   const count = (replicas: number): string => `${replicas} replica${replicas === 1 ? '' : 's'}${usd(replicas)}`;
   const slow =
     high === null
