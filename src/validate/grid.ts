@@ -169,13 +169,14 @@ export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<Gri
 /** Requests for the serving loop: rows of full width, latents, and eviction, which takes whole prompts. */
 export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules, 'seed' | 'quick'>): ServingCase[] {
   const sizes: Sizes = software
-    ? { sequences: 4, rehearsed: 48, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
+    ? { sequences: 4, rehearsed: 96, maxNumBatchedTokens: 24, promptTokens: [8, 40], outputTokens: [4, 12] }
     : { sequences: 16, rehearsed: 128, maxNumBatchedTokens: 512, promptTokens: [64, 1024], outputTokens: [16, 256] };
   // Shares of the server's capacity: requests mostly wait, and whom each waits for hangs on single iterations; or they
   // hardly wait.
   const heavy: ServingRun = { load: 0.8, requests: 128 };
-  const light: ServingRun = { load: 0.3, requests: sizes.rehearsed };
-  const atOnce: ServingRun = { load: null, requests: sizes.rehearsed };
+  const few = software ? 48 : 128;
+  const light: ServingRun = { load: 0.3, requests: few };
+  const atOnce: ServingRun = { load: null, requests: few };
   const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
   const kinds: readonly (Choice & Pick<ServingCase, 'runs' | 'chunkedPrefill'>)[] = [
     { kind: 'full', ratio: null, path: 'full', runs: [heavy, light], chunkedPrefill: true },

@@ -17,50 +17,54 @@ export interface RanChunk {
   readonly ends: boolean;
   /** By the device's clock. */
   readonly seconds: number;
+  /** Time of the probe before and after it, over its reference. */
+  readonly drift: number;
 }
 
-/** The calls of one iteration: a decode step, then chunks of prompts. */
-export interface Calls {
+/** The calls of an iteration that ran: a decode step, then chunks of prompts. */
+export interface Ran {
   /** Tokens in the cache of each sequence that decoded, before the step; none where there was no step. */
   readonly lengths: readonly number[];
-  /** Of the step, by the device's clock. */
+  /** Of the step, by the device's clock; 0 without one. */
   readonly stepSeconds: number;
+  /** Likewise; 1 without a step. */
+  readonly stepDrift: number;
   readonly chunks: readonly RanChunk[];
   /** Wall time of these calls: the device's, the host's, and what other programs took from both. */
   readonly wallSeconds: number;
 }
 
-/** An iteration that ran. */
-export interface Ran extends Calls {
-  /** Time of the probe beside it over its reference. */
-  readonly drift: number;
-}
-
-/** An engine that keeps what it runs. `take` gives what ran since it was last called. */
-export function recording(engine: SequenceEngine): { readonly engine: SequenceEngine; readonly take: () => Calls } {
+/**
+ * An engine that keeps what it runs. `take` gives what ran since it was last called.
+ * @param probed runs the probe: its drift between this run and the one before
+ */
+export function recording(
+  engine: SequenceEngine,
+  probed: () => Promise<number>,
+): { readonly engine: SequenceEngine; readonly take: () => Ran } {
   const cached = new Array<number>(engine.sequences).fill(0);
   let lengths: number[] = [];
   let chunks: RanChunk[] = [];
-  let [stepSeconds, wallSeconds] = [0, 0];
-  const timed = async <T>(call: Promise<T>): Promise<T> => {
+  let [stepSeconds, stepDrift, wallSeconds] = [0, 1, 0];
+  const timed = async <T>(call: Promise<T>): Promise<{ result: T; drift: number }> => {
     const began = clockNow();
     const result = await call;
     wallSeconds += clockNow() - began;
-    return result;
+    return { result, drift: await probed() };
   };
   return {
     engine: {
       ...engine,
       extend: async (sequence, tokens, ends) => {
-        const result = await timed(engine.extend(sequence, tokens, ends));
+        const { result, drift } = await timed(engine.extend(sequence, tokens, ends));
         const before = cached[sequence] as number;
-        chunks.push({ tokens: tokens.length, before, ends, seconds: result.seconds });
+        chunks.push({ tokens: tokens.length, before, ends, seconds: result.seconds, drift });
         cached[sequence] = before + tokens.length;
         return result;
       },
       step: async (tokens, joins) => {
-        const result = await timed(engine.step(tokens, joins));
-        stepSeconds += result.seconds;
+        const { result, drift } = await timed(engine.step(tokens, joins));
+        [stepSeconds, stepDrift] = [result.seconds, drift];
         cached.forEach((length, sequence) => {
           if (!joins(sequence)) return;
           lengths.push(length);
@@ -74,9 +78,9 @@ export function recording(engine: SequenceEngine): { readonly engine: SequenceEn
       },
     },
     take: () => {
-      const calls: Calls = { lengths, stepSeconds, chunks, wallSeconds };
-      [lengths, chunks, stepSeconds, wallSeconds] = [[], [], 0, 0];
-      return calls;
+      const ran: Ran = { lengths, stepSeconds, stepDrift, chunks, wallSeconds };
+      [lengths, chunks, stepSeconds, stepDrift, wallSeconds] = [[], [], 0, 1, 0];
+      return ran;
     },
   };
 }
@@ -89,10 +93,9 @@ export interface Exponents {
 
 /** Steps and chunks as they ran, with the machine's drift taken off, seconds. */
 export function corrected(ran: Ran, exponents: Exponents): { readonly step: number; readonly chunks: number[] } {
-  const chunk = slowdownOf(ran.drift, exponents.chunk);
   return {
-    step: ran.stepSeconds / slowdownOf(ran.drift, exponents.step),
-    chunks: ran.chunks.map(({ seconds }) => seconds / chunk),
+    step: ran.stepSeconds / slowdownOf(ran.stepDrift, exponents.step),
+    chunks: ran.chunks.map(({ seconds, drift }) => seconds / slowdownOf(drift, exponents.chunk)),
   };
 }
 
@@ -155,6 +158,12 @@ export function priceRan(
   return { steps: sumOf(steps), chunks: sumOf(chunks) };
 }
 
+/** The drift beside every step and every chunk. */
+export const driftsOf = (all: readonly Ran[]): { readonly steps: number[]; readonly chunks: number[] } => ({
+  steps: all.flatMap(({ lengths, stepDrift }) => (lengths.length > 0 ? [stepDrift] : [])),
+  chunks: all.flatMap(({ chunks }) => chunks.map(({ drift }) => drift)),
+});
+
 /** Time over price of every iteration, with the machine's drift taken off. */
 export function ratiosOf(all: readonly Ran[], exponents: Exponents, pricer: ApartPricer): number[] {
   return all.map((one) => {
@@ -173,14 +182,8 @@ export function fitRehearsal(
   const relative = (calls: readonly PricedCall[], drift: readonly number[]): number =>
     driftExponentOf([{ seconds: calls.map(({ measured, priced }) => measured / priced), drift }]);
   const exponents = {
-    step: relative(
-      raw.steps,
-      all.flatMap(({ lengths, drift }) => (lengths.length > 0 ? [drift] : [])),
-    ),
-    chunk: relative(
-      raw.chunks,
-      all.flatMap(({ chunks, drift }) => chunks.map(() => drift)),
-    ),
+    step: relative(raw.steps, driftsOf(all).steps),
+    chunk: relative(raw.chunks, driftsOf(all).chunks),
   };
   const { steps, chunks } = priceEach(all, exponents, pricer);
   return { exponents, correction: { step: ratioOf(steps), chunk: lineThrough(chunks) } };

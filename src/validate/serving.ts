@@ -17,6 +17,7 @@ import type { Calibrated } from './calibrated.js';
 import { pricerFor } from './latency.js';
 import {
   correctedSeconds,
+  driftsOf,
   fitRehearsal,
   priceRan,
   ratiosOf,
@@ -68,7 +69,7 @@ export interface ServingRow extends Figures {
   /** Seconds of the decoder's calls by the wall, and by the device's clock without correction. */
   readonly wallSeconds: number;
   readonly deviceSeconds: number;
-  /** Time of the probe over its reference, the median of the iterations. */
+  /** Time of the probe over its reference, the median of the calls. */
   readonly drift: number;
   readonly ran: readonly Ran[];
 }
@@ -189,7 +190,7 @@ async function serveCase(
 export const NO_CORRECTION: Exponents = { step: 0, chunk: 0 };
 
 /**
- * Serves requests, with the probe beside each iteration.
+ * Serves requests, with the probe beside each call.
  * @param exponents by which the clock is corrected for the machine's drift
  */
 export async function serve(
@@ -200,15 +201,17 @@ export async function serve(
   { watch, stopped }: Pick<Rules, 'watch' | 'stopped'>,
 ): Promise<{ served: Served[]; ran: Ran[] }> {
   const ran: Ran[] = [];
-  const { engine, take } = recording(own);
-  let before = await watch.run();
+  let last = await watch.run();
+  const { engine, take } = recording(own, async () => {
+    const before = last;
+    last = await watch.run();
+    return watch.between(before, last);
+  });
   const served = await drive(
     new ServingLoop(engine, options),
     requests,
-    async () => {
-      const after = await watch.run();
-      const one: Ran = { ...take(), drift: watch.between(before, after) };
-      before = after;
+    () => {
+      const one = take();
       ran.push(one);
       return correctedSeconds(one, exponents);
     },
@@ -239,6 +242,7 @@ export function rowOf(
   const replayed = simulate(sequences, options, replay.pricer, requests);
   const own = priceRan(ran, exponents, priced);
   const calibrated = priceRan(ran, exponents, pricer);
+  const drifts = driftsOf(ran);
   return {
     id,
     load,
@@ -254,10 +258,7 @@ export function rowOf(
     replay: { ...compare(served, replayed.ends), iterations: replay.replayed() },
     wallSeconds: ran.reduce((sum, { wallSeconds }) => sum + wallSeconds, 0),
     deviceSeconds: ran.reduce((sum, one) => sum + correctedSeconds(one, NO_CORRECTION), 0),
-    drift: quantile(
-      ran.map(({ drift }) => drift),
-      0.5,
-    ),
+    drift: quantile([...drifts.steps, ...drifts.chunks], 0.5),
     ran,
   };
 }

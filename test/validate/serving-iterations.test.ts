@@ -36,7 +36,7 @@ const pricer = new ApartPricer(tables, SEQUENCES);
 function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Parameters<typeof serve>[4] } {
   const random = randomOf(seed);
   const cached = new Array<number>(SEQUENCES).fill(0);
-  // Each run of the probe is that before an iteration and after the one before it.
+  // Each run of the probe is that before a call and after the one before it.
   let [last, drift] = [1, 1];
   const slowed = (seconds: number, exponent: number): number => seconds * drift ** exponent;
   const engine: SequenceEngine = {
