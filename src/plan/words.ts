@@ -24,9 +24,22 @@ export function timeLabel(seconds: Interval | null): string {
   return `${guess}${formatMilliseconds(seconds.estimate)} (${formatMilliseconds(seconds.low)}–${formatMilliseconds(seconds.high)})`;
 }
 
-/** The same with its unit in either case: `35.1 (18–90) ms`. */
-export const timeWords = (seconds: Interval | null): string =>
-  seconds && seconds.high < 10 ? `${timeLabel(seconds)} ms` : timeLabel(seconds);
+/** Times of one column in one unit: seconds where an interval reaches ten of them, else milliseconds. */
+export function timeColumn(times: readonly (Interval | null)[]): {
+  readonly unit: 'ms' | 's';
+  readonly cells: readonly string[];
+} {
+  const inSeconds = times.some((t) => t !== null && t.high >= 10);
+  const text = inSeconds ? formatNumber : formatMilliseconds;
+  const cell = (t: Interval): string => `${guessMark(t)}${text(t.estimate)} (${text(t.low)}–${text(t.high)})`;
+  return { unit: inSeconds ? 's' : 'ms', cells: times.map((t) => (t ? cell(t) : '–')) };
+}
+
+/** For sentences: `35.1 (18–90) ms` or `11.3 (7.51–18.9) s`. */
+export function timeWords(seconds: Interval | null): string {
+  const { unit, cells } = timeColumn([seconds]);
+  return seconds ? `${cells[0]} ${unit}` : '–';
+}
 
 /** `62 % measured, 38 % roofline`: evidence of a step's estimate. */
 export function shareLabel(d: DecodeFigures): string {

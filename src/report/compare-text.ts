@@ -32,7 +32,13 @@ function order(a: PlanReport, b: PlanReport, priced: boolean): number {
   return rank(a) - rank(b) || value(a) - value(b);
 }
 
-/** One line a run, best first, below the one that wins. */
+/** The runs of each context, shortest first: a context is what users ask for, not a choice. */
+function byContext(reports: readonly PlanReport[]): PlanReport[][] {
+  const contexts = [...new Set(reports.map((r) => r.contextTokens))].sort((a, b) => a - b);
+  return contexts.map((context) => reports.filter((r) => r.contextTokens === context));
+}
+
+/** One line a run, best of a context first, below the ones that win. */
 export function compareText(
   reports: readonly PlanReport[],
   { width, colour }: { width: number; colour: boolean },
@@ -40,7 +46,8 @@ export function compareText(
   const c = pc.createColors(colour);
   const unpriced = reports.filter((r) => r.settings.usdPerHour === null);
   const priced = unpriced.length === 0;
-  const sorted = [...reports].sort((a, b) => order(a, b, priced));
+  const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
+  const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
   const column = (
     title: string,
@@ -85,7 +92,9 @@ export function compareText(
   const question = `${first.model.name}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
-    ...paragraph({ label: 'Best', text: bestWords(sorted, priced, differ) }, width).map(c.green),
+    ...contexts.flatMap((runs) =>
+      paragraph({ label: 'Best', text: bestWords(runs, priced, differ) }, width).map(c.green),
+    ),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
     ...(unpriced.length < reports.length ? unpricedLines(unpriced, width).map(c.dim) : []),
@@ -130,13 +139,14 @@ function behind(first: PlanReport, { answer }: PlanReport): string {
   return answer.verdict === 'not-recommended' ? `, not recommended: ${answer.reason}` : ', by estimates';
 }
 
-/** Which run wins, by how much over the next, and whether intervals tell them apart. */
+/** Which run of a context wins, by how much over the next, and whether intervals tell them apart. */
 function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ): string {
   const [first, second] = sorted as [PlanReport, PlanReport | undefined];
   const name = (r: PlanReport): string =>
-    `${r.device.id ?? r.device.name}${differ((x) => x.contextTokens) ? ` at ${formatTokens(r.contextTokens)}` : ''}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
+    `${r.device.id ?? r.device.name}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
+  const at = differ((x) => x.contextTokens) ? ` at ${formatTokens(first.contextTokens)}` : '';
   const lead = leadOf(first);
-  if (!lead) return 'nothing fits anywhere';
+  if (!lead) return `nothing fits anywhere${at}`;
   const { verdict } = first.answer;
   const none = verdict === 'not-recommended' ? 'nothing recommended; fastest that fits: ' : '';
   const on = rowOf(first, lead)?.servedBy;
@@ -144,7 +154,7 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
   const speed = timed
     ? `${brief(timed.estimate)} tok/s`
     : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
-  const start = `${none}${name(first)}: ${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
+  const start = `${none}${name(first)}${at}: ${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
   const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
   const price = usd ? `, $${brief(usd.estimate)} a million output tokens` : '';
   const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];

@@ -3,7 +3,7 @@ import { isUncompressed } from '../codecs/registry.js';
 import { contradictedMetrics } from '../plan/evaluate.js';
 import { planName } from '../plan/names.js';
 import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
-import { shownDecode, timeWords } from '../plan/words.js';
+import { shownDecode, timeColumn, timeWords } from '../plan/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { valueWords } from './answer-text.js';
 import { kernelsLabel } from './plan-rows.js';
@@ -66,33 +66,32 @@ export function commonBatch(report: PlanReport): number {
   return report.settings.batch ?? Math.min(first?.choice.batch ?? 1, ...held);
 }
 
-export const SHEET_COLUMNS = [
-  'plan',
-  'fit',
-  'run',
-  'a token',
-  'tok/s a user',
-  'tok/s',
-  'first token',
-  '$/M tokens',
-  'kernels',
-] as const;
-
-/** A row of the sheet's table, one cell a column. */
-export function sheetCells({ role, choice, plan }: DecisionRow): string[] {
-  const d = shownDecode(plan);
-  const { secondsPerStep: step, tokensPerSecond: rate, usdPerMillionTokens: usd } = d;
-  return [
-    `${role}: ${choice.name}`,
-    String(plan.maxBatch.exact),
-    String(d.batch),
-    timeWords(step),
-    step ? formatNumber(1 / step.estimate) : '–',
-    rate ? `${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–',
-    plan.prefill.secondsPerPrompt ? timeWords(plan.prefill.secondsPerPrompt) : '–',
-    usd ? `${formatNumber(usd.estimate)} (${formatNumber(usd.low)}–${formatNumber(usd.high)})` : '–',
-    kernelsLabel(plan),
-  ];
+/** The sheet's table: a title a column, and a cell a column and plan. */
+export function sheetTable(rows: readonly DecisionRow[]): {
+  readonly head: readonly string[];
+  readonly cells: readonly (readonly string[])[];
+} {
+  const step = timeColumn(rows.map(({ plan }) => shownDecode(plan).secondsPerStep));
+  const first = timeColumn(rows.map(({ plan }) => plan.prefill.secondsPerPrompt));
+  const cells = rows.map(({ role, choice, plan }, i) => {
+    const { batch, secondsPerStep, tokensPerSecond: rate, usdPerMillionTokens: usd } = shownDecode(plan);
+    return [
+      `${role}: ${choice.name}`,
+      String(plan.maxBatch.exact),
+      String(batch),
+      step.cells[i]!,
+      secondsPerStep ? formatNumber(1 / secondsPerStep.estimate) : '–',
+      rate ? `${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–',
+      first.cells[i]!,
+      usd ? `${formatNumber(usd.estimate)} (${formatNumber(usd.low)}–${formatNumber(usd.high)})` : '–',
+      kernelsLabel(plan),
+    ];
+  });
+  const [token, prompt] = [`a token, ${step.unit}`, `first token, ${first.unit}`];
+  return {
+    head: ['plan', 'fit', 'run', token, 'tok/s a user', 'tok/s', prompt, '$/M tokens', 'kernels'],
+    cells,
+  };
 }
 
 /** What a decision costs; the price of a GPU is the reader's. */

@@ -12,7 +12,7 @@ import {
   qualityColumn,
   rateLabel,
 } from './plan-rows.js';
-import { shownDecode, timeLabel } from '../plan/words.js';
+import { shownDecode, timeColumn } from '../plan/words.js';
 import { VERSION } from '../version.js';
 import { answerLines } from './answer-text.js';
 
@@ -129,6 +129,8 @@ export const markdownText = (text: string): string =>
 export function planMarkdown(report: PlanReport): string {
   const quality = qualityColumn(report);
   const each = report.settings.gpus > 1 ? '/GPU' : '';
+  const step = timeColumn(report.plans.map((p) => shownDecode(p).secondsPerStep));
+  const first = timeColumn(report.plans.map((p) => p.prefill.secondsPerPrompt));
   const head = [
     '',
     'codec',
@@ -138,9 +140,9 @@ export function planMarkdown(report: PlanReport): string {
     `KV at 1M${each}`,
     'max batch (grid)',
     'run',
-    'ms/token (interval)',
+    `${step.unit}/token (interval)`,
     'tok/s',
-    'first token ms (interval)',
+    `first token ${first.unit} (interval)`,
     'keeps',
     quality.title,
     'limit',
@@ -159,7 +161,7 @@ export function planMarkdown(report: PlanReport): string {
     `| ${head.join(' | ')} |`,
     `|${head.map((_, i) => (i >= 4 && i <= 11 ? '--:' : '---')).join('|')}|`,
   ];
-  for (const p of report.plans) {
+  for (const [i, p] of report.plans.entries()) {
     const d = shownDecode(p);
     const cells = [
       p.id === report.answer.deploy?.planId
@@ -176,9 +178,9 @@ export function planMarkdown(report: PlanReport): string {
       formatBytes(p.memory.kvBytesAt1M),
       batchLabel(p),
       String(d.batch),
-      timeLabel(d.secondsPerStep),
+      step.cells[i]!,
       rateLabel(d),
-      timeLabel(p.prefill.secondsPerPrompt),
+      first.cells[i]!,
       keepsLabel(p),
       quality.cell(p),
       LIMIT_LABEL[p.limitedBy],

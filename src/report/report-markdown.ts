@@ -3,7 +3,7 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words.js';
 import { formatDecimalBytes } from '../units.js';
 import { commandLine } from './command-line.js';
-import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, SHEET_COLUMNS, sheetCells } from './decision.js';
+import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, sheetTable } from './decision.js';
 import { fleetLines, questionWords, replicaWords } from './fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
@@ -115,10 +115,11 @@ const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).j
 function numbers(report: PlanReport): string[] {
   const rows = decisionRows(report);
   if (rows.length === 0) return [];
+  const table = sheetTable(rows);
   return [
-    row(SHEET_COLUMNS),
-    `|${SHEET_COLUMNS.map((_, i) => (i === 0 ? '---' : '--:')).join('|')}|`,
-    ...rows.map((r) => row(sheetCells(r))),
+    row(table.head),
+    `|${table.head.map((_, i) => (i === 0 ? '---' : '--:')).join('|')}|`,
+    ...table.cells.map(row),
     '',
   ];
 }

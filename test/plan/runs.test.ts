@@ -125,6 +125,17 @@ describe('several runs', () => {
     expect(text.split('\n').flatMap((l) => /^(\w+) +full /.exec(l)?.[1] ?? [])).toEqual(['b200', 'h100', 'l40s']);
     expect(text).toContain('l40s: no price was given, so the fastest comes first, not the cheapest.');
   });
+  it('of several contexts have a best one each, since nobody chooses the shorter text', async () => {
+    const flags = ['--device', 'l40s,h200', '--codec', 'full', '--ctx', '16k,4096', '--best'];
+    const { out } = await inProcess('plan', ...flags);
+    expect(out).toMatch(/^Best +h200 at 4096: .* tok\/s; next l40s, \d+ tok\/s.*\nBest +h200 at 16k: /m);
+    expect(out.split('\n').flatMap((l) => /^(\w+) +(\w+) +full /.exec(l)?.slice(1).join(' ') ?? [])).toEqual([
+      'h200 4096',
+      'l40s 4096',
+      'h200 16k',
+      'l40s 16k',
+    ]);
+  });
   it('fit 60 columns', async () => {
     const reports = [await planOf({ device: 'h100', usdPerHour: 2 }), await planOf({ device: 'b200', usdPerHour: 5 })];
     for (const line of compareText(reports, { width: 60, colour: false }).split('\n'))

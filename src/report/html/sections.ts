@@ -15,8 +15,7 @@ import {
   decisionRows,
   lossTable,
   scoreCell,
-  SHEET_COLUMNS,
-  sheetCells,
+  sheetTable,
 } from '../decision.js';
 import { batchLabel, qualityColumn, rateLabel, runWords } from '../plan-rows.js';
 import { pathLabel } from '../../plan/names.js';
@@ -49,9 +48,10 @@ export function sheetSection(view: View, simulated: Simulated | null): Html {
   const rows = decisionRows(report);
   const loss = lossTable(report);
   const checks = beforeSigning(report);
-  const table = html`<div class="scroll" role="region" aria-label="The plans of the answer" tabindex="0"><table class="sheet-table"><thead><tr>${SHEET_COLUMNS.map((c, i) => html`<th scope="col"${i === 0 ? '' : html` class="number"`}>${c}</th>`)}</tr></thead><tbody>${rows.map(
-    (row) =>
-      html`<tr data-role="${row.role}" data-plan="${row.plan.id}">${sheetCells(row).map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td class="number">${cell}</td>`))}</tr>
+  const { head, cells } = sheetTable(rows);
+  const table = html`<div class="scroll" role="region" aria-label="The plans of the answer" tabindex="0"><table class="sheet-table"><thead><tr>${head.map((c, i) => html`<th scope="col"${i === 0 ? '' : html` class="number"`}>${c}</th>`)}</tr></thead><tbody>${rows.map(
+    (row, k) =>
+      html`<tr data-role="${row.role}" data-plan="${row.plan.id}">${cells[k]!.map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td class="number">${cell}</td>`))}</tr>
 `,
   )}</tbody></table></div>`;
   return html`${rows.length === 0 ? '' : table}

@@ -73,8 +73,8 @@ export function servingRate(r: SimulationReport): Picture | null {
                 line(`TPOT, ${s.id}`, colourOf(theme, 2 * i + 1), of('p99_tpot_ms'), dash),
               ];
             }),
-            target('targets', ttftSeconds),
-            target('', tpotSeconds),
+            target(`target of TTFT: ${formatNumber(ttftSeconds)} s`, ttftSeconds),
+            target(`target of TPOT: ${formatNumber(tpotSeconds)} s`, tpotSeconds),
           ],
         },
         options: {
