@@ -24,7 +24,10 @@ export const validateCommand: Command = {
       type: 'boolean',
       help: 'a few minutes: memory, capacity and correctness decide the exit code; times are shown and not judged, as CI machines are noisy',
     },
-    budget: { type: 'string', help: `time to spend on what is timed: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]` },
+    budget: {
+      type: 'string',
+      help: `time to spend on what is timed: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]`,
+    },
     only: { type: 'string', multiple: true, help: 'only these sections [all]', choices: SECTIONS },
     serving: {
       type: 'boolean',

@@ -9,14 +9,7 @@ import { formatBytes, formatDecimalBytes, formatNumber } from '../../units.js';
 import { LIMIT_WORDS } from '../words.js';
 import { chosenId } from '../answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../fleet-text.js';
-import {
-  beforeSigning,
-  costWords,
-  decisionRows,
-  lossTable,
-  scoreCell,
-  sheetTable,
-} from '../decision.js';
+import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, sheetTable } from '../decision.js';
 import { batchLabel, qualityColumn, rateLabel, runWords } from '../plan-rows.js';
 import { pathLabel } from '../../plan/names.js';
 import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
