@@ -12,8 +12,10 @@ import { workOf, type KernelCall } from '../kernels/registry.js';
 import type { Operands } from './inputs.js';
 import { mix } from '../hash.js';
 
-/** Default number of operations that the reference may spend on one check: a few tenths of a second. */
+/** Default number of operations that the reference may spend on one check: a few seconds. */
 const REFERENCE_FLOPS = 1e8;
+/** Operations in whose time the reference compares one element: reading it, and its expected value. */
+const ELEMENT_FLOPS = 4;
 
 /**
  * Relative RMS error, sqrt(Σ (actual − expected)² / Σ expected²), over the rows checked. NaN where an output was left
@@ -48,12 +50,13 @@ export async function relativeError(
     outputWords: (name) => output(name).words,
   };
   const total = checker.rows(call.shape);
-  const costOfRow = Math.max(1, workOf(call).flops / total);
+  const rowAt = (i: number) => checker.row(subject, i);
+  const costOfRow = Math.max(workOf(call).flops / total, ELEMENT_FLOPS * rowAt(mix(seed) % total).expected.length);
   const count = Math.max(1, Math.min(total, Math.floor(mostFlops / costOfRow)));
   let difference = 0;
   let norm = 0;
   for (let i = 0; i < count; i++) {
-    const { expected, actual } = checker.row(subject, count === total ? i : mix(seed + i) % total);
+    const { expected, actual } = rowAt(count === total ? i : mix(seed + i) % total);
     expected.forEach((value, j) => {
       const off = actual(j) - value;
       difference += off * off;
