@@ -313,15 +313,25 @@ interface FitRow {
   fitted: Predictor | undefined;
 }
 
-const percent = (x: number | undefined): string => (x === undefined ? '–' : `${(100 * x).toFixed(1)} %`);
+/** Left out, one of fewer points is predicted from a single one: that says nothing. */
+const FEWEST_LEFT_OUT = 3;
+
+const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
+
+const judged = ({ points, fitted }: FitRow): Predictor | null => (points >= FEWEST_LEFT_OUT ? (fitted ?? null) : null);
+
+const leftOut = (r: FitRow, of: (p: Predictor) => number): string => {
+  const fitted = judged(r);
+  return fitted ? percent(of(fitted)) : '–';
+};
 
 const FIT_COLUMNS: readonly Column<FitRow>[] = [
   { title: 'kernel', align: 'left', cell: (r) => r.kernel },
   { title: 'variant', align: 'left', cell: (r) => r.variant },
   { title: 'points', align: 'right', cell: (r) => String(r.points) },
-  { title: 'median error', align: 'right', cell: (r) => percent(r.fitted?.looMedianError) },
-  { title: '90th', align: 'right', cell: (r) => percent(r.fitted?.looP90Error) },
-  { title: 'covered', align: 'right', cell: (r) => percent(r.fitted?.looCoverage) },
+  { title: 'median error', align: 'right', cell: (r) => leftOut(r, (p) => p.looMedianError) },
+  { title: '90th', align: 'right', cell: (r) => leftOut(r, (p) => p.looP90Error) },
+  { title: 'covered', align: 'right', cell: (r) => leftOut(r, (p) => p.looCoverage) },
 ];
 
 function optionalRate(c: Calibration, name: 'f16' | 'matrix'): string {
@@ -377,10 +387,7 @@ function summary(c: Calibration, file: string): string {
     })),
   );
   const gaps = c.kernels.reduce((sum, k) => sum + k.gaps.length, 0);
-  const errors = rows
-    .map((r) => r.fitted?.looMedianError)
-    .filter((e) => e !== undefined)
-    .sort((a, b) => a - b);
+  const errors = rows.flatMap((r) => judged(r)?.looMedianError ?? []).sort((a, b) => a - b);
   return [
     `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s,`,
     `f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s, ${(['f16', 'matrix'] as const).map((name) => optionalRate(c, name)).join(', ')};`,
@@ -390,7 +397,11 @@ function summary(c: Calibration, file: string): string {
     '',
     ...driftLines(c),
     ...tuningLines(c),
-    `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(errors[Math.floor(errors.length / 2)])}.`,
+    ...(errors.length > 0
+      ? [
+          `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(errors[Math.floor(errors.length / 2)]!)}.`,
+        ]
+      : []),
     ...(gaps > 0
       ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`]
       : []),

@@ -27,7 +27,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       'no-kernels',
       isUncompressed(estimated.codec)
         ? `kernels of the ${short(estimated)} were not measured on this device`
-        : `no ${estimated.codec.kind} kernels were measured${LATENT_KINDS.includes(estimated.codec.kind) ? `; ${published}` : ''}`,
+        : `no server has ${estimated.codec.kind} kernels${LATENT_KINDS.includes(estimated.codec.kind) ? `; ${published}` : ''}`,
     );
   for (const p of plans) {
     const kept = p.qualityKept;
@@ -74,7 +74,7 @@ function boundWords({ scores }: QualityKept): string {
 const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
 
 /** What published implementations of latents reached. */
-const published = `published ones reached ${PUBLISHED_SHARES.map(({ what, share, of }) => `${Math.round(share * 100)} % of ${of} (${what})`).join(', ')}`;
+const published = `the paper's own reached ${PUBLISHED_SHARES.map(({ what, share, of }) => `${Math.round(share * 100)} % of ${of} (${what})`).join(', ')}`;
 
 /** The score that differs most between published checkpoints, where that is more than 0.05: `gsm8k 0.59 to 0.8`. */
 function differing({ quality }: Plan): string | null {

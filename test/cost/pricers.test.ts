@@ -48,6 +48,36 @@ describe('links', () => {
   });
 });
 
+describe('variants that were not measured', () => {
+  it('attention that writes scores takes what it takes without, less surely; others have a roofline', () => {
+    const own = { estimate: 1, low: 0.9, high: 1.1, evidence: 'measured', by: 'lla-sim', octavesOutside: 0 } as const;
+    const pricer = measuredPricer({
+      predictors: new Map([['attend_rebuild/f16', () => own]]),
+      rates: RATES,
+      stepOverhead: own,
+      link: null,
+      source: 'a test',
+    });
+    const shape = {
+      sequences: 1,
+      kvHeads: 16,
+      latentHeads: 16,
+      group: 1,
+      context: 512,
+      headDim: 128,
+      groupSize: 0,
+      splits: 2,
+    };
+    const call = { kernel: 'attend_rebuild', variant: 'f16', shape: { ...shape, rankK: 96, rankV: 160 } } as const;
+    expect(pricer.price(call)).toEqual(own);
+    const { low, high, ...rest } = pricer.price({ ...call, variant: 'f16+scores' });
+    expect(rest).toEqual({ ...rest, estimate: 1, evidence: 'interpolated', by: 'lla-sim' });
+    expect(low).toBeLessThan(own.low);
+    expect(high).toBeGreaterThan(own.high);
+    expect(pricer.price({ ...call, variant: 'q4+scores' }).evidence).toBe('roofline');
+  });
+});
+
 describe('evidence of a step', () => {
   const c = configuration({ codec: lla(96, 160), path: 'block-absorbed' });
   it('shares sum to one, and an assumed overhead counts as roofline', () => {
