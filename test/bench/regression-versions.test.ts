@@ -90,7 +90,8 @@ describe('--against', () => {
   });
 
   test('a folder and a revision without kernels are refused', () => {
-    expect(() => resolveAgainst(tmpdir(), program)).toThrow(/holds no kernels/);
+    const bare = mkdtempSync(join(root, 'bare-'));
+    expect(() => resolveAgainst(bare, program)).toThrow(/holds no kernels/);
     expect(() => resolveAgainst('HEAD', root)).toThrow(/has no kernels/);
   });
 });
