@@ -27,7 +27,9 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       'no-kernels',
       isUncompressed(estimated.codec)
         ? `kernels of the ${short(estimated)} were not measured on this device`
-        : `no server has ${estimated.codec.kind} kernels${LATENT_KINDS.includes(estimated.codec.kind) ? `; ${published}` : ''}`,
+        : LATENT_KINDS.includes(estimated.codec.kind)
+          ? `no server has ${estimated.codec.kind} kernels; ${published}`
+          : `no ${estimated.codec.kind} kernels were measured`,
     );
   for (const p of plans) {
     const kept = p.qualityKept;
