@@ -11,6 +11,7 @@ import type { KernelName } from '../src/kernels/registry.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 import { median, quantile } from '../src/statistics.js';
 import { stepGrid, validationModel } from '../src/validate/grid.js';
+import { pricerFor } from '../src/validate/latency.js';
 import type { ValidationReport } from '../src/validate/report.js';
 
 const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
@@ -23,9 +24,10 @@ for (let i = 0; i + 1 < paths.length; i += 2) {
   for (const { kernel, samples, predictors } of calibration.kernels)
     for (const variant of Object.keys(predictors))
       predictors[variant] = fitPredictor(kernel as KernelName, variant, samples);
-  const priced = calibrationPricer(calibration, { stale: new Set(), link: null, source: paths[i]! });
-  // A decoder's clock leaves the submission out.
-  const pricer = { ...priced, stepOverhead: { ...priced.stepOverhead, estimate: 0, low: 0, high: 0 } };
+  const pricer = pricerFor(
+    { clock: calibration.clock.kind },
+    calibrationPricer(calibration, { stale: new Set(), link: null, source: paths[i]! }),
+  );
   const bindingBytes = calibration.device.limits['maxStorageBufferBindingSize']!;
   const { software } = calibration.device;
   const grid = stepGrid({ geometry: validationModel(software, null), software, quick: false, seed, bindingBytes });

@@ -198,29 +198,31 @@ export function predictorsOf(
   return predictors;
 }
 
-/** Variants that run the same instructions on data of the same size, so that one's times hold for the other. */
-const SAME_COST: Readonly<Record<string, string>> = {
-  'rope/adjacent': 'rope/half-split',
-  'rope/half-split': 'rope/adjacent',
-};
-
 /**
- * Attention that also writes its scores, which H2O weighs tokens by, is the same kernel. Over pinned tokens and a ring it
- * took 0 to 15 % longer than over as many tokens of a plain cache (docs/experiments.md).
+ * Widening of the interval of attention that also writes its scores, by which H2O weighs tokens, either way. It is the
+ * same kernel; over pinned tokens and a ring it took 0 to 15 % longer than over a plain cache (docs/experiments.md).
  */
-const SCORES = { suffix: '+scores', widening: 1.15 };
+const SCORES_WIDENING = 1.15;
 
-/** The prices of a variant that writes scores, by those of the one that does not. */
-function withoutScores(predictors: Predictors, kernel: KernelName, variant: string): ((shape: Shape) => Price) | null {
-  if (!variant.endsWith(SCORES.suffix)) return null;
-  const plain = predictors.get(predictorKey(kernel, variant.slice(0, -SCORES.suffix.length)));
-  if (!plain) return null;
+/** Another variant of the kernel whose times hold for this one, and how much less surely. */
+function alike(kernel: KernelName, variant: string): { readonly variant: string; readonly widening: number } | null {
+  if (kernel === 'rope') return { variant: variant === 'adjacent' ? 'half-split' : 'adjacent', widening: 1 };
+  const [plain, scores] = variant.split('+');
+  return scores === 'scores' ? { variant: plain!, widening: SCORES_WIDENING } : null;
+}
+
+/** What prices a variant: its own points, or those of one that is alike. */
+function predictorOf(predictors: Predictors, kernel: KernelName, variant: string): ((shape: Shape) => Price) | null {
+  const own = predictors.get(predictorKey(kernel, variant));
+  const other = own ? null : alike(kernel, variant);
+  const lent = other && predictors.get(predictorKey(kernel, other.variant));
+  if (!other || !lent || other.widening === 1) return own ?? lent ?? null;
   return (shape) => {
-    const { low, high, evidence, ...price } = plain(shape);
+    const { low, high, evidence, ...price } = lent(shape);
     return {
       ...price,
-      low: low / SCORES.widening,
-      high: high * SCORES.widening,
+      low: low / other.widening,
+      high: high * other.widening,
       evidence: evidence === 'measured' ? 'interpolated' : evidence,
     };
   };
@@ -238,9 +240,7 @@ export function measuredPricer(options: {
   const { predictors, rates, launchSeconds, stepOverhead, link, source } = options;
   return {
     price: eachVariant((kernel, variant) => {
-      const key = predictorKey(kernel, variant);
-      const predict =
-        predictors.get(key) ?? predictors.get(SAME_COST[key] ?? '') ?? withoutScores(predictors, kernel, variant);
+      const predict = predictorOf(predictors, kernel, variant);
       if (!predict) return (call) => rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
       const remembered = remembering(kernel, predict);
       return (call) => remembered(call.shape);

@@ -18,10 +18,8 @@ export const guessMark = ({ low, high }: Interval): string => (high > GUESS * lo
  */
 export function timeLabel(seconds: Interval | null): string {
   if (!seconds) return '–';
-  const guess = guessMark(seconds);
-  if (seconds.high >= 10)
-    return `${guess}${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
-  return `${guess}${formatMilliseconds(seconds.estimate)} (${formatMilliseconds(seconds.low)}–${formatMilliseconds(seconds.high)})`;
+  if (seconds.high < 10) return timeColumn([seconds]).cells[0]!;
+  return `${guessMark(seconds)}${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
 }
 
 /** Times of one column in one unit: seconds where an interval reaches ten of them, else milliseconds. */

@@ -100,7 +100,7 @@ const CONTROLS_SHARE = 0.5;
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /** A decoder's clock leaves the submission out where the device has a clock; so does the prediction then. */
-export const pricerFor = (device: Device, pricer: Pricer): Pricer =>
+export const pricerFor = (device: Pick<Device, 'clock'>, pricer: Pricer): Pricer =>
   device.clock !== 'wall'
     ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' } }
     : pricer;
