@@ -94,8 +94,11 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
     },
     seconds(s) {
       const workgroups = s.sequences! * s.kvHeads! * s.splits!;
-      const tokens = Math.ceil(s.context! / s.splits! / 64) * 64;
-      const perToken = 128 * s.rankK! * 2.2e-12 + s.group! * (128 + s.rankV!) * 3e-12 + 2e-9;
+      // 64 threads share rows of 32 codes a thread and take two tokens each; those past the end idle.
+      const wide = 2 ** Math.ceil(Math.log2(Math.max(32, s.rankK!, s.rankV!) / 32));
+      const round = 128 / wide;
+      const tokens = Math.ceil(s.context! / s.splits! / round) * round;
+      const perToken = 128 * 32 * wide * 2.2e-12 + s.group! * (128 + s.rankV!) * 3e-12 + 2e-9;
       return 5e-6 + Math.ceil(workgroups / UNITS) * tokens * perToken;
     },
   },

@@ -63,8 +63,9 @@ const classOf = ({ kernel, variant, shape }: KernelCall): TunedClass =>
 const keyOf = ({ kernel, variant }: Pick<KernelCall, 'kernel' | 'variant'>): string => `${kernel}/${variant}`;
 
 function ownWork(call: KernelCall): OpWork {
+  const { kernel, shape, variant } = call;
   const { readBytes, writeBytes, flops } = workOf(call);
-  return { bytes: readBytes + writeBytes, operations: flops };
+  return { bytes: readBytes + writeBytes, operations: KERNELS[kernel].executed?.(shape, variant) ?? flops };
 }
 
 interface Timed {

@@ -74,7 +74,7 @@ export interface KernelCall {
 }
 
 /** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted again. */
-export const TERMS_VERSION = 5;
+export const TERMS_VERSION = 6;
 
 export const KERNEL_NAMES = Object.keys(KERNELS) as KernelName[];
 

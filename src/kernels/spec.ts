@@ -30,6 +30,8 @@ export interface KernelSpec {
   readonly dims: readonly string[];
   readonly variants: readonly string[];
   work(shape: Shape, variant: string): Work;
+  /** Operations as this kernel's threads execute them, padding included; those of `work` unless given. */
+  executed?(shape: Shape, variant: string): number;
   /**
    * Non-negative physical terms; predicted time is a non-negative combination of them times a smooth residual.
    * The first is always 1 (launch).

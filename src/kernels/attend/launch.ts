@@ -5,7 +5,9 @@ import { read, write, type BufferPlan, type OperationPlan } from '../../gpu/plan
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import type { Launch, Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, readUnit, unitsEach, type RunOptions } from '../shared/fold.launch.js';
+import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { headsOf } from './terms.js';
 
 /** Vec4 registers that a thread may spend on its queries; the size of the kernel's array. */
 const MOST_QUERY_VECS = 192;
@@ -31,8 +33,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
   );
   requirePositive(call, s, 'branchWidth', 'branchHeads', 'groupSize');
   // A branch with a key for each head, beside a latent that all heads share: only the branch rows differ by head.
-  const shape =
-    s.branchHeads > s.kvHeads ? { ...s, kvHeads: s.branchHeads, group: s.group / s.branchHeads, latentHeads: 1 } : s;
+  const shape = { ...s, ...headsOf(s), ...(s.branchHeads > s.kvHeads ? { latentHeads: 1 } : {}) };
   requireShape(
     Number.isInteger(shape.group) && (s.branchHeads <= s.kvHeads || s.kvHeads === 1),
     `attend: ${s.branchHeads} branch rows do not go with ${s.kvHeads} cached rows of ${s.group} query heads`,

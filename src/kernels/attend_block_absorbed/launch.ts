@@ -7,7 +7,8 @@ import { phiTable } from '../../schedule/block-basis.js';
 import { rotaryOf, tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
-import { foldOf, readUnit, type RunOptions } from '../shared/fold.launch.js';
+import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit } from '../shared/fold.terms.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;

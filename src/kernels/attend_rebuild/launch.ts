@@ -1,13 +1,14 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
-import { best } from '../../best.js';
 import { requireShape } from '../../gpu/errors.js';
 import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { rotaryTable, type Pairing, type RotaryOptions } from '../../gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, pinnedPositions, readUnit, unitsEach, type RunOptions } from '../shared/fold.launch.js';
+import { foldOf, pinnedPositions, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/fold.terms.js';
 import { evenRow } from '../spec.js';
+import { ownTokens, unitsAtOnce } from './terms.js';
 
 /**
  * Options of a call over latents beside its run: the scale, and the layout of pairs and of the positions of pinned
@@ -22,25 +23,12 @@ export interface AttendRebuildOptions {
   readonly positionsByHead?: boolean;
 }
 
-/** Vec4 registers that a thread may spend on latents, and the size of the kernel's array. */
-const LATENT_VECS = 24;
-
+/** Sizes of the kernel's arrays. */
 const MOST_LATENT_VECS = 128;
 
-/** Sizes of the kernel's other arrays. */
 const MOST_TOKENS = 32;
 
 const MOST_WEIGHT_VECS = 32;
-
-/**
- * Reading the weights of a round costs as much as this many tokens of a thread (measured with 1, 2, 4 and 8 tokens,
- * ranks 18/30 and 96/160). More tokens at a time make fewer weights to read, until compilers no longer unroll their
- * loop.
- */
-const WEIGHTS_COST = 6;
-
-/** At least this many tokens, however many registers their other units need. */
-const FEWEST_TOKENS = 4;
 
 /**
  * Buffers: queries (rotated), keys, values, partials, spans, scores, positions (of pinned tokens), weights, means,
@@ -85,13 +73,8 @@ function planAttendRebuild(
   const longest = Math.ceil(fold.capacity / s.splits);
   const each = unitsEach(fold.keys, launch.wide);
   const rows = launch.workgroup / launch.wide;
-  const fits = (tokens: number): boolean =>
-    tokens === 1 || (tokens * vecs <= LATENT_VECS && (tokens <= FEWEST_TOKENS || tokens * each * vecs <= LATENT_VECS));
-  /** Cost of a split, in whole rounds of a workgroup: the tokens of all rounds, and the weights once a round. */
-  const cost = (tokens: number): number => Math.ceil(longest / (tokens * rows)) * rows * (tokens + WEIGHTS_COST);
-  const own = best([8, 4, 2, 1].filter(fits), (each) => -cost(each)) as number;
-  const tokens = tuned(tuning, 'tokens', own);
-  const keyEach = Math.min(each, Math.max(1, Math.floor(LATENT_VECS / (tokens * vecs))));
+  const tokens = tuned(tuning, 'tokens', ownTokens(longest, rows, each, vecs));
+  const keyEach = unitsAtOnce(tokens, each, vecs);
   requireShape(
     tokens <= MOST_TOKENS && tokens * keyEach * vecs <= MOST_LATENT_VECS && keyEach * vecs <= MOST_WEIGHT_VECS,
     `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,

@@ -9,10 +9,9 @@ import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
 import { spansBuffer, spansOf, type RunOptions } from '../shared/fold.launch.js';
+import { BLOCKS_EACH } from './terms.js';
 
-/** Blocks of a thread that writes the basis: more of them make fewer vectors to read; the most that the kernel has. */
-const OWN_EACH = 4;
-
+/** The most blocks of a thread that the kernel has. */
 const MOST_EACH = 8;
 
 /** Positions of a row of the kernels' fine table of angles. */
@@ -57,7 +56,7 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
   const rows = Math.ceil(Math.max(positions, rotary.positions) / FINE);
   const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
   const workgroup = tuned(tuning, 'workgroup', 32);
-  const each = tuned(tuning, 'each', OWN_EACH);
+  const each = tuned(tuning, 'each', BLOCKS_EACH);
   requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
   return {
     buffers: [

@@ -25,6 +25,18 @@ export const basisBytes = (s: Shape): number =>
     functions: field(s, 'functions'),
   });
 
+/** Blocks of a thread unless tuned: more of them make fewer vectors to read. */
+export const BLOCKS_EACH = 4;
+
+/** Operations on whole quads of components, the mean's too, of all blocks of a thread. */
+const executedFlops = (s: Shape): number =>
+  field(s, 'sequences') *
+  field(s, 'heads') *
+  padded(blocks(s), BLOCKS_EACH) *
+  2 *
+  field(s, 'setupPerRank') *
+  (padded(field(s, 'rankK'), 4) + 4);
+
 /**
  * The basis of every block of a query, from its vectors: rotated to the block's centre, and combined into the block's
  * functions (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and
@@ -43,9 +55,10 @@ export const spec: KernelSpec = {
       matrixFlops: flops,
     };
   },
+  executed: executedFlops,
   terms: (s) => {
     const w = spec.work(s, 'f32');
-    return [1, w.readBytes, w.writeBytes, w.flops];
+    return [1, w.readBytes, w.writeBytes, executedFlops(s)];
   },
   // The basis of a block is made on chip, where attention uses it.
   tuned: (s) => ({ ...unlisted('latent-attention', 0, { matrix: spec.work(s, 'f32').matrixFlops }), inside: true }),

@@ -25,9 +25,10 @@ export const spec: KernelSpec = {
       matrixFlops: 0,
     };
   },
+  // A workgroup a pair of components of a head.
   terms: (s) => {
     const w = spec.work(s, 'f16');
-    return [1, w.readBytes, w.writeBytes];
+    return [1, w.readBytes, w.writeBytes, (field(s, 'heads') * field(s, 'headDim')) / 2];
   },
   tuned: (s) => {
     const { readBytes, flops } = spec.work(s, 'f16');

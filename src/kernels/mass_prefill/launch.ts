@@ -5,7 +5,8 @@ import { read, write, type OperationPlan } from '../../gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { readUnit, rowUniforms, threadsOfRow, unitsEach } from '../shared/fold.launch.js';
+import { rowUniforms } from '../shared/fold.launch.js';
+import { readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
 import {
   branchUniforms,
   LANES,

@@ -6,7 +6,8 @@ import { rotaryTable, type Pairing, type RotaryOptions } from '../../gpu/rotary.
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../gpu/shape.js';
 import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { pinnedPositions, readUnit, rowUniforms, type RunOptions } from '../shared/fold.launch.js';
+import { pinnedPositions, rowUniforms, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit } from '../shared/fold.terms.js';
 import { matrixRebuild, type RebuildLaunch } from '../shared/matrix.launch.js';
 import { evenRow, storageOfVariant } from '../spec.js';
 

@@ -23,13 +23,16 @@ const serialTokens = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'spl
 export const unpacking = (count: number, v: string, width: number) =>
   isQuantised(storageOfVariant(v)) ? count * UNPACK_FLOPS * width : 0;
 
-/** Attention: launch, bytes read, operations, partials written, workgroups started, and the longest serial loop. */
-export const attendTerms = (s: Shape, w: Work) => [
+/**
+ * Attention: launch, bytes read, operations, partials written, what workgroups do before and after their tokens, and
+ * the longest serial loop.
+ */
+export const attendTerms = (s: Shape, w: Work, executed: { readonly operations: number; readonly begun: number }) => [
   1,
   w.readBytes,
-  w.flops,
+  executed.operations,
   w.writeBytes,
-  queries(s) * field(s, 'splits'),
+  executed.begun,
   serialTokens(s),
 ];
 /**
@@ -43,7 +46,7 @@ export const latentTerms = (s: Shape, w: Work, keyFlops: number) => [
   rows(s) * field(s, 'group'),
   w.writeBytes,
   queries(s) * field(s, 'splits'),
-  serialTokens(s),
+  keyFlops / (queries(s) * field(s, 'splits')),
 ];
 /** Launch and bytes. */
 export const elementTerms = (w: Work) => [1, w.readBytes + w.writeBytes];

@@ -6,6 +6,7 @@ import { divide, type Division } from '../../schedule/splits.js';
 import { tuned, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storageOfVariant, type Storage } from '../spec.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsOf, wideOf } from './fold.terms.js';
 
 /**
  * Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not
@@ -64,11 +65,6 @@ interface FoldShape {
   /** Rows of a sequence's cache where that is not one a KV head: 1 if all heads share. */
   readonly latentHeads?: number;
 }
-
-/** Components of a unit as storage_*.wgsl reads it: 16 bytes, of three-bit codes 12. */
-export const readUnit = (layout: RowLayout): number => (layout.storage === 'q3' ? 32 : 128 / layout.bits);
-
-const unitsOf = (layout: RowLayout): number => Math.ceil(layout.width / readUnit(layout));
 
 /** The struct `CachedRow` of cache_layout.wgsl. */
 export function rowUniforms(layout: RowLayout): Uniforms {
@@ -129,24 +125,10 @@ export const spansBuffer = (spans: readonly Span[]): BufferPlan => ({
   data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
 });
 
-/** Threads that share a row of `units` units so that each takes at most `most`: a power of two. */
-export function threadsOfRow(units: number, most: number): number {
-  let wide = 1;
-  while (wide * most < units) wide *= 2;
-  return wide;
-}
-
-const DEFAULT_WORKGROUP = 64;
-
-/** Threads that share a row: no more than the smallest subgroup, across which they add up. */
-const MOST_WIDE = 8;
-
 /** Threads that read neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
 const DEFAULT_STREAM = 8;
 
-/** Vec4 registers that a thread may spend on its sums, and the size of the kernels' arrays of them. */
-const SUMS = 12;
-
+/** Size of the kernels' arrays of sums. */
 const MOST_SUMS = 192;
 
 /**
@@ -197,12 +179,8 @@ export function foldOf(
   );
 
   const perUnit = readUnit(values) / 4;
-  const widest = Math.max(unitsOf(values), unitsOf(keys));
-  const wideFor = (lanes: number): number => threadsOfRow(widest, Math.max(1, Math.floor(SUMS / (lanes * perUnit))));
-  let ownLanes = 2 ** Math.ceil(Math.log2(Math.min(shape.group, 4)));
-  while (ownLanes > 1 && (wideFor(ownLanes) > MOST_WIDE || 2 * ownLanes * perUnit > 2 * SUMS)) ownLanes /= 2;
-  const lanes = fixed.launch?.lanes ?? tuned(tuning, 'lanes', ownLanes);
-  const wide = fixed.launch?.wide ?? tuned(tuning, 'wide', Math.min(MOST_WIDE, wideFor(lanes)));
+  const lanes = fixed.launch?.lanes ?? tuned(tuning, 'lanes', lanesOf(storage, shape));
+  const wide = fixed.launch?.wide ?? tuned(tuning, 'wide', wideOf(storage, shape, lanes));
   const stream = Math.max(wide, fixed.launch?.stream ?? tuned(tuning, 'stream', DEFAULT_STREAM));
   const workgroup = Math.max(stream, fixed.launch?.workgroup ?? tuned(tuning, 'workgroup', DEFAULT_WORKGROUP));
   const valueEach = Math.ceil(unitsOf(values) / wide);
@@ -274,6 +252,3 @@ export function foldOf(
     workgroups: [ownSplits, shape.kvHeads * laneGroups, shape.sequences],
   };
 }
-
-/** Units of a row that one of `wide` threads takes. */
-export const unitsEach = (layout: RowLayout, wide: number): number => Math.ceil(unitsOf(layout) / wide);

@@ -6,7 +6,8 @@ import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js'
 import { tuned, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storageOfVariant } from '../spec.js';
-import { readUnit, rowUniforms, threadsOfRow, unitsEach } from './fold.launch.js';
+import { rowUniforms } from './fold.launch.js';
+import { readUnit, threadsOfRow, unitsEach } from './fold.terms.js';
 import type { Placement } from './rows.launch.js';
 
 /** Tokens of a sequence before the chunk, and of the chunk. */
