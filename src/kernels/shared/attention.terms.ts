@@ -36,8 +36,8 @@ export const attendTerms = (s: Shape, w: Work, executed: { readonly operations: 
   serialTokens(s),
 ];
 /**
- * Attention over latents: the K side's multiply-adds, and the cost of a cached token that does not depend on its rank
- * (rotation, softmax).
+ * Attention over latents: launch, bytes read, operations of the keys, tokens (rotation, softmax), partials written,
+ * workgroups started, and operations of one of them: the time that remains when all run at once.
  */
 export const latentTerms = (s: Shape, w: Work, keyFlops: number) => [
   1,
