@@ -30,7 +30,7 @@ const FEWEST_TOKENS = 4;
 
 /**
  * Tokens of a thread at a time.
- * @param longest tokens of a split
+ * @param longest slots of a split
  * @param rows that a workgroup reads at a time
  * @param each units of a latent that a thread takes in all
  * @param vecs of a unit
@@ -62,11 +62,12 @@ function executed(s: Shape, v: string): { keys: number; weights: number } {
   const unit = readUnit({ storage });
   const each = unitsEach({ storage, width: widths.keyWidth }, wide);
   const rows = DEFAULT_WORKGROUP / wide;
-  const longest = padded(Math.ceil(field(s, 'context') / field(s, 'splits')), TILE_TOKENS);
-  const tokens = ownTokens(longest, rows, each, unit / 4);
+  const [context, splits] = [field(s, 'context'), field(s, 'splits')];
+  const tokens = ownTokens(Math.ceil(padded(context, TILE_TOKENS) / splits), rows, each, unit / 4);
+  const rounds = Math.ceil(padded(Math.ceil(context / splits), TILE_TOKENS) / (rows * tokens));
   const whole = padded(each, unitsAtOnce(tokens, each, unit / 4)) * wide * unit;
-  const workgroups = field(s, 'sequences') * field(s, 'kvHeads') * Math.ceil(widths.group / lanes) * field(s, 'splits');
-  const aToken = workgroups * Math.ceil(longest / (rows * tokens)) * rows * 2 * field(s, 'headDim') * whole;
+  const workgroups = field(s, 'sequences') * field(s, 'kvHeads') * Math.ceil(widths.group / lanes) * splits;
+  const aToken = workgroups * rounds * rows * 2 * field(s, 'headDim') * whole;
   const aligned = widths.keyWidth % 8 === 0 && unit >= 8;
   return { keys: tokens * aToken, weights: (aligned ? WEIGHTS_COST : UNALIGNED_WEIGHTS_COST) * aToken };
 }
