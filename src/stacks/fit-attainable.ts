@@ -236,9 +236,24 @@ export function lacking({ left, bracket }: LeftOut): Sides {
 }
 
 /**
+ * Where the ends lie beyond which a share of all left-out times is, each end by itself. Groups count alike.
+ * @param share of the times that each end leaves beyond it
+ */
+export function sidesOverTimes(groups: readonly LeftOut[], share: number): Sides {
+  const times = groups.flatMap(({ left, bracket }) =>
+    left.map((time) => ({ ...beyond(bracket, time), weight: 1 / (groups.length * left.length) })),
+  );
+  const end = (of: keyof Sides): number => {
+    let seen = 0;
+    const sorted = [...times].sort((a, b) => a[of] - b[of]);
+    return Math.max(0, sorted.find(({ weight }) => (seen += weight) >= 1 - share - 1e-9)?.[of] ?? 0);
+  };
+  return { fast: end('fast'), slow: end('slow') };
+}
+
+/**
  * Where the ends lie that a share of the groups asks for, each end by itself. Generations count alike, and the groups
  * of one.
- * @param share 1: what any group asks for
  */
 export function sidesOf(groups: readonly LeftOut[], share: number): Sides {
   const generations = inGeneration(groups.map(({ left }) => left[0]!.device));
