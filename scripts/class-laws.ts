@@ -1,7 +1,7 @@
 /**
  * How well kernels with few points are predicted: of every kernel's variant a calibration keeps N points, the shortest
  * half drawn at random; the others are predicted from those. By the variant's own fit, and by the narrower of that and its class's law.
- * Usage: class-laws CALIBRATION… [--seeds 5]
+ * Usage: class-laws CALIBRATION …
  */
 import { readFileSync } from 'node:fs';
 import { classLaws, narrowed } from '../src/cost/class-laws.js';
