@@ -84,12 +84,13 @@ export const SYNTHETIC_KERNELS: SyntheticKernel[] = [
       sequences: powers(0, 5),
       kvHeads: [4, 8],
       group: [1, 2, 4],
-      context: powers(7, 15),
+      // Splits have at least 256 tokens, as schedules make them.
+      context: powers(11, 18),
       rankK: [16, 32, 64, 128],
       rankV: [32, 64],
       latentHeads: [4],
       headDim: [128],
-      splits: [1, 2, 8, 32],
+      splits: [1, 2, 4, 8],
       groupSize: [64],
     },
     seconds(s) {
