@@ -6,13 +6,12 @@ import { dimensions, requirePositive, requireVariant } from '../../gpu/shape.js'
 import { tuned, type Launch, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/fold.launch.js';
-import { readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
+import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
 import {
   branchUniforms,
   LANES,
   MOST_BRANCH,
   MOST_VECS,
-  MOST_WIDE,
   MOST_WORKGROUPS,
   WORKGROUP,
   rowsAt,

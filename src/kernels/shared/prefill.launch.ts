@@ -7,7 +7,7 @@ import { tuned, type Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storageOfVariant } from '../spec.js';
 import { rowUniforms } from './fold.launch.js';
-import { readUnit, threadsOfRow, unitsEach } from './fold.terms.js';
+import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from './fold.terms.js';
 import type { Placement } from './rows.launch.js';
 
 /** Tokens of a sequence before the chunk, and of the chunk. */
@@ -63,8 +63,6 @@ export const MOST_BRANCH = 64;
 
 /** Vec4 registers that a thread may spend on its sums before a row is shared by more threads. */
 const SUMS = 16;
-
-export const MOST_WIDE = 8;
 
 export const MOST_WORKGROUPS = 65535;
 
