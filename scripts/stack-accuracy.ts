@@ -109,7 +109,7 @@ function hidings(op: OpClass, rows: readonly MeasuredTime[]): Hiding[] {
   const long = op.startsWith('decode') ? 'context' : 'tokens';
   return [
     { name: 'all of 16 heads', hides: (s) => heads(s) === 16 },
-    ...(op.endsWith('grouped')
+    ...(op.includes('grouped')
       ? [2, 4].map((kv) => ({
           name: `all of ${kv} KV heads`,
           hides: (s: MeasuredTime['shape']) => s['kvHeads'] === kv,

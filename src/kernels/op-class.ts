@@ -22,6 +22,8 @@ export interface ClassSpec {
   readonly axes: readonly string[];
   /** Sizes that are the same in all rows of a table: another value needs another table. */
   readonly fixed: readonly string[];
+  /** Each KV head reads a cache of its own, so that more of them are to a kernel what more sequences are. */
+  readonly headsAsSequences?: true;
   work(shape: OpShape): OpWork;
   /** Where a shape lies for interpolation between scattered points, as positive numbers; their logarithms count. */
   coordinates(shape: OpShape): number[];

@@ -12,6 +12,7 @@ type Heads = (s: OpShape) => number;
 /** @param stored bytes of a cached scalar; queries and results are bf16 */
 const decode = (kvHeads: Heads, heads: Heads, stored = STORAGE_BYTES): Omit<ClassSpec, 'axes'> => ({
   fixed: ['headDim'],
+  headsAsSequences: true,
   work: (s) => {
     const cacheBytes = 2 * stored * kvHeads(s) * s.batch! * s.context! * s.headDim!;
     return {
@@ -33,6 +34,7 @@ const decode = (kvHeads: Heads, heads: Heads, stored = STORAGE_BYTES): Omit<Clas
 
 const prefill = (kvHeads: Heads, heads: Heads, stored = STORAGE_BYTES): Omit<ClassSpec, 'axes'> => ({
   fixed: ['headDim'],
+  headsAsSequences: true,
   work: (s) => ({
     bytes: 2 * s.batch! * s.tokens! * s.headDim! * (stored * kvHeads(s) + STORAGE_BYTES * heads(s)),
     // Causal: a query reads the keys up to its own.

@@ -26,6 +26,7 @@ const FOLDS = 6;
 /** Points that widths inside the grid are judged by, and each of the harder tests. */
 const JUDGED = 2400;
 const JUDGED_OUTSIDE = 600;
+const JUDGED_HEADS = 200;
 /** Fewest judged points a group of call times. */
 const FEWEST_A_GROUP = 60;
 const MOST_GROUPS = 5;
@@ -162,22 +163,26 @@ export function fitTable(
     return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
   }
 
-  /** What it costs per octave to take more KV heads for more sequences. */
-  function headErrors(): number {
+  /**
+   * What it costs, for each line of KV heads, to take more heads for more sequences of that line: the errors at the next
+   * line. These do not grow with the octaves to it, since kernels are chosen by the count. The last line has those of
+   * the line before it.
+   */
+  function headErrors(): number[] {
+    if (!spec.headsAsSequences) return [];
     const line = lines[0]!;
     const batch = spec.axes.indexOf('batch');
-    if (!HEAD_AXES.includes(spec.axes[0]!) || batch < 0) return KAPPA_UNTESTED;
-    const lacks = line.slice(1).flatMap((size, k) => {
+    const steps = line.slice(1).map((size, k) => {
       const lower = line[k]!;
-      return sample(timed, (row) => row.sizes[0] === size, JUDGED_OUTSIDE / (line.length - 1)).flatMap((i) => {
+      const lacks = sample(timed, (row) => row.sizes[0] === size, JUDGED_HEADS).flatMap((i) => {
         const sizes = timed[i]!.sizes.map((s, j) => (j === 0 ? lower : j === batch ? (s * size) / lower : s));
         if (sizes[batch]! > lines[batch]!.at(-1)!) return [];
-        const law2 = lawAt(sizes);
-        const error = Math.abs(Math.log((law2 * Math.exp(interpolateBy(lines, sizes, gridAt))) / timed[i]!.seconds));
-        return [Math.max(0, error - baseWidth(i)) / Math.max(1, Math.log2(size / lower))];
+        const seconds = lawAt(sizes) * Math.exp(interpolateBy(lines, sizes, gridAt));
+        return [Math.max(0, Math.abs(Math.log(seconds / timed[i]!.seconds)) - baseWidth(i))];
       });
+      return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
     });
-    return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+    return [...steps, steps.at(-1) ?? KAPPA_UNTESTED];
   }
 
   function lawAt(sizes: readonly number[]): number {
@@ -230,15 +235,19 @@ export function fitTable(
     configurations: configurations && configurations.map((name) => name.split(':').map(Number) as [number, number]),
     offConfiguration: configurations ? round(configurationErrors(configurations)) : 0,
     widths,
-    perOctave: { heads: round(headErrors()), time: round(timeErrors()) },
-    mostLawSeconds: lawTimes.reduce((a, b) => Math.max(a, b), 0),
+    perOctave: { heads: headErrors().map(round), time: round(timeErrors()) },
+    mostLawSeconds: roundSeconds(lawTimes.reduce((a, b) => Math.max(a, b), 0)),
   };
 }
 
-const HEAD_AXES: readonly string[] = ['heads', 'kvHeads'];
-
 /** Three digits, upwards: a width is never rounded narrower. */
 const round = (x: number): number => Math.ceil(x * 1e4) / 1e4;
+
+/** Five digits of a time, upwards: the longest measured one is never beyond it. */
+function roundSeconds(x: number): number {
+  const unit = 10 ** (Math.floor(Math.log10(x)) - 4);
+  return Number((Math.ceil(x / unit) * unit).toPrecision(5));
+}
 
 const byNumbers = (a: string, b: string): number => {
   const [x, y] = [a, b].map((pair) => pair.split(':').map(Number));
@@ -270,7 +279,7 @@ function groupWidths(errors: readonly number[], lawTimes: readonly number[]): Fi
   for (let g = 0; g < groups; g++) {
     const part = order.slice(Math.floor((g * order.length) / groups), Math.floor(((g + 1) * order.length) / groups));
     widths.push({
-      belowSeconds: lawTimes[part[part.length - 1]!]!,
+      belowSeconds: roundSeconds(lawTimes[part[part.length - 1]!]!),
       halfWidth: round(conformalQuantile(part.map((i) => errors[i]!)) + ROUNDING),
     });
   }

@@ -58,7 +58,7 @@ export class TablePredictor {
     const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
 
     const places: Place[] = [];
-    let widening = moved.octaves * table.perOctave.heads;
+    let widening = moved.widening;
     let octavesOutside = 0;
     let width = widthAt(table, law);
     let onKnot = true;
@@ -80,7 +80,8 @@ export class TablePredictor {
     octavesOutside = Math.max(octavesOutside, beyond);
     widening = Math.max(widening, beyond * table.perOctave.time);
     const half = width + widening;
-    const measured = moved.octaves === 0 && onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
+    const measured =
+      moved.shape === shape && onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
     return {
       estimate,
       low: estimate * Math.exp(-half),
@@ -103,18 +104,19 @@ export class TablePredictor {
   /**
    * KV heads that a table lacks are sequences to a kernel: 16 heads at batch b are the rows of 8 at batch 2b, of the
    * same group. The nearest line below is taken.
-   * @returns the shape on that line, and the octaves between, at least one; 0 where nothing is moved
+   * @returns the shape on that line, and what this adds to the half-width; the shape itself where nothing is moved
    */
-  #moveHeads(shape: OpShape): { shape: OpShape; octaves: number } {
-    const { table } = this;
-    const [first] = table.axes;
+  #moveHeads(shape: OpShape): { shape: OpShape; widening: number } {
+    const [first] = this.table.axes;
+    const perOctave = this.table.perOctave.heads;
     const heads = first ? shape[first.name]! : 0;
-    if (!first || this.#measured[0]!.has(heads) || !MOVED_AXES.has(table.op)) return { shape, octaves: 0 };
-    const line = first.knots.findLast((size) => size < heads);
-    if (line === undefined) return { shape, octaves: 0 };
+    if (!first || perOctave.length === 0 || this.#measured[0]!.has(heads)) return { shape, widening: 0 };
+    const line = first.knots.findLastIndex((size) => size < heads);
+    if (line < 0) return { shape, widening: 0 };
+    const lower = first.knots[line]!;
     return {
-      shape: { ...shape, [first.name]: line, batch: (shape['batch']! * heads) / line },
-      octaves: Math.max(1, Math.log2(heads / line)),
+      shape: { ...shape, [first.name]: lower, batch: (shape['batch']! * heads) / lower },
+      widening: Math.max(1, Math.log2(heads / lower)) * perOctave[line]!,
     };
   }
 }
@@ -136,18 +138,6 @@ const octavesFrom = (knots: readonly number[], size: number): number => {
   const [first, last] = [knots[0]!, knots[knots.length - 1]!];
   return size >= first && size <= last ? 0 : Math.max(0, Math.log2(first / size), Math.log2(size / last));
 };
-
-/** Classes whose first axis counts KV heads. */
-const MOVED_AXES: ReadonlySet<OpClass> = new Set<OpClass>([
-  'decode-attention',
-  'decode-attention-grouped',
-  'prefill-attention',
-  'prefill-attention-grouped',
-  'decode-attention-fp8',
-  'decode-attention-grouped-fp8',
-  'prefill-attention-fp8',
-  'prefill-attention-grouped-fp8',
-]);
 
 /** Unpacked tables: plans of one file share them, and a plan asks few of a file's tables. */
 const UNPACKED = new WeakMap<StackTable, TablePredictor>();

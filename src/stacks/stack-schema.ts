@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { OP_CLASS_NAMES, classSpec, type OpClass } from '../kernels/op-classes.js';
 import { CHARACTERS, PACKED } from './pack.js';
 
-export const STACK_SCHEMA_VERSION = 1;
+export const STACK_SCHEMA_VERSION = 2;
 /** Largest stack file that is written or read. */
 export const MAX_STACK_BYTES = 100_000;
 
@@ -74,12 +74,20 @@ export const stackTableSchema = z
       .array(z.object({ belowSeconds: within(0, 1e4), halfWidth: logWidth }))
       .min(1)
       .max(8),
-    perOctave: z.object({ heads: logWidth, time: logWidth }),
+    /**
+     * What the half-width gains per octave: for each knot of the heads, where sequences of that many stand for heads
+     * that the table lacks (empty where they cannot); and for calls that take longer than any that was measured.
+     */
+    perOctave: z.object({ heads: z.array(logWidth).max(200), time: logWidth }),
     /** The longest time by the law that was measured. */
     mostLawSeconds: within(1e-9, 1e4),
   })
   .strict()
   .refine((t) => t.axes.map((a) => a.name).join() === classSpec(t.op).axes.join(), 'must have the axes of its class')
+  .refine(
+    (t) => t.perOctave.heads.length === (classSpec(t.op).headsAsSequences ? t.axes[0]!.knots.length : 0),
+    'must say for each knot of the heads what taking them for sequences costs',
+  )
   .refine((t) => Object.keys(t.fixed).join() === classSpec(t.op).fixed.join(), 'must fix the sizes of its class')
   .refine((t) => t.residuals.length === CHARACTERS * knots(t), 'must hold one residual a knot')
   .refine((t) => t.filledRuns.reduce((n, run) => n + run, 0) === knots(t), 'runs must cover all knots');

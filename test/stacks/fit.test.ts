@@ -191,6 +191,20 @@ describe(`a fitted table (seed ${seed})`, () => {
     expect(inside).toBeGreaterThan(0.8);
   });
 
+  it('widens heads that it lacks by what the step to the next measured count costs, not by what others do', () => {
+    // Another kernel runs where there is one head: half again as slow.
+    const rows = synthetic(randomFrom(seed + 3)).map((row) =>
+      row.shape['heads'] === 1 ? { ...row, seconds: 1.5 * row.seconds } : row,
+    );
+    const known = rows.filter((row) => row.shape['heads'] !== 2);
+    const hidden = rows.filter((row) => row.shape['heads'] === 2);
+    expect(judge('decode-attention', known, hidden).inside).toBeGreaterThan(0.85);
+    const { axes, perOctave } = fitTable('decode-attention', { headDim: 128 }, known, RATES, 900);
+    expect(axes[0]!.knots).toEqual([1, 4, 8, 16]);
+    expect(perOctave.heads[0]).toBeGreaterThan(0.3);
+    for (const other of perOctave.heads.slice(1)) expect(other).toBeLessThan(0.1);
+  });
+
   it('says what was measured, what lies between and what lies outside, and widens with every octave', () => {
     const rows = synthetic(randomFrom(seed + 2));
     const table = stackTableSchema.parse({
