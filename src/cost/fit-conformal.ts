@@ -1,6 +1,7 @@
 /**
- * Intervals from leave-one-out residuals: conformal leave-one-out ("jackknife+", Barber, Candès, Ramdas & Tibshirani
- * 2021) with an absolute and a normalised score, and the widening outside the measured range.
+ * Intervals from leave-one-out residuals: the jackknife around the fit to all points with conformal quantiles, of an
+ * absolute and a normalised score, and the widening outside the measured range. Unlike the jackknife+ of Barber, Candès,
+ * Ramdas & Tibshirani (2021) it guarantees no coverage; `validate` measures it.
  */
 import type { KernelName } from '../kernels/registry.js';
 import { fitWith, gpPoints, varyingAxes, type Fit } from './fit-core.js';

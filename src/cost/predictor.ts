@@ -4,7 +4,7 @@
  * (fit.ts, gp.ts) and predicting cannot disagree. It runs in a browser: no dependency but the kernels' term lists.
  *
  * Model: log t(x) = log m(x) + offset + g(x), m(x) = Σ θ_j f_j(x) physical terms, g a Gaussian process with a
- * Matérn-3/2 covariance over log2(1 + shape). Interval: conformal leave-one-out (jackknife+) half-widths in log units.
+ * Matérn-3/2 covariance over log2(1 + shape). Interval: jackknife with conformal quantiles, half-widths in log units.
  */
 import type { Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';
