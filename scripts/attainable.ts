@@ -16,9 +16,9 @@ import {
   fitBracket,
   isInside,
   leaveOut,
-  measuredTimes,
   sidesOf,
   sidesOverTimes,
+  tunedTimes,
   widened,
   type Measured,
   type Sides,
@@ -33,7 +33,7 @@ const folder = 'calibrations/stacks';
 const names = readdirSync(folder)
   .filter((name) => name.endsWith('.json'))
   .sort();
-const all = names.flatMap((name) => measuredTimes(JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile));
+const all = tunedTimes(names.map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile));
 const percent = (x: number): string => `${(100 * x).toFixed(0)} %`;
 
 function judge(bracket: Bracket, times: readonly Measured[]): string {

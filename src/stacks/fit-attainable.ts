@@ -51,19 +51,22 @@ function maybeWarmBytes(op: TunedClass, shape: OpShape, work: OpWork, l2Bytes: n
 
 /** A kernel that is so many times faster with at least as much of all work leaves most of the GPU idle with less. */
 const IDLE = 2;
+/** Where another stack's kernel on the same GPU is so many times faster, a kernel is not tuned (docs/experiments.md). */
+const UNTUNED = 3;
 
 /**
  * Times without those of kernels that leave most of the GPU idle: with few sequences of a long context, where a stack
- * does not split the context. Nobody would call that tuned. Another call of the same table shows it.
+ * does not split the context. Nobody would call that tuned. Another call shows it: with at least as much of all work it
+ * is `ratio` times as fast.
  */
-export function busyTimes<T extends Pick<Measured, 'work' | 'seconds'>>(table: readonly T[]): T[] {
-  const fastest = [...table].sort((a, b) => a.seconds - b.seconds);
+export function busyTimes<T extends Pick<Measured, 'work' | 'seconds'>>(calls: readonly T[], ratio = IDLE): T[] {
+  const fastest = [...calls].sort((a, b) => a.seconds - b.seconds);
   const covers = (a: OpWork, b: OpWork): boolean =>
     a.bytes >= b.bytes && a.operations >= b.operations && a.rows! >= b.rows!;
-  return table.filter(({ work, seconds }) => {
+  return calls.filter(({ work, seconds }) => {
     if (work.rows === undefined) return true;
     for (const other of fastest) {
-      if (IDLE * other.seconds >= seconds) return true;
+      if (ratio * other.seconds >= seconds) return true;
       if (covers(other.work, work)) return false;
     }
     return true;
@@ -101,6 +104,18 @@ export function measuredTimes(file: StackFile): Measured[] {
     });
     return busyTimes(times);
   });
+}
+
+/** The measured times of several files, without kernels that another stack's on the same GPU show to be untuned. */
+export function tunedTimes(files: readonly StackFile[]): Measured[] {
+  const groups = new Map<string, Measured[]>();
+  for (const time of files.flatMap(measuredTimes)) {
+    const of = `${time.device} ${time.class}`;
+    const group = groups.get(of);
+    if (group) group.push(time);
+    else groups.set(of, [time]);
+  }
+  return [...groups.values()].flatMap((times) => busyTimes(times, UNTUNED));
 }
 
 /** Points of a table that a fit looks at, and of all tables of a generation together. */

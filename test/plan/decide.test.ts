@@ -102,7 +102,7 @@ describe('the quality rule', () => {
       const shown = shortList(report).map((p) => p.id);
       for (const { planId } of choicesOf(report.answer)) expect(shown).toContain(planId);
     }
-    const { answer } = await planOf({ device: 'mi300x', context: '32k' });
+    const { answer } = await planOf({ device: 'mi300x', context: '32k', codec: ['full', 'lla'] });
     expect(answer.upside?.planId).toBe('full/full');
     expect(answer.unsure?.planId).toMatch(/^lla/);
   });

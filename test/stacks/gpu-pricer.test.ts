@@ -14,7 +14,14 @@ import type { Plan } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/random.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
-import { busyTimes, isInside, measuredTimes, widened } from '../../src/stacks/fit-attainable.js';
+import {
+  busyTimes,
+  isInside,
+  measuredTimes,
+  tunedTimes,
+  widened,
+  type Measured,
+} from '../../src/stacks/fit-attainable.js';
 import { servedBy, STACKS } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 
@@ -74,6 +81,22 @@ describe('laws of attainable times', () => {
     expect(busyTimes([idle, half, busy, split, short])).toEqual([split, short]);
     const products = [idle, split].map(({ work: { rows: _, ...work }, seconds }) => ({ work, seconds }));
     expect(busyTimes(products)).toEqual(products);
+  });
+
+  it('are not of a kernel that another stack on the same GPU beats threefold', () => {
+    const files = ['l40s-trtllm', 'l40s-sglang', 'h200-trtllm'].map((name) => read<StackFile>(`stacks/${name}.json`));
+    const latents = (times: readonly Measured[], device: string): Measured[] =>
+      times.filter((t) => t.class === 'latent-attention' && t.device === device);
+    const [all, kept] = [files.flatMap(measuredTimes), tunedTimes(files)];
+    expect(latents(kept, 'h200')).toEqual(latents(all, 'h200'));
+    const [own, others] = [latents(kept, 'l40s'), latents(all, 'l40s')];
+    expect(own.length).toBeLessThan(others.length);
+    for (const { work, seconds } of own)
+      for (const other of others)
+        if (3 * other.seconds < seconds)
+          expect(
+            other.work.bytes < work.bytes || other.work.operations < work.operations || other.work.rows! < work.rows!,
+          ).toBe(true);
   });
 
   it('of latents span less than a factor of twenty on GPUs without tables, at any length of context', () => {
