@@ -413,13 +413,8 @@ describe('what the pages list', () => {
     const trust = read(join(ROOT, 'docs/trust.md'));
     expect(trust).toContain(`${PAPER_FIGURES.length} published figures`);
     expect(trust).toContain(`in ${CONTRADICTIONS.length} places`);
-    for (const [number, page] of [
-      ['27.1 (24.4–30.4)', 'README.md'],
-      ['3.84–22.2', 'test/paper/paper.golden.md'],
-    ] as const) {
-      expect(trust.replaceAll(' to ', '–')).toContain(number);
-      expect(read(join(ROOT, page))).toContain(number);
-    }
+    // The README's output is compared with the program's by another test.
+    for (const page of [trust, read(join(ROOT, 'README.md'))]) expect(page).toContain('27 (24.4–30.4)');
   });
 
   it('constants are those of the code', () => {
