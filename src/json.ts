@@ -75,5 +75,10 @@ function extent(text: string, enough: number): { values: number; depth: number }
 }
 
 /** The first thing that a schema found wrong: its place, and what is wrong there. */
-export const issueWords = (issue: { path: readonly PropertyKey[]; message: string } | undefined): string =>
-  `${issue?.path.join('.') || 'file'} ${issue?.message.endsWith('received undefined') ? 'is missing' : issue?.message}`;
+export function issueWords(issue: { path: readonly PropertyKey[]; message: string } | undefined): string {
+  const found = issue?.message ?? 'is wrong';
+  const words = found.endsWith('received undefined')
+    ? 'is missing'
+    : found.replace(/^Invalid input: expected /, 'must be ').replace(', received ', ', not ');
+  return `${issue?.path.join('.') || 'file'} ${words}`;
+}
