@@ -151,8 +151,12 @@ const BOUNDS = [
   [1e-11, 1e-6],
 ] as const;
 
-/** The law that a share of the times lies below. */
-function fitQuantile(sample: readonly { time: Measured; weight: number }[], share: number): Law {
+/**
+ * The law that a share of the times lies below.
+ * @param beside no part of the law is faster than this one's (share above a half), or slower (below it): laws that
+ *   crossed would leave the estimate at an end of its interval where one part alone sets the time
+ */
+function fitQuantile(sample: readonly { time: Measured; weight: number }[], share: number, beside?: Law): Law {
   const parallel = sample.some(({ time }) => time.work.rows !== undefined);
   const toLaw = (x: readonly number[]): Law => ({
     floorSeconds: Math.exp(x[0]!),
@@ -160,7 +164,13 @@ function fitQuantile(sample: readonly { time: Measured; weight: number }[], shar
     peakShare: Math.exp(x[2]!),
     ...(parallel ? { rowSeconds: Math.exp(x[3]!) } : {}),
   });
-  const bounds = BOUNDS.slice(0, parallel ? 4 : 3).map(([a, b]) => [Math.log(a), Math.log(b)] as const);
+  const limits = beside && [beside.floorSeconds, beside.bandwidthShare, beside.peakShare, beside.rowSeconds ?? 0];
+  const bounds = BOUNDS.slice(0, parallel ? 4 : 3).map(([a, b], i) => {
+    // Times grow towards the slow end, rates towards the fast one.
+    const grows = i === 1 || i === 2 ? share < 0.5 : share > 0.5;
+    const [low, high] = limits === undefined ? [a, b] : grows ? [limits[i]!, b] : [a, limits[i]!];
+    return [Math.log(low), Math.log(high)] as const;
+  });
   const start = [5e-6, 0.7, 0.5, 1e-8].slice(0, bounds.length).map(Math.log);
   return toLaw(
     descend(start, bounds, 5e-3, (x) => {
@@ -179,7 +189,8 @@ function fitQuantile(sample: readonly { time: Measured; weight: number }[], shar
 /** Laws that 5, 50 and 95 % of the times lie below. */
 export function fitBracket(times: readonly Measured[]): Bracket {
   const sample = sampled(times);
-  return { fast: fitQuantile(sample, 0.05), middle: fitQuantile(sample, 0.5), slow: fitQuantile(sample, 0.95) };
+  const middle = fitQuantile(sample, 0.5);
+  return { fast: fitQuantile(sample, 0.05, middle), middle, slow: fitQuantile(sample, 0.95, middle) };
 }
 
 /** Log seconds by which a time is faster than a bracket's fast end, and slower than its slow end; negative inside. */
