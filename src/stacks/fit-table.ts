@@ -240,7 +240,7 @@ export function fitTable(
   };
 }
 
-/** Three digits, upwards: a width is never rounded narrower. */
+/** Four decimals, upwards: a width is never rounded narrower. */
 const round = (x: number): number => Math.ceil(x * 1e4) / 1e4;
 
 /** Five digits of a time, upwards: the longest measured one is never beyond it. */
