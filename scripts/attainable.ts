@@ -25,7 +25,7 @@ import {
 } from '../src/stacks/fit-attainable.js';
 import { formOf, generationOf } from '../src/stacks/gpus.js';
 import { lawSeconds } from '../src/cost/law.js';
-import { TUNED_CLASSES, type TunedClass } from '../src/kernels/tuned.js';
+import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
 import { median } from '../src/statistics.js';
 

@@ -9,12 +9,12 @@
  */
 import { parseArgs } from 'node:util';
 import { median } from 'd3-array';
-import { medianOf } from '../dist/bench/repeat.js';
-import { openDecoder } from '../dist/decoder/gpu/decoder.js';
-import { findPreset } from '../dist/geometry/presets.js';
-import { openDevice } from '../dist/gpu/index.js';
-import { listCandidates } from '../dist/plan/candidates.js';
-import { SMALL_OURO } from '../dist/validate/geometries.js';
+import { medianOf } from '../dist/src/bench/repeat.js';
+import { openDecoder } from '../dist/src/decoder/gpu/decoder.js';
+import { findPreset } from '../dist/src/geometry/presets.js';
+import { openDevice } from '../dist/src/gpu/index.js';
+import { listCandidates } from '../dist/src/plan/candidates.js';
+import { SMALL_OURO } from '../dist/src/validate/geometries.js';
 
 const { values: o } = parseArgs({
   options: Object.fromEntries(

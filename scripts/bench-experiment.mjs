@@ -84,9 +84,9 @@ function writeKernels(folder, kernel, share) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   // File by file, by contents: a copied link would lead back to the real kernels.
-  const own = readdirSync(join(ROOT, 'src/kernels'), { recursive: true }).filter((path) => path.endsWith('.wgsl'));
+  const own = readdirSync(join(ROOT, 'kernels'), { recursive: true }).filter((path) => path.endsWith('.wgsl'));
   for (const path of own) {
-    const text = readFileSync(join(ROOT, 'src/kernels', path), 'utf8');
+    const text = readFileSync(join(ROOT, 'kernels', path), 'utf8');
     // A comment would not count as another version.
     const marked = text.includes('@compute') ? `${text}const ANOTHER_VERSION = 1u;\n` : text;
     writeFileSync(join(folder, basename(path)), marked);
@@ -104,15 +104,15 @@ function makeProgram(name, kernel, share) {
   mkdirSync(home, { recursive: true });
   cpSync(join(HOME, 'dist'), join(home, 'dist'), { recursive: true });
   cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
-  writeKernels(join(home, 'src/kernels'), kernel, share);
+  writeKernels(join(home, 'kernels'), kernel, share);
   return join(home, 'dist/bin/cli.js');
 }
 
 /** Finds the share of repeated work that makes SLOWDOWN, by measurements longer than a run's. */
 async function calibratePlant(kernel) {
-  const { bench, resolveAgainst } = await import('../dist/bench/regression/index.js');
-  const { openDevice } = await import('../dist/gpu/index.js');
-  const folder = join(HOME, 'plant', 'src/kernels');
+  const { bench, resolveAgainst } = await import('../dist/src/bench/regression/index.js');
+  const { openDevice } = await import('../dist/src/gpu/index.js');
+  const folder = join(HOME, 'plant', 'kernels');
   const device = await openDevice();
   try {
     let { share } = PLANTS[kernel];
@@ -156,7 +156,7 @@ function runBench(cli, seed) {
     cli,
     'bench',
     '--against',
-    join(ROOT, 'src/kernels'),
+    join(ROOT, 'kernels'),
     '--kernel',
     KERNELS.join(','),
     '--budget',

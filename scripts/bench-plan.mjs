@@ -18,11 +18,11 @@ import {
   maxBatch,
   memoryModel,
   priceStep as checkedPriceStep,
-} from '../dist/index.js';
+} from '../dist/src/index.js';
 // What a plan calls: the library's functions look at their arguments first, each time.
-import { priceStep } from '../dist/cost/latency.js';
-import { chooseStack } from '../dist/plan/stacks.js';
-import { gpuPricer } from '../dist/stacks/gpu-pricer.js';
+import { priceStep } from '../dist/src/cost/latency.js';
+import { chooseStack } from '../dist/src/plan/stacks.js';
+import { gpuPricer } from '../dist/src/stacks/gpu-pricer.js';
 
 const SECONDS = 2;
 const geometry = findPreset('ouro-1.4b');

@@ -6,8 +6,8 @@
  * (19,366; mean prompt 1,155 and output 211 tokens), from a fixed seed.
  */
 import { performance } from 'node:perf_hooks';
-import { simulate } from '../dist/serving/answer.js';
-import { readSources } from '../dist/plan/ask.js';
+import { simulate } from '../dist/src/serving/answer.js';
+import { readSources } from '../dist/src/plan/ask.js';
 
 const trace = process.argv[2];
 const madeUp = (requests) => ({

@@ -10,7 +10,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
-const { makePredictor, measuredPoints } = await import('../dist/cost/predictor.js');
+const { makePredictor, measuredPoints } = await import('../dist/src/cost/predictor.js');
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const seconds = Number(process.argv[2] ?? 120);

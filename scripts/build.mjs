@@ -1,8 +1,8 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
  * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs), and
- * the measuring page is dist/measure.html. dist/LICENCES.txt holds the licences of the packages in both. dist/bin/ lies
- * as deep as the modules that find kernels/ and calibrations/ relative to themselves.
+ * the measuring page is dist/measure.html. dist/LICENCES.txt holds the licences of the packages in both.
+ * dist/src/ and dist/kernels/ lie as src/ and kernels/ do.
  *
  * `--checked`: the types have been checked just now. `--if-changed`: nothing is done where dist/ is newer than all that it
  * is made from. The first npx after npm ci prepares the package once more, and says nothing meanwhile.
@@ -20,6 +20,7 @@ import { measureBundle, pageBundle } from './page-bundle.mjs';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const madeFrom = [
   'src',
+  'kernels',
   'scripts',
   'calibrations',
   'package.json',
@@ -41,7 +42,7 @@ mkdirSync(`${root}dist/page`);
 const page = await pageBundle();
 writeFileSync(`${root}dist/page/page.js`, page.text);
 const measure = await measureBundle();
-const { measureDocument } = await import('../dist/measure/document.js');
+const { measureDocument } = await import('../dist/src/measure/document.js');
 const carried = (name) => JSON.parse(readFileSync(`${root}calibrations/${name}.json`, 'utf8'));
 writeFileSync(
   `${root}dist/measure.html`,

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { classLaws, narrowed } from '../src/cost/class-laws.js';
 import { fitPredictor } from '../src/cost/fit.js';
 import { makePredictor, measuredPoints } from '../src/cost/predictor.js';
-import type { KernelName } from '../src/kernels/registry.js';
+import type { KernelName } from '../kernels/registry.js';
 import { randomFrom } from '../src/random.js';
 import { calibrationSchema, type Sample } from '../src/schema/calibration.js';
 import { quantile } from '../src/statistics.js';

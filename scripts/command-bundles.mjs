@@ -27,15 +27,15 @@ const BUNDLED = {
   logLevel: 'warning',
 };
 
-/** A module's path in src/, without its ending. */
-const sourceOf = ({ resolveDir, path }) => relative(`${root}src`, join(resolveDir, path)).replace(/\.js$/, '');
+/** A module's path in the repository, without its ending. */
+const sourceOf = ({ resolveDir, path }) => relative(root, join(resolveDir, path)).replace(/\.js$/, '');
 
 /** The library's errors serve all bundles, since an error is told by its class. */
 const sharedErrors = {
   name: 'shared-errors',
   setup: ({ onResolve }) =>
     onResolve({ filter: /\/errors\.js$/ }, (imported) =>
-      sourceOf(imported) === 'errors' ? { path: '../errors.js', external: true } : undefined,
+      sourceOf(imported) === 'src/errors' ? { path: '../src/errors.js', external: true } : undefined,
     ),
 };
 
@@ -60,14 +60,14 @@ const lazyImports = (needed) => ({
     onResolve({ filter: /^\./ }, (imported) => {
       if (imported.kind !== 'dynamic-import') return undefined;
       const source = sourceOf(imported);
-      const name = source.replaceAll('/', '-');
-      needed.set(name, `${root}src/${source}.ts`);
+      const name = source.replace(/^src\//, '').replaceAll('/', '-');
+      needed.set(name, `${root}${source}.ts`);
       return { path: `./${name}.js`, external: true };
     }),
 });
 
 /**
- * Writes cli.js and its chunks to `outdir`, which lies beside the library's errors.js and as deep as the modules do.
+ * Writes cli.js and its chunks to `outdir`, which lies beside the library's folder src.
  * @returns paths of all that was bundled, relative to the repository
  */
 export async function commandBundles(outdir) {

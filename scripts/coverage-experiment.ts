@@ -9,8 +9,8 @@
 import { activeSelector, fitPredictor, outliers } from '../src/cost/fit.js';
 import { makePredictor } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
-import { KERNELS, type KernelName } from '../src/kernels/registry.js';
-import type { Shape } from '../src/kernels/spec.js';
+import { KERNELS, type KernelName } from '../kernels/registry.js';
+import type { Shape } from '../kernels/spec.js';
 import { median } from '../src/statistics.js';
 
 /** Uniform numbers in [0, 1) from a seed (mulberry32). */

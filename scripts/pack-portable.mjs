@@ -38,7 +38,7 @@ rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 for (const path of ['dist', 'calibrations', 'models', 'scenarios', 'docs', 'package.json', 'README.md', 'LICENSE'])
   cpSync(join(root, path), join(folder, path), { recursive: true });
-cpSync(join(root, 'src/kernels'), join(folder, 'src/kernels'), {
+cpSync(join(root, 'kernels'), join(folder, 'kernels'), {
   recursive: true,
   filter: (path) => !path.endsWith('.ts'),
 });

@@ -14,8 +14,8 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const kernelTexts = {
   name: 'kernel-texts',
   setup: ({ onLoad }) =>
-    onLoad({ filter: /\/src\/kernels\/files\.ts$/ }, () => {
-      const folder = join(root, 'src/kernels');
+    onLoad({ filter: /\/kernels\/files\.ts$/ }, () => {
+      const folder = join(root, 'kernels');
       const files = readdirSync(folder, { recursive: true }).filter((file) => file.endsWith('.wgsl'));
       const texts = Object.fromEntries(
         files.sort().map((file) => [basename(file), readFileSync(join(folder, file), 'utf8')]),

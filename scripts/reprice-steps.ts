@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { fitPredictor } from '../src/cost/fit.js';
 import { priceStep } from '../src/cost/latency.js';
 import { calibrationPricer } from '../src/cost/pricers.js';
-import type { KernelName } from '../src/kernels/registry.js';
+import type { KernelName } from '../kernels/registry.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 import { median, quantile } from '../src/statistics.js';
 import { stepGrid, validationModel } from '../src/validate/grid.js';

@@ -12,7 +12,7 @@ import { randomFrom } from '../src/random.js';
 import { stackTableSchema } from '../src/stacks/stack-schema.js';
 import { AIC_GPUS, aicTables } from '../src/stacks/aic.js';
 import { STACKS, type Stack } from '../src/stacks/serving.js';
-import type { OpClass } from '../src/kernels/op-classes.js';
+import type { OpClass } from '../kernels/op-classes.js';
 import { fitTable, type MeasuredTime } from '../src/stacks/fit-table.js';
 import { ratesOf } from '../src/stacks/gpus.js';
 import { TablePredictor } from '../src/stacks/predict.js';

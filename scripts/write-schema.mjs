@@ -1,6 +1,6 @@
 /** Writes schemas/scenario.schema.json from the settings table. Run: npm run schema (after npm run build). */
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { scenarioJsonSchema } from '../dist/schema/scenario.js';
+import { scenarioJsonSchema } from '../dist/src/schema/scenario.js';
 
 mkdirSync(new URL('../schemas/', import.meta.url), { recursive: true });
 writeFileSync(

@@ -7,7 +7,7 @@
  * console.log(report.plans[0].maxBatch.exact);
  */
 export * from './library.js';
-export { KERNELS } from './kernels/registry.js';
+export { KERNELS } from '../kernels/registry.js';
 export { CODECS } from './codecs/registry.js';
 export { PRESETS } from './geometry/presets.js';
 export { DEVICES } from './devices/catalogue.js';

@@ -4,9 +4,9 @@
  */
 import { clockNow } from '../clock.js';
 import type { Device } from '../gpu/device.js';
-import type { Tuning } from '../kernels/launch.js';
-import type { KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import type { Tuning } from '../../kernels/launch.js';
+import type { KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../schema/calibration.js';
 import { measureCeilings, measureOverheads } from './ceilings.js';
 import { choose, leastServed, lightest } from './choose.js';

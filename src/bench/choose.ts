@@ -1,8 +1,8 @@
 /** Which point of a calibration is measured next: of which kernel, and at which shape. */
 import { best } from '../best.js';
 import { mix } from '../hash.js';
-import { workOf, type KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import { workOf, type KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { randomFrom } from '../random.js';
 import type { Sample } from '../schema/calibration.js';
 import { median } from '../statistics.js';

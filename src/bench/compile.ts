@@ -8,7 +8,7 @@ import { pipelineKey, type Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import type { Buffer } from '../gpu/passes.js';
 import type { OperationPlan } from '../gpu/plan.js';
-import { deviceOptions, planOperation } from '../kernels/launches.js';
+import { deviceOptions, planOperation } from '../../kernels/launches.js';
 import { median } from '../statistics.js';
 import { LEAST_SHARE, lightestUsed } from './choose.js';
 import { tuningOptions } from './measure.js';

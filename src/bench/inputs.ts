@@ -4,7 +4,7 @@
  */
 import { halfValue } from '../gpu/half.js';
 import { mix } from '../hash.js';
-import type { Scalars } from '../kernels/reference.js';
+import type { Scalars } from '../../kernels/reference.js';
 import { bufferOf, write, type OperationPlan } from '../gpu/plan.js';
 import type { Device } from '../gpu/device.js';
 import type { Buffer } from '../gpu/passes.js';

@@ -4,9 +4,9 @@ import type { BoundStep, Buffer } from '../gpu/passes.js';
 import type { Clock } from '../gpu/platform.js';
 import { GpuError } from '../gpu/errors.js';
 import type { OperationPlan } from '../gpu/plan.js';
-import { deviceOptions, planOperation } from '../kernels/launches.js';
-import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../kernels/shared/matrix.launch.js';
-import { workOf, type KernelCall } from '../kernels/registry.js';
+import { deviceOptions, planOperation } from '../../kernels/launches.js';
+import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../../kernels/shared/matrix.launch.js';
+import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { mix } from '../hash.js';
 import { makeOperands } from './inputs.js';
@@ -14,7 +14,7 @@ import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
 import { batchTimer } from './timing.js';
 import type { OpenPoint } from './visits.js';
-import type { OperationOptions, Tuning } from '../kernels/launch.js';
+import type { OperationOptions, Tuning } from '../../kernels/launch.js';
 
 const MIB = 2 ** 20;
 /**

@@ -6,9 +6,9 @@
 import { clockNow } from '../clock.js';
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
-import type { Tunable, Tuning } from '../kernels/launch.js';
-import { TUNABLES } from '../kernels/launches.js';
-import type { KernelCall, KernelName } from '../kernels/registry.js';
+import type { Tunable, Tuning } from '../../kernels/launch.js';
+import { TUNABLES } from '../../kernels/launches.js';
+import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { interleave, type Measure } from './interleave.js';
 import { obstacle, prepareCall, tuningOptions, type PreparedCall } from './measure.js';

@@ -5,10 +5,10 @@
 import type { Device } from '../gpu/device.js';
 import { halfValue } from '../gpu/half.js';
 import { bufferOf, type OperationPlan } from '../gpu/plan.js';
-import type { OperationOptions } from '../kernels/launch.js';
-import type { Scalars, Subject } from '../kernels/reference.js';
-import { REFERENCES } from '../kernels/references.js';
-import { workOf, type KernelCall } from '../kernels/registry.js';
+import type { OperationOptions } from '../../kernels/launch.js';
+import type { Scalars, Subject } from '../../kernels/reference.js';
+import { REFERENCES } from '../../kernels/references.js';
+import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Operands } from './inputs.js';
 import { mix } from '../hash.js';
 

@@ -6,8 +6,8 @@
  */
 import { best } from '../best.js';
 import { GpuError } from '../gpu/errors.js';
-import type { KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import type { KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';

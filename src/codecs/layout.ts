@@ -5,7 +5,7 @@
  * A tensor holds `layers × loops × heads` slots; a slot holds one row of `width` scalars a token. Tokens come in tiles
  * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
  */
-import { GROUP_SIZE, storedBytes, type Storage } from '../kernels/spec.js';
+import { GROUP_SIZE, storedBytes, type Storage } from '../../kernels/spec.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 
 /** Tokens in one tile of the cache: 32 scalars of n bits are n words. Pages are whole tiles. */

@@ -1,6 +1,6 @@
 /** All codecs, and the functions over them: layout, ratio, parameters, label. */
 import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
-import { evenRow, type Storage } from '../kernels/spec.js';
+import { evenRow, type Storage } from '../../kernels/spec.js';
 import { CODEC_KINDS } from './codec.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';

@@ -1,7 +1,7 @@
 /** Codecs that keep rows of full width: the plain cache, and those that share or quantise it. No parameters. */
 import type { Codec, CodecSpec } from './codec.js';
 import { fullTensors, sharedByLoops } from './layout.js';
-import type { Storage } from '../kernels/spec.js';
+import type { Storage } from '../../kernels/spec.js';
 
 export const full: CodecSpec = {
   title: 'full cache, one K and V per loop',

@@ -17,7 +17,7 @@ import { tuningOf } from '../bench/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { jsonText } from '../json.js';
 import { loadCalibration } from '../plan/calibrations.js';
-import { KERNEL_NAMES, type KernelCall, type KernelName } from '../kernels/registry.js';
+import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import { parseNumber, parseSeconds } from '../units.js';
 import { formatDuration } from './progress.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
@@ -66,7 +66,7 @@ export const benchCommand: Command = {
   examples: [
     ['bench', 'time, achieved rates and share of the ceilings of every kernel'],
     ['bench --against HEAD~1', 'did the last commit slow a kernel down? exit code 4 if so'],
-    ['bench --against ../other/src/kernels --kernel attend,matmul --format markdown', 'a comment for a pull request'],
+    ['bench --against ../other/kernels --kernel attend,matmul --format markdown', 'a comment for a pull request'],
   ],
   run,
 };

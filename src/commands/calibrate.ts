@@ -16,7 +16,7 @@ import { describeHost } from '../bench/host.js';
 import { staleKernels } from '../bench/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
-import type { Tuning } from '../kernels/launch.js';
+import type { Tuning } from '../../kernels/launch.js';
 import { outliers } from '../cost/fit.js';
 import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
@@ -25,13 +25,14 @@ import { openDevice, type Device } from '../gpu/index.js';
 import { displayPath } from '../files.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import { columns, type Column } from '../report/text.js';
-import { KERNEL_NAMES, type KernelName } from '../kernels/registry.js';
+import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
 import type { Calibration, Predictor } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
 import { DRIFT_CORRECTED } from '../schema/drift.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../lock.js';
+import { PACKAGE_ROOT } from '../root.js';
 import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../write.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
@@ -123,8 +124,8 @@ async function run(args: Args): Promise<ExitCode> {
   });
 }
 
-/** The measuring page, as the build left it: dist/bin/ lies one level below. */
-const PAGE = new URL('../../dist/measure.html', import.meta.url);
+/** The measuring page, as the build left it. */
+const PAGE = join(PACKAGE_ROOT, 'dist/measure.html');
 
 function writePage(file: string, quiet: boolean): ExitCode {
   writeWhole(file, readFileSync(PAGE), 'page');

@@ -4,9 +4,9 @@
  * factor of its own. A variant with few points, or far outside them, borrows the law: of two intervals the narrower one
  * prices it.
  */
-import { KERNELS, workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
-import type { OpWork, Rates as OpRates } from '../kernels/op-class.js';
-import type { TunedClass } from '../kernels/tuned.js';
+import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
+import type { OpWork, Rates as OpRates } from '../../kernels/op-class.js';
+import type { TunedClass } from '../../kernels/tuned.js';
 import type { Calibration } from '../schema/calibration.js';
 import { fitLaw, lawSeconds, type Law } from './law.js';
 import { conformalQuantile, FEWEST_FOR_QUANTILE } from './fit-conformal.js';

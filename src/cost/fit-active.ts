@@ -1,7 +1,7 @@
 /** What to measure next and what to measure again, while a kernel is being calibrated. */
 import type { Sample } from '../schema/calibration.js';
-import type { KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import type { KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { fitBest, fitWith, gpPoints, varyingAxes } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
 import { priorHyperparameters } from './gp.js';

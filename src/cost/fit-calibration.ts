@@ -1,6 +1,6 @@
 /** Fitting a whole calibration, and choosing its points while it is measured. */
-import type { KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import type { KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import type { Calibration, Sample } from '../schema/calibration.js';
 import { activeSelector, fitPredictor } from './fit.js';
 

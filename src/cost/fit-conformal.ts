@@ -3,7 +3,7 @@
  * absolute and a normalised score, and the widening outside the measured range. Unlike the jackknife+ of Barber, Candès,
  * Ramdas & Tibshirani (2021) it guarantees no coverage; `validate` measures it.
  */
-import type { KernelName } from '../kernels/registry.js';
+import type { KernelName } from '../../kernels/registry.js';
 import { fitWith, gpPoints, varyingAxes, type Fit } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
 import { conformalHalfWidth, coordinate, predictFrom, type Model, type Point } from './predictor.js';

@@ -1,5 +1,5 @@
 /** Physical mean + Gaussian process, chosen and judged by leave-one-out with the mean refitted. */
-import { KERNELS, type KernelName } from '../kernels/registry.js';
+import { KERNELS, type KernelName } from '../../kernels/registry.js';
 import { dataOf, fitMean, rankCandidates, refitWithoutEach, type Data, type Mean } from './fit-mean.js';
 import { fitHyperparameters, looDeviation, looResidual, precision, type Points } from './gp.js';
 import { coordinatesOf, type Hyperparameters, type Point } from './predictor.js';

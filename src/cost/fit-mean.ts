@@ -3,7 +3,7 @@
  * L1 beyond the median residual, squares below it (Huber). Pure L1 passes through as many points as it has terms, noise
  * included; with 10 % noise that costs a tenth of the accuracy.
  */
-import type { KernelName } from '../kernels/registry.js';
+import type { KernelName } from '../../kernels/registry.js';
 import { nnls } from './nnls.js';
 import { logMean, meanFloor, termsAt, type Point } from './predictor.js';
 import { median } from '../statistics.js';

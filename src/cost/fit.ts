@@ -3,7 +3,7 @@
  * residual, and 90 % intervals by conformal leave-one-out. Used when calibrating; predicting needs predictor.ts alone.
  */
 import type { Predictor, Sample } from '../schema/calibration.js';
-import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
+import { TERMS_VERSION, type KernelName } from '../../kernels/registry.js';
 import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
 import { measuredPoints } from './predictor.js';

@@ -4,7 +4,7 @@
  */
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
-import type { KernelCall, KernelName } from '../kernels/registry.js';
+import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { EVIDENCE, isEstimate, type Evidence, type Floor, type Interval, type Price } from './evidence.js';
 
 /** What prices kernel calls on one device. */

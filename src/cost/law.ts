@@ -3,7 +3,7 @@
  * of the bandwidth, operations at a share of the peak, and rows. Tables are stored as deviations from it, and what nobody has
  * measured is priced by it.
  */
-import type { OpWork, Rates } from '../kernels/op-class.js';
+import type { OpWork, Rates } from '../../kernels/op-class.js';
 
 export interface Law {
   /** Seconds that no call falls below. */

@@ -7,8 +7,8 @@
  * Matérn-3/2 covariance over log2(1 + shape). Interval: jackknife with conformal quantiles, half-widths in log units.
  */
 import type { Predictor, Sample } from '../schema/calibration.js';
-import { KERNELS, type KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import { KERNELS, type KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */

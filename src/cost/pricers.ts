@@ -1,7 +1,7 @@
 /** The two sources of prices: a device's calibration, or its datasheet. */
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
-import { KERNELS, type KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import { KERNELS, type KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';

@@ -16,8 +16,8 @@
  * absorbed kernels 41 % (Table absorbed_latency, one layer × four loops). Rooflines with *fitted* constants still miss
  * measured H200 kernels by 14–35 % (median) and 41–76 % (90th percentile).
  */
-import { KERNELS, workOf, type KernelCall, type KernelName } from '../kernels/registry.js';
-import type { Work } from '../kernels/spec.js';
+import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
+import type { Work } from '../../kernels/spec.js';
 import type { Price } from './evidence.js';
 
 export interface Rates {

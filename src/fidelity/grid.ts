@@ -6,7 +6,7 @@ import { genericRatios } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, leavesGaps, parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { Storage } from '../kernels/spec.js';
+import type { Storage } from '../../kernels/spec.js';
 
 /** One configuration. */
 export interface Row {

@@ -13,7 +13,7 @@
  *   scales   [group][word], f16, two tokens a word (quantised storages only)
  */
 import { UserError } from '../errors.js';
-import { GROUP_SIZE, isQuantised, STORAGE_BITS, type OwnStorage, type Storage } from '../kernels/spec.js';
+import { GROUP_SIZE, isQuantised, STORAGE_BITS, type OwnStorage, type Storage } from '../../kernels/spec.js';
 import { halfBits, halfValue } from './half.js';
 
 /** Tokens in one tile. */

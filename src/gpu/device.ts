@@ -10,7 +10,7 @@ import type { OperationPlan, Step } from './plan.js';
 import type { Bounds, Clock, DeviceLimits, Platform, ProcessorClock, RunTime, Units } from './platform.js';
 import { runnable } from './runnable.js';
 import { packUniforms } from './uniforms.js';
-import { OWN_SOURCES, type SourceSet } from '../kernels/source.js';
+import { OWN_SOURCES, type SourceSet } from '../../kernels/source.js';
 
 /** Dawn stages the data of writeBuffer in host memory; pieces of this size keep that small. */
 const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;

@@ -1,5 +1,5 @@
 /** Packs the uniform block of a kernel by the names of its struct in WGSL. */
-import { codeOf } from '../kernels/source.js';
+import { codeOf } from '../../kernels/source.js';
 import type { Uniforms } from './plan.js';
 
 type Scalar = 'u32' | 'i32' | 'f32';

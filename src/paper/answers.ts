@@ -5,7 +5,7 @@ import { codecParameters, coreRatio, isUncompressed, layoutOf } from '../codecs/
 import type { Codec } from '../codecs/codec.js';
 import { keptTokens } from '../eviction/policy.js';
 import { cacheSlots, parameterCount } from '../geometry/geometry.js';
-import { GROUP_SIZE } from '../kernels/spec.js';
+import { GROUP_SIZE } from '../../kernels/spec.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { timeAnswer, type TimeSubject } from './answers-time.js';
 import type { PaperModel } from './model.js';

@@ -3,7 +3,7 @@ import type { Codec, CodecKind } from '../codecs/codec.js';
 import { codecLabel, codecParameters, codecSpec, coreRatio } from '../codecs/registry.js';
 import { PREFILL_KINDS } from '../cost/memory.js';
 import { parameterCount } from '../geometry/geometry.js';
-import { workOf } from '../kernels/registry.js';
+import { workOf } from '../../kernels/registry.js';
 import { forEachOp, schedule } from '../schedule/schedule.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
 import { breakEvenContext, breakEvenRatio } from './break-even.js';

@@ -1,15 +1,15 @@
 /** Finding and reading calibration files. */
 import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
+import { PACKAGE_ROOT } from '../root.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { AdapterIdentity, HostIdentity } from '../schema/machine.js';
 
 /** Calibrations that come with the package. */
-const BUNDLED = fileURLToPath(new URL('../../calibrations/', import.meta.url));
+const BUNDLED = join(PACKAGE_ROOT, 'calibrations/');
 /** Larger files are no calibrations. */
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 /** The carried calibration of 823 points holds 47,000. */

@@ -7,7 +7,7 @@ import { choiceOf, pathSpec } from '../codecs/paths.js';
 import { codecSpec, hasOwnStorage, isUncompressed, storageOfCodec } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { GROUP_SIZE, type Storage } from '../kernels/spec.js';
+import { GROUP_SIZE, type Storage } from '../../kernels/spec.js';
 import { RELIABLE_RETRIEVAL, type ReliableRetrieval } from '../quality/quality.js';
 import { WHOLE } from './quality-kept.js';
 import type { Candidate, PlanRequest, QualityKept, Score } from './types.js';

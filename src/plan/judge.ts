@@ -4,8 +4,8 @@
  */
 import { measuredPoints } from '../cost/predictor.js';
 import { deviceOfAdapter } from '../devices/find.js';
-import { KERNELS, workOf, type KernelName } from '../kernels/registry.js';
-import type { Shape } from '../kernels/spec.js';
+import { KERNELS, workOf, type KernelName } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf } from '../schema/drift.js';
 import type { Calibration, KernelCalibration, Sample } from '../schema/calibration.js';
 import { median } from '../statistics.js';

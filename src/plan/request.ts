@@ -7,7 +7,7 @@ import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { PrefillKind } from '../cost/memory.js';
-import { GROUP_SIZE, type Storage } from '../kernels/spec.js';
+import { GROUP_SIZE, type Storage } from '../../kernels/spec.js';
 import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/settings.js';
 import { METRICS, type Metric } from '../quality/figure.js';
 import { isTable, tablesOf } from '../quality/quality.js';

@@ -1,11 +1,11 @@
 /** Finding and reading stack files, for the stack that prices a plan. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
+import { PACKAGE_ROOT } from '../root.js';
 import type { AttainableFile } from '../stacks/attainable.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../stacks/choose.js';
 import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
@@ -13,7 +13,7 @@ import type { StackFile } from '../stacks/stack-schema.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
 
 /** Tables and laws that come with the package. */
-const BUNDLED = fileURLToPath(new URL('../../calibrations/', import.meta.url));
+const BUNDLED = join(PACKAGE_ROOT, 'calibrations/');
 /** As in stacks/stack-schema.ts, which loads zod. */
 const MAX_FILE_BYTES = 100_000;
 const MAX_VALUES = 50_000;

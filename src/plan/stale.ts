@@ -1,6 +1,6 @@
 /** Which times of a calibration are not used, since what they are of has changed. */
-import { TERMS_VERSION, type KernelName } from '../kernels/registry.js';
-import { kernelHash } from '../kernels/source.js';
+import { TERMS_VERSION, type KernelName } from '../../kernels/registry.js';
+import { kernelHash } from '../../kernels/source.js';
 import type { Calibration } from '../schema/calibration.js';
 
 /** Kernels whose source or physical terms have changed since the calibration was made. */

@@ -14,7 +14,7 @@ import {
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
-import { GROUP_SIZE } from '../kernels/spec.js';
+import { GROUP_SIZE } from '../../kernels/spec.js';
 import { contradictionsFor, type Contradiction } from '../quality/contradictions.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { publishedFor, teacherOf } from '../quality/quality.js';

@@ -1,9 +1,9 @@
 /** Data with which a report's page plans by itself: the scenario and its sources, as plain data. */
 import { measuredPoints } from '../cost/predictor.js';
 import type { PricedCalibration, Sources } from '../plan/answer.js';
-import type { KernelName } from '../kernels/registry.js';
+import type { KernelName } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
-import { TERMS_VERSION } from '../kernels/registry.js';
+import { TERMS_VERSION } from '../../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import type { AttainableFile } from '../stacks/attainable.js';
 import type { ServerFile, StackTables } from '../stacks/serving.js';

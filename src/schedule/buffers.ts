@@ -19,9 +19,9 @@ import {
   type Configuration,
 } from './configuration.js';
 import { evictingRows } from './eviction-ops.js';
-import { blockBasisScalars } from '../kernels/block_basis/terms.js';
-import { blockComponents } from '../kernels/block_vectors/terms.js';
-import { storedBytes } from '../kernels/spec.js';
+import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
+import { storedBytes } from '../../kernels/spec.js';
 import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */

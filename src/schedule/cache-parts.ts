@@ -11,8 +11,8 @@ import type { LayerBlock } from '../geometry/geometry.js';
 import { headsOf, headsPerGpu, kvHeadsOf, partsOf, type Configuration, type Part } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
 import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
-import { blockBasisScalars } from '../kernels/block_basis/terms.js';
-import { blockComponents } from '../kernels/block_vectors/terms.js';
+import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
+import { blockComponents } from '../../kernels/block_vectors/terms.js';
 
 /** Where a part of a buffer may begin, in bytes: WebGPU's default of minStorageBufferOffsetAlignment. */
 const ALIGNMENT = 256;

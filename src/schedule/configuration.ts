@@ -3,8 +3,8 @@ import { codecSpec, isLatent, latentHeads, storageOfCodec } from '../codecs/regi
 import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { KernelName } from '../kernels/registry.js';
-import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
+import type { KernelName } from '../../kernels/registry.js';
+import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { Division } from './splits.js';
 
 /** What is decoded, and how. */

@@ -27,8 +27,8 @@ import {
 } from './configuration.js';
 import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
-import { groupOf, type Shape, type Storage } from '../kernels/spec.js';
-import type { KernelName } from '../kernels/registry.js';
+import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
+import type { KernelName } from '../../kernels/registry.js';
 import { appendOp, encodeOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
 

@@ -9,7 +9,7 @@ import { weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
 import { readsLatents } from './eviction-ops.js';
-import { KERNELS, type KernelCall } from '../kernels/registry.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import { earlierOf, rebuiltOps } from './prefill-attend.js';
 import {
   capturesOf,

@@ -4,7 +4,7 @@ import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '..
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration, type Op, type When } from './configuration.js';
 import { closingTime, readsLatents } from './eviction-ops.js';
-import { isQuantised } from '../kernels/spec.js';
+import { isQuantised } from '../../kernels/spec.js';
 
 /** Prompt tokens that are worked on at once. */
 export const PREFILL_CHUNK_TOKENS = 2048;

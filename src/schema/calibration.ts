@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { UNPRINTABLE } from '../errors.js';
-import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../kernels/registry.js';
+import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../../kernels/registry.js';
 
 export const CALIBRATION_SCHEMA_VERSION = 1;
 /**

@@ -4,7 +4,7 @@ import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
-import { STORAGES } from '../kernels/spec.js';
+import { STORAGES } from '../../kernels/spec.js';
 
 const MAX_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 4_000_000;

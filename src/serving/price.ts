@@ -15,7 +15,7 @@
 import { isLatent } from '../codecs/registry.js';
 import { priceCalls, type Pricer, type SchedulePrice } from '../cost/latency.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { KERNELS, type KernelCall } from '../kernels/registry.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../schedule/prefill.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration, type Schedule } from '../schedule/schedule.js';

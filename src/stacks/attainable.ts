@@ -4,8 +4,8 @@
  * than the third. `scripts/attainable.ts` fits them to the stack files (calibrations/attainable.json).
  */
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import type { Rates } from '../kernels/op-class.js';
-import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../kernels/tuned.js';
+import type { Rates } from '../../kernels/op-class.js';
+import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {

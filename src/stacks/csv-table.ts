@@ -2,7 +2,7 @@
 import { UserError, show } from '../errors.js';
 import { displayPath } from '../files.js';
 import { parseNumber } from '../units.js';
-import { classSpec, OP_CLASS_NAMES, type OpClass } from '../kernels/op-classes.js';
+import { classSpec, OP_CLASS_NAMES, type OpClass } from '../../kernels/op-classes.js';
 import { cell, readCsvRows } from './csv-rows.js';
 import { Builders } from './raw-table.js';
 import type { TableVersions } from './select.js';

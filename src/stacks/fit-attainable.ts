@@ -2,10 +2,10 @@
  * Fits the laws of attainable times to stack files: quantile regression (pinball loss on the logarithm) at both ends
  * and the middle, in the clock of the reference GPU, then widened by what held-out stacks, or GPUs, show to be missing.
  */
-import { classSpec } from '../kernels/op-classes.js';
+import { classSpec } from '../../kernels/op-classes.js';
 import { findDevice } from '../devices/find.js';
-import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../kernels/op-class.js';
-import { tunedClass, type TunedClass } from '../kernels/tuned.js';
+import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../../kernels/op-class.js';
+import { tunedClass, type TunedClass } from '../../kernels/tuned.js';
 import { bracketAt, paceOf, type Bracket } from './attainable.js';
 import { quantile } from '../statistics.js';
 import { generationOf, ratesOf } from './gpus.js';

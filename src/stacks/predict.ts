@@ -2,8 +2,8 @@
  * Time of one operation by the kernels of a serving stack, from a table that `lla-sim import` fitted. Needs no Node
  * module: the browser page uses it too.
  */
-import { classSpec, type OpClass } from '../kernels/op-classes.js';
-import type { OpShape, Rates } from '../kernels/op-class.js';
+import { classSpec, type OpClass } from '../../kernels/op-classes.js';
+import type { OpShape, Rates } from '../../kernels/op-class.js';
 import { interpolateAt, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';

@@ -1,7 +1,7 @@
 /** A table as it was read: rows of one class, in base units, and where they come from. */
 import type { TableSource } from './stack-schema.js';
-import type { OpShape } from '../kernels/op-class.js';
-import type { OpClass } from '../kernels/op-classes.js';
+import type { OpShape } from '../../kernels/op-class.js';
+import type { OpClass } from '../../kernels/op-classes.js';
 import type { MeasuredTime } from './fit-table.js';
 
 export interface RawTable {

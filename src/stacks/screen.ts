@@ -2,8 +2,8 @@
  * Which measured times can be true. Physical limits only: more bytes a second than the memory has, with caches that no
  * L2 holds, or more operations than the matrix units do, are faults of the measurement.
  */
-import { classSpec } from '../kernels/op-classes.js';
-import type { OpWork, Rates } from '../kernels/op-class.js';
+import { classSpec } from '../../kernels/op-classes.js';
+import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { MeasuredTime } from './fit-table.js';
 import { PEAK_MARGIN } from '../cost/law.js';
 import type { RawTable } from './raw-table.js';

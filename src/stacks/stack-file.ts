@@ -1,7 +1,7 @@
 /** Screened tables become a stack file. */
 import { STACK_SCHEMA_VERSION, stackFileSchema, type StackFile } from './stack-schema.js';
-import type { OpClass } from '../kernels/op-classes.js';
-import type { Rates } from '../kernels/op-class.js';
+import type { OpClass } from '../../kernels/op-classes.js';
+import type { Rates } from '../../kernels/op-class.js';
 import { fitTable } from './fit-table.js';
 import type { RawTable } from './raw-table.js';
 import type { ScreenRates } from './screen.js';

@@ -3,7 +3,7 @@
  * others measured. Times are in seconds, widths and residuals in log seconds, sizes in elements (all-reduce: bytes).
  */
 import { z } from 'zod';
-import { OP_CLASS_NAMES, classSpec, type OpClass } from '../kernels/op-classes.js';
+import { OP_CLASS_NAMES, classSpec, type OpClass } from '../../kernels/op-classes.js';
 import { CHARACTERS, PACKED } from './pack.js';
 
 export const STACK_SCHEMA_VERSION = 2;

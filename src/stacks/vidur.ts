@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { displayPath } from '../files.js';
 import { cell, readCsvRows, wholeCells, type CsvRow } from './csv-rows.js';
-import type { OpClass } from '../kernels/op-classes.js';
+import type { OpClass } from '../../kernels/op-classes.js';
 import { Builders, type RawTable } from './raw-table.js';
 import type { TableVersions } from './select.js';
 

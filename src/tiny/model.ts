@@ -2,15 +2,16 @@
  * The bundled model `lla-tiny`: what its folder holds beside the weights, and the weights that its training begins
  * with. Its layers, tensor names and config.json are Ouro's, so that the code that opens an Ouro checkpoint opens it.
  */
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { modelTensors, type TensorSpec } from '../decoder/tensors.js';
 import { fabricate, type TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
+import { PACKAGE_ROOT } from '../root.js';
 import { WORDS } from './words.js';
 
 /** The folder with config.json, model.safetensors, tokenizer.json and the model card. */
-export const TINY_FOLDER = fileURLToPath(new URL('../../models/lla-tiny', import.meta.url));
+export const TINY_FOLDER = join(PACKAGE_ROOT, 'models/lla-tiny');
 
 export const TINY_CONFIG = {
   _name_or_path: 'lla-tiny',

@@ -5,7 +5,7 @@ import { calibrationHere, loadCalibration, type LoadedCalibration } from '../pla
 import { UserError, show } from '../errors.js';
 import type { Device } from '../gpu/index.js';
 import { staleKernels } from '../plan/ask.js';
-import { KERNELS, type KernelCall, type KernelName } from '../kernels/registry.js';
+import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { driftExponentOf } from '../schema/drift.js';
 import { isSameAdapter, otherMachine, type HostIdentity } from '../schema/machine.js';

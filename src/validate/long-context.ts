@@ -6,7 +6,7 @@ import { priceStep } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { memoryModel, totalBytes } from '../cost/memory.js';
 import { layoutOf } from '../codecs/registry.js';
-import { storedBytes } from '../kernels/spec.js';
+import { storedBytes } from '../../kernels/spec.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { checkSteps, type StepRow, type StepRules } from './latency.js';

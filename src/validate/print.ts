@@ -2,7 +2,7 @@
 import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
-import { KERNELS as KERNEL_SPECS } from '../kernels/registry.js';
+import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
 import { capacityHolds, type CapacityRow } from './capacity.js';
 import type { ControlRow } from './controls.js';
 import type { StepRow } from './latency.js';

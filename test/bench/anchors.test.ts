@@ -7,7 +7,7 @@ import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/b
 import { drawByShare } from '../../src/bench/choose.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { findPreset } from '../../src/geometry/presets.js';
-import { KERNELS } from '../../src/kernels/registry.js';
+import { KERNELS } from '../../kernels/registry.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { stepGrid, validationModel } from '../../src/validate/grid.js';
 

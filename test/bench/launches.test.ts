@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import { launchOf, tuningOptions } from '../../src/bench/measure.js';
 import type { Device } from '../../src/gpu/index.js';
 import { calibrationSchema } from '../../src/schema/calibration.js';
-import { kernelHash } from '../../src/kernels/source.js';
-import type { KernelName } from '../../src/kernels/registry.js';
+import { kernelHash } from '../../kernels/source.js';
+import type { KernelName } from '../../kernels/registry.js';
 
 const { kernels, device: measured } = calibrationSchema.parse(
   JSON.parse(readFileSync('calibrations/mesa-llvmpipe.json', 'utf8')),

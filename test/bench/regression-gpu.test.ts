@@ -17,9 +17,9 @@ afterAll(() => rmSync(work, { recursive: true, force: true }));
 
 /** A folder with copies of the kernels, swiglu's text changed. */
 function kernels(folder: string, change: (text: string) => string): string {
-  for (const path of readdirSync(join(ROOT, 'src/kernels'), { recursive: true, encoding: 'utf8' })) {
+  for (const path of readdirSync(join(ROOT, 'kernels'), { recursive: true, encoding: 'utf8' })) {
     if (!path.endsWith('.wgsl')) continue;
-    const [text, file] = [readFileSync(join(ROOT, 'src/kernels', path), 'utf8'), basename(path)];
+    const [text, file] = [readFileSync(join(ROOT, 'kernels', path), 'utf8'), basename(path)];
     writeFileSync(join(folder, file), file === 'swiglu.wgsl' ? change(text) : text);
   }
   return folder;
@@ -99,15 +99,15 @@ describeGpu('bench --against', (device) => {
   test('a kernel that became much slower ends the program with exit code 4', async () => {
     const program = await compile();
     try {
-      const home = dirname(dirname(program.cli));
+      const home = dirname(dirname(dirname(program.cli)));
       // compile() links to the real kernels; the link goes, never what it leads to.
-      rmSync(join(home, 'src/kernels'));
-      const own = join(home, 'src/kernels');
+      rmSync(join(home, 'kernels'));
+      const own = join(home, 'kernels');
       cpSync(folderOf(heavy), own, { recursive: true });
       const outcome = program.run([
         'bench',
         '--against',
-        join(ROOT, 'src/kernels'),
+        join(ROOT, 'kernels'),
         '--kernel',
         'swiglu',
         '--budget',

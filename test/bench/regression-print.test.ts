@@ -5,7 +5,7 @@ import { benchMarkdown, benchTable, headline } from '../../src/bench/regression/
 import { isRegression, ratesOf, type BenchReport, type BenchResult } from '../../src/bench/regression/report.js';
 import { readThreshold } from '../../src/commands/bench.js';
 import { planOperation } from '../../src/gpu/index.js';
-import { KERNEL_NAMES } from '../../src/kernels/registry.js';
+import { KERNEL_NAMES } from '../../kernels/registry.js';
 
 const ceilings = {
   copyBytesPerSecond: 1e9,

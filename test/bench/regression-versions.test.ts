@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { relate, resolveAgainst, type Against } from '../../src/bench/regression/versions.js';
-import { sourcesFrom } from '../../src/kernels/source.js';
+import { sourcesFrom } from '../../kernels/source.js';
 import type { Step } from '../../src/gpu/index.js';
 
 const root = mkdtempSync(join(tmpdir(), 'lla-sim-against-'));

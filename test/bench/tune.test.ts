@@ -3,9 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/tune.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { GpuError } from '../../src/gpu/errors.js';
-import { tuned, type Tuning } from '../../src/kernels/launch.js';
-import { TUNABLES } from '../../src/kernels/launches.js';
-import { KERNEL_NAMES, type KernelCall } from '../../src/kernels/registry.js';
+import { tuned, type Tuning } from '../../kernels/launch.js';
+import { TUNABLES } from '../../kernels/launches.js';
+import { KERNEL_NAMES, type KernelCall } from '../../kernels/registry.js';
 import type { Calibration } from '../../src/schema/calibration.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);

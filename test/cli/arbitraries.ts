@@ -5,8 +5,8 @@ import { CODEC_KINDS, PATH_CHOICES } from '../../src/codecs/codec.js';
 import { fitPredictor } from '../../src/cost/fit.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { workOf } from '../../src/kernels/registry.js';
-import { kernelHash } from '../../src/kernels/source.js';
+import { workOf } from '../../kernels/registry.js';
+import { kernelHash } from '../../kernels/source.js';
 import type { Calibration, Sample } from '../../src/schema/calibration.js';
 import { flagOf, SETTINGS, type SettingName } from '../../src/schema/settings.js';
 

@@ -75,7 +75,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim bench --roofline': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --roofline --budget 2m': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --against HEAD~1': [null, 'minutes; test/bench/regression-versions.test.ts reads revisions'],
-  'npx lla-sim bench --against ../other/src/kernels --kernel attend,matmul --format markdown': [
+  'npx lla-sim bench --against ../other/kernels --kernel attend,matmul --format markdown': [
     null,
     'there is no other checkout; test/bench/regression-gpu.test.ts compares with a folder',
   ],
@@ -457,13 +457,14 @@ describe('what the pages list', () => {
       expect(read(join(ROOT, 'docs/commands.md'))).toContain(text);
   });
 
-  it('the rooms of DESIGN.md are those of src/', () => {
+  it('the rooms of DESIGN.md are those of src/, and kernels/', () => {
     const tree = fences.find((f) => f.page === 'DESIGN.md' && f.language === '') as Fence;
     const rooms = [...tree.text.matchAll(/^ {2}([\w-]+)\/ /gm)].map((m) => m[1] as string);
     const folders = readdirSync(join(ROOT, 'src'), { withFileTypes: true })
       .filter((e) => e.isDirectory())
       .map((e) => e.name);
     expect(rooms.sort()).toEqual(folders.sort());
+    expect(tree.text).toMatch(/^kernels\/ /m);
   });
 
   it('DESIGN.md is read in ten minutes, and its files of src/ exist', () => {

@@ -69,7 +69,7 @@ describe('docs/extending.md', () => {
   beforeAll(async () => {
     mkdirSync(CACHE, { recursive: true });
     home = mkdtempSync(join(CACHE, 'lla-sim-extended-'));
-    for (const path of ['src', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
+    for (const path of ['src', 'kernels', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
       cpSync(join(ROOT, path), join(home, path), { recursive: true });
     for (const name of ['node_modules', 'calibrations']) symlinkSync(join(ROOT, name), join(home, name));
     for (const fence of FENCES.filter((f) => f.info !== '')) {
@@ -78,9 +78,9 @@ describe('docs/extending.md', () => {
       writeFileSync(at, fence.language === 'diff' ? apply(readFileSync(at, 'utf8'), fence) : fence.text);
     }
     await build({
-      entryPoints: globSync(['src/**/*.ts'], { cwd: home, absolute: true }),
+      entryPoints: globSync(['src/**/*.ts', 'kernels/**/*.ts'], { cwd: home, absolute: true }),
       outdir: join(home, 'dist'),
-      outbase: join(home, 'src'),
+      outbase: home,
       bundle: false,
       format: 'esm',
       platform: 'node',
@@ -91,7 +91,8 @@ describe('docs/extending.md', () => {
   afterAll(() => rmSync(home, { recursive: true, force: true }));
 
   it('names a file in every block that is no command', () => {
-    for (const f of FENCES) expect(f.language === 'sh' || /^src\/\S+$/.test(f.info), `line ${f.line}`).toBe(true);
+    for (const f of FENCES)
+      expect(f.language === 'sh' || /^(src|kernels)\/\S+$/.test(f.info), `line ${f.line}`).toBe(true);
     expect(FENCES.filter((f) => f.language === 'diff').length).toBeGreaterThan(15);
   });
 
@@ -102,9 +103,9 @@ describe('docs/extending.md', () => {
     for (const section of sections) {
       const title = section.split('\n', 1)[0] as string;
       const paragraph = /^Files to touch: [^]*?\n\n/m.exec(section)?.[0] ?? '';
-      const folder = /`(src\/[a-z/]+\/)`/.exec(paragraph)?.[1] ?? '';
+      const folder = /`((?:src|kernels)\/[a-z/]+\/)`/.exec(paragraph)?.[1] ?? '';
       const listed = [...paragraph.matchAll(/`([^`]+\.(?:ts|wgsl))`/g)].map(([, name = '']) =>
-        name.startsWith('src/') ? name : folder + name,
+        /^(src|kernels)\//.test(name) ? name : folder + name,
       );
       const changed = [...section.matchAll(/^ *```(?:diff|ts|wgsl) (\S+)$/gm)].map(([, name = '']) => name);
       expect([...new Set(listed)].sort(), title).toEqual([...new Set(changed)].sort());
@@ -118,7 +119,7 @@ describe('docs/extending.md', () => {
 
   it.each(COMMANDS.filter((c) => c.startsWith('npx lla-sim plan')))('%s', async (command) => {
     const words = wordsOf(command).slice(2);
-    const o = await inHome(join(home, 'dist/cli.js'), ...words);
+    const o = await inHome(join(home, 'dist/src/cli.js'), ...words);
     expect(o.code, o.text).toBe(0);
     for (const word of ['final-8bit', 'rebuilt-keys', 'X96', 'ouro-96', 'anchors'].filter((w) =>
       command.toLowerCase().includes(w.toLowerCase()),
@@ -132,7 +133,7 @@ describe('docs/extending.md', () => {
 
   describeGpu('on a device', () => {
     it.each(COMMANDS.filter((c) => c.startsWith('npx lla-sim bench')))('%s', { timeout: 120_000 }, async (command) => {
-      const o = await inHome(join(home, 'dist/cli.js'), ...wordsOf(command).slice(2));
+      const o = await inHome(join(home, 'dist/src/cli.js'), ...wordsOf(command).slice(2));
       expect(o.code, o.text).toBe(0);
       expect(o.text).toMatch(/^relu +f32 +[0-9.]+/m);
     });
@@ -145,10 +146,10 @@ describe('docs/extending.md', () => {
           import(/* @vite-ignore */ pathToFileURL(join(home, 'dist', path)).href);
         const [{ openDevice }, { checkMemory, memoryCandidates }, { checkCorrectness }, { SMALL_OURO }] =
           (await Promise.all([
-            load('gpu/index.js'),
-            load('validate/memory.js'),
-            load('validate/correctness.js'),
-            load('validate/geometries.js'),
+            load('src/gpu/index.js'),
+            load('src/validate/memory.js'),
+            load('src/validate/correctness.js'),
+            load('src/validate/geometries.js'),
           ])) as [typeof Gpu, typeof Memory, typeof Correctness, typeof Geometries];
         const names = memoryCandidates(SMALL_OURO).map((c) => `${c.codec.kind}/${c.path}`);
         expect(names).toEqual(expect.arrayContaining(['final-8bit/full', 'lla/rebuilt-keys']));

@@ -204,8 +204,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   mkdirSync(join(home, 'calibrations'));
   for (const name of ['stacks', 'attainable.json', 'servers.json'])
     symlinkSync(join(ROOT, 'calibrations', name), join(home, 'calibrations', name));
-  mkdirSync(join(home, 'src'));
-  symlinkSync(join(ROOT, 'src/kernels'), join(home, 'src/kernels'));
+  symlinkSync(join(ROOT, 'kernels'), join(home, 'kernels'));
   symlinkSync(join(ROOT, 'models'), join(home, 'models'));
   return {
     cli,
@@ -240,7 +239,7 @@ const BUILT = join(ROOT, 'dist');
 const isBuilt = (): boolean =>
   isNewest(
     join(BUILT, 'LICENCES.txt'),
-    ['src', 'scripts', 'package-lock.json'].map((name) => join(ROOT, name)),
+    ['src', 'kernels', 'scripts', 'package-lock.json'].map((name) => join(ROOT, name)),
   );
 
 /** The program of a report's page. */
@@ -256,7 +255,7 @@ async function copyOr(make: () => Promise<unknown>, dist: string): Promise<void>
 }
 
 const AS_MODULES = {
-  outbase: join(ROOT, 'src'),
+  outbase: ROOT,
   bundle: false,
   format: 'esm',
   platform: 'node',
@@ -269,10 +268,10 @@ export const compile = (): Promise<Program> =>
   programFrom(async (dist) => {
     await copyOr(async () => {
       const { globSync } = await import('tinyglobby');
-      const entryPoints = globSync(['src/**/*.ts'], { cwd: ROOT, absolute: true });
+      const entryPoints = globSync(['src/**/*.ts', 'kernels/**/*.ts'], { cwd: ROOT, absolute: true });
       await build({ ...AS_MODULES, entryPoints, outdir: dist });
     }, dist);
-    return join(dist, 'cli.js');
+    return join(dist, 'src/cli.js');
   });
 
 /** The program in bundles, as a build writes and a package carries it. */

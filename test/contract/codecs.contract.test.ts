@@ -32,7 +32,7 @@ import { memoryModel } from '../../src/cost/memory.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { STORAGE_BITS, STORAGES, storedBytes } from '../../src/kernels/spec.js';
+import { STORAGE_BITS, STORAGES, storedBytes } from '../../kernels/spec.js';
 import {
   anyGeometry,
   configuration,

@@ -1,7 +1,7 @@
 /** What kernels of one class tell about each other, on times that are made from a known law. */
 import { describe, expect, it } from 'vitest';
 import { classLaws, narrowed } from '../../src/cost/class-laws.js';
-import { KERNELS, workOf, type KernelCall } from '../../src/kernels/registry.js';
+import { KERNELS, workOf, type KernelCall } from '../../kernels/registry.js';
 import { randomFrom } from '../../src/random.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { median } from '../../src/statistics.js';

@@ -1,8 +1,8 @@
 /** What terms count of attention is what its launch makes threads do: the planner's copy of the rule is the same. */
 import { expect, test } from 'vitest';
-import { planOperation } from '../../src/kernels/launches.js';
-import { KERNELS, type KernelCall } from '../../src/kernels/registry.js';
-import { STORAGES, isQuantised, padded, storageOfVariant, type Storage } from '../../src/kernels/spec.js';
+import { planOperation } from '../../kernels/launches.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
+import { STORAGES, isQuantised, padded, storageOfVariant, type Storage } from '../../kernels/spec.js';
 import { SEED, randomOf } from '../gpu/random.js';
 
 const UNITS: Readonly<Record<string, number>> = { f32: 4, f16: 8, q8: 16, q4: 32, q3: 32, q2: 64 };

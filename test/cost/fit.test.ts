@@ -14,7 +14,7 @@ import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers 
 import { makePredictor, measuredPoints, type Prediction } from '../../src/cost/predictor.js';
 import { predictorSchema, type Predictor, type Sample } from '../../src/schema/calibration.js';
 import { slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
-import type { Shape } from '../../src/kernels/spec.js';
+import type { Shape } from '../../kernels/spec.js';
 
 const [attend, waves, matmul] = SYNTHETIC_KERNELS as [
   (typeof SYNTHETIC_KERNELS)[0],
@@ -257,7 +257,7 @@ describe('predictor', () => {
     const source = readFileSync(new URL('../../src/cost/predictor.ts', import.meta.url), 'utf8');
     const imports = source.split('\n').filter((line) => line.startsWith('import ') && !line.startsWith('import type'));
     expect(imports).toEqual([
-      "import { KERNELS, type KernelName } from '../kernels/registry.js';",
+      "import { KERNELS, type KernelName } from '../../kernels/registry.js';",
       "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
     ]);
   });

@@ -10,7 +10,7 @@ import type { Allocation, GpuDecoder } from '../../src/decoder/gpu/index.js';
 import { priceStep, pricePrompt, type Pricer, type SchedulePrice } from '../../src/cost/latency.js';
 import { deviceOptions, planOperation, type OperationOptions } from '../../src/gpu/index.js';
 import { expand } from '../../src/schedule/expand.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
 import type { WholePrompt } from '../../src/schedule/prefill.js';
 import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';

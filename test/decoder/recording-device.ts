@@ -2,7 +2,7 @@
 import type { BoundStep, Buffer, Device, RunTime } from '../../src/gpu/index.js';
 import type { Step } from '../../src/gpu/plan.js';
 import { packUniforms } from '../../src/gpu/uniforms.js';
-import { loadSource } from '../../src/kernels/source.js';
+import { loadSource } from '../../kernels/source.js';
 
 /** The sources of one planned call: the first of them names it. */
 const FURTHER = ['evict_copy', 'evict_gather'];

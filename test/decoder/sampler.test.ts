@@ -1,7 +1,7 @@
 /** Sampling against its distribution. */
 import { describe, expect, it } from 'vitest';
 import { checkSampling, GREEDY, sample, uniform } from '../../src/decoder/sampler.js';
-import { drawToken } from '../../src/kernels/sample/reference.js';
+import { drawToken } from '../../kernels/sample/reference.js';
 import { SEED } from '../gpu/random.js';
 
 const logits = [0, Math.log(4), -Infinity, Math.log(3), Math.log(2)]; // probabilities .1 .4 0 .3 .2

@@ -4,14 +4,14 @@
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
-import { attendLatentRow } from '../../src/kernels/attend_rebuild/reference.js';
-import { mergedRow, runOver } from '../../src/kernels/shared/attention.reference.js';
+import { attendLatentRow } from '../../kernels/attend_rebuild/reference.js';
+import { mergedRow, runOver } from '../../kernels/shared/attention.reference.js';
 import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
 import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';
 import { relativeError } from '../../src/bench/verify.js';
 import { blockPlan } from '../../src/schedule/block-absorbed.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
-import type { Shape } from '../../src/kernels/spec.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';
 import { everyNth } from './sample.js';
 import { randomOf, SEED, type Random } from './random.js';

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
 import { relativeError } from '../../src/bench/verify.js';
-import { putRow, slotOf, storedGroup } from '../../src/kernels/shared/cache.reference.js';
+import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache.reference.js';
 import {
   cacheRow,
   capacityOf,
@@ -20,9 +20,9 @@ import {
 } from '../../src/gpu/cache-layout.js';
 import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import type { AppendOptions } from '../../src/kernels/append/launch.js';
-import { KERNELS, type KernelCall } from '../../src/kernels/registry.js';
-import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage } from '../../src/kernels/spec.js';
+import type { AppendOptions } from '../../kernels/append/launch.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
+import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';

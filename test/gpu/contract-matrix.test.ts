@@ -17,12 +17,12 @@ import {
   type OperationPlan,
   type Step,
 } from '../../src/gpu/index.js';
-import { pairsOf, type MatmulOptions, type Rows } from '../../src/kernels/matmul/launch.js';
-import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../src/kernels/shared/matrix.launch.js';
-import { readKernelFile } from '../../src/kernels/files.js';
-import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../src/kernels/source.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
-import { isQuantised, type Storage } from '../../src/kernels/spec.js';
+import { pairsOf, type MatmulOptions, type Rows } from '../../kernels/matmul/launch.js';
+import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../kernels/shared/matrix.launch.js';
+import { readKernelFile } from '../../kernels/files.js';
+import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import { isQuantised, type Storage } from '../../kernels/spec.js';
 import { check } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';

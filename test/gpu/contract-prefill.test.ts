@@ -5,9 +5,9 @@
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
-import type { PrefillOptions } from '../../src/kernels/shared/prefill.launch.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
-import { isQuantised, STORAGES } from '../../src/kernels/spec.js';
+import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import { isQuantised, STORAGES } from '../../kernels/spec.js';
 import { check, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { pairwise, type Case, type Factors } from './pairwise.js';

@@ -2,7 +2,7 @@
 import { makeOperands } from '../../src/bench/inputs.js';
 import { relativeError } from '../../src/bench/verify.js';
 import { planOperation, type Device, type OperationOptions, type OperationPlan } from '../../src/gpu/index.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 
 /** f32 arithmetic at ordinary scores. */
 export const TOLERANCE = 1e-5;

@@ -2,9 +2,9 @@
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { drawn, drawToken, nucleus, type Sampling } from '../../src/kernels/sample/reference.js';
+import { drawn, drawToken, nucleus, type Sampling } from '../../kernels/sample/reference.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import { NO_TOKEN } from '../../src/kernels/sample/launch.js';
+import { NO_TOKEN } from '../../kernels/sample/launch.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
 import { randomSingles, randomWords, runPlan } from './run-plan.js';

@@ -4,7 +4,7 @@ import { fill, makeOperands, singleAt } from '../../src/bench/inputs.js';
 import { mix } from '../../src/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
 import { write, type Step } from '../../src/gpu/plan.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { describeGpu } from './device.js';
 
 const noop: Step = {

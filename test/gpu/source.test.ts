@@ -2,9 +2,9 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { KERNEL_DIRECTORY } from '../../src/kernels/files.js';
-import { filesByName } from '../../src/kernels/names.js';
-import { codeOf, hashSources, loadSource } from '../../src/kernels/source.js';
+import { KERNEL_DIRECTORY } from '../../kernels/files.js';
+import { filesByName } from '../../kernels/names.js';
+import { codeOf, hashSources, loadSource } from '../../kernels/source.js';
 
 const files =
   (sources: Record<string, string>) =>

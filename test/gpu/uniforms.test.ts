@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest';
 import { representativeCalls } from '../../src/bench/regression/cases.js';
 import { packUniforms } from '../../src/gpu/uniforms.js';
-import { planOperation } from '../../src/kernels/launches.js';
-import { KERNEL_NAMES } from '../../src/kernels/registry.js';
-import { loadSource } from '../../src/kernels/source.js';
+import { planOperation } from '../../kernels/launches.js';
+import { KERNEL_NAMES } from '../../kernels/registry.js';
+import { loadSource } from '../../kernels/source.js';
 
 const SOURCE = `
 struct Row { width: u32, tail: i32 }   // of a cache

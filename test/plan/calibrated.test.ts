@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { digestSamples } from '../../src/cost/fit.js';
 import { ask } from '../../src/plan/ask.js';
 import { calibrationSchema } from '../../src/schema/calibration.js';
-import { kernelHash } from '../../src/kernels/source.js';
-import { TERMS_VERSION, type KernelName } from '../../src/kernels/registry.js';
+import { kernelHash } from '../../kernels/source.js';
+import { TERMS_VERSION, type KernelName } from '../../kernels/registry.js';
 
 const FILE = 'calibrations/mesa-llvmpipe.json';
 const calibration = calibrationSchema.parse(JSON.parse(readFileSync(FILE, 'utf8')));

@@ -11,7 +11,7 @@ import { commandLine, shellWord } from '../../src/report/command-line.js';
 import { asked, initialValues } from '../../src/report/html/controls.js';
 import { escapeHtml, html } from '../../src/report/html/html.js';
 import { pageSources, scriptJson } from '../../src/report/page-data.js';
-import { workOf } from '../../src/kernels/registry.js';
+import { workOf } from '../../kernels/registry.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { plan, ROOT } from '../cli/program.js';
 import { filesOf, scenarioOf, textOf } from './reports.js';

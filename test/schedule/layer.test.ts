@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { segmentsOf, type Eviction } from '../../src/eviction/policy.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { blockPlan } from '../../src/schedule/block-absorbed.js';
-import { workOf } from '../../src/kernels/registry.js';
-import { storedBytes } from '../../src/kernels/spec.js';
+import { workOf } from '../../kernels/registry.js';
+import { storedBytes } from '../../kernels/spec.js';
 import { forEachOp, schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configuration, lla, PER_HEAD } from '../contract/geometries.js';
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
 import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill.js';
 import { forEachOp, type Configuration } from '../../src/schedule/schedule.js';
-import { workOf, type KernelCall } from '../../src/kernels/registry.js';
+import { workOf, type KernelCall } from '../../kernels/registry.js';
 import { configuration, HUGINN, lla } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
 

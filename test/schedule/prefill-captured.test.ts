@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { isLatent } from '../../src/codecs/registry.js';
 import { planSlots } from '../../src/decoder/gpu/slots.js';
 import { expand, type Visit } from '../../src/schedule/expand.js';
-import { KERNELS, workOf } from '../../src/kernels/registry.js';
+import { KERNELS, workOf } from '../../kernels/registry.js';
 import {
   CAPTURING_KINDS as KINDS,
   PREFILL_CHUNK_TOKENS,

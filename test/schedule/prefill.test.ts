@@ -1,7 +1,7 @@
 /** The operations of a prompt's prefill: two passes where a codec has latents, causal attention in chunks. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KERNELS, workOf } from '../../src/kernels/registry.js';
+import { KERNELS, workOf } from '../../kernels/registry.js';
 import { PREFILL_CHUNK_TOKENS, prefillSchedule } from '../../src/schedule/prefill.js';
 import { forEachOp, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';

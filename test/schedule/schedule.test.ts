@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { CODECS } from '../../src/codecs/registry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { blockPlan, SEARCHED, searchPlan } from '../../src/schedule/block-absorbed.js';
-import { KERNELS, workOf } from '../../src/kernels/registry.js';
-import type { Work } from '../../src/kernels/spec.js';
+import { KERNELS, workOf } from '../../kernels/registry.js';
+import type { Work } from '../../kernels/spec.js';
 import {
   forEachOp,
   headsPerGpu,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { plan, type Plan } from '../../src/index.js';
-import { OP_CLASSES } from '../../src/kernels/op-classes.js';
+import { OP_CLASSES } from '../../kernels/op-classes.js';
 import { keepsLabel } from '../../src/report/plan-rows.js';
 import { aicTables } from '../../src/stacks/aic.js';
 import { expectBadInput, inProcess } from '../cli/program.js';

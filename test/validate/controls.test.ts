@@ -1,7 +1,7 @@
 /** Points of a calibration that are measured anew: which ones, and what they tell of other shapes. */
 import '../gpu/timed.js';
 import { describe, expect, it, test } from 'vitest';
-import { workOf, type KernelCall } from '../../src/kernels/registry.js';
+import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { chooseControls, driftOf, DriftWatch, kernelDrift, type ControlPoint } from '../../src/validate/controls.js';

@@ -2,7 +2,7 @@
 import '../gpu/timed.js';
 import { expect, test } from 'vitest';
 import { datasheetPricer } from '../../src/cost/pricers.js';
-import type { KernelCall } from '../../src/kernels/registry.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { schedule, forEachOp } from '../../src/schedule/schedule.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { DriftWatch } from '../../src/validate/controls.js';

@@ -1,6 +1,6 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
 import type { Device } from '../../gpu/index.js';
-import type { KernelCall, KernelName } from '../../kernels/registry.js';
+import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { describeHost } from '../host.js';
@@ -8,7 +8,7 @@ import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './c
 import { compareVersions } from './compare.js';
 import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
 import { measureRoofline } from './roofline.js';
-import type { Tuning } from '../../kernels/launch.js';
+import type { Tuning } from '../../../kernels/launch.js';
 import type { Against } from './versions.js';
 
 export interface BenchOptions {

@@ -1,8 +1,8 @@
 /** Compares two versions of the kernels, call by call. */
 import { clockNow } from '../../clock.js';
 import { deviceOptions, GpuError, planOperation, type Device } from '../../gpu/index.js';
-import { OWN_SOURCES, type SourceSet } from '../../kernels/source.js';
-import { workOf, type KernelCall } from '../../kernels/registry.js';
+import { OWN_SOURCES, type SourceSet } from '../../../kernels/source.js';
+import { workOf, type KernelCall } from '../../../kernels/registry.js';
 import { printable } from '../../errors.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { obstacle } from '../measure.js';

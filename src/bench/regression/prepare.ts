@@ -8,8 +8,8 @@ import {
   type Device,
   type OperationPlan,
 } from '../../gpu/index.js';
-import type { SourceSet } from '../../kernels/source.js';
-import type { KernelCall } from '../../kernels/registry.js';
+import type { SourceSet } from '../../../kernels/source.js';
+import type { KernelCall } from '../../../kernels/registry.js';
 import { makeOperands } from '../inputs.js';
 import { copyCount, toleranceOf } from '../measure.js';
 import { relativeError } from '../verify.js';

@@ -1,8 +1,8 @@
 /**
  * The answer of `bench`, as it is printed with --format json. Seconds, bytes and operations; ratios are plain numbers.
  */
-import type { KernelCall } from '../../kernels/registry.js';
-import type { Shape } from '../../kernels/spec.js';
+import type { KernelCall } from '../../../kernels/registry.js';
+import type { Shape } from '../../../kernels/spec.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Round } from './rounds.js';
 import type { Interval, Verdict } from './statistics.js';

@@ -4,9 +4,9 @@
  */
 import { clockNow } from '../../clock.js';
 import { GpuError, type Device } from '../../gpu/index.js';
-import { workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
+import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
-import type { Tuning } from '../../kernels/launch.js';
+import type { Tuning } from '../../../kernels/launch.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
 import { interleave, ratioOf, sumOf, type Measure } from '../interleave.js';
 import { obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';

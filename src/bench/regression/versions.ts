@@ -4,9 +4,9 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { UserError, printable, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../files.js';
-import { KERNEL_DIRECTORY } from '../../kernels/files.js';
-import { filesByName } from '../../kernels/names.js';
-import { codeOf, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
+import { KERNEL_DIRECTORY } from '../../../kernels/files.js';
+import { filesByName } from '../../../kernels/names.js';
+import { codeOf, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
 import { packUniforms } from '../../gpu/uniforms.js';
 
@@ -42,8 +42,8 @@ export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Again
   );
 }
 
-/** Where kernels lie in a checkout: in folders of src/kernels/, in kernels/ of older versions, or right there. */
-const KERNEL_PLACES = ['src/kernels', 'kernels', '.'];
+/** Where kernels lie in a checkout: in kernels/, in src/kernels/ of some older versions, or right there. */
+const KERNEL_PLACES = ['kernels', 'src/kernels', '.'];
 
 /** Paths of a folder's files, those of its folders included. */
 function filesIn(path: string): string[] {
@@ -63,7 +63,7 @@ function folder(name: string): Against {
     return { kind: 'folder', name: displayPath(path), sources };
   }
   throw new UserError(
-    `--against ${show(name)} holds no kernels (*.wgsl), nor does its folder src/kernels or kernels`,
+    `--against ${show(name)} holds no kernels (*.wgsl), nor does its folder kernels`,
     'name a folder of kernels, or a checkout of lla-sim',
   );
 }
@@ -78,7 +78,7 @@ function revision(name: string, root: string): Against {
         )
       : new UserError(
           `--against ${show(name)} is no file, no folder and no git revision of ${displayPath(root) || 'this checkout'}${commit.reason}`,
-          'name one, such as HEAD~1 or ../other/src/kernels',
+          'name one, such as HEAD~1 or ../other/kernels',
         );
   }
   const sha = commit.trim();

@@ -3,7 +3,7 @@
  * latents.
  */
 import { partOf, type Buffer, type OperationPlan } from '../../gpu/index.js';
-import { blockComponents } from '../../kernels/block_vectors/terms.js';
+import { blockComponents } from '../../../kernels/block_vectors/terms.js';
 import { runOf } from './attention.js';
 import type { CachePart } from './caches.js';
 import { plan, type Executor, type Executors } from './dense.js';

@@ -16,7 +16,7 @@ import {
 } from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
-import type { Span } from '../../kernels/shared/fold.launch.js';
+import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { AllocationKind, Allocations } from './allocations.js';

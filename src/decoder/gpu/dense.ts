@@ -4,7 +4,7 @@
  */
 import { deviceOptions, planOperation } from '../../gpu/index.js';
 import type { Buffer, OperationOptions } from '../../gpu/index.js';
-import { NO_TOKEN } from '../../kernels/sample/launch.js';
+import { NO_TOKEN } from '../../../kernels/sample/launch.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import {

@@ -2,7 +2,7 @@
 import { pathSpec } from '../../codecs/paths.js';
 import { pinsSinks } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../kernels/matmul/launch.js';
+import type { Rows } from '../../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Visit } from '../../schedule/expand.js';
 import type { CodecAxis } from '../tensors.js';

@@ -4,7 +4,7 @@
  */
 import { weighsTokens } from '../../eviction/policy.js';
 import { GpuError, partOf, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
-import type { AppendOptions } from '../../kernels/append/launch.js';
+import type { AppendOptions } from '../../../kernels/append/launch.js';
 import { latentsOf, spansLoops } from '../../schedule/configuration.js';
 import { packedRow } from '../../schedule/buffers.js';
 import type { Place, Visit } from '../../schedule/expand.js';

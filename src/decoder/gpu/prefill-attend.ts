@@ -5,7 +5,7 @@
 import { pathSpec } from '../../codecs/paths.js';
 import { reindexes } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
+import type { PrefillOptions } from '../../../kernels/shared/prefill.launch.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Visit } from '../../schedule/expand.js';
 import { keepsRows, shiftOf, turnsQueries } from '../../schedule/prefill.js';

@@ -2,7 +2,7 @@
  * Execution of H2O in whole prompts: the mass that a run's tokens gather, and the choice and copy of those that stay.
  */
 import type { Buffer } from '../../gpu/index.js';
-import { runOf } from '../../kernels/shared/evict.launch.js';
+import { runOf } from '../../../kernels/shared/evict.launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Visit } from '../../schedule/expand.js';
 import { beginsMass, massNumber } from '../../schedule/prefill.js';

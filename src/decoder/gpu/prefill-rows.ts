@@ -6,7 +6,7 @@ import { readsLatents, closingTime } from '../../schedule/eviction-ops.js';
 import { latentsOf } from '../../schedule/configuration.js';
 import type { Visit } from '../../schedule/expand.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../kernels/matmul/launch.js';
+import type { Rows } from '../../../kernels/matmul/launch.js';
 import type { CodecAxis } from '../tensors.js';
 import type { CacheRole } from './caches.js';
 import { plan, type Executor, type Executors } from './dense.js';

@@ -5,8 +5,8 @@
 import { pathSpec } from '../../codecs/paths.js';
 import { codecSpec, isLatent } from '../../codecs/registry.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../kernels/matmul/launch.js';
-import type { RopeOptions } from '../../kernels/rope/launch.js';
+import type { Rows } from '../../../kernels/matmul/launch.js';
+import type { RopeOptions } from '../../../kernels/rope/launch.js';
 import { latentsOf, restoredLoops, spansLoops } from '../../schedule/configuration.js';
 import type { Visit } from '../../schedule/expand.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';

@@ -11,7 +11,7 @@ import {
   type OperationPlan,
 } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
-import type { Span } from '../../kernels/shared/fold.launch.js';
+import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { queryWidth, stepBuffers, type BufferRow } from '../../schedule/buffers.js';
 import { branchWidth, evictingRows, readsLatents, windowOf } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';

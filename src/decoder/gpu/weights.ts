@@ -1,7 +1,7 @@
 /** The weights of a decoder on the device, packed as the kernels read them; each is made when it is first asked for. */
 import { CODECS } from '../../codecs/registry.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { evenRow } from '../../kernels/spec.js';
+import { evenRow } from '../../../kernels/spec.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import {
   codecTensor,

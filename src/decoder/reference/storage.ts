@@ -1,7 +1,7 @@
 /** Rounding of a row by the cache's storage. */
 import { quantisationScale, quantise } from '../../codecs/quantise.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
-import { STORAGE_BITS, type Storage } from '../../kernels/spec.js';
+import { STORAGE_BITS, type Storage } from '../../../kernels/spec.js';
 import type { Vector } from './arithmetic.js';
 
 /** Element type of cached rows; `f64` keeps them exact, for equivalence tests that rounding would disturb. */

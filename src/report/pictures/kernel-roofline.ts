@@ -4,7 +4,7 @@
  */
 import type { Pricer } from '../../cost/latency.js';
 import { measuredPoints } from '../../cost/predictor.js';
-import { KERNELS, workOf, type KernelName } from '../../kernels/registry.js';
+import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
 import { median } from '../../statistics.js';
 import { formatCount, formatNumber } from '../../units.js';
 import type { View } from '../view.js';

@@ -1,0 +1,117 @@
+/** Writing new rows to a cache in its storage type: append.wgsl. */
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { DEFAULTS, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+import { isQuantised, storageOfVariant } from '../spec.js';
+
+/** Components of a workgroup where no scale joins them. */
+const BLOCK = 64;
+
+export interface AppendOptions {
+  /** Tokens that each row of the cache can hold; rounded up to whole tiles. */
+  capacity: number;
+  /** New tokens of each sequence: `rows` is sequences × chunk. 1 unless given. */
+  chunk?: number;
+  /** Slots before the ring, 0 unless given. */
+  pinned?: number;
+  /** Slots of the ring: the rest of the capacity unless given. */
+  ring?: number;
+  /**
+   * Positions below this are stored in the slot of their number (StreamingLLM's sinks); at most `pinned`. 0 unless
+   * given.
+   */
+  sinks?: number;
+  /** A constant row [head][width] is added to every token: buffer `bias`. */
+  bias?: boolean;
+  /**
+   * Where the rows lie in the buffer `rows`, in floats: first one, and from a token to the next. Side by side unless
+   * given.
+   */
+  rowOffset?: number;
+  rowStride?: number;
+  /** Added to the positions in `tokens`; 0 unless given. */
+  first?: number;
+  /** Sequences that lie before the call's first in the cache; 0 unless given. */
+  firstSequence?: number;
+  /** Where in `tokens` the sequences begin; 0 unless given. */
+  firstStart?: number;
+}
+
+/** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
+function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const floats = s.heads * s.width;
+  const {
+    chunk = 1,
+    pinned = 0,
+    sinks = 0,
+    rowOffset = 0,
+    rowStride = floats,
+    first = 0,
+    firstSequence = 0,
+    firstStart = 0,
+  } = options;
+  const capacity = capacityOf(options.capacity);
+  const ring = options.ring ?? capacity - pinned;
+  requireShape(s.rows % chunk === 0, `append: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
+  requireShape(
+    ring >= 1 && pinned + ring <= capacity,
+    `append: ${pinned} pinned slots and a ring of ${ring} do not fit ${capacity}`,
+  );
+  requireShape(sinks <= pinned, `append: ${sinks} sinks exceed ${pinned} pinned slots`);
+  requireShape(
+    rowStride >= floats,
+    `append: a row stride of ${rowStride} is less than the ${floats} floats of a token`,
+  );
+  const layout = rowLayout(storageOfVariant(call.variant), s.width, s.groupSize);
+  const block = layout.groups > 0 ? layout.groupSize : BLOCK;
+  const sequences = s.rows / chunk;
+  const bias: BufferPlan[] = options.bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: floats * 4 }] : [];
+  return {
+    buffers: [
+      { name: 'tokens', role: 'input', content: 'u32', bytes: (firstStart + sequences) * 4, below: capacity },
+      { name: 'rows', role: 'input', content: 'f32', bytes: (rowOffset + (s.rows - 1) * rowStride + floats) * 4 },
+      ...bias,
+      {
+        name: 'cache',
+        role: 'state',
+        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
+        bytes: cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads),
+      },
+    ],
+    steps: [
+      {
+        source: 'append',
+        element: 'f32',
+        constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
+        uniforms: {
+          shape: storeUniforms(layout),
+          chunk,
+          capacity,
+          pinned,
+          ring,
+          sinks,
+          block,
+          row_offset: rowOffset,
+          row_stride: rowStride,
+          first,
+          first_row: firstSequence * s.heads,
+          first_start: firstStart,
+        },
+        buffers: [...read('tokens', 'rows', options.bias ? 'bias' : 'rows'), ...write('cache')],
+        workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
+      },
+    ],
+    tuning: { workgroup: 64, block },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
+};

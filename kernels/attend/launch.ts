@@ -1,0 +1,104 @@
+/** Split-KV decode attention over rows as they are stored: attend.wgsl. */
+import { cacheBytes } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch, Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { headsOf } from './terms.js';
+
+/** Vec4 registers that a thread may spend on its queries; the size of the kernel's array. */
+const MOST_QUERY_VECS = 192;
+
+/**
+ * Buffers: queries, keys, values, branch (only with a branch), partials, spans, scores (only for `+scores`). `scale`
+ * multiplies q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
+ */
+function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'group',
+    'context',
+    'keyWidth',
+    'valueWidth',
+    'branchWidth',
+    'branchHeads',
+    'groupSize',
+    'splits',
+  );
+  requirePositive(call, s, 'branchWidth', 'branchHeads', 'groupSize');
+  // A branch with a key for each head, beside a latent that all heads share: only the branch rows differ by head.
+  const shape = { ...s, ...headsOf(s), ...(s.branchHeads > s.kvHeads ? { latentHeads: 1 } : {}) };
+  requireShape(
+    Number.isInteger(shape.group) && (s.branchHeads <= s.kvHeads || s.kvHeads === 1),
+    `attend: ${s.branchHeads} branch rows do not go with ${s.kvHeads} cached rows of ${s.group} query heads`,
+  );
+  const fold = foldOf(call, { ...shape, branchShared: s.branchHeads === 1 }, run, tuning);
+  const { launch, buffers } = fold;
+  const branchRows = s.branchHeads === 1 ? s.sequences : s.sequences * s.branchHeads;
+  const branch: BufferPlan[] = fold.branch
+    ? [
+        {
+          name: 'branch',
+          role: 'stream',
+          content: buffers.keys.content,
+          bytes: Math.ceil(cacheBytes(fold.branch, fold.capacity, branchRows) / 16) * 16,
+        },
+      ]
+    : [];
+  const keyEach = unitsEach(fold.keys, launch.wide);
+  const branchEach = fold.branch ? unitsEach(fold.branch, launch.wide) : 0;
+  requireShape(
+    (launch.lanes * (keyEach + branchEach) * readUnit(fold.keys)) / 4 <= MOST_QUERY_VECS,
+    `attend: ${launch.lanes} lanes of ${keyEach + branchEach} units want more than ${MOST_QUERY_VECS} registers`,
+  );
+  const queries = s.sequences * s.kvHeads * s.group;
+  const second = run.pinnedQuery ? (run.queriesApart ?? queries) : 0;
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: (second + queries) * (s.keyWidth + s.branchWidth) * 4 },
+      buffers.keys,
+      buffers.values,
+      buffers.partials,
+      buffers.spans,
+      buffers.scores,
+      ...branch,
+    ],
+    steps: [
+      {
+        source: 'attend',
+        element: fold.storage,
+        constants: fold.constants({
+          KEY_EACH: keyEach,
+          BRANCH_EACH: branchEach,
+        }),
+        uniforms: fold.uniforms(scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
+        // Without a branch the binding still needs a buffer; the kernel does not read it.
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read(branch.length ? 'branch' : 'keys'),
+        ],
+        workgroups: fold.workgroups,
+      },
+    ],
+    tuning: { ...launch },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128, 256] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
+    { name: 'lanes', values: [1, 2, 4] },
+  ],
+};

@@ -1,0 +1,131 @@
+/** Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_basis. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import type { RotaryOptions } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { phiTable } from '../../src/schedule/block-basis.js';
+import { rotaryOf, tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
+import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit } from '../shared/fold.terms.js';
+
+/** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
+const MOST_OFFSETS = 8;
+
+/**
+ * Launch constants unless tuned. On a software adapter every load of every thread costs, so a thread takes many offsets
+ * and gets most basis vectors from its neighbours. That takes ten seconds to compile, so heads of small test models do
+ * without. A GPU has fewer registers, and loads of one address by all threads are cheap.
+ */
+const OWN_LAUNCH = {
+  software: { offsets: 8, handed: 1 },
+  toy: { offsets: 2, handed: 1 },
+  hardware: { offsets: 2, handed: 0 },
+};
+
+const TOY_HEAD_DIM = 64;
+
+/** Threads of a stream, as the kernel has it. */
+const STREAM = 8;
+
+/**
+ * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings:
+ * pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
+ * @param scale of q · k; headDim^-½ unless given
+ * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
+ */
+function planAttendBlockAbsorbed(
+  call: KernelCall,
+  rotary: RotaryOptions & { software?: boolean },
+  scale?: number,
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'latentHeads',
+    'group',
+    'context',
+    'rankK',
+    'rankV',
+    'headDim',
+    'blockTokens',
+    'functions',
+    'groupSize',
+    'splits',
+  );
+  requirePositive(call, s, 'groupSize');
+  requireEven(call, s, 'headDim');
+  requireShape(
+    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
+    `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
+  );
+  const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
+  const even = basis.exactPairs + basis.even.directions.length;
+  const odd = basis.exactPairs + basis.odd.directions.length;
+  const half = s.blockTokens / 2;
+  const own = OWN_LAUNCH[rotary.software ? (s.headDim > TOY_HEAD_DIM ? 'software' : 'toy') : 'hardware'];
+  const offsets = tuned(tuning, 'offsets', Math.min(own.offsets, half / STREAM));
+  const ways = tuned(tuning, 'ways', 1);
+  const handed = tuned(tuning, 'handed', own.handed);
+  requireShape(
+    Number.isInteger(half / (STREAM * offsets)) && offsets <= MOST_OFFSETS,
+    `attend_block_absorbed: ${offsets} offsets a thread do not share out ${half}`,
+  );
+  const workgroup = (ways * half) / offsets;
+  const fold = foldOf(call, { ...s, keyWidth: s.rankK, valueWidth: s.rankV }, { ...run, only: 'ring' }, tuning, {
+    unit: s.blockTokens,
+    launch: { workgroup, lanes: 1, stream: STREAM },
+  });
+  const { blocks } = reachOf(run, s.sequences, s.context, s.blockTokens);
+  const { buffers } = fold;
+  const uniforms = fold.uniforms(scale ?? s.headDim ** -0.5, { blocks });
+  // Every thread reads whole keys, so EDGES depends on the width of the keys as it does on that of the values.
+  const edges = s.rankK % readUnit(fold.keys) === 0 ? {} : { EDGES: 1 };
+  return {
+    buffers: [
+      basisBuffer('input', s.sequences * s.kvHeads * s.group, blocks, s.rankK, s.functions),
+      buffers.keys,
+      buffers.values,
+      buffers.partials,
+      buffers.spans,
+      buffers.scores,
+      table('phi', 4 * (Math.ceil(even / 4) + Math.ceil(odd / 4)) * half, () =>
+        phiTable(rotary.ropeBase, s.headDim, basis),
+      ),
+    ],
+    steps: [
+      {
+        source: handed === 1 ? 'attend_block_components' : 'attend_block_absorbed',
+        element: fold.storage,
+        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd }), ...edges },
+        uniforms,
+        buffers: [
+          ...read('basis', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read('phi'),
+        ],
+        workgroups: fold.workgroups,
+      },
+    ],
+    tuning: { ...fold.launch, offsets, ways, handed, even, odd },
+  };
+}
+
+export const launch: KernelLaunch = {
+  plan: (call, o) =>
+    planAttendBlockAbsorbed(call, { ...rotaryOf(call, o), software: o.software ?? false }, o.scale, o.run, o.tuning),
+  // `offsets`: of a block, that a thread takes; `ways`: blocks at a time; `handed`: whether threads hand each other
+  // basis vectors.
+  tunables: [
+    { name: 'offsets', values: [1, 2, 4, 8] },
+    { name: 'ways', values: [1, 2, 4] },
+    { name: 'handed', values: [0, 1] },
+  ],
+};

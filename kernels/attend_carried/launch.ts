@@ -1,0 +1,21 @@
+/** Attention of a chunk in several calls: attend_carried.wgsl. */
+import type { OperationPlan } from '../../src/gpu/plan.js';
+import type { Launch, Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { planChunk, type PrefillOptions } from '../shared/prefill.launch.js';
+
+/** True where rows of the chunk itself are among those attended to. */
+export const attendsToItself = ({ variant }: KernelCall): boolean => variant.endsWith('+own');
+
+/**
+ * Buffers: those of attend_prefill, of which `output` is also read where attention continues an earlier call, and
+ * statistics.
+ */
+function planAttendCarried(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
+  const own = attendsToItself(call);
+  return planChunk(call, options, tuning, { own, carries: true, carried: options.carried ?? !own });
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAttendCarried(call, o.prefill, o.tuning),
+};

@@ -1,0 +1,105 @@
+/** The current token's exact key and value: attend_current.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import {
+  ALONE,
+  WORKGROUP,
+  currentOperands,
+  rowGrid,
+  type CurrentOptions,
+  type Vectors,
+} from '../shared/current.launch.js';
+
+/**
+ * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for
+ * `absorbed`; branchQueries, branchKeys with a branch, which is part of the shape's key width.
+ */
+function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'keyWidth', 'valueWidth');
+  requirePositive(call, s);
+  const absorbed = call.variant === 'absorbed';
+  const { branch } = options;
+  const content = s.keyWidth - (branch?.width ?? 0);
+  requireShape(
+    content > 0,
+    `attend_current: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`,
+  );
+  const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
+  const current = currentOperands(call.kernel, {
+    ...options,
+    scale: options.scale ?? s.keyWidth ** -0.5,
+    rows: s.rows,
+    keyWidth: content,
+    valueWidth: s.valueWidth,
+  });
+  const kvHeads = options.heads / options.group;
+  const sequences = s.rows / options.heads;
+  requireShape(
+    branch === undefined || branch.heads === 1 || branch.heads === kvHeads,
+    `attend_current: a branch has 1 key or one a KV head (${kvHeads}), not ${branch?.heads ?? 0}`,
+  );
+  const keyMeans: BufferPlan[] = absorbed
+    ? [{ name: 'keyMeans', role: 'input', content: 'f32', bytes: kvHeads * content * 4 }]
+    : [];
+  const reach = (name: string, at: Vectors, width: number): BufferPlan => ({
+    name,
+    role: 'input',
+    content: 'f32',
+    bytes: (at.offset + (sequences - 1) * at.stride + width) * 4,
+  });
+  const branches = branch
+    ? [
+        reach('branchQueries', branch.queries, (options.heads - 1) * branch.queries.head + branch.width),
+        reach('branchKeys', branch.keys, branch.heads * branch.width),
+      ]
+    : [];
+  return {
+    buffers: [
+      { name: 'output', role: 'state', content: 'f32', bytes: s.rows * s.valueWidth * 4 },
+      { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
+      { name: 'valueMeans', role: 'input', content: 'f32', bytes: kvHeads * s.valueWidth * 4 },
+      ...current.buffers,
+      ...keyMeans,
+      ...branches,
+    ],
+    steps: [
+      {
+        source: 'attend_current',
+        element: 'f32',
+        constants: { WG: workgroup, ABSORBED: absorbed ? 1 : 0 },
+        uniforms: {
+          current: current.uniforms,
+          branch_width: branch?.width ?? 0,
+          branch_heads: branch?.heads ?? 1,
+          branch_query: branch?.queries.offset ?? 0,
+          branch_query_stride: branch?.queries.stride ?? 0,
+          branch_query_head: branch?.queries.head ?? 0,
+          branch_key: branch?.keys.offset ?? 0,
+          branch_key_stride: branch?.keys.stride ?? 0,
+        },
+        buffers: [
+          ...write('output', 'stats'),
+          ...read(
+            'valueMeans',
+            'queries',
+            'newKeys',
+            'newValues',
+            absorbed ? 'keyMeans' : 'valueMeans',
+            branch ? 'branchQueries' : 'queries',
+            branch ? 'branchKeys' : 'newKeys',
+          ),
+        ],
+        workgroups: rowGrid(s.rows),
+      },
+    ],
+    tuning: { workgroup },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planCurrent(call, o.current, o.tuning),
+};

@@ -1,0 +1,41 @@
+/** The join of two parts of attention: attend_join.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { ALONE, rowGrid, WORKGROUP, type CurrentOptions } from '../shared/current.launch.js';
+
+/** Buffers: output (o in, y out), stats (m, l; in and out), latent, latentStats, valueMeans. */
+function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  requireShape(
+    s.rows % heads === 0 && heads % group === 0,
+    `attend_join: ${s.rows} rows of ${heads} heads in groups of ${group} do not divide`,
+  );
+  const bytes = s.rows * s.width * 4;
+  return {
+    buffers: [
+      { name: 'output', role: 'state', content: 'f32', bytes },
+      { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
+      { name: 'latent', role: 'input', content: 'f32', bytes },
+      { name: 'latentStats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
+      { name: 'valueMeans', role: 'input', content: 'f32', bytes: (heads / group) * s.width * 4 },
+    ],
+    steps: [
+      {
+        source: 'attend_join',
+        element: 'f32',
+        constants: { WG: WORKGROUP },
+        uniforms: { rows: s.rows, heads, group, width: s.width },
+        buffers: [...write('output', 'stats'), ...read('latent', 'latentStats', 'valueMeans')],
+        workgroups: rowGrid(s.rows),
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+export const launch: Launch = { plan: (call, o) => planJoin(call, o.current) };

@@ -1,0 +1,56 @@
+/** The merge of split partials: attend_merge.wgsl. */
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { ALONE, WORKGROUP, currentOperands, rowGrid, type CurrentOptions } from '../shared/current.launch.js';
+
+/** Buffers: partials, output, stats; for `current` also queries, newKeys, newValues. */
+function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'splits', 'width', 'keyWidth');
+  const withCurrent = call.variant === 'current';
+  requirePositive(call, s, ...(withCurrent ? [] : ['keyWidth']));
+  const { firstRow = 0 } = options;
+  const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
+  const current = currentOperands(call.kernel, {
+    ...(withCurrent ? options : ALONE),
+    rows: s.rows,
+    keyWidth: s.keyWidth,
+    valueWidth: s.width,
+  });
+  return {
+    buffers: [
+      {
+        name: 'partials',
+        role: 'stream',
+        content: 'f32',
+        positive: true,
+        bytes: s.rows * s.splits * (s.width + 2) * 4,
+      },
+      { name: 'output', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * s.width * 4 },
+      { name: 'stats', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * 8 },
+      ...(withCurrent ? current.buffers : []),
+    ],
+    steps: [
+      {
+        source: 'attend_merge',
+        element: 'f32',
+        constants: { WG: workgroup, CURRENT: withCurrent ? 1 : 0 },
+        uniforms: { current: current.uniforms, splits: s.splits, width: s.width, first_row: firstRow },
+        buffers: [
+          ...read('partials'),
+          ...write('output', 'stats'),
+          ...read(...(withCurrent ? ['queries', 'newKeys', 'newValues'] : ['partials', 'partials', 'partials'])),
+        ],
+        workgroups: rowGrid(s.rows),
+      },
+    ],
+    tuning: { workgroup },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planMerge(call, o.current, o.tuning),
+  tunables: [{ name: 'workgroup', values: [32, 64, 128] }],
+};

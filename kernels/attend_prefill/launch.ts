@@ -1,0 +1,22 @@
+/** Causal attention of a chunk: attend_prefill.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import type { OperationPlan } from '../../src/gpu/plan.js';
+import type { Launch, Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { planChunk, type PrefillOptions } from '../shared/prefill.launch.js';
+
+/**
+ * Buffers: queries, keys, values, output, spans; branchQueries and branchKeys with a branch. The scale is (key
+ * width)^-½.
+ */
+function planAttendPrefill(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
+  requireShape(
+    options.first === undefined && options.carried === undefined,
+    'attend_prefill: rows begin at slot 0, and nothing is carried',
+  );
+  return planChunk(call, options, tuning, { own: true, carries: false, carried: false });
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAttendPrefill(call, o.prefill, o.tuning),
+};

@@ -1,0 +1,144 @@
+/** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { rotaryTable, type Pairing, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { foldOf, pinnedPositions, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { evenRow } from '../spec.js';
+import { ownTokens, unitsAtOnce } from './terms.js';
+
+/**
+ * Options of a call over latents beside its run: the scale, and the layout of pairs and of the positions of pinned
+ * tokens.
+ */
+export interface AttendRebuildOptions {
+  /** Factor of q · k; headDim^-½ unless given. */
+  readonly scale?: number;
+  /** Half-split unless given. */
+  readonly pairing?: Pairing;
+  /** Each KV head has positions of its own for the pinned tokens (H2O); those of a sequence are alike unless given. */
+  readonly positionsByHead?: boolean;
+}
+
+/** Sizes of the kernel's arrays. */
+const MOST_LATENT_VECS = 128;
+
+const MOST_TOKENS = 32;
+
+const MOST_WEIGHT_VECS = 32;
+
+/**
+ * Buffers: queries (rotated), keys, values, partials, spans, scores, positions (of pinned tokens), weights, means,
+ * turns.
+ * @throws GpuError for a shape that the kernel does not handle
+ */
+function planAttendRebuild(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  options: AttendRebuildOptions = {},
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'latentHeads',
+    'group',
+    'context',
+    'rankK',
+    'rankV',
+    'headDim',
+    'groupSize',
+    'splits',
+  );
+  requirePositive(call, s, 'groupSize');
+  requireEven(call, s, 'headDim');
+  requireShape(
+    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
+    `attend_rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
+  );
+  requireShape(
+    !run.pinnedQuery,
+    'attend_rebuild: pinned tokens take their distance from their positions, not from a second query',
+  );
+  const shape = { ...s, keyWidth: s.rankK, valueWidth: s.rankV };
+  const fold = foldOf(call, shape, run, tuning);
+  const { buffers, launch } = fold;
+  const vecs = readUnit(fold.keys) / 4;
+  const longest = Math.ceil(fold.capacity / s.splits);
+  const each = unitsEach(fold.keys, launch.wide);
+  const rows = launch.workgroup / launch.wide;
+  const tokens = tuned(tuning, 'tokens', ownTokens(longest, rows, each, vecs));
+  const keyEach = unitsAtOnce(tokens, each, vecs);
+  requireShape(
+    tokens <= MOST_TOKENS && tokens * keyEach * vecs <= MOST_LATENT_VECS && keyEach * vecs <= MOST_WEIGHT_VECS,
+    `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,
+  );
+  const whole = s.rankK % readUnit(fold.keys) === 0 && each % keyEach === 0;
+  const uniforms = fold.uniforms(options.scale ?? s.headDim ** -0.5, {
+    head_pairs: s.headDim / 2,
+    adjacent_pairs: options.pairing === 'adjacent' ? 1 : 0,
+    positions_by_head: options.positionsByHead ? 1 : 0,
+  });
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
+      buffers.keys,
+      buffers.values,
+      buffers.partials,
+      buffers.spans,
+      buffers.scores,
+      pinnedPositions(
+        s.sequences * (options.positionsByHead ? s.kvHeads : 1),
+        fold.capacity,
+        run.pinned ?? 0,
+        rotary.positions,
+      ),
+      {
+        name: 'weights',
+        role: 'input',
+        content: 'f16',
+        bytes: Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16,
+      },
+      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      rotaryTable(s.headDim, rotary),
+    ],
+    steps: [
+      {
+        source: 'attend_rebuild',
+        element: fold.storage,
+        // A last chunk of units that is not whole has threads without a unit.
+        constants: {
+          ...fold.constants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }),
+          ...(whole ? {} : { EDGES: 1 }),
+        },
+        uniforms,
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read('positions', 'weights', 'means', 'turns'),
+        ],
+        workgroups: fold.workgroups,
+      },
+    ],
+    tuning: { ...launch, tokens },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
+    { name: 'lanes', values: [1, 2, 4] },
+    { name: 'tokens', values: [1, 2, 4, 8] },
+  ],
+};

@@ -1,0 +1,112 @@
+/** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { rotaryFrequencies, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { psiTable } from '../../src/schedule/block-basis.js';
+import { blockComponents } from '../block_vectors/terms.js';
+import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
+import { spansBuffer, spansOf, type RunOptions } from '../shared/fold.launch.js';
+import { BLOCKS_EACH } from './terms.js';
+
+/** The most blocks of a thread that the kernel has. */
+const MOST_EACH = 8;
+
+/** Positions of a row of the kernels' fine table of angles. */
+const FINE = 1024;
+
+/** (cos, sin) by [row][pair] of angles θ_m · position(row), from float64. */
+function turns(rows: number, theta: Float64Array, position: (row: number) => number): Float32Array<ArrayBuffer> {
+  const table = new Float32Array(2 * rows * theta.length);
+  for (let r = 0; r < rows; r++) {
+    theta.forEach((t, m) => {
+      table[2 * (r * theta.length + m)] = Math.cos(t * position(r));
+      table[2 * (r * theta.length + m) + 1] = Math.sin(t * position(r));
+    });
+  }
+  return table;
+}
+
+/**
+ * Basis vectors of every block of a sequence's ring: block_basis.wgsl, after block_vectors. Buffers: vectors,
+ * spans, basis; tables angles, psi.
+ * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
+ */
+function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(
+    call,
+    'sequences',
+    'heads',
+    'context',
+    'rankK',
+    'headDim',
+    'blockTokens',
+    'functions',
+    'setupPerRank',
+  );
+  requirePositive(call, s);
+  requireEven(call, s, 'headDim');
+  const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
+  const [exact, even, odd] = [basis.exactPairs, basis.even.directions.length, basis.odd.directions.length];
+  const [pairs, half, psiQuads] = [s.headDim / 2, s.blockTokens / 2, Math.ceil((even + odd) / 4)];
+  const { blocks, positions } = reachOf(run, s.sequences, s.context, s.blockTokens);
+  const rows = Math.ceil(Math.max(positions, rotary.positions) / FINE);
+  const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
+  const workgroup = tuned(tuning, 'workgroup', 32);
+  const each = tuned(tuning, 'each', BLOCKS_EACH);
+  requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
+  return {
+    buffers: [
+      {
+        name: 'vectors',
+        role: 'input',
+        content: 'f32',
+        bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4,
+      },
+      spansBuffer(spansOf(run, s.sequences, s.context)),
+      table('angles', 2 * (FINE + 1 + rows) * pairs, () =>
+        turns(FINE + 1 + rows, theta, (r) =>
+          r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE,
+        ),
+      ),
+      table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
+      basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
+    ],
+    steps: [
+      {
+        source: 'block_basis',
+        element: 'f32',
+        constants: {
+          WG: workgroup,
+          EACH: each,
+          HEAD_PAIRS: pairs,
+          BLOCK: s.blockTokens,
+          FUNCTIONS: s.functions,
+          EXACT: exact,
+          MORE_EVEN: even,
+          MORE_ODD: odd,
+          PSI_QUADS: psiQuads,
+        },
+        uniforms: { rank: s.rankK, blocks, once: 1 },
+        buffers: [...read('vectors', 'spans', 'angles', 'psi'), ...write('basis')],
+        workgroups: [
+          Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup),
+          s.heads,
+          s.sequences,
+        ],
+      },
+    ],
+    tuning: { workgroup, each },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planBlockBasis(call, rotaryOf(call, o), o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [32, 64, 128] },
+    { name: 'each', values: [1, 2, 4, 8] },
+  ],
+};

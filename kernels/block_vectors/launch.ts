@@ -1,0 +1,65 @@
+/** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import type { Pairing } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { evenRow } from '../spec.js';
+import { blockComponents } from './terms.js';
+
+export interface BlockVectorsOptions {
+  /** Query heads that share a KV head: heads / kvHeads of one sequence unless given. */
+  readonly group?: number;
+}
+
+/** Buffers: queries (rotated), weights (rows of an even number of halves), means, vectors. */
+function planBlockVectors(
+  call: KernelCall,
+  pairing: Pairing = 'half-split',
+  { group }: BlockVectorsOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'heads', 'kvHeads', 'rankK', 'headDim');
+  requirePositive(call, s);
+  requireEven(call, s, 'headDim');
+  const shared = group ?? s.heads / s.kvHeads;
+  requireShape(
+    Number.isInteger(shared) && s.heads % (shared * s.kvHeads) === 0,
+    `block_vectors: ${s.heads} query heads are not whole sequences of ${s.kvHeads} KV heads`,
+  );
+  const pairs = s.headDim / 2;
+  const workgroup = tuned(tuning, 'workgroup', 64);
+  const half = pairing === 'half-split';
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: s.heads * s.headDim * 4 },
+      { name: 'weights', role: 'stream', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rankK) * 2 },
+      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      { name: 'vectors', role: 'output', content: 'f32', bytes: s.heads * s.headDim * blockComponents(s.rankK) * 4 },
+    ],
+    steps: [
+      {
+        source: 'block_vectors',
+        element: 'f16',
+        constants: { HEAD_PAIRS: pairs, WG: workgroup },
+        uniforms: {
+          rank: s.rankK,
+          group: shared,
+          kv_heads: s.kvHeads,
+          pair_step: half ? 1 : 2,
+          pair_width: half ? pairs : 1,
+        },
+        buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
+        workgroups: [pairs, s.heads, 1],
+      },
+    ],
+    tuning: { workgroup },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
+  tunables: [{ name: 'workgroup', values: [32, 64, 128] }],
+};

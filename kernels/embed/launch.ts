@@ -1,0 +1,51 @@
+/** Token embedding: embed.wgsl. */
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../../src/gpu/shape.js';
+import { DEFAULTS, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { grid, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+
+/**
+ * Buffers: tokens, embedding, output. The call does not say how long the table is.
+ * @param columns the table lies [width][vocabulary, padded to even], as the weights of a tied output projection do
+ */
+function planEmbed(
+  call: KernelCall,
+  vocabulary: number,
+  { output }: PlacementOptions = {},
+  columns = false,
+): OperationPlan {
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  requireEven(call, s, 'width');
+  const element = elementOf(call);
+  const count = (s.rows * s.width) / 2;
+  const to = rowsOf(call, 'output', 'output', s.rows, s.width, output);
+  return {
+    buffers: [
+      { name: 'tokens', role: 'input', content: 'u32', bytes: s.rows * 4, below: vocabulary },
+      {
+        name: 'embedding',
+        role: 'input',
+        content: element,
+        bytes: (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element),
+      },
+      to.buffer,
+    ],
+    steps: [
+      {
+        source: 'embed',
+        element,
+        constants: {},
+        uniforms: { count, pairs: s.width / 2, ...to.at, column_pairs: columns ? Math.ceil(vocabulary / 2) : 0 },
+        buffers: [...read('tokens', 'embedding'), ...write('output')],
+        workgroups: grid(call.kernel, count, 128),
+      },
+    ],
+    tuning: { workgroup: 128 },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary, o.placement, o.embeddingColumns),
+};

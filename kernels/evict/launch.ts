@@ -1,0 +1,80 @@
+/** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
+import { cacheBytes } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { capacityOfRow, layoutsOf, type EvictedCache } from '../shared/evict.launch.js';
+import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+
+const EVICT_WORKGROUP = 64;
+
+export interface EvictOptions {
+  /** Evicting rows of a sequence: 1 unless given. */
+  readonly heads?: number;
+  /** Slots before the ring, of which `context` are filled at most: the context unless given. */
+  readonly pinned?: number;
+  /** Slots of the ring: as many as are pinned unless given. */
+  readonly ring?: number;
+  /** Slots of a cached row: pinned and ring unless given. */
+  readonly capacity?: number;
+  /** A key cache and a value cache of half the width each unless given. */
+  readonly caches?: readonly EvictedCache[];
+}
+
+/**
+ * Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of tokens pinned at
+ * most.
+ */
+function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'context', 'width', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const heavy = s.context;
+  const { heads = 1, pinned = heavy, ring = pinned } = options;
+  requireShape(s.rows % heads === 0, `evict: ${s.rows} rows are not whole sequences of ${heads}`);
+  const capacity = capacityOfRow(call, { heavy, pinned, ring, capacity: options.capacity });
+  const caches = layoutsOf(call, s, options.caches);
+  const sequences = s.rows / heads;
+  const buffers: BufferPlan[] = [
+    // A full cache unless the spans are given: then every row may exchange a token.
+    {
+      name: 'spans',
+      role: 'table',
+      content: 'u32',
+      bytes: sequences * 16,
+      data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [heavy, 0, ring, 0][i % 4] as number),
+    },
+    { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * capacity * 4 },
+    { name: 'positions', role: 'state', content: 'u32', bytes: s.rows * capacity * 4, below: 2 ** 31 },
+    { name: 'moves', role: 'scratch', content: 'u32', bytes: s.rows * 8 },
+    ...caches.map((c): BufferPlan => ({
+      name: c.name,
+      role: 'state',
+      content: c.content,
+      bytes: cacheBytes(c.layout, capacity, s.rows * c.rows),
+    })),
+  ];
+  const choose: Step = {
+    source: 'evict',
+    element: 'f32',
+    constants: { WG: EVICT_WORKGROUP },
+    uniforms: { heads, capacity, pinned, ring, heavy },
+    buffers: [...read('spans'), ...write('mass', 'positions', 'moves')],
+    workgroups: [s.rows, 1, 1],
+  };
+  const copies = caches.map((c): Step => ({
+    source: 'evict_copy',
+    element: 'f32',
+    constants: storeConstants(c.layout),
+    uniforms: { shape: storeUniforms(c.layout), capacity },
+    buffers: [...read('moves'), ...write(c.name)],
+    workgroups: [c.rows, s.rows, 1],
+  }));
+  return { buffers, steps: [choose, ...copies], tuning: { workgroup: EVICT_WORKGROUP } };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planEvict(call, o.evict),
+};

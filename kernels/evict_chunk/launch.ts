@@ -1,0 +1,66 @@
+/** H2O: which tokens of a chunk and of the cache before it stay: evict_chunk.wgsl, evict_gather.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { EVICT_WORKGROUP, type EvictPrefillOptions } from '../evict_prefill/launch.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { choiceOf } from '../shared/evict.launch.js';
+
+export interface EvictChunkOptions extends EvictPrefillOptions {
+  /** Position of the chunk's first token: as many as are held unless given. */
+  readonly position?: number;
+}
+
+/** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
+function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'held', 'context', 'kept', 'width', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const choice = choiceOf(call, s, options);
+  const { room, capacity, pinned, ring, heavy, firstRow } = choice;
+  const { position = s.held } = options;
+  const pinnedHeld = Math.max(0, s.held - ring);
+  requireShape(
+    s.held < s.context && s.held <= position,
+    `evict_chunk: ${s.held} of ${s.context} tokens cannot be held before position ${position}`,
+  );
+  requireShape(
+    pinnedHeld <= heavy,
+    `evict_chunk: ${s.held} held tokens are more than ${heavy} pinned ones and a ring of ${ring}`,
+  );
+  const choose: Step = {
+    source: 'evict_chunk',
+    element: 'f32',
+    constants: { WG: EVICT_WORKGROUP },
+    uniforms: {
+      held: s.held,
+      pinned_held: pinnedHeld,
+      tokens: s.context,
+      position,
+      room,
+      capacity,
+      pinned,
+      ring,
+      heavy,
+      first_row: firstRow,
+    },
+    buffers: [...read('runMass'), ...write('mass', 'positions', 'sources')],
+    workgroups: [s.rows, 1, 1],
+  };
+  const sources: BufferPlan = {
+    name: 'sources',
+    role: 'scratch',
+    content: 'u32',
+    bytes: (firstRow + s.rows) * capacity * 4,
+  };
+  return {
+    buffers: [...choice.buffers, sources],
+    steps: [choose, ...choice.copies('sources')],
+    tuning: { workgroup: EVICT_WORKGROUP },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planEvictChunk(call, o.evictChunk),
+};

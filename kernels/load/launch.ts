@@ -1,0 +1,79 @@
+/** Cached rows back to f32: load.wgsl. */
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { rowUniforms } from '../shared/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/prefill.launch.js';
+import type { Placement } from '../shared/rows.launch.js';
+import { isQuantised, storageOfVariant } from '../spec.js';
+
+export interface LoadOptions {
+  /** Slots of a row, rounded up to whole tiles; those of the call unless given. */
+  readonly capacity?: number;
+  /** Tokens of each sequence: `rows` is sequences × chunk. All rows are of one sequence unless given. */
+  readonly chunk?: number;
+  /** Slot of the first token, and sequences before the first in the cache; 0 unless given. */
+  readonly first?: number;
+  readonly firstSequence?: number;
+  /** Where the rows go; side by side unless given. */
+  readonly output?: Placement;
+}
+
+/** Buffers: cache, rows. */
+function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const { chunk = s.rows, first = 0, firstSequence = 0 } = options;
+  requireShape(s.rows % chunk === 0, `load: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
+  const sequences = s.rows / chunk;
+  const capacity = capacityOf(options.capacity ?? first + chunk);
+  requireShape(first + chunk <= capacity, `load: ${first + chunk} tokens do not fit ${capacity} slots`);
+  const layout = rowLayout(storageOfVariant(call.variant), s.width, s.groupSize || undefined);
+  const output = options.output ?? { offset: 0, stride: s.heads * s.width };
+  const units = unitsEach(layout, 1);
+  const groups = Math.ceil((chunk * units) / WORKGROUP);
+  requireShape(
+    groups <= MOST_WORKGROUPS,
+    `load: ${chunk} tokens of ${s.width} are more than ${MOST_WORKGROUPS} workgroups`,
+  );
+  return {
+    buffers: [
+      {
+        name: 'cache',
+        role: 'stream',
+        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
+        bytes: wholeQuads(cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads)),
+      },
+      rowsAt('rows', 'output', s.rows, s.heads * s.width, output),
+    ],
+    steps: [
+      {
+        source: 'load',
+        element: layout.storage,
+        constants: { EDGES: s.width % readUnit(layout) === 0 ? 0 : 1 },
+        uniforms: {
+          shape: rowUniforms(layout),
+          width: s.width,
+          tiles: capacity / TILE_TOKENS,
+          first_row: firstSequence * s.heads,
+          first,
+          chunk,
+          row_offset: output.offset,
+          row_stride: output.stride,
+        },
+        buffers: [...read('cache'), ...write('rows')],
+        workgroups: [groups, s.heads, sequences],
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planLoad(call, o.load),
+};

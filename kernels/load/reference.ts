@@ -1,0 +1,28 @@
+/** The float64 reference of load, and the comparison of its outputs with it. */
+import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
+import { dim, type Checker } from '../reference.js';
+import { GROUP_SIZE, storageOfVariant } from '../spec.js';
+
+export const reference: Checker = {
+  outputs: ['rows'],
+  rows: (shape) => dim(shape, 'rows') * dim(shape, 'heads'),
+  row: (s, row) => {
+    const { shape } = s.call;
+    const [heads, width] = [dim(shape, 'heads'), dim(shape, 'width')];
+    const { chunk = dim(shape, 'rows'), first = 0, firstSequence = 0, output, ...o } = s.options.load ?? {};
+    const stored = cacheRow(
+      s.inputWords('cache'),
+      storageOfVariant(s.call.variant),
+      width,
+      dim(shape, 'groupSize') || GROUP_SIZE,
+      capacityOf(o.capacity ?? first + chunk),
+    );
+    const [token, head] = [Math.floor(row / heads), row % heads];
+    const cached = (firstSequence + Math.floor(token / chunk)) * heads + head;
+    return {
+      expected: Array.from({ length: width }, (_, i) => stored(cached, first + (token % chunk), i)),
+      actual: (i) =>
+        s.output('rows')((output?.offset ?? 0) + token * (output?.stride ?? heads * width) + head * width + i),
+    };
+  },
+};

@@ -1,0 +1,45 @@
+/** H2O: the mass of cached tokens: mass.wgsl. */
+import { capacityOf } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+
+const MASS_WORKGROUP = 128;
+
+export interface MassOptions {
+  /** Slots of a row: the context, rounded up to whole tiles, unless given. */
+  readonly capacity?: number;
+}
+
+/** Buffers: scores [query head][slot], stats [query head] (m, l), mass [row][slot]. */
+function planMass(call: KernelCall, options: MassOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'group', 'context');
+  requirePositive(call, s);
+  const slots = capacityOf(options.capacity ?? s.context);
+  requireShape(slots >= s.context, `mass: ${s.context} tokens do not fit ${slots} slots`);
+  return {
+    buffers: [
+      { name: 'scores', role: 'input', content: 'f32', bytes: s.rows * s.group * slots * 4 },
+      { name: 'stats', role: 'input', content: 'f32', positive: true, bytes: s.rows * s.group * 8 },
+      { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * slots * 4 },
+    ],
+    steps: [
+      {
+        source: 'mass',
+        element: 'f32',
+        constants: {},
+        uniforms: { slots, group: s.group },
+        buffers: [...read('scores', 'stats'), ...write('mass')],
+        workgroups: [Math.ceil(slots / MASS_WORKGROUP), s.rows, 1],
+      },
+    ],
+    tuning: { workgroup: MASS_WORKGROUP },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planMass(call, o.mass),
+};

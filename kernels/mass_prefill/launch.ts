@@ -1,0 +1,149 @@
+/** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
+import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { rowUniforms } from '../shared/fold.launch.js';
+import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
+import {
+  branchUniforms,
+  LANES,
+  MOST_BRANCH,
+  MOST_VECS,
+  MOST_WORKGROUPS,
+  WORKGROUP,
+  rowsAt,
+  wholeQuads,
+  type PrefillOptions,
+} from '../shared/prefill.launch.js';
+import { storageOfVariant } from '../spec.js';
+
+/** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */
+const HELD = 16;
+
+export interface MassPrefillOptions extends Pick<PrefillOptions, 'capacity' | 'firstSequence' | 'queries' | 'branch'> {
+  /** Floats of a row of masses: the call's tokens unless given. */
+  readonly room?: number;
+  /** Tokens of the chunk have no mass yet; true unless given. */
+  readonly begins?: boolean;
+}
+
+/**
+ * Buffers: queries, keys, statistics, mass; branchQueries and branchKeys with a branch. The scale is (key width)^-½.
+ */
+function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tuning?: Tuning): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth');
+  requirePositive(call, s, 'context');
+  const { branch, firstSequence = 0, begins = true } = options;
+  const keyWidth = s.keyWidth - (branch?.width ?? 0);
+  const tokens = s.context + s.queries;
+  const capacity = capacityOf(options.capacity ?? tokens);
+  const room = options.room ?? tokens;
+  requireShape(
+    keyWidth > 0,
+    `mass_prefill: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`,
+  );
+  requireShape(
+    branch === undefined || branch.heads === 1 || branch.heads === s.kvHeads,
+    `mass_prefill: a branch has 1 key or one a KV head (${s.kvHeads}), not ${branch?.heads ?? 0}`,
+  );
+  requireShape(
+    s.kvHeads % s.rows === 0,
+    `mass_prefill: ${s.kvHeads} KV heads are not pooled evenly into ${s.rows} rows`,
+  );
+  requireShape(
+    tokens <= capacity && tokens <= room,
+    `mass_prefill: ${tokens} tokens do not fit ${capacity} slots and ${room} masses`,
+  );
+  const storage = storageOfVariant(call.variant);
+  const keys = rowLayout(storage, keyWidth);
+  const unitVecs = readUnit(keys) / 4;
+  const wide = tuned(
+    tuning,
+    'wide',
+    Math.min(MOST_WIDE, threadsOfRow(unitsEach(keys, 1), Math.max(1, Math.floor(HELD / (LANES * unitVecs))))),
+  );
+  const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
+  const branchEach = branch ? Math.ceil(branch.width / wide) : 0;
+  requireShape(
+    LANES * unitsEach(keys, wide) * unitVecs <= MOST_VECS && branchEach <= MOST_BRANCH,
+    `mass_prefill: ${LANES} rows of ${keyWidth} want more than ${MOST_VECS} registers`,
+  );
+  const groups = Math.ceil(tokens / (LANES * (workgroup / wide)));
+  requireShape(groups <= MOST_WORKGROUPS, `mass_prefill: ${tokens} tokens are more than ${MOST_WORKGROUPS} workgroups`);
+  const heads = s.kvHeads * s.group;
+  const queries = s.sequences * s.queries;
+  const queriesAt = options.queries ?? { offset: 0, stride: heads * keyWidth };
+  const branchTokens = branch?.tokens ?? tokens;
+  const vectors = [queriesAt.offset, queriesAt.stride, keyWidth].every((floats) => floats % 4 === 0);
+  return {
+    buffers: [
+      rowsAt('queries', 'input', queries, heads * keyWidth, queriesAt),
+      {
+        name: 'keys',
+        role: 'stream',
+        content: storage === 'f32' ? 'f32' : 'f16',
+        bytes: wholeQuads(cacheBytes(keys, capacity, (firstSequence + s.sequences) * s.kvHeads)),
+      },
+      { name: 'statistics', role: 'input', content: 'f32', positive: true, bytes: queries * heads * 8 },
+      { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.sequences * s.rows * room * 4 },
+      ...(branch
+        ? [
+            rowsAt('branchQueries', 'input', queries, (heads - 1) * branch.queries.head + branch.width, branch.queries),
+            {
+              name: 'branchKeys',
+              role: 'input',
+              content: 'f32',
+              bytes: s.sequences * branchTokens * branch.heads * branch.width * 4,
+            } as const,
+          ]
+        : []),
+    ],
+    steps: [
+      {
+        source: 'mass_prefill',
+        element: storage,
+        constants: {
+          WG: workgroup,
+          WIDE: wide,
+          KEY_EACH: unitsEach(keys, wide),
+          BRANCH_EACH: branchEach,
+          VECTORS: vectors ? 1 : 0,
+          EDGES: keyWidth % readUnit(keys) === 0 ? 0 : 1,
+        },
+        uniforms: {
+          keys: rowUniforms(keys),
+          tiles: capacity / TILE_TOKENS,
+          first_row: firstSequence * s.kvHeads,
+          kv_heads: s.kvHeads,
+          group: s.group,
+          pooled: s.kvHeads / s.rows,
+          queries: s.queries,
+          context: s.context,
+          key_width: keyWidth,
+          scale: s.keyWidth ** -0.5 * Math.LOG2E,
+          query_offset: queriesAt.offset,
+          query_row: queriesAt.stride,
+          ...branchUniforms(branch, branchTokens),
+          mass_row: room,
+          begins: begins ? 1 : 0,
+          once: 1,
+        },
+        buffers: [
+          ...read('queries', 'keys', 'statistics'),
+          ...write('mass'),
+          ...read(branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'queries', 'queries'),
+        ],
+        workgroups: [groups, s.rows, s.sequences],
+      },
+    ],
+    tuning: { workgroup, wide },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planMassPrefill(call, o.massPrefill, o.tuning),
+};

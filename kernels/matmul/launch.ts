@@ -1,0 +1,202 @@
+/** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../../src/gpu/shape.js';
+import { tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { matrixFits, matrixStep, type Launch } from '../shared/matrix.launch.js';
+
+/** Rows up to which a GPU reads each weight once, by a vector kernel. Beyond, tiles reuse it from workgroup memory. */
+const MOST_VECTOR_ROWS = 8;
+
+/**
+ * Launch of the vector kernels unless tuned: threads, those of them that lie side by side along a row of weights (a
+ * thread takes a pair, or a quad of pairs), and the most rows of x at a time. On a GPU the other threads share k, and a
+ * row's threads read whole 32-byte sectors. A software adapter's subgroup is eight threads: alone they need no barrier,
+ * and its registers hold no more than the sums of four rows and a weight each.
+ */
+const VECTOR = {
+  software: { workgroup: 8, pairs: 8, quads: 8, rows: 4 },
+  hardware: { workgroup: 128, pairs: 16, quads: 4, rows: MOST_VECTOR_ROWS },
+};
+
+/** Of k, between which a vector kernel loads. */
+const MOST_STEPS = 4;
+
+const TILE_COLUMNS = 64;
+
+const TILE_DEPTH = 16;
+
+/** Pairs that a row of weights is stored in; an odd n is padded. */
+export const pairsOf = (n: number): number => Math.ceil(n / 2);
+
+/** Offsets of an activation's rows, in floats: the first one, from a row to the next, and from a group to the next. */
+export interface Rows {
+  readonly offset?: number;
+  readonly row?: number;
+  readonly group?: number;
+}
+
+export interface MatmulOptions {
+  /** [group][m][k] side by side unless given. */
+  readonly x?: Rows;
+  /** [group][m][n] side by side unless given. */
+  readonly y?: Rows;
+  /** Groups that follow each other and share weights: query heads of a KV head. 1 unless given. */
+  readonly weightGroup?: number;
+  /** y += x W instead of y = x W. */
+  readonly accumulate?: boolean;
+  /** Weights are stored [group][n][k, in pairs] (matmul_transposed.wgsl). */
+  readonly transposed?: boolean;
+}
+
+/** Strides with their defaults, and the bytes that the rows reach. */
+export function placed(
+  rows: Rows | undefined,
+  groups: number,
+  m: number,
+  width: number,
+): { offset: number; row: number; group: number; bytes: number } {
+  const { offset = 0, row = width, group = m * row } = rows ?? {};
+  return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
+}
+
+/**
+ * Options that the device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix
+ * units, with their accuracy (shared/matrix.launch.ts).
+ */
+interface MatmulDevice {
+  readonly software?: boolean | undefined;
+  readonly matrixUnits?: boolean | undefined;
+}
+
+/** Buffers: x, weights, y. */
+function planMatmul(
+  call: KernelCall,
+  options: MatmulOptions = {},
+  tuning?: Tuning,
+  device: MatmulDevice = {},
+): OperationPlan {
+  const s = dimensions(call, 'groups', 'm', 'k', 'n');
+  requirePositive(call, s);
+  const element = elementOf(call);
+  const { weightGroup = 1, accumulate = false, transposed = false } = options;
+  requireShape(
+    weightGroup >= 1 && s.groups % weightGroup === 0,
+    `matmul: ${s.groups} groups are not whole sets of ${weightGroup} that share weights`,
+  );
+  const [x, y] = [placed(options.x, s.groups, s.m, s.k), placed(options.y, s.groups, s.m, s.n)];
+  // Rows of y must not overlap: each is written by workgroups of its own.
+  requireShape(
+    (s.m === 1 || y.row >= s.n) && (s.groups === 1 || y.group >= s.n),
+    `matmul: rows of ${s.n} floats overlap at strides of ${y.row} and ${y.group}`,
+  );
+  const pairs = pairsOf(transposed ? s.k : s.n);
+  const weightBytes = (s.groups / weightGroup) * (transposed ? s.n : s.k) * pairs * bytesOfPairs(element);
+  const launch = (): Launch => {
+    if (transposed) return transposedStep(s);
+    if (device.matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes)) return matrixStep(s, tuning);
+    // A software adapter gains nothing from workgroup memory: tiles take two and a half times as long there.
+    if (s.m <= MOST_VECTOR_ROWS || device.software)
+      return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
+    return tiledStep(s);
+  };
+  const { tuning: constants, ...step } = launch();
+  return {
+    buffers: [
+      { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
+      { name: 'weights', role: 'stream', content: element, bytes: weightBytes },
+      { name: 'y', role: accumulate ? 'state' : 'output', content: 'f32', bytes: y.bytes },
+    ],
+    steps: [
+      {
+        ...step,
+        element,
+        uniforms: {
+          m: s.m,
+          k: s.k,
+          n: s.n,
+          pairs,
+          x_offset: x.offset,
+          x_row: x.row,
+          x_group: x.group,
+          y_offset: y.offset,
+          y_row: y.row,
+          y_group: y.group,
+          weight_group: weightGroup,
+          accumulate: accumulate ? 1 : 0,
+        },
+        buffers: [...read('x', 'weights'), ...write('y')],
+      },
+    ],
+    tuning: constants,
+  };
+}
+
+type Dims = Record<'groups' | 'm' | 'k' | 'n', number>;
+
+function vectorStep(s: Dims, element: 'f16' | 'f32', kind: keyof typeof VECTOR, tuning: Tuning | undefined): Launch {
+  const own = VECTOR[kind];
+  const pairs = pairsOf(s.n);
+  const inQuads = element === 'f16' && s.n % 8 === 0;
+  const workgroup = tuned(tuning, 'workgroup', own.workgroup);
+  const columns = tuned(tuning, 'columns', inQuads ? own.quads : own.pairs);
+  requireShape(
+    columns <= workgroup && workgroup % columns === 0,
+    `matmul: ${workgroup} threads are not whole rows of ${columns}`,
+  );
+  const passes = Math.ceil(s.m / tuned(tuning, 'rows', own.rows));
+  const rows = Math.ceil(s.m / passes);
+  const sums = inQuads ? 2 * rows : rows;
+  const steps = tuned(tuning, 'steps', kind === 'hardware' ? 4 : rows > 2 ? 1 : 2);
+  requireShape(
+    rows <= MOST_VECTOR_ROWS && steps <= MOST_STEPS,
+    `matmul: at most ${MOST_VECTOR_ROWS} rows and ${MOST_STEPS} steps at a time, not ${rows} and ${steps}`,
+  );
+  return {
+    source: inQuads ? 'matvec_quads' : 'matvec',
+    constants: {
+      WG: workgroup,
+      COLUMNS: columns,
+      ROWS: rows,
+      SHARES: columns < workgroup ? workgroup * sums : 1,
+      ...(inQuads ? { STEPS: steps } : {}),
+    },
+    workgroups: [passes, Math.ceil((inQuads ? pairs / 4 : pairs) / columns), s.groups],
+    tuning: { workgroup, columns, rows, ...(inQuads ? { steps } : {}) },
+  };
+}
+
+/** Rows of a thread of the transposed kernel, and its threads. */
+const TRANSPOSED_ROWS = 8;
+
+const TRANSPOSED_WORKGROUP = 64;
+
+const transposedStep = (s: Dims): Launch => ({
+  source: 'matmul_transposed',
+  constants: { WG: TRANSPOSED_WORKGROUP },
+  workgroups: [Math.ceil(s.n / TRANSPOSED_WORKGROUP), Math.ceil(s.m / TRANSPOSED_ROWS), s.groups],
+  tuning: { workgroup: TRANSPOSED_WORKGROUP, rows: TRANSPOSED_ROWS },
+});
+
+function tiledStep(s: Dims): Launch {
+  const rows = s.m <= 16 ? 16 : s.m <= 32 ? 32 : 64;
+  const workgroup = (rows * TILE_COLUMNS) / 16;
+  return {
+    source: 'matmul',
+    constants: { WG: workgroup, BM: rows, X_QUADS: (TILE_DEPTH * rows) / 4 },
+    workgroups: [Math.ceil(s.n / TILE_COLUMNS), Math.ceil(s.m / rows), s.groups],
+    tuning: { workgroup, rows },
+  };
+}
+
+export const launch: KernelLaunch = {
+  plan: (call, o) => planMatmul(call, o.matmul, o.tuning, o),
+  tunables: [
+    { name: 'workgroup', values: [8, 64, 128, 256] },
+    { name: 'columns', values: [4, 8, 16, 32] },
+    { name: 'rows', values: [2, 4, 8] },
+    { name: 'steps', values: [1, 2, 4] },
+    { name: 'matrixColumns', values: [64, 128] },
+  ],
+};

@@ -1,0 +1,160 @@
+/** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
+import { cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { rotaryTable, type Pairing, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { pinnedPositions, rowUniforms, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit } from '../shared/fold.terms.js';
+import { matrixRebuild, type RebuildLaunch } from '../shared/matrix.launch.js';
+import { evenRow, storageOfVariant } from '../spec.js';
+
+interface RebuildOptions {
+  /** Half-split unless given; rows that are not rotated are the same either way. */
+  readonly pairing?: Pairing;
+  /** Each KV head has positions of its own for the pinned tokens (H2O). */
+  readonly positionsByHead?: boolean;
+  /** On matrix units, with the accuracy of f16 latents (shared/matrix.launch.ts). */
+  readonly matrixUnits?: boolean;
+}
+
+const DEFAULT_WORKGROUP = 64;
+
+/** Tokens of a thread, and rotary pairs at a time. */
+const DEFAULT_TOKENS = 4;
+
+const DEFAULT_PAIRS = 4;
+
+const MOST_TOKENS = 8;
+
+const MOST_PAIRS = 64;
+
+/** Vec4 of a row of weights that are staged at a time: a multiple of the vecs of every unit. */
+const STEP_VECS = 32;
+
+/**
+ * Buffers: keys (latents), weights, means, spans, positions (of pinned tokens), turns, rows (f16, as many slots as the
+ * latents have).
+ * @throws GpuError for a shape that the kernel does not handle, or spans that do not fit
+ */
+function planRebuild(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  { pairing = 'half-split', positionsByHead = false, matrixUnits = false }: RebuildOptions = {},
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize');
+  requirePositive(call, s, 'groupSize');
+  const rotate = call.variant.endsWith('+rope');
+  // Without rotation neighbouring components can be the pairs, which works for any even width.
+  const adjacent = pairing === 'adjacent' || !rotate;
+  requireEven(call, s, 'headDim');
+  requireShape(
+    adjacent || s.headDim % 4 === 0,
+    `rebuild: headDim must be a multiple of 4, not ${s.headDim} (halves of a rotated row are stored in pairs)`,
+  );
+  requireShape(
+    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
+    `rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
+  );
+  const storage = storageOfVariant(call.variant);
+  const keys = rowLayout(storage, s.rank, s.groupSize || undefined);
+  const rows = rowLayout('f16', s.headDim);
+  const { pinned = 0, firstPosition = 0 } = run;
+  const spans = run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition, ring: s.context }));
+  requireShape(spans.length === s.sequences, `rebuild: ${spans.length} spans for ${s.sequences} sequences`);
+  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, span) => Math.max(most, span.ring), 1));
+  for (const span of spans)
+    requireShape(
+      span.pinned <= pinned && span.ring <= capacity - pinned,
+      `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ${capacity - pinned} slots`,
+    );
+  const edges = s.rank % readUnit(keys) === 0 ? 0 : 1;
+  const {
+    slots,
+    tuning: launch,
+    ...step
+  } = matrixUnits ? matrixRebuild(readUnit(keys), s.headDim, edges) : threadRebuild(edges, tuning);
+  const latentRows = s.sequences * s.latentHeads;
+  const heads = s.sequences * s.kvHeads;
+  return {
+    buffers: [
+      {
+        name: 'keys',
+        role: 'stream',
+        content: storage === 'f32' ? 'f32' : 'f16',
+        bytes: Math.ceil(cacheBytes(keys, capacity, latentRows) / 16) * 16,
+      },
+      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
+      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      {
+        name: 'spans',
+        role: 'table',
+        content: 'u32',
+        bytes: s.sequences * 16,
+        data: () => Uint32Array.from(spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
+      },
+      pinnedPositions(positionsByHead ? heads : s.sequences, capacity, pinned, rotary.positions),
+      rotaryTable(s.headDim, rotary),
+      { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
+    ],
+    steps: [
+      {
+        ...step,
+        element: storage,
+        uniforms: {
+          pinned,
+          ring: capacity - pinned,
+          once: 1,
+          row_shared: s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
+          rank: s.rank,
+          pairs: s.headDim / 2,
+          adjacent: adjacent ? 1 : 0,
+          rotate: rotate ? 1 : 0,
+          positions_by_head: positionsByHead ? 1 : 0,
+          keys: rowUniforms(keys),
+        },
+        buffers: [...read('keys', 'weights', 'means', 'spans', 'positions', 'turns'), ...write('rows')],
+        workgroups: [Math.ceil(capacity / slots), s.kvHeads, s.sequences],
+      },
+    ],
+    tuning: launch,
+  };
+}
+
+/** The step of rebuild.wgsl, without its element, uniforms, buffers and grid. */
+function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch {
+  const workgroup = tuned(tuning, 'workgroup', DEFAULT_WORKGROUP);
+  const tokens = tuned(tuning, 'tokens', DEFAULT_TOKENS);
+  const pairs = tuned(tuning, 'pairs', DEFAULT_PAIRS);
+  requireShape(
+    tokens <= MOST_TOKENS && pairs % 2 === 0 && tokens * pairs <= MOST_PAIRS,
+    `rebuild: ${tokens} tokens and ${pairs} pairs a thread want more registers than there are`,
+  );
+  return {
+    source: 'rebuild',
+    constants: {
+      WG: workgroup,
+      TOKENS: tokens,
+      PAIR_STEP: pairs,
+      STEP_VECS,
+      STAGED: 2 * pairs * STEP_VECS,
+      EDGES: edges,
+    },
+    slots: tokens * workgroup,
+    tuning: { workgroup, tokens, pairs },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128] },
+    { name: 'tokens', values: [2, 4, 8] },
+    { name: 'pairs', values: [2, 4, 8] },
+  ],
+};

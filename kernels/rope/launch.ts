@@ -1,0 +1,102 @@
+/** Rotary embedding of new tokens: rope.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { rotaryOf, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { grid, placeUniforms, rowsOf, type Placement } from '../shared/rows.launch.js';
+
+export interface RopeOptions {
+  /** Rows of the data: queries and keys inside a packed row, for instance. Heads follow each other. */
+  readonly data?: Placement;
+  /** Rows that take the results of the first heads; in place unless given. */
+  readonly target?: Placement & {
+    /** Floats from a head to the next; the head width unless given. */ readonly head?: number;
+  };
+  /** How many heads go there: all unless given. The others are rotated in place. */
+  readonly targetHeads?: number;
+  /** Added to every position, which must not fall below 0. */
+  readonly positionOffset?: number;
+  /** A bias [head][head width] is added before the rotation. */
+  readonly bias?: boolean;
+}
+
+/** Buffers: positions, turns, data, target (16 bytes that are not used, in place), bias (only with a bias). */
+function planRope(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  { data, target, targetHeads, positionOffset = 0, bias = false }: RopeOptions = {},
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'headDim');
+  requirePositive(call, s);
+  requireEven(call, s, 'headDim');
+  requireShape(Number.isSafeInteger(positionOffset), `rope: the position offset must be whole, not ${positionOffset}`);
+  const width = s.heads * s.headDim;
+  const count = (s.rows * width) / 2;
+  const moved = target ? (targetHeads ?? s.heads) : 0;
+  requireShape(
+    Number.isSafeInteger(moved) && moved >= 0 && moved <= s.heads,
+    `rope: ${moved} of ${s.heads} heads cannot go elsewhere`,
+  );
+  const from = rowsOf(call, 'data', moved === s.heads ? 'input' : 'state', s.rows, width, data);
+  const head = target?.head ?? s.headDim;
+  requireShape(
+    Number.isSafeInteger(head) && head >= s.headDim,
+    `rope: heads of ${s.headDim} floats overlap at a stride of ${head}`,
+  );
+  const to =
+    moved > 0
+      ? rowsOf(call, 'target', 'output', s.rows, (moved - 1) * head + s.headDim, target)
+      : {
+          buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const,
+          at: { offset: 0, stride: 0 },
+        };
+  return {
+    buffers: [
+      {
+        name: 'positions',
+        role: 'input',
+        content: 'u32',
+        bytes: s.rows * 4,
+        below: rotary.positions - Math.max(0, positionOffset),
+      },
+      rotaryTable(s.headDim, rotary),
+      from.buffer,
+      to.buffer,
+      ...(bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: width * 4 } as const] : []),
+    ],
+    steps: [
+      {
+        source: 'rope',
+        element: 'f32',
+        constants: {},
+        uniforms: {
+          count,
+          heads: s.heads,
+          pairs: s.headDim / 2,
+          adjacent: call.variant === 'adjacent' ? 1 : 0,
+          position_offset: positionOffset >>> 0,
+          biased: bias ? 1 : 0,
+          elsewhere: moved,
+          ...placeUniforms('data', from.at),
+          ...placeUniforms('target', to.at),
+          target_head: head,
+        },
+        buffers: [
+          ...read('positions', 'turns'),
+          ...write('data'),
+          ...read(bias ? 'bias' : 'turns'),
+          ...write('target'),
+        ],
+        workgroups: grid(call.kernel, count, 128),
+      },
+    ],
+    tuning: { workgroup: 128 },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planRope(call, rotaryOf(call, o), o.rope),
+};

@@ -1,0 +1,75 @@
+/** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { rotaryOf, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { grid, placeUniforms, rowsOf, type Placement } from '../shared/rows.launch.js';
+
+export interface RopeKeptOptions {
+  /** Where the keys lie; side by side unless given. */
+  readonly data?: Placement;
+  /** Heads that a row of positions is for: 1 unless given. */
+  readonly pooled?: number;
+  /** Row of the first head, and slot of the first token; 0 unless given. */
+  readonly firstRow?: number;
+  readonly first?: number;
+  /** Slots of a row of positions; those of the call unless given. */
+  readonly capacity?: number;
+}
+
+/** Buffers: positions [row][slot], turns, data. */
+function planRopeKept(
+  call: KernelCall,
+  rotary: RotaryOptions,
+  { data, pooled = 1, firstRow = 0, first = 0, capacity }: RopeKeptOptions = {},
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'headDim');
+  requirePositive(call, s);
+  requireEven(call, s, 'headDim');
+  const slots = capacity ?? first + s.rows;
+  requireShape(s.heads % pooled === 0, `rope_kept: ${s.heads} heads are not pooled evenly by ${pooled}`);
+  requireShape(first + s.rows <= slots, `rope_kept: ${s.rows} tokens from slot ${first} on do not fit ${slots} slots`);
+  const count = (s.rows * s.heads * s.headDim) / 2;
+  const keys = rowsOf(call, 'data', 'state', s.rows, s.heads * s.headDim, data);
+  return {
+    buffers: [
+      {
+        name: 'positions',
+        role: 'input',
+        content: 'u32',
+        bytes: (firstRow + s.heads / pooled) * slots * 4,
+        below: rotary.positions,
+      },
+      rotaryTable(s.headDim, rotary),
+      keys.buffer,
+    ],
+    steps: [
+      {
+        source: 'rope_kept',
+        element: 'f32',
+        constants: {},
+        uniforms: {
+          count,
+          heads: s.heads,
+          pairs: s.headDim / 2,
+          adjacent: call.variant === 'adjacent' ? 1 : 0,
+          pooled,
+          first_row: firstRow,
+          capacity: slots,
+          first,
+          ...placeUniforms('data', keys.at),
+        },
+        buffers: [...read('positions', 'turns'), ...write('data')],
+        workgroups: grid(call.kernel, count, 128),
+      },
+    ],
+    tuning: { workgroup: 128 },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planRopeKept(call, rotaryOf(call, o), o.ropeKept),
+};

@@ -1,0 +1,34 @@
+/** The activation of a gated MLP: swiglu.wgsl. */
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { grid, placeUniforms, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+
+/** Buffers: input (gates and ups side by side in a row), output. */
+function planSwiglu(call: KernelCall, { input, output }: PlacementOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  const count = s.rows * s.width;
+  const from = rowsOf(call, 'input', 'input', s.rows, 2 * s.width, input);
+  const to = rowsOf(call, 'output', 'output', s.rows, s.width, output);
+  return {
+    buffers: [from.buffer, to.buffer],
+    steps: [
+      {
+        source: 'swiglu',
+        element: 'f32',
+        constants: {},
+        uniforms: { count, width: s.width, ...placeUniforms('input', from.at), ...placeUniforms('output', to.at) },
+        buffers: [...read('input'), ...write('output')],
+        workgroups: grid(call.kernel, count, 256),
+      },
+    ],
+    tuning: { workgroup: 256 },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planSwiglu(call, o.placement),
+};
