@@ -189,7 +189,7 @@ describe('architecture', () => {
     const native = [...loaded].filter((f) =>
       imports(f).some((i) => i.loads && (i.specifier.startsWith('node:') || i.specifier === 'webgpu')),
     );
-    // The bundle of a page has the texts of the kernels in its place.
+    // The bundle of a page has the texts of the kernels in place of files.ts, which alone loads root.ts.
     expect(native.sort()).toEqual(['kernels/files.ts', 'root.ts']);
     const globals = [...loaded].filter((f) =>
       /\bprocess\.(env|hrtime|platform|std|cwd|on|argv)|\bBuffer\.(from|alloc)/.test(text(f)),

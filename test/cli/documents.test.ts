@@ -205,7 +205,7 @@ let program: Awaited<ReturnType<typeof compile>>;
 const outcomes = new Map<string, Outcome>();
 beforeAll(async () => {
   program = await compile();
-  const page = join(dirname(program.cli), 'page');
+  const page = join(dirname(program.cli), '../page');
   mkdirSync(page, { recursive: true });
   writeFileSync(join(page, 'page.js'), await pageProgram());
   session = mkdtempSync(join(tmpdir(), 'lla-sim-documents-'));
