@@ -27,6 +27,8 @@ export interface CandidateFilter {
   readonly refuses?: (kind: CodecKind, eviction: Eviction | null) => string | undefined;
   /** Exact tokens of codecs that keep some beside their latents; the codec's own number unless given. */
   readonly windowTokens?: number | null;
+  /** A combination that is shown beside those asked for, where it can exist: no answer names it. */
+  readonly beside?: { readonly kind: CodecKind; readonly ratio: number; readonly eviction: Eviction };
   /** Codecs that were measured (`--fidelity`): planned beside the published ratios, unless others are asked for. */
   readonly measured?: readonly Codec[];
 }
@@ -83,6 +85,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
       }
     }
   }
+  candidates.push(...besideThese(g, filter));
   if (candidates.length === 0) {
     const first = refused[0];
     throw new UserError(
@@ -93,6 +96,15 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     );
   }
   return { candidates, refused };
+}
+
+/** Its fused path alone: a row of a table, not a question. */
+function besideThese(g: Geometry, { beside }: CandidateFilter): Candidate[] {
+  if (!beside) return [];
+  const { kind, ratio, eviction } = beside;
+  const codec = CODECS[kind].fromRatio(g, ratio);
+  if (typeof codec === 'string' || CODECS[kind].refuse(g, codec)) return [];
+  return [{ codec, ...pathOf('reconstruct'), eviction, beside: true }];
 }
 
 function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string; reason: string }[]): Codec[] {

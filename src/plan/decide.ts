@@ -9,7 +9,7 @@ import { planName } from './names.js';
 import { representatives } from './representatives.js';
 import { risksOf } from './risks.js';
 import { isRuined, isUnfit, isUseless } from './unfit.js';
-import type { Alternative, Answer, Choice, Plan, PlanRequest, Score } from './types.js';
+import type { Alternative, Answer, Choice, Plan, PlanRequest } from './types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
 const MATERIAL = 1.1;
@@ -90,7 +90,7 @@ export interface ServingMost {
 
 const usableOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
   representatives(plans).filter(
-    (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p),
+    (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p) && !p.beside,
   );
 
 /** Plans whose quality is kept at the asked context. */
@@ -239,18 +239,10 @@ function choiceOf(r: Asked, p: Plan): Choice {
     name: planName(p),
     batch: (p.knee ?? p.decode).batch || p.maxBatch.exact,
     quality,
-    // Where no checkpoint keeps quality none is named, and a task counts by the best of them.
+    // Where no checkpoint keeps quality none is named.
     checkpoint: quality === 'kept' ? (p.qualityKept?.checkpoint ?? null) : null,
-    qualityLost: quality === 'lost' ? bestOfEach(p) : (p.qualityKept?.scores ?? []),
+    qualityLost: p.qualityKept?.scores ?? [],
   };
-}
-
-/** The best score of each task over all checkpoints, worst first. */
-function bestOfEach({ qualityKept }: Plan): Score[] {
-  const best = new Map<string, Score>();
-  for (const s of [...(qualityKept?.scores ?? []), ...(qualityKept?.otherScores ?? [])])
-    if (s.share > (best.get(s.metric)?.share ?? -1)) best.set(s.metric, s);
-  return [...best.values()].sort((a, b) => a.share - b.share);
 }
 
 /**

@@ -111,6 +111,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     path: candidate.path,
     variant: pathSpec(candidate.path).materialises ? (candidate.materialised ? 'materialised' : 'fused') : null,
     eviction: candidate.eviction,
+    ...(candidate.beside ? { beside: true } : {}),
     memory: {
       weightsBytes: m.weightsBytes,
       codecBytes: m.codecBytes,
@@ -132,6 +133,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     decode,
     servedBy: servingStack(r, candidate),
     breakEven: null,
+    asPublished: null,
     knee: null,
     atTarget: null,
     nearest: null,

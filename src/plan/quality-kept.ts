@@ -1,6 +1,7 @@
 /** How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint. */
-import { hasOwnStorage, isUncompressed } from '../codecs/registry.js';
+import { isUncompressed } from '../codecs/registry.js';
 import type { QualityFigure } from '../quality/figure.js';
+import { byCheckpoint } from '../quality/checkpoints.js';
 import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { QualityKept, Score } from './types.js';
 
@@ -10,38 +11,27 @@ const isScore = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higher
 /** Tasks in which the model generates on its own cache, or must find what it holds: where compression shows. */
 const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey'];
 
-/** Tables that score one checkpoint; others score one of their own (or one for each variant). */
-const SAME_CHECKPOINT: Readonly<Record<string, string>> = {
-  'Table tier4': 'Tables tier4 and broadsuite',
-  'Table broadsuite': 'Tables tier4 and broadsuite',
-};
-
-/** Where no checkpoint is named (retrieval, the text) a score counts for each of them. */
-const ofEach = ({ source }: QualityFigure): boolean => source === 'Table passkey' || !source.startsWith('Table ');
-
-const checkpointOf = (f: QualityFigure): string =>
-  f.variant === null ? (SAME_CHECKPOINT[f.source] ?? f.source) : `${f.source}, ${f.variant}`;
-
 /**
  * The scores that count at a context: those without one, and of those with one the cell at the smallest context that is
  * at least the asked one. Beyond the longest cell that cell counts where it shows a loss: more is hardly kept over a
  * longer context.
  */
 function scoresAt(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
-  const contexts = figures.flatMap((f) => f.contextTokens ?? []);
-  const next = Math.min(...contexts.filter((t) => t >= contextTokens));
-  const longest = Math.max(...contexts);
-  return figures.filter(
-    (f) =>
-      f.contextTokens === null ||
-      f.contextTokens === next ||
-      (next === Infinity && f.contextTokens === longest && f.value < 1),
-  );
+  return figures.filter((f) => {
+    if (f.contextTokens === null) return true;
+    const contexts = figures.flatMap((g) =>
+      g.metric === f.metric && g.source === f.source ? (g.contextTokens ?? []) : [],
+    );
+    const next = Math.min(...contexts.filter((t) => t >= contextTokens));
+    return f.contextTokens === next || (next === Infinity && f.contextTokens === Math.max(...contexts) && f.value < 1);
+  });
 }
 
 /**
- * The checkpoint that keeps most, by its worst score: each score as a share of the uncompressed model's in the same
- * table (where that has none, of the best that any table has). Null when no score is published.
+ * How much published scores keep, each as a share of the uncompressed model's in the same table (where that has none, of
+ * the best that any table has). A trained codec may have several checkpoints: the one whose worst score keeps most is
+ * named, the others stand beside it. What is not trained has none to choose from: all its scores count. Null when no
+ * score is published.
  */
 export function keptQuality(
   query: QualityQuery,
@@ -50,22 +40,14 @@ export function keptQuality(
 ): QualityKept | null {
   if (isUncompressed({ kind: query.codec })) return query.eviction === null ? WHOLE : null;
   const figures = scoresAt(all.filter(isScore), contextTokens);
-  const names = new Set(figures.filter((f) => !ofEach(f)).map(checkpointOf));
-  const judged = [...(names.size === 0 ? [null] : names)].map((name) =>
-    judge(
-      query,
-      name,
-      figures.filter((f) => ofEach(f) || checkpointOf(f) === name),
-      contextTokens,
-    ),
+  const judged = [...byCheckpoint(figures)].flatMap(([name, own]) => judge(query, name, own, contextTokens) ?? []);
+  const [best, ...others] = judged.sort((a, b) => b.share - a.share || b.scores.length - a.scores.length);
+  if (!best) return null;
+  const named = others.flatMap(({ checkpoint, share, scores }) =>
+    checkpoint === null ? [] : [{ checkpoint, share, scores }],
   );
-  const best = judged.reduce<QualityKept | null>((a, b) => (b === null || (a && a.share >= b.share) ? a : b), null);
-  const others = judged.flatMap((j) => (j === null || j === best ? [] : j.scores));
-  const known = new Set(best?.scores.map(keyOf));
-  return best && { ...best, otherScores: others.filter((s) => !known.has(keyOf(s))) };
+  return { ...best, others: named.reverse() };
 }
-
-const keyOf = (s: Score): string => `${s.source} ${s.metric} ${s.contextTokens} ${s.value}`;
 
 /** Of the uncompressed model itself. */
 export const WHOLE: QualityKept = {
@@ -78,7 +60,7 @@ export const WHOLE: QualityKept = {
   generationTasks: GENERATION.length,
   checkpoint: null,
   scores: [],
-  otherScores: [],
+  others: [],
   retrievalKnown: true,
 };
 
@@ -97,10 +79,9 @@ function judge(
   return {
     ...worst,
     generationTasks: new Set(known.map((s) => s.metric).filter((m) => GENERATION.includes(m))).size,
-    // Stored numbers of fewer bits need no checkpoint of their own.
-    checkpoint: hasOwnStorage({ kind: query.codec }) ? null : checkpoint,
+    checkpoint,
     scores,
-    otherScores: [],
+    others: [],
     retrievalKnown: known.some((s) => s.metric === 'passkey'),
   };
 }

@@ -238,8 +238,9 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       `--ranks means nothing for ${kinds.join(', ')}`,
       `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`,
     );
+  const asked = [s.codec, s.ratio, s.ranks, s.path, s.eviction, s.budget].some((x) => x !== undefined);
   return {
-    ...(storage === 'f8' ? { refuses: refusedAsFp8 } : {}),
+    ...(storage === 'f8' ? { refuses: refusedAsFp8 } : asked ? {} : { beside: PAPER_EVICTION }),
     kinds: storage.startsWith('q') ? (kinds ?? PLANNED_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
     ratios,
     ranks,
@@ -248,6 +249,13 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
     windowTokens,
   };
 }
+
+/** The paper's smallest cache, 36 MiB at a million tokens (Table memory): 21.3× with a budget of 1,024 tokens. */
+const PAPER_EVICTION = {
+  kind: 'lla',
+  ratio: 64 / 3,
+  eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 1020, budgetTokens: 1024 },
+} as const satisfies CandidateFilter['beside'];
 
 /** Servers store the full cache in 8-bit floats; everything else would need kernels of this project. */
 const refusedAsFp8 = (kind: CodecKind, eviction: Eviction | null): string | undefined =>

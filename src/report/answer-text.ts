@@ -1,5 +1,6 @@
 /** The decision in words: at most eight lines at 140 columns, for every printer. */
-import { isUncompressed } from '../codecs/registry.js';
+import { choiceOf } from '../codecs/paths.js';
+import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
@@ -144,7 +145,20 @@ function upsideWords(
     breakEven === null || breakEven.cannot
       ? ''
       : `; faster than the full cache at ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
-  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
+  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
+}
+
+/**
+ * `. As published 190 tok/s (60–250): implementations that exist (rebuilding) reach 2–16 % of that speed, 7 % of the
+ * full cache's tok/s on A100, vLLM 0.26`.
+ */
+function builtWords({ asPublished: a, path, variant, codec }: Plan): string {
+  if (!a) return LATENT_KINDS.includes(codec.kind) ? '. Nobody has published such kernels' : '';
+  const { tokensPerSecond: rate, reached } = a;
+  const share = (value: number): string => String(Math.round(value * 100));
+  const by = a.path === choiceOf(path, variant === 'materialised') ? '' : ` (by ${a.path})`;
+  const best = a.implementations.reduce((x, y) => (y.reached > x.reached ? y : x));
+  return `. As published${by} ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}): the kernels that exist reach ${share(reached.low)}–${share(reached.high)} % of a tuned one's speed (best: ${best.where})`;
 }
 
 /** The upside, and what may be faster where that is no compressed cache. */
@@ -200,8 +214,11 @@ const rate = (p: Plan): string => {
     : `${p.maxBatch.exact} sequences`;
 };
 
-/** `Loses: math500 0.69 against 0.74 (93 %); checkpoint: Table onpolicy, on-policy`. */
-function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
+/**
+ * `Loses: math500 0.69 against 0.74 (93 %), worst of 3, with the checkpoint of Table onpolicy, on-policy; other
+ * checkpoints of this codec keep 87 %`.
+ */
+function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
   if (measured && quality !== 'unknown') {
     const [worst] = qualityLost;
     const lost = quality === 'lost' && worst ? `; too little: ${scoreWords(worst, false)}` : '';
@@ -209,13 +226,20 @@ function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Cho
   }
   if (quality === 'unknown') return 'Its quality is unknown';
   const lost = qualityLost.filter((s) => s.share < 1);
-  const needs = checkpoint === null ? '' : `; checkpoint of ${checkpoint}`;
+  const needs = checkpoint === null ? '' : `, with the checkpoint of ${checkpoint}${othersWords(qualityKept)}`;
   if (lost.length === 0)
     return qualityLost.length === 0 ? 'No loss' : `No loss in ${qualityLost.length} scores${needs}`;
   const shown = lost.slice(0, most);
   const of = qualityLost.length > shown.length ? `, worst of ${qualityLost.length}` : '';
   return `Loses: ${shown.map((s) => scoreWords(s, checkpoint === null)).join(', ')}${of}${needs}`;
 }
+
+const othersWords = (kept: Plan['qualityKept']): string => {
+  const [worst] = kept?.others ?? [];
+  return kept && worst && worst.share < kept.share
+    ? `; other checkpoints of this codec keep ${shareText(worst.share)}`
+    : '';
+};
 
 /** `math500 0.69 against 0.74 (93 %, Table onpolicy, on-policy)`. */
 export function scoreWords(score: Score, withSource = true): string {

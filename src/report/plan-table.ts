@@ -10,6 +10,7 @@ import { guessMark, shownDecode, timeLabel } from '../plan/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../units.js';
 import { answerText } from './answer-text.js';
 import {
+  asPublishedLabel,
   breakEvenLabel,
   keepsLabel,
   kernelsLabel,
@@ -29,6 +30,8 @@ const NARROWEST = 60;
 export interface TableOptions {
   readonly all: boolean;
   readonly colour: boolean;
+  /** What the columns mean, and every note; else what a reader needs to act. */
+  readonly notes?: boolean;
   /** Columns of the terminal; 60 at least. */
   readonly width?: number | undefined;
 }
@@ -40,6 +43,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
   const [question = '', ...answer] = answerText(report, width);
   const { head, lines: body } = fittingTable(report, shown, width);
   const marked = markOf(report);
+  const printed = report.warnings.filter((w) => options.notes || w.code === 'input');
   const lines = [
     ...title(report, width).map(c.bold),
     c.bold(question),
@@ -54,9 +58,9 @@ export function planTable(report: PlanReport, options: TableOptions): string {
       return plan.maxBatch.exact < 1 ? c.dim(line) : line;
     }),
     '',
-    ...wrap(legend(report, shown, head), width).map(c.dim),
-    '',
-    ...report.warnings.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
+    ...wrap((options.notes ? legend : shortLegend)(report, shown, head), width).map(c.dim),
+    ...(printed.length > 0 ? [''] : []),
+    ...printed.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -107,11 +111,14 @@ const DROPPED_IN_TURN = [
   'path',
   '$/Mtok',
   'tuned',
+  'task of keeps',
+  'a user',
   'pays at',
   'kernels',
   'interval of KL',
   'interval',
   'sure',
+  'published',
   'keeps',
   'tok/s',
 ];
@@ -139,7 +146,7 @@ function fittingTable(
   let lines: string[] = [];
   let head: string[] = [];
   for (const squeeze of squeezes(shown, r.fidelity !== undefined)) {
-    const spec = tableColumns(r, squeeze);
+    const spec = tableColumns(r, shown, squeeze);
     head = spec.map((c) => c.title);
     lines = columns(spec, shown);
     if (lines.every((l) => l.length <= width)) break;
@@ -147,7 +154,7 @@ function fittingTable(
   return { head, lines };
 }
 
-function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<Plan>[] {
+function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
   const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
@@ -160,16 +167,8 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
   const given = (condition: boolean, ...list: Column<Plan>[]): Column<Plan>[] => (condition ? list : []);
   const list: Column<Plan>[] = [
     column(' ', mark, 'left'),
-    column('codec', (p) => p.id.split('/')[0] as string, 'left'),
+    column('codec', (p) => codecCell(p, shortNames), 'left'),
     column('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p)), 'left'),
-    ...given(
-      r.plans.some((p) => p.eviction),
-      column(
-        'eviction',
-        (p) => (shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)),
-        'left',
-      ),
-    ),
     column(`KV at 1M${each}`, (p) => formatBytes(p.memory.kvBytesAt1M)),
     column('fits', (p) => String(p.maxBatch.exact)),
     column('run', (p) => String(shownDecode(p).batch)),
@@ -183,6 +182,10 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
     ),
     column('tok/s', (p) => rateLabel(shownDecode(p))),
     column('a user', (p) => userLabel(p)),
+    ...given(
+      shown.some((p) => p.asPublished),
+      column('published', asPublishedLabel),
+    ),
     ...given(timed, column('sure', sureLabel)),
     ...given(r.settings.usdPerHour !== null, column('$/Mtok', usdLabel)),
     ...given(
@@ -193,7 +196,7 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
       r.plans.some((p) => p.breakEven),
       column('pays at', breakEvenLabel),
     ),
-    column('keeps', keepsLabel),
+    column('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
     ...given(
       r.fidelity !== undefined,
       column('KL here', (p) => {
@@ -206,6 +209,13 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
   ];
   return list.filter((c) => !without.includes(c.title));
 }
+
+/** `lla-4x`, `lla-21.33x streaming:4+1020`. */
+const codecCell = ({ id, eviction }: Plan, short: boolean): string =>
+  [
+    id.split('/')[0],
+    ...(eviction ? [short ? evictionLabel(eviction).replace('streaming', 'str') : evictionLabel(eviction)] : []),
+  ].join(' ');
 
 /** Milliseconds a step of tuned kernels. */
 const tunedLabel = (p: Plan): string => {
@@ -231,6 +241,20 @@ function sureLabel({ chances }: Plan): string {
 
 const SURE = { estimate: 0, low: 0, high: 0 };
 
+/** What a reader needs to act on the table, and where the rest is said. */
+function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+  const hidden = r.plans.length - shown.length;
+  const more = r.warnings.filter((w) => w.code !== 'input').length;
+  return [
+    '> deploy, + upside, * Pareto-optimal.',
+    ...(head.includes('published') ? ['published: tok/s with kernels of latents as they have been built so far.'] : []),
+    ...(head.includes('keeps')
+      ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
+      : []),
+    `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
+  ].join(' ');
+}
+
 /** What the columns say, of those that are shown. */
 function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
   const has = (title: string): boolean => head.includes(title);
@@ -252,6 +276,11 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
     ...(has('kernels') && [...kernels].some((k) => k.startsWith('('))
       ? ['In parentheses: kernels of a stack that does not run this plan.']
       : []),
+    ...(has('published')
+      ? [
+          'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody has built such); the path may be another.',
+        ]
+      : []),
     ...(has('pays at')
       ? ['pays at: the row is faster than the full cache once its kernels reach this share of the speed of tuned ones.']
       : []),
@@ -259,7 +288,7 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
       ? [
           r.fidelity
             ? `keeps: worst score measured here (top-1, passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
-            : `keeps: worst published score as a share of the uncompressed model's; below ${share} nothing is recommended.`,
+            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.`,
         ]
       : []),
     ...(has('KL here')
@@ -268,6 +297,6 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
         ]
       : []),
     ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
-    ...(hidden > 0 ? [`--all adds ${hidden} combinations.`] : []),
+    ...(hidden > 0 ? [`--all adds ${hidden} rows.`] : []),
   ].join(' ');
 }
