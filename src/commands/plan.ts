@@ -262,7 +262,7 @@ export async function noSolutionError(report: PlanReport, scenario: Scenario, so
 
 /** The largest part of memory when not one sequence fits. */
 function nothingFits(report: PlanReport): string {
-  const smallest = report.plans.reduce((a, b) => (need(b) < need(a) ? b : a));
+  const smallest = report.plans.filter((p) => !p.beside).reduce((a, b) => (need(b) < need(a) ? b : a));
   const { memory } = smallest;
   const have = `${formatDecimalBytes(report.device.vramBytes)}${memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : ''}`;
   const parts = [

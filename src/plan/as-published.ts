@@ -2,7 +2,7 @@
 import { choiceOf } from '../codecs/paths.js';
 import { codecSpec, isUncompressed } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
-import { IMPLEMENTATIONS, type Implementation } from './implementations.js';
+import { IMPLEMENTATIONS, UNPRICED, type Implementation } from './implementations.js';
 import { shownDecode } from './words.js';
 import { isUseless } from './unfit.js';
 import type { AsPublished, Plan } from './types.js';
@@ -67,6 +67,14 @@ function asPublished(p: Plan, full: Interval | null): AsPublished | null {
     secondsPerStep: seconds,
     tokensPerSecond: tokens,
     ofFull: full ? tokens.estimate / full.estimate : null,
-    implementations: built.map(({ i, share }) => ({ source: i.source, where: i.where, reached: share })),
+    implementations: [
+      ...built.map(({ i, share }) => ({
+        source: i.source,
+        where: i.where,
+        reached: share,
+        ofFull: i.tokensPerSecond === undefined ? null : i.tokensPerSecond / i.full,
+      })),
+      ...UNPRICED.filter((u) => u.path === path).map(({ path: _path, ...u }) => ({ ...u, reached: null })),
+    ],
   };
 }

@@ -102,7 +102,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
 function besideThese(g: Geometry, { beside }: CandidateFilter): Candidate[] {
   if (!beside) return [];
   const { kind, ratio, eviction } = beside;
-  const codec = CODECS[kind].fromRatio(g, ratio);
+  const codec = CODECS[kind].publishedRatios(g).includes(ratio) ? CODECS[kind].fromRatio(g, ratio) : 'not published';
   if (typeof codec === 'string' || CODECS[kind].refuse(g, codec)) return [];
   return [{ codec, ...pathOf('reconstruct'), eviction, beside: true }];
 }

@@ -90,7 +90,7 @@ export interface ServingMost {
 
 const usableOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
   representatives(plans).filter(
-    (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p) && !p.beside,
+    (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p),
   );
 
 /** Plans whose quality is kept at the asked context. */
@@ -124,7 +124,8 @@ function unsureOf(
 
 /** The plans that `decide` chooses among. */
 export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
-  const kept = keptOf(r, usableOf(r, plans)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
+  const asked = plans.filter((p) => !p.beside);
+  const kept = keptOf(r, usableOf(r, asked)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
   return { today: kept.filter((p) => runsToday(r, p)), unwritten: kept.filter((p) => !runsToday(r, p)) };
 }
 
@@ -132,7 +133,8 @@ export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
  * Decides over the evaluated plans that meet the targets.
  * @param simulated unless given, plans are chosen by one decode step
  */
-export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost | null = null): Answer {
+export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | null = null): Answer {
+  const plans = all.filter((p) => !p.beside);
   const usable = usableOf(r, plans);
   const beyond = r.contextTokens > knownTo(r);
   const kept = keptOf(r, usable);

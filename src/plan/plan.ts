@@ -136,4 +136,5 @@ const hasTargets = (r: PlanRequest): boolean =>
   r.targets.secondsToFirstToken !== null;
 
 /** True when the question has an answer: at least one plan that holds a sequence. */
-export const hasSolution = (report: PlanReport): boolean => report.plans.some((p: Plan) => p.maxBatch.exact >= 1);
+export const hasSolution = (report: PlanReport): boolean =>
+  report.plans.some((p: Plan) => !p.beside && p.maxBatch.exact >= 1);

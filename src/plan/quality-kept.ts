@@ -9,7 +9,7 @@ import type { QualityKept, Score } from './types.js';
 const isScore = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1';
 
 /** Tasks in which the model generates on its own cache, or must find what it holds: where compression shows. */
-const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey'];
+const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey', 'ruler'];
 
 /**
  * The scores that count at a context: those without one, and of those with one the cell at the smallest context that is
@@ -23,7 +23,10 @@ function scoresAt(figures: readonly QualityFigure[], contextTokens: number): Qua
       g.metric === f.metric && g.source === f.source ? (g.contextTokens ?? []) : [],
     );
     const next = Math.min(...contexts.filter((t) => t >= contextTokens));
-    return f.contextTokens === next || (next === Infinity && f.contextTokens === Math.max(...contexts) && f.value < 1);
+    return (
+      f.contextTokens === next ||
+      (next === Infinity && f.contextTokens === Math.max(...contexts) && f.value < (teacherOf(f)?.value ?? 1))
+    );
   });
 }
 
@@ -87,8 +90,9 @@ function judge(
 }
 
 function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: number): Score[] {
-  // Agreement with the uncompressed model's own choice is 1 for that model.
-  const teacher = f.metric === 'top-1' ? 1 : (teacherOf(f)?.value ?? bestTeacher(model, f));
+  // Agreement with the uncompressed model's own choice is 1 for that model; so is finding every key.
+  const known = teacherOf(f)?.value ?? bestTeacher(model, f);
+  const teacher = f.metric === 'top-1' || (f.metric === 'passkey' && !(known > 0)) ? 1 : known;
   if (!(teacher > 0)) return [];
   return [
     {

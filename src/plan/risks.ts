@@ -2,7 +2,6 @@
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { formatTokens } from '../units.js';
-import { ABSORBED_OF_FULL, IMPLEMENTATIONS } from './implementations.js';
 import { planName } from './names.js';
 import type { Plan, PlanRequest, QualityKept, Warning } from './types.js';
 
@@ -26,7 +25,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       isUncompressed(estimated.codec)
         ? `kernels of the ${short(estimated)} were not measured on this device`
         : LATENT_KINDS.includes(estimated.codec.kind)
-          ? `no server has ${estimated.codec.kind} kernels; ${published}`
+          ? `no server has ${estimated.codec.kind} kernels`
           : `no ${estimated.codec.kind} kernels were measured`,
     );
   for (const p of plans) {
@@ -61,7 +60,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
     if (kept && other && other.share < kept.share)
       add(
         'checkpoints-differ',
-        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; others of this codec keep ${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
+        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
       );
   }
   return risks;
@@ -79,12 +78,3 @@ function boundWords({ scores }: QualityKept): string {
 const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
 
 const percent = (share: number): string => `${Math.floor(100 * share + 1e-9)} %`;
-
-/** What published implementations of latents reached, in tokens a second of the full cache's by the same authors. */
-const published = ((): string => {
-  const rebuilt = IMPLEMENTATIONS.flatMap(({ tokensPerSecond, full, where }) =>
-    tokensPerSecond === undefined ? [] : [`${percent(tokensPerSecond / full)} (${where})`],
-  );
-  const { low, high, where } = ABSORBED_OF_FULL;
-  return `those that were built reach ${rebuilt.join(' and ')} of the full cache's tok/s by rebuilding, ${percent(low)} to ${percent(high)} absorbed (${where})`;
-})();

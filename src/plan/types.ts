@@ -295,7 +295,14 @@ export interface AsPublished {
   readonly tokensPerSecond: Interval;
   /** Tokens a second over those of the full cache here; null where that has no price. */
   readonly ofFull: number | null;
-  readonly implementations: readonly { readonly source: string; readonly where: string; readonly reached: number }[];
+  readonly implementations: readonly {
+    readonly source: string;
+    readonly where: string;
+    /** Share of a tuned speed; null where too little is published to price it. */
+    readonly reached: number | null;
+    /** Tokens a second of all sequences over the full cache's, by the same authors; null where they give a step. */
+    readonly ofFull: number | null;
+  }[];
 }
 
 export type LimitedBy = 'kv-cache' | 'workspace' | 'in-flight' | 'weights' | 'codec-parameters' | 'prefill';

@@ -4,6 +4,7 @@
  */
 import { codecSpec } from '../codecs/registry.js';
 import type { Metric, QualityFigure } from './figure.js';
+import { HLA_SOURCE } from './tables/hla.js';
 
 const COLD_START = 'Tables tier4 and broadsuite';
 const ISO_CACHE = 'Table isocache';
@@ -45,6 +46,8 @@ const TABLES: readonly TableOf[] = [
   // "The advantage also holds across commonsense and knowledge tasks", of the same results (l. 635): one.
   { source: 'Table scale', checkpoint: SCALE },
   { source: 'Table scale_mc', checkpoint: SCALE },
+  // Another group trained it (its source says so).
+  { source: HLA_SOURCE, checkpoint: HLA_SOURCE },
   // "A training-free SVD codec", "short KL distillation recovers" (l. 177): two, and two columns of each ratio.
   { source: 'Table huginn', metrics: ['svd-kl', 'svd-top-1'], checkpoint: 'Table huginn, SVD' },
   { source: 'Table huginn', checkpoint: 'Table huginn' },

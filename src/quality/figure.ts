@@ -54,6 +54,8 @@ export const METRICS = {
   'top-1': { unit: 'fraction', higherIsBetter: true },
   /** Retrieval of a 5-digit key at `contextTokens`. */
   passkey: { unit: 'fraction', higherIsBetter: true },
+  /** Mean of RULER's tasks at `contextTokens`. */
+  ruler: { unit: 'fraction', higherIsBetter: true },
   /** Longest context with retrieval of at least 0.9, as a text states it. */
   'reliable-retrieval': { unit: 'tokens', higherIsBetter: true },
   /** Relative error of reconstructed keys and values. */
@@ -75,7 +77,7 @@ export interface QualityFigure {
   readonly pathClass: PathClass;
   readonly eviction: Eviction | null;
   readonly metric: Metric;
-  /** Context at which a `passkey` was measured; null for every other metric. */
+  /** Context at which a `passkey` or `ruler` was measured; null for every other metric. */
   readonly contextTokens: number | null;
   readonly value: number;
   readonly unit: 'fraction' | 'nats' | 'tokens';

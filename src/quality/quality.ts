@@ -7,6 +7,7 @@ import type { Eviction } from '../eviction/policy.js';
 import type { Metric, PathClass, QualityFigure, QualityModel } from './figure.js';
 import { AXES_FIGURES } from './tables/axes.js';
 import { GENERATION_FIGURES } from './tables/generation.js';
+import { HLA_FIGURES } from './tables/hla.js';
 import { PASSKEY_FIGURES } from './tables/passkey.js';
 import { SUITE_FIGURES } from './tables/suite.js';
 
@@ -16,6 +17,7 @@ export const FIGURES: readonly QualityFigure[] = [
   ...AXES_FIGURES,
   ...SUITE_FIGURES,
   ...PASSKEY_FIGURES,
+  ...HLA_FIGURES,
 ];
 
 /**

@@ -1,5 +1,4 @@
-/** The decision in words: at most eight lines at 140 columns, for every printer. */
-import { choiceOf } from '../codecs/paths.js';
+/** The decision in words: at most nine lines at 140 columns, for every printer. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
@@ -26,7 +25,7 @@ export interface AnswerLine {
 
 const LABEL_WIDTH = 9;
 /** The answer is cut to this many lines at this width; where it is narrower, the same words wrap. */
-const MOST_LINES = 8;
+const MOST_LINES = 9;
 const FULL_WIDTH = 140;
 
 /** The plan that an answer puts first; null where nothing is recommended. */
@@ -125,10 +124,10 @@ function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): s
   const p = rowOf(report, choice);
   const d = shownDecode(p);
   const start = `${choice.name}${on}: ${p.maxBatch.exact} fit`;
-  if (!d.secondsPerStep || !d.tokensPerSecond)
-    return `${start}; its speed is not known. ${lossWords(p, choice, scores)}`;
+  const loss = lossWords(p, choice, scores);
+  if (!d.secondsPerStep || !d.tokensPerSecond) return `${start}; its speed is not known. ${loss}`;
   const { estimate, low, high } = d.secondsPerStep;
-  return `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(p, choice, scores)}`;
+  return `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}${builtWords(p)}${loss === 'No loss' ? '' : `. ${loss}`}`;
 }
 
 /** `lla-10.67x by block-absorbed: 451 fit. At 162: 2827 tok/s (2070–3330, attainable), 17 a user …`. */
@@ -141,25 +140,28 @@ function upsideWords(
   const { batch, tokensPerSecond: rate, secondsPerStep, evidence } = shownDecode(p);
   if (!rate || !secondsPerStep) return chosenWords(report, choice, '', scores);
   const { breakEven } = choice;
+  const rests = evidence === 'attainable' ? ' with tuned kernels' : `, ${evidence}`;
   const beats =
-    breakEven === null || breakEven.cannot
-      ? ''
-      : `; faster than the full cache at ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
-  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
+    breakEven === null || breakEven.cannot ? '' : `; pays from ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
+  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s${rests} (${brief(rate.low)}–${brief(rate.high)}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
 }
 
 /**
- * `. As published 190 tok/s (60–250): implementations that exist (rebuilding) reach 2–16 % of that speed, 7 % of the
- * full cache's tok/s on A100, vLLM 0.26`.
+ * `. As published 97 tok/s: implementations had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
+ * what latents are as they have been built. Empty where no latents are meant.
  */
-function builtWords({ asPublished: a, path, variant, codec }: Plan): string {
+function builtWords({ asPublished: a, codec }: Plan): string {
   if (!a) return LATENT_KINDS.includes(codec.kind) ? '. Nobody has published such kernels' : '';
-  const { tokensPerSecond: rate, reached } = a;
-  const share = (value: number): string => String(Math.round(value * 100));
-  const by = a.path === choiceOf(path, variant === 'materialised') ? '' : ` (by ${a.path})`;
-  const best = a.implementations.reduce((x, y) => (y.reached > x.reached ? y : x));
-  return `. As published${by} ${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}): the kernels that exist reach ${share(reached.low)}–${share(reached.high)} % of a tuned one's speed (best: ${best.where})`;
+  const known = a.implementations.filter((i) => i.ofFull !== null);
+  const shares = known.map((i) => i.ofFull ?? 0);
+  const where = [...new Set(known.map((i) => i.where))].join('; ');
+  const had = `${range(Math.min(...shares), Math.max(...shares))} % of the full cache's`;
+  return `. As published ${brief(a.tokensPerSecond.estimate)} tok/s: implementations had ${had} (${where})`;
 }
+
+/** `7–14`, whole per cent. */
+const range = (low: number, high: number): string =>
+  [...new Set([low, high].map((share) => String(Math.round(share * 100))))].join('–');
 
 /** The upside, and what may be faster where that is no compressed cache. */
 function upsideLine(report: PlanReport, scores: number): string | null {
@@ -190,7 +192,7 @@ function restWords(p: Plan): string {
   const usd = shownDecode(p).usdPerMillionTokens;
   return [
     first === undefined ? '' : `; first token ${first >= 1 ? `${brief(first)} s` : `${milliseconds(first)} ms`}`,
-    usd ? `; $${brief(usd.estimate)} a million output tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
+    usd ? `; $${brief(usd.estimate)} per M tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
   ].join('');
 }
 
@@ -215,8 +217,8 @@ const rate = (p: Plan): string => {
 };
 
 /**
- * `Loses: math500 0.69 against 0.74 (93 %), worst of 3, with the checkpoint of Table onpolicy, on-policy; other
- * checkpoints of this codec keep 87 %`.
+ * `Loses: math500 0.69 against 0.74 (93 %), worst of 3, with the checkpoint of Table onpolicy, on-policy; others keep
+ * 87 %`.
  */
 function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
   if (measured && quality !== 'unknown') {
@@ -236,9 +238,7 @@ function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, chec
 
 const othersWords = (kept: Plan['qualityKept']): string => {
   const [worst] = kept?.others ?? [];
-  return kept && worst && worst.share < kept.share
-    ? `; other checkpoints of this codec keep ${shareText(worst.share)}`
-    : '';
+  return kept && worst && worst.share < kept.share ? `; others keep ${shareText(worst.share)}` : '';
 };
 
 /** `math500 0.69 against 0.74 (93 %, Table onpolicy, on-policy)`. */

@@ -16,7 +16,6 @@ import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { firstPage, type Simulated } from '../simulation.js';
-import { shareText } from '../text.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
