@@ -13,6 +13,14 @@ export const cellsOf = (table: PaperTable): readonly (readonly string[])[] =>
     .split('\n')
     .map((line) => line.split(' | '));
 
+/** The cell of the row that begins with `label`, under a title. */
+export function cellAt(table: PaperTable, label: string, title: string): string {
+  const [titles = [], ...rows] = cellsOf(table);
+  const cell = rows.find(([first]) => first === label)?.[titles.indexOf(title)];
+  if (cell === undefined) throw new Error(`Table ${table} has no ${title} of ${label}`);
+  return cell;
+}
+
 /** The numbers of a cell, one for each part of `0.707 / 0.671`; null where it has none (`n/a`, words). */
 export const numbersIn = (cell: string): readonly (number | null)[] =>
   cell.split(' / ').map((part) => (/^[-+]?[\d.,]+$/.test(part) ? Number(part.replaceAll(',', '')) : null));
