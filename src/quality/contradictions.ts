@@ -152,7 +152,6 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'GSM8K 0.814 on 2.6B, teacher 0.83 @ Table scale',
     ],
     'It keeps 88 % of GSM8K on 1.4B and 98 % on 2.6B.',
-    ['ouro-1.4b', 'ouro-2.6b'],
   ),
   contradiction(
     'evict-baseline',

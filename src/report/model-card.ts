@@ -149,11 +149,12 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   { title: 'value', align: 'right', cell: (f) => value(f, f.value) },
   { title: 'teacher', align: 'right', cell: (f) => (f.teacher === null ? '–' : value(f, f.teacher)) },
   { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : nearestShare(f.share)) },
-  { title: 'decoder', align: 'left', cell: (f) => f.decoder ?? '–' },
   {
     title: 'table',
     align: 'left',
-    cell: (f) => [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': '),
+    cell: (f) =>
+      [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': ') +
+      (f.decoder === null || f.isTeacher ? '' : ` (${f.decoder})`),
   },
 ];
 
@@ -180,7 +181,7 @@ export function modelCardTable(card: ModelCard, width: number): string {
   }
   lines.push(
     ...wrap(
-      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other. decoder: how the answers were generated: two-pass takes two passes a token and caches full-width K and V, so it saves neither time nor memory; – where nothing is generated.',
+      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other. In parentheses: the decoder that generated the answers. two-pass takes two passes a token and caches full-width K and V, so it saves neither time nor memory.',
       width,
     ),
   );

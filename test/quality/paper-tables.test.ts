@@ -157,7 +157,7 @@ describe('a cell of a quality table', () => {
     for (const table of SCORED) {
       const own = lines.flatMap((line) => {
         const [, value, source] =
-          /^[! ] \S+(?: [\dk]+)? +([\d.]+) .* (?:plain|two-pass|streaming|latent-store|–) +(\w+)(?:: .*)?$/.exec(
+          /^[! ] \S+(?: [\dk]+)? +([\d.]+) .* (?:\d+ %|–) +(\w+)(?:: [^()]*(?:\([^()]*\))?)?(?: \([a-z-]+\))?$/.exec(
             line,
           ) ?? [];
         return source === table ? [Number(value)] : [];
@@ -182,7 +182,9 @@ describe('a derived cell', () => {
         setting,
       ).toBe(true);
       return shares.map((share, i) => {
-        const line = lines.split('\n').find((l) => l.startsWith(`${metrics[i]} `, 2) && / broadsuite$/.test(l));
+        const line = lines
+          .split('\n')
+          .find((l) => l.startsWith(`${metrics[i]} `, 2) && / broadsuite \(two-pass\)$/.test(l));
         return [`${setting} ${metrics[i]}`, `${Math.round(Number(share) * 100)} %`, /\d+ %/.exec(line ?? '')?.[0]];
       });
     });
