@@ -15,7 +15,7 @@ interface TableOf {
   readonly variant?: string;
   /** Of the table's columns these only. */
   readonly metrics?: readonly Metric[];
-  /** The checkpoint's name. Where `one` is given: that of scores which go with none of those. */
+  /** The checkpoint's name. Where `oneOf` is given: that of scores which go with none of those. */
   readonly checkpoint: string;
   /** Checkpoints that the table may have scored: its scores count for each of them. */
   readonly oneOf?: readonly string[];
