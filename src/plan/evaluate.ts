@@ -24,7 +24,7 @@ import {
 } from '../cost/memory.js';
 import type { Interval } from '../cost/evidence.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
-import { pathClassOf, type QualityFigure } from '../quality/figure.js';
+import { pathClassOf, showsLoss, type QualityFigure } from '../quality/figure.js';
 import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/quality.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { servedBy } from '../stacks/serving.js';
@@ -289,6 +289,12 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
     marks.push({
       code: 'destroys-generation',
       message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
+    });
+  const error = p.quality.find(showsLoss);
+  if (error)
+    marks.push({
+      code: 'destroys-generation',
+      message: `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
     });
   if (unlike === 'unfaithful-post-hoc') {
     const here =

@@ -1,12 +1,16 @@
 /** How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint. */
 import { isUncompressed } from '../codecs/registry.js';
-import type { QualityFigure } from '../quality/figure.js';
+import { DECODERS, showsLoss, type QualityFigure } from '../quality/figure.js';
 import { byCheckpoint } from '../quality/checkpoints.js';
 import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { QualityKept, Score } from './types.js';
 
-/** A task's accuracy, or agreement with the uncompressed model: what can be compared with that model's. */
-const isScore = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1';
+/**
+ * A task's accuracy, or agreement with the uncompressed model: what can be compared with that model's. An error that is
+ * said to be many times another codec's is no score, and says that quality is lost.
+ */
+const isScore = (f: QualityFigure): boolean =>
+  (f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1') || showsLoss(f);
 
 /** Tasks in which the model generates on its own cache, or must find what it holds: where compression shows. */
 const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey', 'ruler'];
@@ -85,11 +89,16 @@ function judge(
     checkpoint,
     scores,
     others: [],
-    retrievalKnown: known.some((s) => s.metric === 'passkey'),
+    retrievalKnown: known.some((s) => s.metric === 'passkey' || s.metric === 'ruler'),
   };
 }
 
 function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: number): Score[] {
+  const source = f.variant === null ? f.source : `${f.source}, ${f.variant}`;
+  if (showsLoss(f))
+    return [
+      { share: 1 / f.value, metric: f.metric, value: f.value, teacher: 1, source, contextTokens: null, times: true },
+    ];
   // Agreement with the uncompressed model's own choice is 1 for that model; so is finding every key.
   const known = teacherOf(f)?.value ?? bestTeacher(model, f);
   const teacher = f.metric === 'top-1' || (f.metric === 'passkey' && !(known > 0)) ? 1 : known;
@@ -100,9 +109,10 @@ function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: numbe
       metric: f.metric,
       value: f.value,
       teacher,
-      source: f.variant === null ? f.source : `${f.source}, ${f.variant}`,
+      source,
       contextTokens: f.contextTokens,
       ...(f.contextTokens !== null && f.contextTokens < contextTokens ? { atMost: true } : {}),
+      ...(f.decoder !== null && DECODERS[f.decoder].passesPerToken === 2 ? { twoPasses: true } : {}),
     },
   ];
 }

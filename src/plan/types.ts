@@ -167,6 +167,10 @@ export interface Score {
   readonly contextTokens: number | null;
   /** It was measured at a shorter context than the asked one, where no more is kept. */
   readonly atMost?: boolean;
+  /** Generated with two passes a token over a full-width cache, which saves no memory; times are of one pass. */
+  readonly twoPasses?: boolean;
+  /** No score: an error as a multiple of LLA's at the same budget. */
+  readonly times?: boolean;
   /** Of a score measured here: its 95 % interval; `share` is that of the low end. */
   readonly interval?: Interval;
 }

@@ -16,13 +16,15 @@ interface TableOf {
   readonly variant?: string;
   /** Of the table's columns these only. */
   readonly metrics?: readonly Metric[];
-  /** The checkpoint's name. Where `one` is given: that of scores which go with none of those. */
+  /** The checkpoint's name. Where `oneOf` is given: that of scores which go with none of those. */
   readonly checkpoint: string;
   /** Checkpoints that the table may have scored: its scores count for each of them. */
   readonly oneOf?: readonly string[];
+  /** A codec that was made for this table: no score of another source counts for it. */
+  readonly alone?: true;
 }
 
-/** Sources that are not listed name no checkpoint (passkey, text, captions): their scores count for every one. */
+/** Sources that are not listed name no checkpoint (passkey, text): their scores count for every one. */
 const TABLES: readonly TableOf[] = [
   // "Table tier4 is a separate cold-start rank sweep", the LLA rows of isocache are "the checkpoint selected under the
   // iso-cache protocol" (l. 628 and 629; l. 27 calls the former "six cold-start LLA codecs"). So these are two.
@@ -33,6 +35,8 @@ const TABLES: readonly TableOf[] = [
   { source: 'Table broadsuite', checkpoint: COLD_START },
   // "no-eviction reference in Table isocache", "both rows fall from ≈ 0.79" (l. 220): that is 0.800, not tier4's 0.590.
   { source: 'Table evict', checkpoint: ISO_CACHE },
+  // The full-RoPE reference: its KL of 0.059 is that of isocache's 4×; tier4's is 0.016.
+  { source: 'Table decoupled_char', checkpoint: ISO_CACHE },
   // On-policy training is "an optional second stage after the off-policy fit" that updates the codec (l. 593): another
   // checkpoint than every codec that was fitted by the common recipe.
   { source: 'Table onpolicy', variant: 'on-policy', checkpoint: 'Table onpolicy, on-policy' },
@@ -46,24 +50,25 @@ const TABLES: readonly TableOf[] = [
   // "The advantage also holds across commonsense and knowledge tasks", of the same results (l. 635): one.
   { source: 'Table scale', checkpoint: SCALE },
   { source: 'Table scale_mc', checkpoint: SCALE },
-  // Another group trained it (its source says so).
-  { source: HLA_SOURCE, checkpoint: HLA_SOURCE },
+  // Another group's training (its source says so): the paper's own scores say nothing of it.
+  { source: HLA_SOURCE, checkpoint: HLA_SOURCE, alone: true },
   // "A training-free SVD codec", "short KL distillation recovers" (l. 177): two, and two columns of each ratio.
   { source: 'Table huginn', metrics: ['svd-kl', 'svd-top-1'], checkpoint: 'Table huginn, SVD' },
   { source: 'Table huginn', checkpoint: 'Table huginn' },
 ];
 
 /** Sources whose every variant is a codec of its own: 300 steps of training (l. 419), a query adapter (l. 772). */
-const OWN_VARIANTS: readonly string[] = ['Table ablations', 'Table decoupled_char', 'caption, Table decoupled_char'];
+const OWN_VARIANTS: readonly string[] = ['Table ablations', 'Table decoupled_char'];
 
 const tableOf = (f: QualityFigure): TableOf | null => {
   if (codecSpec({ kind: f.codec }).untrained) return null;
-  if (f.variant !== null && OWN_VARIANTS.includes(f.source))
-    return { source: f.source, checkpoint: `${f.source.replace('caption, ', '')}, ${f.variant}` };
+  const source = f.source.replace('caption, ', '');
+  if (f.variant !== null && OWN_VARIANTS.includes(source))
+    return { source, checkpoint: `${source}, ${f.variant}`, alone: true };
   return (
     TABLES.find(
       (t) =>
-        t.source === f.source &&
+        t.source === source &&
         (t.variant === undefined || t.variant === f.variant) &&
         (t.metrics === undefined || t.metrics.includes(f.metric)),
     ) ?? null
@@ -78,7 +83,8 @@ export const checkpointOf = (figure: QualityFigure): string | null => tableOf(fi
 
 /**
  * Figures by the checkpoint that they count for, in the order of the figures. A figure whose source names no checkpoint,
- * or one of several, counts for each of them. The name is null where no figure has one.
+ * or one of several, counts for each of them, but for codecs that one table made for itself. The name is null where no
+ * figure has one.
  * @param figures of one configuration: one model, codec, ratio, path class and eviction
  */
 export function byCheckpoint(figures: readonly QualityFigure[]): Map<string | null, QualityFigure[]> {
@@ -90,13 +96,14 @@ export function byCheckpoint(figures: readonly QualityFigure[]): Map<string | nu
     return several.length > 0 ? several : [table.checkpoint];
   };
   const names = new Set<string | null>(figures.flatMap((f) => namesOf(f) ?? []));
-  if (names.size === 0 && figures.length > 0) names.add(null);
+  const alone = new Set(figures.flatMap((f) => (tableOf(f)?.alone ? checkpointOf(f) : [])));
+  if (figures.some((f) => namesOf(f) === null) && [...names].every((name) => alone.has(name))) names.add(null);
   return new Map(
     [...names].map((name) => [
       name,
       figures.filter((f) => {
         const own = namesOf(f);
-        return own === null || own.some((n) => n === name);
+        return own === null ? !alone.has(name) : own.some((n) => n === name);
       }),
     ]),
   );

@@ -9,14 +9,14 @@ import { AXES_FIGURES } from './tables/axes.js';
 import { GENERATION_FIGURES } from './tables/generation.js';
 import { HLA_FIGURES } from './tables/hla.js';
 import { PASSKEY_FIGURES } from './tables/passkey.js';
-import { SUITE_FIGURES } from './tables/suite.js';
+import { TEXT_FIGURES } from './tables/text.js';
 
 /** Every figure, in the order of the tables. */
 export const FIGURES: readonly QualityFigure[] = [
   ...GENERATION_FIGURES,
   ...AXES_FIGURES,
-  ...SUITE_FIGURES,
   ...PASSKEY_FIGURES,
+  ...TEXT_FIGURES,
   ...HLA_FIGURES,
 ];
 
@@ -75,17 +75,24 @@ export function publishedFor(model: string): QualityFigure[] {
   return FIGURES.filter((f) => f.model === measured);
 }
 
-/** The figures of exactly this configuration, in the order of the tables; empty when it was not measured. */
+/**
+ * The figures of exactly this configuration, in the order of the tables, and those that are stated of it and all larger
+ * ratios; empty when it was not measured.
+ */
 export function qualityOf(query: QualityQuery): QualityFigure[] {
   const model = measuredModel(query.model);
   if (model === undefined) return [];
   return (INDEX.get(key(model, query)) ?? []).filter(
-    (f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio,
+    (f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio || (f.andAbove && query.ratio > f.ratio),
   );
 }
 
+/** Tables without a teacher whose caption refers to that of another table. */
+const REFERENCE: Readonly<Record<string, string>> = { 'Table evict': 'Table isocache' };
+
 /** One key for figures of the same table, model, metric and context. */
-const teacherKey = (f: QualityFigure): string => `${f.source}|${f.model}|${f.metric}|${f.contextTokens}`;
+const teacherKey = (f: QualityFigure): string =>
+  `${REFERENCE[f.source] ?? f.source}|${f.model}|${f.metric}|${f.contextTokens}`;
 
 const TEACHERS = new Map<string, QualityFigure>();
 for (const f of FIGURES) {
@@ -93,7 +100,10 @@ for (const f of FIGURES) {
   if (f.isTeacher && !TEACHERS.has(key)) TEACHERS.set(key, f);
 }
 
-/** The uncompressed model's figure of the same table, metric and context, or null where the table has none. */
+/**
+ * The uncompressed model's figure of the same table (or of the one that its caption refers to), metric and context; null
+ * where there is none.
+ */
 export const teacherOf = (figure: QualityFigure): QualityFigure | null => TEACHERS.get(teacherKey(figure)) ?? null;
 
 /** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */

@@ -4,6 +4,7 @@ import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '..
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
+import { TWO_PASSES } from './plan-rows.js';
 import { shareText, wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
@@ -243,9 +244,10 @@ const othersWords = (kept: Plan['qualityKept']): string => {
 
 /** `math500 0.69 against 0.74 (93 %, Table onpolicy, on-policy)`. */
 export function scoreWords(score: Score, withSource = true): string {
-  const { metric, contextTokens, teacher, source } = score;
+  const { metric, contextTokens, teacher, source, twoPasses, times } = score;
+  if (times) return `an error ${score.value} times that of lla (${source})`;
   const at = contextTokens === null ? '' : ` at ${formatTokens(contextTokens)} tokens`;
-  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareText(score.share)}${withSource ? `, ${source}` : ''})`;
+  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareText(score.share)}${twoPasses ? TWO_PASSES : ''}${withSource ? `, ${source}` : ''})`;
 }
 
 /** `0.69`; measured here `0.92 (0.89–0.95)`. */

@@ -20,7 +20,7 @@ import type { QualityFigure } from '../quality/figure.js';
 import { publishedFor, teacherOf } from '../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
 import type { ModelSource } from '../plan/answer.js';
-import { columns, shareText, wrap, type Column } from './text.js';
+import { columns, wrap, type Column } from './text.js';
 
 export interface CachedBy {
   readonly codec: string;
@@ -87,6 +87,7 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
 
 function settingName(f: QualityFigure): string {
   const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}-${Number(f.ratioLabel)}x`];
+  if (f.andAbove) parts.push('and above');
   if (f.pathClass === 'absorbed') parts.push('absorbed (another computation)');
   if (f.eviction !== null) parts.push(evictionLabel(f.eviction));
   return parts.join(', ');
@@ -130,8 +131,13 @@ const CACHE_COLUMNS: readonly Column<CachedBy>[] = [
   },
 ];
 
-const value = (f: QualityFigure, v: number): string =>
-  f.unit === 'tokens' ? formatTokens(v) : v.toFixed(Math.max(2, (String(v).split('.')[1] ?? '').length));
+const value = (f: QualityFigure, v: number): string => {
+  if (f.unit === 'times') return `${v}×`;
+  return f.unit === 'tokens' ? formatTokens(v) : v.toFixed(Math.max(2, (String(v).split('.')[1] ?? '').length));
+};
+
+/** To the nearest per cent, as the paper prints shares. Plans round down: there a share is held against `--keep`. */
+const nearestShare = (share: number): string => `${Math.round(share * 100)} %`;
 
 const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   {
@@ -142,11 +148,13 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   },
   { title: 'value', align: 'right', cell: (f) => value(f, f.value) },
   { title: 'teacher', align: 'right', cell: (f) => (f.teacher === null ? '–' : value(f, f.teacher)) },
-  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : shareText(f.share)) },
+  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : nearestShare(f.share)) },
   {
     title: 'table',
     align: 'left',
-    cell: (f) => [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': '),
+    cell: (f) =>
+      [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': ') +
+      (f.decoder === null || f.isTeacher ? '' : ` (${f.decoder})`),
   },
 ];
 
@@ -173,7 +181,7 @@ export function modelCardTable(card: ModelCard, width: number): string {
   }
   lines.push(
     ...wrap(
-      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other.',
+      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other. In parentheses: the decoder that generated the answers. two-pass takes two passes a token and caches full-width K and V, so it saves neither time nor memory.',
       width,
     ),
   );

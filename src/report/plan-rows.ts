@@ -130,18 +130,22 @@ export function shortList(report: PlanReport): Plan[] {
 /** Element types that store the cache as the model computes it. */
 const EXACT_TYPES: readonly string[] = ['f16', 'bf16', 'f32'];
 
+/** Marks a score that was generated with two passes a token. */
+export const TWO_PASSES = '†';
+
 /**
- * `93 % math500, others 58 %`: the worst published score that counts at this context, of the checkpoint that is named
+ * `93 %† math500, others 58 %`: the worst published score that counts at this context, of the checkpoint that is named
  * and of the others; `0 % passkey, at 64k` where it was measured at a shorter one.
  * @param short without the task
  */
 export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan, short = false): string {
   if (isUncompressed(codec) && eviction === null) return EXACT_TYPES.includes(cacheType) ? '100 %' : 'unknown';
   if (!qualityKept) return 'unknown';
-  const { share, metric, atMost, contextTokens, others } = qualityKept;
+  const { share, metric, value, atMost, contextTokens, others, twoPasses, times } = qualityKept;
+  if (times) return `lost (${value} × the error)`;
   const at = atMost && !short ? `, at ${formatTokens(contextTokens ?? 0)}` : '';
   const worst = shareText(others[0]?.share ?? share);
-  return `${shareText(share)}${short ? '' : ` ${metric}`}${at}${worst === shareText(share) ? '' : `, others ${worst}`}`;
+  return `${shareText(share)}${twoPasses ? TWO_PASSES : ''}${short ? '' : ` ${metric}`}${at}${worst === shareText(share) ? '' : `, others ${worst}`}`;
 }
 
 /** Tokens a second with kernels of latents as they have been built: `190`; `none` where nobody has built any. */

@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { shortName } from '../codecs/paths.js';
 import { evictionLabel } from '../eviction/policy.js';
+import { choicesOf } from '../plan/decide.js';
 import { klLabel } from '../plan/fidelity.js';
 import { pathLabel } from '../plan/names.js';
 import { representatives } from '../plan/representatives.js';
@@ -19,6 +20,7 @@ import {
   rateLabel,
   shortList,
   shownMetric,
+  TWO_PASSES,
   runWords,
 } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
@@ -241,6 +243,12 @@ function sureLabel({ chances }: Plan): string {
 
 const SURE = { estimate: 0, low: 0, high: 0 };
 
+/** What the mark of a score means, where one is shown. */
+const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] =>
+  [...shown.map((p) => p.qualityKept), ...choicesOf(answer).flatMap((c) => c.qualityLost)].some((s) => s?.twoPasses)
+    ? [`${TWO_PASSES}: generated with two passes a token and a full-width cache; times here are of one pass.`]
+    : [];
+
 /** What a reader needs to act on the table, and where the rest is said. */
 function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
   const hidden = r.plans.length - shown.length;
@@ -251,6 +259,7 @@ function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly strin
     ...(head.includes('keeps')
       ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
       : []),
+    ...twoPassWords(r, shown),
     `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
   ].join(' ');
 }
@@ -291,6 +300,7 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
             : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.`,
         ]
       : []),
+    ...twoPassWords(r, shown),
     ...(has('KL here')
       ? [
           `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} tokens.`,

@@ -81,6 +81,7 @@ const NULLABLE = new Set([
   'secondsPerPrompt',
   'notPriced',
   'variant',
+  'decoder',
   'eviction',
   'secondsPerStep',
   'tokensPerSecond',

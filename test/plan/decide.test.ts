@@ -61,11 +61,11 @@ describe('the quality rule', () => {
     // Another group's training keeps 0.466 of 0.489 at worst; the iso-cache checkpoint's off-policy MATH-500 is 0.43.
     expect(row(report, 'lla-4x/reconstruct').qualityKept).toMatchObject({
       checkpoint: 'HLA (arXiv 2610.07940)',
-      metric: 'top-1',
+      metric: 'mmlu-pro',
       scores: expect.arrayContaining([expect.objectContaining({ metric: 'mmlu-pro', value: 0.466 })]) as unknown,
     });
     expect(row(report, 'lla-4x/reconstruct').qualityKept?.others[0]?.share).toBeCloseTo(0.43 / 0.74, 9);
-    expect(keepsLabel(row(report, 'lla-4x/reconstruct'))).toBe('95 % top-1, others 58 %');
+    expect(keepsLabel(row(report, 'lla-4x/reconstruct'))).toBe('95 % mmlu-pro, others 58 %');
     expect(report.answer.upside?.checkpoint).toBe('Table onpolicy, on-policy');
     expect(words(report)).toContain('with the checkpoint of Table onpolicy, on-policy; others keep 87 %');
   });

@@ -2,7 +2,7 @@
  * LLA 4× (ranks 96/160) as another group trained and scored it: HLA, arXiv 2610.07940, beside the uncompressed model in
  * the same harness (lm-eval). Tokens that were decoded kept an exact cache, which the paper's decoder does not keep.
  */
-import { type Metric, type QualityFigure, figure, row } from '../figure.js';
+import { type Metric, type QualityFigure, figure } from '../figure.js';
 import type { QualityModel } from '../figure.js';
 
 export const HLA_SOURCE = 'HLA (arXiv 2610.07940)';
@@ -24,6 +24,7 @@ export const HLA_FIGURES: readonly QualityFigure[] = ROWS.flatMap(([model, codec
     model,
     source: HLA_SOURCE,
     protocol: PROTOCOL,
+    decoder: null,
     ...(codec === 'full' ? {} : { codec, ratioLabel: '4' }),
   } as const;
   const fraction = (percent: number): number => Number((percent / 100).toFixed(4));
@@ -31,6 +32,6 @@ export const HLA_FIGURES: readonly QualityFigure[] = ROWS.flatMap(([model, codec
     ...RULER_CONTEXTS.map((contextTokens, i) =>
       figure({ ...common, contextTokens }, 'ruler', fraction(ruler[i] ?? NaN)),
     ),
-    ...row(common, METRICS, scores.map(fraction)),
+    ...METRICS.map((metric, i) => figure(common, metric, fraction(scores[i] ?? NaN))),
   ];
 });
