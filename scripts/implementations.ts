@@ -1,12 +1,12 @@
 /**
  * Which share of a tuned kernel's speed published implementations of latent attention reached, by this program's
- * prices: the values of `reached` in src/plan/implementations.ts.
+ * prices: the values of `reached` in src/quality/implementations.ts.
  *
  *   npx esbuild --bundle --platform=node --format=esm scripts/implementations.ts --packages=external > implementations.mjs
  *   node implementations.mjs
  */
-import { IMPLEMENTATIONS } from '../src/plan/implementations.js';
-import { reachedBy } from '../src/plan/reached.js';
+import { IMPLEMENTATIONS } from '../src/quality/implementations.js';
+import { reachedBy } from './reached.js';
 
 for (const i of IMPLEMENTATIONS) {
   const { source, ratio, contextTokens, batch } = i;

@@ -1,8 +1,8 @@
 /** The speed of latents with kernels as they have been built so far, beside what tuned ones would reach. */
-import { choiceOf } from '../codecs/paths.js';
 import { codecSpec, isUncompressed } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
-import { IMPLEMENTATIONS, UNPRICED, type Implementation } from './implementations.js';
+import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../quality/implementations.js';
+import { pathLabel } from './names.js';
 import { shownDecode } from './words.js';
 import { isUseless } from './unfit.js';
 import type { AsPublished, Plan } from './types.js';
@@ -33,7 +33,7 @@ const isLatent = ({ codec }: Plan): boolean => codecSpec(codec).latentFor === 'o
 function asPublished(p: Plan, full: Interval | null): AsPublished | null {
   const { batch, secondsPerStep, unmeasured } = shownDecode(p);
   if (!isLatent(p) || !secondsPerStep || !unmeasured || batch < 1) return null;
-  const path = choiceOf(p.path, p.variant === 'materialised');
+  const path = pathLabel(p);
   const built = IMPLEMENTATIONS.flatMap((i) => {
     const share = i.reached[path];
     return share === undefined ? [] : [{ i, share }];

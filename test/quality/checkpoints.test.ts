@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { byCheckpoint, checkpointOf } from '../../src/quality/checkpoints.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import { FIGURES, qualityOf, type QualityQuery } from '../../src/quality/quality.js';
+import { HLA_SOURCE } from '../../src/quality/tables/hla.js';
 
 const LLA_4X: QualityQuery = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'full-rope', eviction: null };
 const OFF_POLICY = (f: QualityFigure): boolean => f.variant === 'off-policy';
@@ -9,12 +10,14 @@ const OFF_POLICY = (f: QualityFigure): boolean => f.variant === 'off-policy';
 /** Checkpoints of a configuration, each with the tables of its figures. */
 const sourcesOf = (query: Partial<QualityQuery>): Record<string, string[]> =>
   Object.fromEntries(
-    [...byCheckpoint(qualityOf({ ...LLA_4X, ...query }))].map(([name, figures]) => [
-      String(name),
-      [...new Set(figures.map((f) => (f.variant === null ? f.source : `${f.source}, ${f.variant}`)))].filter(
-        (s) => !/^text|^caption|decoupled/.test(s),
-      ),
-    ]),
+    [...byCheckpoint(qualityOf({ ...LLA_4X, ...query }).filter((f) => f.source !== HLA_SOURCE))].map(
+      ([name, figures]) => [
+        String(name),
+        [...new Set(figures.map((f) => (f.variant === null ? f.source : `${f.source}, ${f.variant}`)))].filter(
+          (s) => !/^text|^caption|decoupled/.test(s),
+        ),
+      ],
+    ),
   );
 
 describe('byCheckpoint', () => {
@@ -75,6 +78,12 @@ describe('byCheckpoint', () => {
     expect(agreeing.map(([name]) => name)).toEqual(['Table isocache']);
     const adapted = byCheckpoint(qualityOf({ ...LLA_4X, pathClass: 'absorbed' }));
     expect(adapted.get('Table decoupled_char, query adapter')?.map((f) => f.value)).toEqual([0.34, 0.84]);
+  });
+
+  it('keeps another group’s training apart: the paper’s scores say nothing of it', () => {
+    const hla = byCheckpoint(qualityOf(LLA_4X)).get(HLA_SOURCE) ?? [];
+    expect(hla.length).toBe(6);
+    expect(new Set(hla.map((f) => f.source))).toEqual(new Set([HLA_SOURCE]));
   });
 
   it('loses no figure, and gives none to a checkpoint that its table does not score', () => {

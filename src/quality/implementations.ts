@@ -5,12 +5,8 @@
  */
 import type { PathChoice } from '../codecs/codec.js';
 
-/** How latents were read: rebuilt to K and V for each step, or attended directly. */
-export type Reading = 'rebuilding' | 'absorbed';
-
 /** One published measurement. */
 export interface Implementation {
-  readonly reading: Reading;
   readonly source: string;
   /** Short, for a line of text: the GPU and the server. */
   readonly where: string;
@@ -37,7 +33,6 @@ const HLA = { source: 'HLA (arXiv 2610.07940), Table 8', where: 'A100, vLLM 0.26
 const PAPER = { where: 'H200, paper', device: 'h200', model: 'ouro-1.4b' } as const;
 const ABSORBED = {
   ...PAPER,
-  reading: 'absorbed',
   source: 'Table absorbed_latency',
   ratio: 4,
   batch: 1,
@@ -48,7 +43,6 @@ const ABSORBED = {
 export const IMPLEMENTATIONS: readonly Implementation[] = [
   {
     ...HLA,
-    reading: 'rebuilding',
     model: 'ouro-1.4b',
     ratio: 4,
     contextTokens: 4096,
@@ -59,7 +53,6 @@ export const IMPLEMENTATIONS: readonly Implementation[] = [
   },
   {
     ...HLA,
-    reading: 'rebuilding',
     model: 'ouro-1.4b',
     ratio: 4,
     contextTokens: 4096,
@@ -70,7 +63,6 @@ export const IMPLEMENTATIONS: readonly Implementation[] = [
   },
   {
     ...PAPER,
-    reading: 'rebuilding',
     source: 'Table memory',
     ratio: 64 / 3,
     contextTokens: 4096,

@@ -1,8 +1,9 @@
 /** Which share of the attainable speed a published implementation reached, by this program's prices. */
-import type { PathChoice } from '../codecs/codec.js';
-import { findPreset } from '../geometry/presets.js';
-import { ask } from './ask.js';
-import type { Implementation } from './implementations.js';
+import type { PathChoice } from '../src/codecs/codec.js';
+import { findPreset } from '../src/geometry/presets.js';
+import { pathLabel } from '../src/plan/names.js';
+import { ask } from '../src/plan/ask.js';
+import type { Implementation } from '../src/quality/implementations.js';
 
 /**
  * s = T_att / (T − T_rest): T the measured step, T_att what tuned kernels take for the latents' part of it, T_rest the
@@ -20,7 +21,7 @@ export async function reachedBy(i: Implementation): Promise<Partial<Record<PathC
     ...(i.batch === null ? {} : { batch: i.batch }),
   });
   const share = (path: PathChoice): number => {
-    const plan = report.plans.find((p) => p.id.endsWith(path === 'materialised' ? 'reconstruct-materialised' : path));
+    const plan = report.plans.find((p) => pathLabel(p) === path);
     const { batch, secondsPerStep, unmeasured } = plan?.decode ?? {};
     if (!batch || !secondsPerStep || !unmeasured) throw new Error(`${i.source}: ${path} has no price`);
     const measured = i.secondsPerStep ?? batch / (i.tokensPerSecond ?? NaN);
