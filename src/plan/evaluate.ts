@@ -10,6 +10,7 @@ import {
   isLatent,
   isUncompressed,
   layoutOf,
+  sharingOf,
 } from '../codecs/registry.js';
 import { priceStep, type StepPrice } from '../cost/latency.js';
 import {
@@ -86,6 +87,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
+  const sharing = sharingOf(codec);
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {
     id: candidateId(g, candidate, r.cacheType),
@@ -96,6 +98,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.bits === undefined ? {} : { bits: codec.bits }),
       ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
+      ...(sharing === undefined ? {} : { shared: sharing }),
       ratio: coreRatio(g, codec),
       modelRatio:
         fullScalars(g) /

@@ -4,7 +4,7 @@
  * (`placedOps`). So one of each kind is listed whole, and of the others only the dependent calls. Equal pieces of
  * rebuilt latents are listed once.
  */
-import { isLatent } from '../codecs/registry.js';
+import { takesTwoPasses } from '../codecs/registry.js';
 import { weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
@@ -16,6 +16,7 @@ import {
   heldBefore,
   PREFILL_CHUNK_TOKENS,
   shiftOf,
+  takenAs,
   type Chunk,
   type Pass,
   type WholePrompt,
@@ -56,9 +57,10 @@ export interface PrefillFrame {
 /** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */
 export function forEachPrefillCall(
   c: Configuration,
-  { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan,
+  { promptTokens, ...asked }: PromptPlan,
   visit: (call: KernelCall, times: number) => void,
 ): PrefillFrame {
+  const { method, chunkTokens } = takenAs(c, asked.method, asked.chunkTokens ?? PREFILL_CHUNK_TOKENS);
   const runs = equalRuns(c, method, promptTokens, chunkTokens);
   let operations = 0;
   const visited = (call: KernelCall, times: number): void => {
@@ -218,7 +220,7 @@ class Placed {
     const { c, how } = this;
     const captures = capturesOf(c, how.method);
     const shifted = shiftOf(c, run.from) > 0;
-    for (const again of isLatent(c.codec) ? [false, true] : [false]) {
+    for (const again of takesTwoPasses(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
         const p: Pass = {
           c,

@@ -11,6 +11,7 @@ import {
   rowsOfRuns,
   runSchedule,
   runsOf,
+  takenAs,
   type Chunk,
   type RunOptions,
   type WholePrompt,
@@ -71,9 +72,10 @@ const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => M
  */
 export async function prefillPrompts(
   m: Machine,
-  { method, prompts, lengths, chunkTokens, sampling, draws, streams, ends }: WholePrompts,
+  { prompts, lengths, sampling, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
+  const { method, chunkTokens } = takenAs(m.c, asked.method, asked.chunkTokens);
   const runs = prompts.map((tokens, sequence) =>
     tokens.length === 0 ? [] : runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens),
   );
