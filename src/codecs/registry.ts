@@ -45,7 +45,7 @@ export const sharingOf = ({ kind, shared }: Pick<Codec, 'kind' | 'shared'>): Sha
 export const takesTwoPasses = (codec: Codec): boolean => isLatent(codec) || sharingOf(codec) === 'two-pass';
 
 /** True where a prompt's token needs the rows that tokens before it have after their last loop. */
-export const takesPositions = (codec: Codec): boolean => sharingOf(codec) === 'all';
+export const takesPositions = (codec: Pick<Codec, 'kind' | 'shared'>): boolean => sharingOf(codec) === 'all';
 
 /** True where what is cached of a token in the core is the mean over its loops. */
 export const averagesLoops = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).averages === true;

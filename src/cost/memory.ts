@@ -3,7 +3,14 @@
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { codecMeans, codecSpec, isLatent, latentHeads, paddedCodecParameters, takesPositions } from '../codecs/registry.js';
+import {
+  codecMeans,
+  codecSpec,
+  isLatent,
+  latentHeads,
+  paddedCodecParameters,
+  takesPositions,
+} from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, windowBytes } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
@@ -163,15 +170,17 @@ export function prefillPeaks(
   context: number,
   chunkTokens = PREFILL_CHUNK_TOKENS,
 ): Record<PrefillKind, number> {
-  const chunk = Math.min(context, takenAs(c, 'chunked', chunkTokens).chunkTokens);
-  const last = context - chunk * (Math.ceil(context / chunk) - 1);
-  // Rows of the last chunks, which have most before them: those that H2O keeps lie with their own.
-  const rows = rowsOfRuns(c, [
+  const taken = takenAs(c, 'chunked', chunkTokens);
+  const [chunk, run] = [Math.min(context, taken.chunkTokens), Math.min(context, taken.runTokens)];
+  const last = context - run * (Math.ceil(context / run) - 1);
+  // Rows of the last runs, which have most before them: those that H2O keeps lie with their own.
+  const most = rowsOfRuns(c, [
     { from: context - last, tokens: last },
-    ...(last < context ? [{ from: context - last - chunk, tokens: chunk }] : []),
+    ...(last < context ? [{ from: context - last - run, tokens: run }] : []),
   ]);
   const peak = (extent: PromptExtent): number => bytesOf(prefillBuffers(c, extent), 'prefill').fixed;
-  const chunked = peak({ room: chunk, rows, chunk, captures: undefined, carries: chunk < context });
+  const rows = Math.max(chunk, most);
+  const chunked = peak({ room: chunk, rows, chunk, captures: undefined, carries: run < context });
   const whole = (method: WholePrompt): number =>
     takesPositions(c.codec)
       ? chunked

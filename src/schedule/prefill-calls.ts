@@ -60,15 +60,15 @@ export function forEachPrefillCall(
   { promptTokens, ...asked }: PromptPlan,
   visit: (call: KernelCall, times: number) => void,
 ): PrefillFrame {
-  const { method, chunkTokens } = takenAs(c, asked.method, asked.chunkTokens ?? PREFILL_CHUNK_TOKENS);
-  const runs = equalRuns(c, method, promptTokens, chunkTokens);
+  const { method, chunkTokens, runTokens } = takenAs(c, asked.method, asked.chunkTokens ?? PREFILL_CHUNK_TOKENS);
+  const runs = equalRuns(c, promptTokens, Math.min(runTokens, promptTokens));
   let operations = 0;
   const visited = (call: KernelCall, times: number): void => {
     operations += times;
     visit(call, times);
   };
   const collectives =
-    promptTokens <= FEW_CHUNKS * chunkTokens
+    promptTokens <= FEW_CHUNKS * Math.min(chunkTokens, runTokens)
       ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited)
       : visitKinds(c, runs, { chunkTokens, method }, visited);
   const runCount = runs.reduce((sum, { count }) => sum + count, 0);
@@ -97,8 +97,7 @@ interface EqualRuns {
 }
 
 /** The runs of a prompt, counted: a prompt of 2^30 tokens in chunks of one token has as many. */
-function equalRuns(c: Configuration, method: WholePrompt, promptTokens: number, chunkTokens: number): EqualRuns[] {
-  const each = method === 'chunked' ? chunkTokens : promptTokens;
+function equalRuns(c: Configuration, promptTokens: number, each: number): EqualRuns[] {
   const [whole, all] = [Math.floor(promptTokens / each), Math.ceil(promptTokens / each)];
   const shifted = firstWhere(all, (i) => shiftOf(c, i * each) > 0);
   const bounds = [...new Set([0, 1, shifted, whole, all - 1, all])].sort((a, b) => a - b);

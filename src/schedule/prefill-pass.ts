@@ -49,27 +49,30 @@ export type CapturingKind = (typeof CAPTURING_KINDS)[number];
  */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
+/** How a prompt is taken: tokens that are worked on at once, and tokens of a run, which go through both passes together. */
+export interface Taken {
+  readonly method: WholePrompt;
+  readonly chunkTokens: number;
+  readonly runTokens: number;
+}
+
 /**
- * How a prompt is taken. Where a token needs what tokens before it have after their last loop, each is a run of its
- * own, whatever is asked.
+ * How a method takes a prompt. Where a token needs what tokens before it have after their last loop, each is a run of
+ * its own, whatever the method; H2O still loads the cache in chunks.
  */
-export const takenAs = (
-  c: Configuration,
-  method: WholePrompt,
-  chunkTokens: number,
-): { readonly method: WholePrompt; readonly chunkTokens: number } =>
-  takesPositions(c.codec) ? { method: 'chunked', chunkTokens: 1 } : { method, chunkTokens };
+export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: number): Taken {
+  if (takesPositions(c.codec))
+    return { method: 'chunked', chunkTokens: weighsTokens(c.eviction) ? chunkTokens : 1, runTokens: 1 };
+  return { method, chunkTokens, runTokens: method === 'chunked' ? chunkTokens : Infinity };
+}
 
 /** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
 export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined =>
   isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
-/**
- * The runs of a prompt: positions of tokens that go through both passes together. `before`: tokens that were there
- * already.
- */
-export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
-  chunksOf({ from: before, tokens: promptTokens }, method === 'chunked' ? chunkTokens : promptTokens);
+/** The runs of a prompt, as positions. `before`: tokens that were there already. */
+export const runsOf = ({ runTokens }: Pick<Taken, 'runTokens'>, before: number, promptTokens: number): Chunk[] =>
+  chunksOf({ from: before, tokens: promptTokens }, Math.min(runTokens, promptTokens));
 
 /** A layer of one pass over a run. */
 export interface Pass {

@@ -81,7 +81,7 @@ export function prefillSchedule(
   method: WholePrompt = 'accumulated',
 ): Schedule {
   const taken = takenAs(c, method, chunkTokens);
-  const runs = runsOf(taken.method, 0, promptTokens, taken.chunkTokens);
+  const runs = runsOf(taken, 0, promptTokens);
   const parts = runs.map((run, i) => runSchedule(c, run, { batch, ...taken, ends: i === runs.length - 1 }));
   return { stages: parts.flatMap((part) => part.stages), collectives: parts.flatMap((part) => part.collectives) };
 }
@@ -112,9 +112,7 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
   const { slots = keptSlots(c), choice = 'greedy' } = of;
   const first = { c, run, batch, slots, again: false, chunkTokens, captures: capturesOf(c, method) };
   const twice = takesTwoPasses(c.codec);
-  const second = twice
-    ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)]
-    : [];
+  const second = twice ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)] : [];
   // Only the last token's logits are computed, in the last pass.
   const head: Stage = { kind: 'once', ops: headOps(c, batch, choice) };
   const rows = batch * run.tokens;

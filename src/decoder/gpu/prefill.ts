@@ -75,9 +75,10 @@ export async function prefillPrompts(
   { prompts, lengths, sampling, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
-  const { method, chunkTokens } = takenAs(m.c, asked.method, asked.chunkTokens);
+  const taken = takenAs(m.c, asked.method, asked.chunkTokens);
+  const { method, chunkTokens } = taken;
   const runs = prompts.map((tokens, sequence) =>
-    tokens.length === 0 ? [] : runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens),
+    tokens.length === 0 ? [] : runsOf(taken, lengths[sequence] as number, tokens.length),
   );
   // Pieces of what is before a run are as long as a chunk, however short the run.
   const room =
