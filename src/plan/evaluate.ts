@@ -26,7 +26,7 @@ import {
 import type { Interval } from '../cost/evidence.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import { pathClassOf, type QualityFigure } from '../quality/figure.js';
-import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/quality.js';
+import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
@@ -245,6 +245,7 @@ function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   return {
     model: r.publishedAs,
     codec: c.codec.kind,
+    shared: c.codec.shared,
     ratio: coreRatio(r.geometry, c.codec),
     pathClass: pathClassOf(c.codec.kind, c.path),
     eviction: c.eviction,
@@ -312,13 +313,17 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
 
 const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} B`;
 
-/** Metrics whose published figures for one plan differ by more than 0.05. */
+/**
+ * Metrics whose published figures for one plan differ by more than 0.05, each held against the uncompressed model's in
+ * its own table: groups score that differently, too.
+ */
 export function contradictedMetrics(figures: readonly QualityFigure[]): string[] {
   const range = new Map<string, [number, number]>();
   for (const f of figures) {
-    if (f.unit !== 'fraction' || f.metric === 'passkey') continue;
-    const [low, high] = range.get(f.metric) ?? [f.value, f.value];
-    range.set(f.metric, [Math.min(low, f.value), Math.max(high, f.value)]);
+    if (f.unit !== 'fraction' || f.contextTokens !== null || f.isTeacher) continue;
+    const value = f.value - (teacherOf(f)?.value ?? 0);
+    const [low, high] = range.get(f.metric) ?? [value, value];
+    range.set(f.metric, [Math.min(low, value), Math.max(high, value)]);
   }
   return [...range].filter(([, [low, high]]) => high - low > 0.05).map(([metric]) => metric);
 }

@@ -1,5 +1,6 @@
 /** One published number of quality, and how the tables of numbers are written down. */
-import type { CodecKind, Path } from '../codecs/codec.js';
+import type { CodecKind, Path, Sharing } from '../codecs/codec.js';
+import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
 
 /** Models that the paper measures. Its 2.6B is Ouro-2.6B-Thinking. */
@@ -54,6 +55,8 @@ export const METRICS = {
   'top-1': { unit: 'fraction', higherIsBetter: true },
   /** Retrieval of a 5-digit key at `contextTokens`. */
   passkey: { unit: 'fraction', higherIsBetter: true },
+  /** Mean of RULER's tasks at `contextTokens`. */
+  ruler: { unit: 'fraction', higherIsBetter: true },
   /** Longest context with retrieval of at least 0.9, as a text states it. */
   'reliable-retrieval': { unit: 'tokens', higherIsBetter: true },
   /** Relative error of reconstructed keys and values. */
@@ -66,6 +69,8 @@ export type Metric = keyof typeof METRICS;
 export interface QualityFigure {
   readonly model: QualityModel;
   readonly codec: CodecKind;
+  /** When loops share rows; absent where none reads another's. */
+  readonly shared?: Sharing;
   /**
    * Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal.
    */
@@ -75,7 +80,7 @@ export interface QualityFigure {
   readonly pathClass: PathClass;
   readonly eviction: Eviction | null;
   readonly metric: Metric;
-  /** Context at which a `passkey` was measured; null for every other metric. */
+  /** Context at which a `passkey` or `ruler` was measured; null for every other metric. */
   readonly contextTokens: number | null;
   readonly value: number;
   readonly unit: 'fraction' | 'nats' | 'tokens';
@@ -111,6 +116,8 @@ export interface Common {
   readonly source: string;
   readonly protocol: string;
   readonly codec?: CodecKind;
+  /** The codec's usual way unless given. */
+  readonly shared?: Sharing;
   readonly ratioLabel?: string;
   readonly pathClass?: PathClass;
   readonly eviction?: Eviction;
@@ -123,9 +130,11 @@ export interface Common {
 export function figure(common: Common, metric: Metric, value: number): QualityFigure {
   const codec = common.codec ?? 'full';
   const ratioLabel = common.ratioLabel ?? '1';
+  const shared = sharingOf({ kind: codec, ...(common.shared ? { shared: common.shared } : {}) });
   return {
     model: common.model,
     codec,
+    ...(shared ? { shared } : {}),
     ratio: exactRatio(ratioLabel),
     ratioLabel,
     pathClass: common.pathClass ?? (codec === 'full' ? 'uncompressed' : 'full-rope'),

@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { CONTRADICTIONS, contradictionsFor } from '../../src/quality/contradictions.js';
 import { METRICS, type Metric, exactRatio, pathClassOf } from '../../src/quality/figure.js';
-import { FIGURES, type QualityQuery, qualityOf, reliableRetrieval, teacherOf } from '../../src/quality/quality.js';
+import {
+  FIGURES,
+  FIGURES_OF_THE_PAPER,
+  type QualityQuery,
+  qualityOf,
+  reliableRetrieval,
+  teacherOf,
+} from '../../src/quality/quality.js';
 
 const LLA_4X: QualityQuery = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'full-rope', eviction: null };
 const EVICTED = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
@@ -39,7 +46,7 @@ describe('figures', () => {
   });
 
   it('marks every other number as text', () => {
-    const rest = FIGURES.filter((f) => !f.source.startsWith('Table '));
+    const rest = FIGURES_OF_THE_PAPER.filter((f) => !f.source.startsWith('Table '));
     expect(rest).toHaveLength(12);
     for (const f of rest) expect(f.source).toMatch(/^(text|caption), /);
   });
@@ -54,10 +61,11 @@ describe('figures', () => {
       expect(f.protocol.length).toBeGreaterThan(10);
       expect(f.isTeacher).toBe(f.codec === 'full');
       expect(f.pathClass === 'uncompressed').toBe(f.codec === 'full');
-      expect(f.contextTokens !== null).toBe(f.metric === 'passkey');
+      expect(f.contextTokens !== null).toBe(f.metric === 'passkey' || f.metric === 'ruler');
       const id = JSON.stringify([
         f.model,
         f.codec,
+        f.shared,
         f.ratio,
         f.pathClass,
         f.eviction,
@@ -226,7 +234,8 @@ describe('CONTRADICTIONS', () => {
     expect(new Set(CONTRADICTIONS.map((c) => c.id)).size).toBe(CONTRADICTIONS.length);
     for (const c of CONTRADICTIONS) {
       expect(c.figures.length).toBeGreaterThanOrEqual(2);
-      for (const f of c.figures) expect(f.source).toMatch(/^(text|caption|arithmetic|Table |Equation )/);
+      for (const f of c.figures)
+        expect(f.source).toMatch(/^(text|caption|arithmetic|Table |Equation |[A-Z]\w+ \(arXiv \d{4}\.\d{5}\))/);
       expect(c.explanation.length).toBeGreaterThan(20);
     }
   });
