@@ -3,7 +3,7 @@
  * the argument, never a TypeError from the inside or a NaN. The command line calls the functions themselves.
  */
 import { z } from 'zod';
-import { CODEC_KINDS, PATHS, PATH_CHOICES, type Codec } from './codecs/codec.js';
+import { CODEC_KINDS, PATHS, PATH_CHOICES, SHARINGS, type Codec } from './codecs/codec.js';
 import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
@@ -155,12 +155,15 @@ const codec = z
     shareLayers: count(LIMITS.layers).optional(),
     windowTokens: tokens.optional(),
     bits: z.literal([2, 3, 4, 8]).optional(),
+    shared: z.enum(SHARINGS).optional(),
   })
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
-    const has = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-    return has.sort().join() === [...registry.CODECS[kind].settings].sort().join();
-  }, 'must have the settings of its kind (ranks, shareLayers, bits or windowTokens), and no others');
+    const has = new Set(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name])));
+    const settings: readonly string[] = registry.CODECS[kind].settings;
+    // What is not given of `shared` has a meaning of its own.
+    return [...has].every((name) => settings.includes(name)) && settings.every((s) => s === 'shared' || has.has(s));
+  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens or shared), and no others');
 const path = z.enum(PATHS);
 const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });
@@ -249,10 +252,18 @@ const device = z.object({
   matrixFlopsPerSecond: rate.nullable(),
   interconnect: link,
 });
-const query = z.object({ model: text, codec: z.enum(CODEC_KINDS), ratio: finite, pathClass: text, eviction });
+const query = z.object({
+  model: text,
+  codec: z.enum(CODEC_KINDS),
+  shared: z.enum(SHARINGS).optional(),
+  ratio: finite,
+  pathClass: text,
+  eviction,
+});
 const report = z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) });
 const filter = z.object({
   kinds: z.array(z.enum(CODEC_KINDS)).max(64).nullable(),
+  shared: z.array(z.enum(SHARINGS)).max(8).nullish(),
   ratios: z.array(finite.min(1).max(1e5)).max(64).nullable(),
   ranks: z
     .array(z.object({ rankK: count(1e7), rankV: count(1e7) }))

@@ -2,7 +2,7 @@
 import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow, type Storage } from '../../kernels/spec.js';
 import { CODEC_KINDS } from './codec.js';
-import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, StorageChoice } from './codec.js';
+import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
 import { lla } from './lla.js';
@@ -10,7 +10,8 @@ import { llaWindow } from './lla-window.js';
 import { lla2d } from './lla-2d.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
-import { cla, finalLoop, full, kvQuant } from './uncompressed.js';
+import { finalLoop, meanLoop } from './shared-loops.js';
+import { cla, full, kvQuant } from './uncompressed.js';
 
 export const CODECS = {
   full,
@@ -20,6 +21,7 @@ export const CODECS = {
   cla,
   'kv-quant': kvQuant,
   'final-loop': finalLoop,
+  'mean-loop': meanLoop,
   'lla-window': llaWindow,
 } satisfies Record<CodecKind, CodecSpec>;
 
@@ -31,6 +33,30 @@ export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
 
 /** True for the plain cache, with which others are compared. */
 export const isUncompressed = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).uncompressed === true;
+
+/** When the loops of a codec share rows; undefined where none reads another's. */
+export const sharingOf = ({ kind, shared }: Pick<Codec, 'kind' | 'shared'>): Sharing | undefined =>
+  shared ?? specOf(kind).sharings?.[0];
+
+/**
+ * True where a prompt takes two passes: the second attends to what the cache keeps of the first. Decoding goes on from
+ * it.
+ */
+export const takesTwoPasses = (codec: Codec): boolean => isLatent(codec) || sharingOf(codec) === 'two-pass';
+
+/** True where a prompt's token needs the rows that tokens before it have after their last loop. */
+export const takesPositions = (codec: Pick<Codec, 'kind' | 'shared'>): boolean => sharingOf(codec) === 'all';
+
+/** True where what is cached of a token in the core is the mean over its loops. */
+export const averagesLoops = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).averages === true;
+
+/** A codec whose loops share rows at another time. What is meant where nothing is given is not written. */
+export const sharedAs = ({ shared: _own, ...codec }: Codec, shared: Sharing): Codec =>
+  shared === specOf(codec.kind).sharings?.[0] ? codec : { ...codec, shared };
+
+/** A codec in each way that its loops can share rows, the usual one first; itself where they share none. */
+export const inEverySharing = (codec: Codec): Codec[] =>
+  specOf(codec.kind).sharings?.map((shared) => sharedAs(codec, shared)) ?? [codec];
 
 /** Kinds that are planned where nobody names any. */
 export const PLANNED_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => !specOf(kind).onlyAsked);

@@ -1,6 +1,6 @@
 /** Codecs that keep rows of full width: the plain cache, and those that share or quantise it. No parameters. */
 import type { Codec, CodecSpec } from './codec.js';
-import { fullTensors, sharedByLoops } from './layout.js';
+import { fullTensors } from './layout.js';
 import type { Storage } from '../../kernels/spec.js';
 
 export const full: CodecSpec = {
@@ -37,25 +37,6 @@ export const cla: CodecSpec = {
       : undefined,
   core: (g, core, { shareLayers = 1 }, choice) =>
     fullTensors({ ...core, layers: core.layers / shareLayers }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
-  parameters: () => 0,
-};
-
-/** final-loop: the last loop's K and V serve all loops (the paper's control; it destroys generation). */
-export const finalLoop: CodecSpec = {
-  title: 'final-loop reuse',
-  paths: ['full'],
-  settings: [],
-  untrained: true,
-  closes: 'last-loop',
-  ratio: (g) => g.loops,
-  label: ({ kind }) => kind,
-  loopAxis: false,
-  publishedRatios: (g) => (g.loops > 1 ? [g.loops] : []),
-  fromRatio: (g, ratio) =>
-    ratio === g.loops && g.loops > 1 ? { kind: 'final-loop' } : `final-loop reuse has ratio T = ${g.loops}`,
-  refuse: (g) => (g.loops > 1 ? undefined : 'final-loop reuse needs a model with at least two loops'),
-  core: (g, core, _codec, choice) =>
-    fullTensors(sharedByLoops(core), g.kvHeads, g.headDim, choice.storage, choice.groupSize),
   parameters: () => 0,
 };
 

@@ -3,12 +3,19 @@
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { codecMeans, codecSpec, isLatent, latentHeads, paddedCodecParameters } from '../codecs/registry.js';
+import {
+  codecMeans,
+  codecSpec,
+  isLatent,
+  latentHeads,
+  paddedCodecParameters,
+  takesPositions,
+} from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, windowBytes } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
 import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
-import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, type WholePrompt } from '../schedule/prefill.js';
+import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, takenAs, type WholePrompt } from '../schedule/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
@@ -147,6 +154,8 @@ export function onGrid(batch: number): number {
  *   the chunk do not lie as its own do, attention takes several calls: the largest score and the mass of each query are carried between
  *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their branch keys.
  *
+ * Where a prompt is taken position by position, all kinds are chunks of one token.
+ *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention
  * cannot read them there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the
  * whole prompt beside. Where tokens are evicted, pass 2 still attends to what storage makes of every one of them: their
@@ -161,21 +170,26 @@ export function prefillPeaks(
   context: number,
   chunkTokens = PREFILL_CHUNK_TOKENS,
 ): Record<PrefillKind, number> {
-  const chunk = Math.min(context, chunkTokens);
-  const last = context - chunk * (Math.ceil(context / chunk) - 1);
-  // Rows of the last chunks, which have most before them: those that H2O keeps lie with their own.
-  const rows = rowsOfRuns(c, [
+  const taken = takenAs(c, 'chunked', chunkTokens);
+  const [chunk, run] = [Math.min(context, taken.chunkTokens), Math.min(context, taken.runTokens)];
+  const last = context - run * (Math.ceil(context / run) - 1);
+  // Rows of the last runs, which have most before them: those that H2O keeps lie with their own.
+  const most = rowsOfRuns(c, [
     { from: context - last, tokens: last },
-    ...(last < context ? [{ from: context - last - chunk, tokens: chunk }] : []),
+    ...(last < context ? [{ from: context - last - run, tokens: run }] : []),
   ]);
   const peak = (extent: PromptExtent): number => bytesOf(prefillBuffers(c, extent), 'prefill').fixed;
+  const rows = Math.max(chunk, most);
+  const chunked = peak({ room: chunk, rows, chunk, captures: undefined, carries: run < context });
   const whole = (method: WholePrompt): number =>
-    peak({ room: context, rows: context, chunk, captures: capturesOf(c, method), carries: false });
+    takesPositions(c.codec)
+      ? chunked
+      : peak({ room: context, rows: context, chunk, captures: capturesOf(c, method), carries: false });
   const accumulated = whole('accumulated');
   return {
     'one-shot': isLatent(c.codec) ? whole('one-shot') : accumulated,
     'by-layer': isLatent(c.codec) ? whole('by-layer') : accumulated,
     accumulated,
-    chunked: peak({ room: chunk, rows, chunk, captures: undefined, carries: chunk < context }),
+    chunked,
   };
 }

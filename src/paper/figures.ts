@@ -6,7 +6,7 @@ import type { Codec, CodecKind } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { QualityFigure, QualityModel } from '../quality/figure.js';
 import { cellAt, cellsOf, numbersIn } from '../quality/printed.js';
-import { FIGURES } from '../quality/quality.js';
+import { FIGURES_OF_THE_PAPER } from '../quality/quality.js';
 import type { Decoding, Expectation, PaperFigure, Subject, Unit } from './types.js';
 
 const [OURO, OURO_26, HUGINN] = ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b'] as const;
@@ -139,7 +139,7 @@ function ranks(): PaperFigure[] {
   ];
 }
 
-const SOURCES = [...new Set(FIGURES.map((f) => f.source))];
+const SOURCES = [...new Set(FIGURES_OF_THE_PAPER.map((f) => f.source))];
 /** By the table that has the ratio first, then by codec. */
 const order = ([f]: readonly QualityFigure[]): number =>
   f ? SOURCES.indexOf(f.source) * 100 + Object.keys(CODEC_NAMES).indexOf(f.codec) : 0;
@@ -150,7 +150,7 @@ const order = ([f]: readonly QualityFigure[]): number =>
  */
 function comparedRatios(): PaperFigure[] {
   const groups = new Map<string, QualityFigure[]>();
-  for (const f of FIGURES) {
+  for (const f of FIGURES_OF_THE_PAPER) {
     // The evicted baseline is printed by its bits, not by a ratio; Huginn's ratios stand with their ranks.
     if (f.codec === 'full' || f.model === HUGINN || (f.codec === 'kv-quant' && f.source === 'Table evict')) continue;
     const key = `${f.model}/${f.codec}-${Number(f.ratioLabel)}x`;
@@ -514,7 +514,7 @@ function eviction(): PaperFigure[] {
 
 /** Accuracies that stand among the systems figures. */
 function accuracies(sources: readonly string[], section: string): PaperFigure[] {
-  return FIGURES.filter((f) => sources.includes(f.source)).map((f, i) => {
+  return FIGURES_OF_THE_PAPER.filter((f) => sources.includes(f.source)).map((f, i) => {
     const path =
       f.pathClass === 'absorbed' ? `decoupled, ${f.variant ?? ''}` : f.metric === 'gsm8k' ? 'evicting' : 'full RoPE';
     const name = f.codec === 'kv-quant' ? `kv_quant-${16 / f.ratio}` : `LLA ${Number(f.ratioLabel)}×`;

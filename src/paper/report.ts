@@ -1,6 +1,6 @@
 /** The whole comparison. */
 import { CONTRADICTIONS } from '../quality/contradictions.js';
-import { FIGURES } from '../quality/quality.js';
+import { FIGURES_OF_THE_PAPER } from '../quality/quality.js';
 import { ROOFLINE_NOTE } from '../cost/pricers.js';
 import { answer } from './answers.js';
 import { beyondThePaper } from './beyond.js';
@@ -26,7 +26,7 @@ export function paperReport(m: PaperModel): PaperReport {
     verdicts,
     comparisons,
     beyond: beyondThePaper(m),
-    quality: { figures: FIGURES, contradictions: CONTRADICTIONS },
+    quality: { figures: FIGURES_OF_THE_PAPER, contradictions: CONTRADICTIONS },
     notes: [
       ...(choice.calibration
         ? []

@@ -1,14 +1,17 @@
 /** Which combinations are planned. */
-import type { Codec, CodecKind, CodecSpec, PathChoice } from '../codecs/codec.js';
+import type { Codec, CodecKind, CodecSpec, PathChoice, Sharing } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import {
   codecLabel,
   CODECS,
   hasOwnStorage,
+  inEverySharing,
   isUncompressed,
   LATENT_KINDS,
   PLANNED_KINDS,
   pathChoices,
+  sharedAs,
+  takesPositions,
 } from '../codecs/registry.js';
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
@@ -29,6 +32,8 @@ export interface CandidateFilter {
   readonly windowTokens?: number | null;
   /** A combination that is shown beside those asked for, where it can exist: no answer names it. */
   readonly beside?: { readonly kind: CodecKind; readonly ratio: number; readonly eviction: Eviction };
+  /** When loops share rows, of codecs whose loops do; in every way of a codec that is named unless given. */
+  readonly shared?: readonly Sharing[] | null;
   /** Codecs that were measured (`--fidelity`): planned beside the published ratios, unless others are asked for. */
   readonly measured?: readonly Codec[];
 }
@@ -132,13 +137,20 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     const ratios = spec.uncompressed ? [1] : (filter.ratios ?? spec.publishedRatios(g));
     for (const ratio of ratios) {
       const codec = spec.fromRatio(g, exactRatio(ratio));
-      if (typeof codec !== 'string') add(codec);
+      if (typeof codec !== 'string') sharingsOf(codec, filter).forEach(add);
       else if (filter.kinds) refused.push({ id: `${kind}-${ratioLabel(ratio)}x`, reason: codec });
     }
     if (!filter.ratios && !filter.ranks)
       for (const codec of filter.measured ?? []) if (codec.kind === kind) add(inOrder(codec));
   }
   return codecs;
+}
+
+/** A codec in the ways of sharing that are asked for. Prompts position by position are only planned where named. */
+function sharingsOf(codec: Codec, { kinds, shared }: CandidateFilter): Codec[] {
+  if (CODECS[codec.kind].settings.every((name) => name !== 'shared')) return [codec];
+  if (shared) return shared.map((choice) => sharedAs(codec, choice));
+  return inEverySharing(codec).filter((c) => kinds !== null || !takesPositions(c));
 }
 
 /** With its settings in the order in which the codec's own constructor has them: one codec, one key. */

@@ -10,6 +10,7 @@ import {
   isLatent,
   isUncompressed,
   layoutOf,
+  sharingOf,
 } from '../codecs/registry.js';
 import { priceStep, type StepPrice } from '../cost/latency.js';
 import {
@@ -25,7 +26,7 @@ import {
 import type { Interval } from '../cost/evidence.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import { pathClassOf, showsLoss, type QualityFigure } from '../quality/figure.js';
-import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/quality.js';
+import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
@@ -86,6 +87,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
+  const sharing = sharingOf(codec);
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {
     id: candidateId(g, candidate, r.cacheType),
@@ -96,6 +98,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.bits === undefined ? {} : { bits: codec.bits }),
       ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
+      ...(sharing === undefined ? {} : { shared: sharing }),
       ratio: coreRatio(g, codec),
       modelRatio:
         fullScalars(g) /
@@ -244,6 +247,7 @@ function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   return {
     model: r.publishedAs,
     codec: c.codec.kind,
+    shared: c.codec.shared,
     ratio: coreRatio(r.geometry, c.codec),
     pathClass: pathClassOf(c.codec.kind, c.path),
     eviction: c.eviction,
@@ -317,13 +321,17 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
 
 const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} B`;
 
-/** Metrics whose published figures for one plan differ by more than 0.05. */
+/**
+ * Metrics whose published figures for one plan differ by more than 0.05, each held against the uncompressed model's in
+ * its own table: groups score that differently, too.
+ */
 export function contradictedMetrics(figures: readonly QualityFigure[]): string[] {
   const range = new Map<string, [number, number]>();
   for (const f of figures) {
-    if (f.unit !== 'fraction' || f.metric === 'passkey') continue;
-    const [low, high] = range.get(f.metric) ?? [f.value, f.value];
-    range.set(f.metric, [Math.min(low, f.value), Math.max(high, f.value)]);
+    if (f.unit !== 'fraction' || f.contextTokens !== null || f.isTeacher) continue;
+    const value = f.value - (teacherOf(f)?.value ?? 0);
+    const [low, high] = range.get(f.metric) ?? [value, value];
+    range.set(f.metric, [Math.min(low, value), Math.max(high, value)]);
   }
   return [...range].filter(([, [low, high]]) => high - low > 0.05).map(([metric]) => metric);
 }

@@ -1,5 +1,5 @@
 /** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
-import type { Branch, Codec, Path, PathChoice, StorageChoice } from '../codecs/codec.js';
+import type { Branch, Codec, Path, PathChoice, Sharing, StorageChoice } from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
@@ -208,6 +208,8 @@ export interface Plan {
     readonly bits?: number;
     readonly shareLayers?: number;
     readonly windowTokens?: number;
+    /** When all loops read one set of rows; absent where they do not. */
+    readonly shared?: Sharing;
     readonly ratio: number;
     readonly modelRatio: number;
     readonly storedRatio: number;

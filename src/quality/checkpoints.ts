@@ -4,7 +4,7 @@
  */
 import { codecSpec } from '../codecs/registry.js';
 import type { Metric, QualityFigure } from './figure.js';
-import { HLA_SOURCE } from './tables/hla.js';
+import { HLA_SOURCE } from './tables/others.js';
 
 const COLD_START = 'Tables tier4 and broadsuite';
 const ISO_CACHE = 'Table isocache';

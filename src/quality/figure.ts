@@ -1,5 +1,6 @@
 /** One published number of quality, and how the tables of numbers are written down. */
-import type { CodecKind, Path } from '../codecs/codec.js';
+import type { CodecKind, Path, Sharing } from '../codecs/codec.js';
+import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
 
 /** Models that the paper measures. Its 2.6B is Ouro-2.6B-Thinking. */
@@ -116,6 +117,8 @@ export type Decoder = keyof typeof DECODERS;
 export interface QualityFigure {
   readonly model: QualityModel;
   readonly codec: CodecKind;
+  /** When loops share rows; absent where none reads another's. */
+  readonly shared?: Sharing;
   /**
    * Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal.
    */
@@ -166,6 +169,8 @@ export interface Common {
   readonly protocol: string;
   readonly decoder: Decoder | null;
   readonly codec?: CodecKind;
+  /** The codec's usual way unless given. */
+  readonly shared?: Sharing;
   readonly ratioLabel?: string;
   readonly andAbove?: boolean;
   readonly pathClass?: PathClass;
@@ -179,9 +184,11 @@ export interface Common {
 export function figure(common: Common, metric: Metric, value: number): QualityFigure {
   const codec = common.codec ?? 'full';
   const ratioLabel = common.ratioLabel ?? '1';
+  const shared = sharingOf({ kind: codec, ...(common.shared ? { shared: common.shared } : {}) });
   return {
     model: common.model,
     codec,
+    ...(shared ? { shared } : {}),
     ratio: exactRatio(ratioLabel),
     ratioLabel,
     andAbove: common.andAbove ?? false,

@@ -2,23 +2,26 @@
  * Published quality of a model under a codec. A configuration that was not measured has no figures: nothing is
  * inherited from another ratio, path class or eviction policy, and unknown does not meet a target.
  */
-import type { CodecKind } from '../codecs/codec.js';
+import type { CodecKind, Sharing } from '../codecs/codec.js';
+import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Metric, PathClass, QualityFigure, QualityModel } from './figure.js';
 import { AXES_FIGURES } from './tables/axes.js';
 import { GENERATION_FIGURES } from './tables/generation.js';
-import { HLA_FIGURES } from './tables/hla.js';
+import { OTHERS_FIGURES } from './tables/others.js';
 import { PASSKEY_FIGURES } from './tables/passkey.js';
 import { TEXT_FIGURES } from './tables/text.js';
 
-/** Every figure, in the order of the tables. */
-export const FIGURES: readonly QualityFigure[] = [
+/** Every figure of the paper, in the order of its tables. */
+export const FIGURES_OF_THE_PAPER: readonly QualityFigure[] = [
   ...GENERATION_FIGURES,
   ...AXES_FIGURES,
   ...PASSKEY_FIGURES,
   ...TEXT_FIGURES,
-  ...HLA_FIGURES,
 ];
+
+/** The same, then those of other groups. */
+export const FIGURES: readonly QualityFigure[] = [...FIGURES_OF_THE_PAPER, ...OTHERS_FIGURES];
 
 /**
  * Printed ratios are rounded (21.3, 21.33, 64/3): this much apart they are the same. Measured ratios differ by 9 % or
@@ -34,6 +37,8 @@ export const RELIABLE_RETRIEVAL = 0.9;
 export interface QualityQuery {
   readonly model: string;
   readonly codec: CodecKind;
+  /** When loops share rows, of a codec whose loops do; its usual way unless given. */
+  readonly shared?: Sharing | null | undefined;
   readonly ratio: number;
   readonly pathClass: PathClass;
   readonly eviction: Eviction | null;
@@ -54,8 +59,10 @@ const evictionKey = (eviction: Eviction | null): string =>
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .join();
 
-const key = (model: string, q: Pick<QualityQuery, 'codec' | 'pathClass' | 'eviction'>): string =>
-  `${model}|${q.codec}|${q.pathClass}|${evictionKey(q.eviction)}`;
+const key = (model: string, q: Pick<QualityQuery, 'codec' | 'shared' | 'pathClass' | 'eviction'>): string => {
+  const shared = sharingOf({ kind: q.codec, ...(q.shared ? { shared: q.shared } : {}) });
+  return `${model}|${q.codec}|${shared ?? ''}|${q.pathClass}|${evictionKey(q.eviction)}`;
+};
 
 const INDEX = new Map<string, QualityFigure[]>();
 for (const f of FIGURES) {

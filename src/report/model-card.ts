@@ -86,7 +86,9 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
 }
 
 function settingName(f: QualityFigure): string {
-  const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}-${Number(f.ratioLabel)}x`];
+  // The paper's own way of sharing has the bare name, as in a plan.
+  const way = f.shared === undefined || f.shared === 'two-pass' ? '' : `-${f.shared}`;
+  const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}${way}-${Number(f.ratioLabel)}x`];
   if (f.andAbove) parts.push('and above');
   if (f.pathClass === 'absorbed') parts.push('absorbed (another computation)');
   if (f.eviction !== null) parts.push(evictionLabel(f.eviction));

@@ -4,7 +4,7 @@
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
-import { codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
+import { averagesLoops, codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
@@ -23,12 +23,13 @@ import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { storedBytes } from '../../kernels/spec.js';
 import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
+import { meanRow } from './rows.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */
 const WORD = 4;
 
 /**
- * Kind of memory: latents that loops still add to, mass and positions of H2O, activations, or all of these for prompts.
+ * Kind of memory: latents and means that loops still add to, mass and positions of H2O, activations, or all of these for prompts.
  */
 export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
 
@@ -168,6 +169,7 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
       add('rebuilt values', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
     }
   }
+  if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
   if (weighsTokens(c.eviction)) {
     add('scores', heads * capacity, undefined, 'workspace', 'parts');
     const layout = layoutPerGpu(c);
@@ -240,6 +242,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     add('latent key', room * latentsOf(c) * rankK, accumulatingLayers(c));
     add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
   }
+  if (averagesLoops(c.codec)) add('mean rows', room * meanRow(c), g.layers);
   if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
   if (weighs) {

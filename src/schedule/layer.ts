@@ -29,7 +29,7 @@ import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';
-import { appendOp, encodeOps, ropeOp, rotateOps } from './rows.js';
+import { appendOp, encodeOps, meanOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -76,6 +76,7 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     ...queryKeyValue(c, block, batch),
     ...encodeOps(c, block, batch),
     ...turnOps(l),
+    ...meanOps(c, block, batch),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
     ...evictOps(c, block, l.parts, slots),

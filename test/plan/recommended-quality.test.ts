@@ -42,6 +42,7 @@ function scoresOf(report: PlanReport, p: Plan, { checkpoint }: Named): QualityFi
     model: report.model.name,
     codec: p.codec.kind,
     ratio: p.codec.ratio,
+    shared: p.codec.shared,
     pathClass: pathClassOf(p.codec.kind, p.path),
     eviction: p.eviction,
   });

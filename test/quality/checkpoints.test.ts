@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { byCheckpoint, checkpointOf } from '../../src/quality/checkpoints.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import { FIGURES, qualityOf, type QualityQuery } from '../../src/quality/quality.js';
-import { HLA_SOURCE } from '../../src/quality/tables/hla.js';
+import { HLA_SOURCE } from '../../src/quality/tables/others.js';
 
 const LLA_4X: QualityQuery = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'full-rope', eviction: null };
 const OFF_POLICY = (f: QualityFigure): boolean => f.variant === 'off-policy';

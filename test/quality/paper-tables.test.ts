@@ -6,8 +6,7 @@ import { presetSource } from '../../src/plan/answer.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import { PAPER_TABLES } from '../../src/quality/paper-tables.js';
-import { FIGURES, teacherOf } from '../../src/quality/quality.js';
-import { HLA_SOURCE } from '../../src/quality/tables/hla.js';
+import { FIGURES, FIGURES_OF_THE_PAPER, teacherOf } from '../../src/quality/quality.js';
 import { modelCard, modelCardTable } from '../../src/report/model-card.js';
 
 type Table = keyof typeof PAPER_TABLES;
@@ -278,7 +277,7 @@ describe('the decoder of a score', () => {
       decoupled_char: [null],
     });
     for (const table of SCORED) for (const d of decoders(table, true)) expect(['plain', null], table).toContain(d);
-    for (const f of FIGURES.filter((g) => g.source !== HLA_SOURCE))
+    for (const f of FIGURES_OF_THE_PAPER)
       expect(f.decoder === null, f.metric).toBe(
         /-kl$|top-1|mc-avg|^mmlu$|arc-|hellaswag|winogrande|-qa$|piqa|error/.test(f.metric),
       );

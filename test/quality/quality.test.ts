@@ -8,8 +8,14 @@ import {
   pathClassOf,
   showsLoss,
 } from '../../src/quality/figure.js';
-import { FIGURES, type QualityQuery, qualityOf, reliableRetrieval, teacherOf } from '../../src/quality/quality.js';
-import { HLA_SOURCE } from '../../src/quality/tables/hla.js';
+import {
+  FIGURES,
+  FIGURES_OF_THE_PAPER,
+  type QualityQuery,
+  qualityOf,
+  reliableRetrieval,
+  teacherOf,
+} from '../../src/quality/quality.js';
 
 const LLA_4X: QualityQuery = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'full-rope', eviction: null };
 const EVICTED = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
@@ -31,7 +37,7 @@ function value(
 // Cell by cell against the paper: paper-tables.test.ts.
 describe('figures', () => {
   it('marks every other number as text', () => {
-    const rest = FIGURES.filter((f) => !f.source.startsWith('Table ') && f.source !== HLA_SOURCE);
+    const rest = FIGURES_OF_THE_PAPER.filter((f) => !f.source.startsWith('Table '));
     expect(rest).toHaveLength(13);
     for (const f of rest) expect(f.source).toMatch(/^(text|caption), /);
   });
@@ -50,6 +56,7 @@ describe('figures', () => {
       const id = JSON.stringify([
         f.model,
         f.codec,
+        f.shared,
         f.ratio,
         f.pathClass,
         f.eviction,
@@ -231,7 +238,8 @@ describe('CONTRADICTIONS', () => {
     expect(new Set(CONTRADICTIONS.map((c) => c.id)).size).toBe(CONTRADICTIONS.length);
     for (const c of CONTRADICTIONS) {
       expect(c.figures.length).toBeGreaterThanOrEqual(2);
-      for (const f of c.figures) expect(f.source).toMatch(/^(text|caption|arithmetic|Table |Equation )/);
+      for (const f of c.figures)
+        expect(f.source).toMatch(/^(text|caption|arithmetic|Table |Equation |[A-Z]\w+ \(arXiv \d{4}\.\d{5}\))/);
       expect(c.explanation.length).toBeGreaterThan(20);
     }
   });
