@@ -20,7 +20,7 @@ export function paperReport(m: PaperModel): PaperReport {
   const { choice, pricer, notes } = m.device;
   return {
     schema: 'lla-sim/paper',
-    schemaVersion: 2,
+    schemaVersion: 3,
     paper: PAPER,
     device: { ...choice, pricing: pricer.source },
     verdicts,
