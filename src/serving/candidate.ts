@@ -19,7 +19,7 @@ import type { ServerOptions } from './options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import type { Sketch } from './sketch.js';
-import type { Run, RunFigures, WaitingShares } from './types.js';
+import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
 const NETWORK_BYTES_PER_SECOND = 50e9;
@@ -256,6 +256,7 @@ export function figuresOf(m: Metrics): RunFigures {
     total_token_throughput: perSecond(m.inputTokens + m.outputTokens),
     preemptions: m.preemptions,
     limitedBy: limitOf(m),
-    ...times,
-  } as RunFigures;
+    sketched: Object.entries(distributions).flatMap(([name, sketch]) => (sketch.isExact ? [] : [name as Metric])),
+    ...(times as Pick<RunFigures, keyof RunFigures & `${string}_ms`>),
+  };
 }
