@@ -74,6 +74,8 @@ export interface CodecSpec {
   readonly settings: readonly Exclude<keyof Codec, 'kind'>[];
   /** The plain cache, with which the others are compared. */
   readonly uncompressed?: true;
+  /** Nothing is trained for it: it has no checkpoints to choose from. */
+  readonly untrained?: true;
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;

@@ -9,6 +9,7 @@ function sharedLoops(kind: CodecKind, choices: readonly Sharing[]): Omit<CodecSp
   return {
     paths: ['full'],
     settings: ['shared'],
+    untrained: true,
     sharings: choices,
     closes: 'last-loop',
     ratio: (g) => g.loops,
