@@ -1,7 +1,7 @@
 /** The configurations that are judged. */
 import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { CODECS, codecLabel, coreRatio } from '../codecs/registry.js';
+import { CODECS, codecLabel, coreRatio, inEverySharing } from '../codecs/registry.js';
 import { genericRatios } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, leavesGaps, parseEviction, type Eviction } from '../eviction/policy.js';
@@ -76,9 +76,10 @@ export function defaultGrid(g: Geometry): Row[] {
 
 /** Every codec, ratio, path, storage and eviction. */
 export function fullGrid(g: Geometry): Row[] {
-  const codecs = (['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop'] as const).flatMap((kind) =>
-    codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]),
-  );
+  const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop'] as const;
+  const codecs = kinds
+    .flatMap((kind) => codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]))
+    .flatMap(inEverySharing);
   return codecs
     .flatMap((codec) =>
       CODECS[codec.kind].paths.flatMap((path) =>
