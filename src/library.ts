@@ -14,7 +14,7 @@ import * as devices from './devices/find.js';
 import { UserError, show } from './errors.js';
 import * as geometries from './geometry/geometry.js';
 import type { Geometry } from './geometry/geometry.js';
-import { LIMITS } from './geometry/hf-config.js';
+import { LIMITS } from './geometry/config.js';
 import * as presets from './geometry/presets.js';
 import * as paperModel from './paper/model.js';
 import * as paper from './paper/report.js';

@@ -51,7 +51,7 @@ async function run(args: Args): Promise<ExitCode> {
         '',
         'lla-sim models NAME: one of them, with every published figure.',
         ...wrap(
-          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan --model ./config.json --vram 80GB. A model with the layout of one of these takes its model_type.`,
+          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan --model ./config.json --vram 80GB. A file that says of a loop what is not known here is refused by name.`,
           WIDTH,
         ),
       ];

@@ -7,195 +7,20 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
+import { Config, CONVENTIONAL, displayName, LIMITS, received } from './config.js';
 import { type Geometry, parameterCount } from './geometry.js';
+import { refuseKnown, refuseLoops, refuseOwnCode, refuseSlidingWindow, refuseUnsupported } from './refusals.js';
 
 /** A config.json is a few KiB; more is some other file. */
 const MAX_CONFIG_BYTES = 2 ** 20;
 const MAX_CONFIG_VALUES = 200_000;
-/** Sanity limits: beyond them a typing error is likelier than a model. */
-export const LIMITS = {
-  layers: 1000,
-  loops: 1024,
-  heads: 1024,
-  headDim: 1024,
-  hidden: 2 ** 17,
-  mlp: 2 ** 20,
-  vocab: 2 ** 24,
-  positions: 2 ** 30,
-} as const;
 const MAX_PARAMETERS = 1e13;
+
+/** Lies beside the config.json of TaH models (arXiv 2609.35748), which itself is that of their base. */
+const TAH_FILE = 'tah_config.json';
 
 /** `owner/name` as Hugging Face has it. */
 const HUB_ID = /^[a-z0-9][\w.-]{0,95}\/[a-z0-9](?!.*\.json$)[\w.-]{0,95}$/i;
-
-/** Text of arbitrary origin as a display name of at most 64 plain characters. */
-export function displayName(text: string): string {
-  const clean = text
-    .slice(0, 512)
-    .replace(/[^A-Za-z0-9._-]+/g, '-')
-    .replace(/^[-.]+/, '')
-    .slice(0, 64)
-    .replace(/[-.]+$/, '');
-  return clean === '' ? 'model' : clean;
-}
-
-/** A received value for an error message. Never calls a method of the value. */
-function received(value: unknown): string {
-  if (value === undefined) return 'missing';
-  if (value === null || typeof value !== 'object') return `not ${show(value)}`;
-  return Array.isArray(value) ? 'not a list' : 'not an object';
-}
-
-/** One config with the checks that every family needs; each failure names the file, the key, the rule and the value. */
-class Config {
-  constructor(
-    private readonly fields: object,
-    readonly name: string,
-  ) {}
-
-  /** The value of an own key; `null` counts as absent, as Hugging Face writes it. */
-  get(key: string): unknown {
-    const value: unknown = Object.hasOwn(this.fields, key) ? (this.fields as Record<string, unknown>)[key] : undefined;
-    return value === null ? undefined : value;
-  }
-
-  refuse(what: string, hint: string): never {
-    throw new UserError(`config.json of ${this.name}: ${what}`, hint);
-  }
-
-  /** A whole number from `min` to `max` under the first key that is present; `fallback` when none is. */
-  integer(keys: string | readonly string[], max: number, fallback?: number, min = 1): number {
-    const all = typeof keys === 'string' ? [keys] : keys;
-    const key = all.find((k) => this.get(k) !== undefined) ?? (all[0] as string);
-    const value = this.get(key) ?? fallback;
-    if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value;
-    return this.refuse(
-      `${key} must be a whole number from ${min} to ${max}, ${received(value)}`,
-      `correct ${key}, or name one of the built-in models`,
-    );
-  }
-
-  boolean(key: string, fallback: boolean): boolean {
-    const value = this.get(key) ?? fallback;
-    if (typeof value === 'boolean') return value;
-    return this.refuse(`${key} must be true or false, ${received(value)}`, `correct ${key}`);
-  }
-
-  /** True where a feature that we do not model is switched on: anything but absent, false, 0, "", [] or {}. */
-  on(key: string): boolean {
-    const value = this.get(key);
-    if (value === undefined || value === false || value === 0 || value === '') return false;
-    return typeof value !== 'object' || Object.keys(value as object).length > 0;
-  }
-}
-
-/** Features whose cache or weights a Geometry cannot express, in any family. */
-const UNSUPPORTED: readonly (readonly [what: string, keys: readonly string[]])[] = [
-  ['multi-head latent attention', ['kv_lora_rank', 'q_lora_rank']],
-  [
-    'a hybrid or state-space model',
-    [
-      'ssm_cfg',
-      'mamba_d_state',
-      'mamba_d_ssm',
-      'state_size',
-      'layers_block_type',
-      'hybrid_override_pattern',
-      'attn_layer_period',
-      'linear_num_value_heads',
-      'block_types',
-    ],
-  ],
-  [
-    'layers that share their cache',
-    ['num_kv_shared_layers', 'cla_share_factor', 'cross_attention_layers', 'loop_share_kv'],
-  ],
-  ['a multimodal model', ['vision_config', 'audio_config', 'text_config', 'thinker_config']],
-  [
-    'a quantised checkpoint, whose weights are not of its dtype',
-    ['quantization_config', 'quantization', 'compression_config'],
-  ],
-  ['a loop that keeps a sliding window', ['loop_window_size']],
-];
-const EXPERTS = [
-  'num_experts',
-  'num_local_experts',
-  'n_routed_experts',
-  'moe_num_experts',
-  'num_experts_per_tok',
-  'n_shared_experts',
-];
-/**
- * Keys by which models say that they loop. One that the family does not read means that the family is not what it says.
- */
-const LOOP_KEYS = [
-  'total_ut_steps',
-  'num_loops',
-  'loop_num',
-  'n_loops',
-  'mean_recurrence',
-  'num_recurrent_steps',
-  'num_recurrences',
-];
-const CONVENTIONAL =
-  'give the config.json of a model with conventional dense attention, or name one of the built-in models';
-
-function refuseUnsupported(c: Config, loopKey: string | undefined): void {
-  for (const [what, keys] of UNSUPPORTED) {
-    const key = keys.find((k) => c.on(k));
-    if (key !== undefined) c.refuse(`${key} is set, which means ${what}; that is not modelled`, CONVENTIONAL);
-  }
-  for (const key of EXPERTS) {
-    if (c.on(key) && c.get(key) !== 1)
-      c.refuse(`${key} is set, which means a mixture of experts; that is not modelled`, CONVENTIONAL);
-  }
-  for (const key of LOOP_KEYS) {
-    if (key !== loopKey && c.on(key) && c.get(key) !== 1 && c.get(key) !== (loopKey && c.get(loopKey))) {
-      c.refuse(
-        `${key} says that the model loops, but its model_type is not known to`,
-        'set model_type to "ouro", "huginn_raven" or "nanbeige" if it has that layout',
-      );
-    }
-  }
-  const types = c.get('layer_types');
-  if (types !== undefined && !(Array.isArray(types) && types.every((t) => t === 'full_attention'))) {
-    c.refuse(
-      'layer_types must be "full_attention" throughout; sliding-window, linear and other layers keep another cache, which is not modelled',
-      CONVENTIONAL,
-    );
-  }
-  if (c.get('partial_rotary_factor') !== undefined && c.get('partial_rotary_factor') !== 1) {
-    c.refuse(
-      `partial_rotary_factor must be 1, ${received(c.get('partial_rotary_factor'))}; partly rotated heads are not modelled`,
-      CONVENTIONAL,
-    );
-  }
-}
-
-/**
- * Mistral's window is in force whenever set (and its class sets one when the key is absent); elsewhere a switch
- * decides.
- */
-function refuseSlidingWindow(c: Config, windowIsDefault: boolean, keyPresent: boolean): void {
-  const hint = CONVENTIONAL;
-  if (windowIsDefault) {
-    if (!keyPresent)
-      c.refuse(
-        'sliding_window must be stated (null for full attention), missing; the class default is 4096',
-        'add "sliding_window": null if the model attends to everything',
-      );
-    if (c.get('sliding_window') !== undefined)
-      c.refuse(
-        `sliding_window must be null, ${received(c.get('sliding_window'))}; sliding-window layers keep another cache, which is not modelled`,
-        hint,
-      );
-  } else if (c.boolean('use_sliding_window', false)) {
-    c.refuse(
-      'use_sliding_window must be false, not true; sliding-window layers keep another cache, which is not modelled',
-      hint,
-    );
-  }
-}
 
 function weightType(c: Config): { type: Geometry['weightType']; note: string } {
   const value = c.get('dtype') ?? c.get('torch_dtype');
@@ -222,10 +47,16 @@ function ropeTheta(c: Config, keys: readonly string[]): number {
   return c.refuse(`${keys[0]} must be a number from 1 to 1e12, ${received(value)}`, `correct ${keys[0]}`);
 }
 
+/** How a family says its loops: the field that counts them, and others about them. */
+interface LoopFields {
+  readonly count: string;
+  readonly about: readonly string[];
+}
+
 /** What the Llama-shaped families differ in. */
 interface Family {
   readonly architecture: RegExp;
-  readonly loops?: string;
+  readonly loops?: LoopFields;
   readonly normsPerLayer: 2 | 4;
   readonly exitGate?: boolean;
   /** Biases that the class always has. */
@@ -240,25 +71,6 @@ interface Family {
   readonly kvHeadsRequired?: boolean;
   readonly windowIsDefault?: boolean;
 }
-
-const FAMILIES: Readonly<Record<string, Family>> = {
-  llama: { architecture: /^llama/i, normsPerLayer: 2, attentionBias: true, mlpBias: true },
-  mistral: { architecture: /^mistral/i, normsPerLayer: 2, kvHeadsRequired: true, windowIsDefault: true },
-  qwen2: { architecture: /^qwen2/i, normsPerLayer: 2, qkvBias: true, kvHeadsRequired: true },
-  qwen3: {
-    architecture: /^qwen3/i,
-    normsPerLayer: 2,
-    attentionBias: true,
-    qkNorm: true,
-    headDim: 128,
-    kvHeadsRequired: true,
-  },
-  ouro: { architecture: /^ouro/i, normsPerLayer: 4, loops: 'total_ut_steps', exitGate: true },
-  nanbeige: { architecture: /^nanbeige/i, normsPerLayer: 2, loops: 'num_loops', attentionBias: true, mlpBias: true },
-};
-
-/** Values of `model_type` that are read; the last is Huginn's. */
-export const MODEL_TYPES: readonly string[] = [...Object.keys(FAMILIES), 'huginn_raven'];
 
 /** Options of the Nanbeige class that change its layers or its cache; the published model has none of them. */
 const NANBEIGE_OFF = [
@@ -275,6 +87,37 @@ const NANBEIGE_OFF = [
   'enable_depth_attention',
   'loop_loss_weights',
 ];
+
+const FAMILIES: Readonly<Record<string, Family>> = {
+  llama: { architecture: /^llama/i, normsPerLayer: 2, attentionBias: true, mlpBias: true },
+  mistral: { architecture: /^mistral/i, normsPerLayer: 2, kvHeadsRequired: true, windowIsDefault: true },
+  qwen2: { architecture: /^qwen2/i, normsPerLayer: 2, qkvBias: true, kvHeadsRequired: true },
+  qwen3: {
+    architecture: /^qwen3/i,
+    normsPerLayer: 2,
+    attentionBias: true,
+    qkNorm: true,
+    headDim: 128,
+    kvHeadsRequired: true,
+  },
+  ouro: {
+    architecture: /^ouro/i,
+    normsPerLayer: 4,
+    loops: { count: 'total_ut_steps', about: [] },
+    exitGate: true,
+  },
+  nanbeige: {
+    architecture: /^nanbeige/i,
+    normsPerLayer: 2,
+    loops: { count: 'num_loops', about: ['skip_loop_final_norm', ...NANBEIGE_OFF] },
+    attentionBias: true,
+    mlpBias: true,
+  },
+};
+const HUGINN_LOOPS: LoopFields = { count: 'mean_recurrence', about: ['n_layers_in_recurrent_block'] };
+
+/** Values of `model_type` that are read; the last is Huginn's. */
+export const MODEL_TYPES: readonly string[] = [...Object.keys(FAMILIES), 'huginn_raven'];
 
 /** Heads, KV heads and head width, with the divisions that attention needs. */
 function attentionShape(
@@ -306,8 +149,8 @@ function attentionShape(
   return { heads, kvHeads, headDim };
 }
 
-function llamaShaped(c: Config, family: Family, modelType: string, hasWindowKey: boolean): Geometry {
-  refuseSlidingWindow(c, family.windowIsDefault ?? false, hasWindowKey);
+function llamaShaped(c: Config, family: Family, modelType: string): Geometry {
+  refuseSlidingWindow(c, family.windowIsDefault ?? false);
   if (modelType === 'nanbeige') {
     const key = NANBEIGE_OFF.find((k) => c.on(k));
     if (key !== undefined)
@@ -344,7 +187,7 @@ function llamaShaped(c: Config, family: Family, modelType: string, hasWindowKey:
     preludeLayers: 0,
     layers: c.integer('num_hidden_layers', LIMITS.layers),
     codaLayers: 0,
-    loops: family.loops === undefined ? 1 : c.integer(family.loops, LIMITS.loops),
+    loops: family.loops === undefined ? 1 : c.integer(family.loops.count, LIMITS.loops),
     ...shape,
     hidden,
     mlpHidden,
@@ -382,7 +225,7 @@ function huginnShaped(c: Config): Geometry {
       const why = 'retrofitted Raven models have other blocks, which their config does not describe';
       c.refuse(
         `${key} must be ${show(expected)} as in huginn-0125, ${received(value)}; ${why}`,
-        'name the preset recurrent-llama-3.2-1b if it is that model',
+        'name a built-in model of the same base and the same mean_recurrence',
       );
     }
   }
@@ -441,14 +284,15 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
     );
   }
   const c = new Config(json, shown);
+  refuseKnown(c);
   const modelType = c.get('model_type');
   const huginn = modelType === 'huginn_raven';
   const family = typeof modelType === 'string' && Object.hasOwn(FAMILIES, modelType) ? FAMILIES[modelType] : undefined;
   if (!huginn && !family) {
-    const hint = 'if the model is built exactly like one of these, copy its config.json and set model_type to that';
+    refuseLoops(c);
     c.refuse(
       `model_type must be one of ${MODEL_TYPES.join(', ')}, ${received(modelType)}; the layout of others is not known here`,
-      hint,
+      CONVENTIONAL,
     );
   }
   const architectures = c.get('architectures');
@@ -461,10 +305,14 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
       CONVENTIONAL,
     );
   }
-  refuseUnsupported(c, huginn ? 'mean_recurrence' : family?.loops);
-  const geometry = huginn
-    ? huginnShaped(c)
-    : llamaShaped(c, family as Family, modelType as string, Object.hasOwn(json, 'sliding_window'));
+  const loops = huginn ? HUGINN_LOOPS : family?.loops;
+  refuseUnsupported(c);
+  if (loops) refuseLoops(c, [loops.count, ...loops.about], c.get(loops.count));
+  else {
+    refuseLoops(c);
+    refuseOwnCode(c);
+  }
+  const geometry = huginn ? huginnShaped(c) : llamaShaped(c, family as Family, modelType as string);
   if (parameterCount(geometry) > MAX_PARAMETERS)
     c.refuse('its fields together make more than 10^13 parameters', 'check the sizes for a typing error');
   return geometry;
@@ -497,10 +345,21 @@ export function readModelFile(path: string): Geometry {
     hint: 'give the config.json of a Hugging Face model',
     byteOrderMark: 'allowed',
   });
+  const name = nameOf(json, file);
+  if (existsSync(join(dirname(file), TAH_FILE)))
+    throw new UserError(
+      `${TAH_FILE} beside ${show(file)} says that ${name} runs some of its tokens again, each with rows of its own; how many is not in the file, and such a cache is not planned`,
+      `plan the model without it: give a copy of config.json from a folder without ${TAH_FILE}`,
+    );
+  return geometryFromConfig(json, name);
+}
+
+/** The last part of `_name_or_path`, or else the name of the file's folder. */
+function nameOf(json: unknown, file: string): string {
   const said: unknown =
     typeof json === 'object' && json !== null && Object.hasOwn(json, '_name_or_path')
       ? (json as Record<string, unknown>)['_name_or_path']
       : undefined;
   const last = typeof said === 'string' ? basename(said) : '';
-  return geometryFromConfig(json, last !== '' ? last : basename(dirname(resolve(file))));
+  return displayName(last !== '' ? last : basename(dirname(resolve(file))));
 }

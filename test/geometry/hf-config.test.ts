@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { type Geometry, cacheSlots, parameterCount } from '../../src/geometry/geometry.js';
-import { displayName, geometryFromConfig, readModelFile } from '../../src/geometry/hf-config.js';
+import { displayName } from '../../src/geometry/config.js';
+import { geometryFromConfig, readModelFile } from '../../src/geometry/hf-config.js';
 import { findPreset } from '../../src/geometry/presets.js';
 
 const OURO = {
@@ -269,8 +270,8 @@ describe('geometryFromConfig', () => {
     [{ ...LLAMA, vision_config: { a: 1 } }, /multimodal/],
     [{ ...LLAMA, quantization_config: { bits: 4 } }, /quantised/],
     [{ ...LLAMA, partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
-    [{ ...LLAMA, loop_num: 2, loop_window_size: 64 }, /loop_window_size/], // IQuest-Coder-Loop, relabelled
-    [{ ...LLAMA, num_loops: 2 }, /num_loops says that the model loops/],
+    [{ ...LLAMA, loop_num: 2, loop_window_size: 64 }, /"loop_num" says that the model loops/], // IQuest, relabelled
+    [{ ...LLAMA, num_loops: 2 }, /"num_loops" says that the model loops/],
     [{ ...LLAMA, architectures: ['IQuestLoopCoderForCausalLM'] }, /architectures .* "IQuestLoopCoderForCausalLM"/],
     [{ ...LLAMA, architectures: ['LlamaForSequenceClassification'] }, /architectures/],
     [{ ...NANBEIGE, enable_double_loop_split: true }, /enable_double_loop_split/],
@@ -279,6 +280,87 @@ describe('geometryFromConfig', () => {
     [{ ...HUGINN, injection_type: 'diagonal' }, /injection_type/], // Parcae
   ])('refuses an architecture that it does not model %#', (config, message) => {
     expect(refusal(config).message).toMatch(message);
+  });
+
+  /** What published models with loops say of them, and made-up names of the same kind. */
+  const LOOP_FIELDS: readonly (readonly [key: string, value: unknown])[] = [
+    ['H_cycles', 2],
+    ['L_cycles', 3],
+    ['num_layers_per_stack', 16],
+    ['layer_sharing', true],
+    ['layer_sharing_repeats', 2],
+    ['plt_num_loops', 2],
+    ['plt_window_size', [64, 0]],
+    ['num_stacks', 3],
+    ['mu_rec', 8],
+    ['recurrence_steps', 6],
+    ['loop_times', 2],
+    ['loop_count', 3],
+    ['max_iter', 4],
+    ['reasoning_layer_indices', [2, 3]],
+    ['n_layers_in_recurrent_block', 4],
+    ['num_mem_blocks', 2],
+    ['shared_kv', true],
+    ['kv_cache_mode', 'shared'],
+    ['pondering_steps', 3],
+    ['num_latent_thoughts', 1],
+    ['recurrent_layers', [4, 5]],
+    ['n_loops', 4],
+    ['total_ut_steps', 4],
+    ['mean_recurrence', 8],
+    ['maxLoopDepth', 3],
+    ['my_recurrence', 'deep'],
+    ['other_ut_steps', 2],
+  ];
+
+  it.each(LOOP_FIELDS)('refuses %s by name in a model that is not known to loop', (key, value) => {
+    for (const base of [LLAMA, QWEN3, QWEN2, MISTRAL, { ...LLAMA, model_type: 'stranger' }]) {
+      const { message, hint } = refusal({ ...base, [key]: value });
+      expect(message).toContain(`"${key}" says that the model loops or keeps another cache`);
+      expect(hint).not.toMatch(/model_type|recurrent-llama/);
+    }
+  });
+
+  it.each(LOOP_FIELDS.map(([key]) => key))('reads a model whose %s is switched off', (key) => {
+    const once = ['num_mem_blocks', 'pondering_steps', 'num_latent_thoughts'].includes(key) ? 0 : 1;
+    for (const off of [null, 0, once, false, [], {}, ''])
+      expect(facts(geometryFromConfig({ ...LLAMA, [key]: off }, 'm'))).toEqual(facts(geometryFromConfig(LLAMA, 'm')));
+  });
+
+  it('refuses a second loop beside the one that a family reads, but not another name for it', () => {
+    expect(refusal({ ...OURO, loop_times: 3 }).message).toContain('"loop_times"');
+    expect(refusal({ ...NANBEIGE, H_cycles: 3 }).message).toContain('"H_cycles"');
+    expect(geometryFromConfig({ ...NANBEIGE, loop_count: 2 }, 'm').loops).toBe(2);
+  });
+
+  it.each(['AutoModelForCausalLM', 'AutoConfig', 'AutoModel'])(
+    'refuses code of its own (%s) beside a model_type without loops',
+    (key) => {
+      for (const base of [LLAMA, QWEN3])
+        expect(refusal({ ...base, auto_map: { [key]: 'modeling_looped.Looped' } }).message).toMatch(
+          /auto_map names code of its own .* which may loop/,
+        );
+      expect(refusal({ ...LLAMA, auto_map: 'x' }).message).toMatch(/auto_map must be an object/);
+      const tokenizer = { auto_map: { AutoTokenizer: ['tokenization.T', null] } };
+      expect(geometryFromConfig({ ...LLAMA, ...tokenizer }, 'm').loops).toBe(1);
+      expect(geometryFromConfig({ ...OURO, auto_map: { [key]: 'modeling_ouro.Ouro' } }, 'm').loops).toBe(4);
+    },
+  );
+
+  it.each([
+    ['mobilellm', { layer_sharing: true }, /which run keeps which rows .* is not public/],
+    ['zamba2', { num_mem_blocks: 2 }, /state of fixed size/],
+    ['zamba', {}, /state of fixed size/],
+    ['loopformer', { n_layer: 3 }, /repository's name alone/],
+  ])('says why %s is not planned', (modelType, fields, why) => {
+    const { message } = refusal({ ...LLAMA, architectures: undefined, model_type: modelType, ...fields });
+    expect(message).toContain(`model_type "${modelType}" is not planned`);
+    expect(message).toMatch(why);
+  });
+
+  it('never advises to relabel a model', () => {
+    for (const modelType of [undefined, 'mamba', 'hrm'])
+      expect(refusal({ ...LLAMA, model_type: modelType }).hint).not.toMatch(/model_type/);
   });
 
   it('must be told about the window of Mistral, whose class has one by default', () => {
@@ -398,6 +480,15 @@ describe('readModelFile', () => {
 
   it.each(['-', '', '/no/such/config.json', '/dev/null', 'a\u0000b'])('refuses the path %j', (path) => {
     expect(() => readModelFile(path)).toThrow(UserError);
+  });
+
+  it('refuses a tah_config.json beside a plain config, which says that tokens iterate', () => {
+    mkdirSync(join(folder, 'TaH'));
+    const path = write('TaH/config.json', JSON.stringify(QWEN3));
+    expect(readModelFile(path).loops).toBe(1);
+    write('TaH/tah_config.json', JSON.stringify({ max_iter: 2, iter_attention_mode: 'duo' }));
+    for (const given of [path, join(folder, 'TaH')])
+      expect(() => readModelFile(given)).toThrow(/tah_config\.json beside .* runs some of its tokens again/);
   });
 
   it('refuses a folder without a config, a large file and what is not JSON', () => {
