@@ -60,6 +60,8 @@ export interface CodecSpec {
   readonly settings: readonly Exclude<keyof Codec, 'kind'>[];
   /** The plain cache, with which the others are compared. */
   readonly uncompressed?: true;
+  /** It stores the rows that there are, one by one: models whose loops keep unlike rows have it, too. */
+  readonly rowByRow?: true;
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;

@@ -27,10 +27,6 @@ const UNSUPPORTED: readonly (readonly [what: string, keys: readonly string[]])[]
     ['num_kv_shared_layers', 'cla_share_factor', 'cross_attention_layers', 'loop_share_kv'],
   ],
   ['a multimodal model', ['vision_config', 'audio_config', 'text_config', 'thinker_config']],
-  [
-    'a quantised checkpoint, whose weights are not of its dtype',
-    ['quantization_config', 'quantization', 'compression_config'],
-  ],
 ];
 const EXPERTS = [
   'num_experts',

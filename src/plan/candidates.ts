@@ -9,6 +9,8 @@ import {
   LATENT_KINDS,
   PLANNED_KINDS,
   pathChoices,
+  evictionRefusalOf,
+  refusalOf,
 } from '../codecs/registry.js';
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
@@ -62,11 +64,11 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
           refused.push({ id: parts.join('/'), reason: unstorable });
           continue;
         }
-        const { refusesEviction }: CodecSpec = CODECS[codec.kind];
-        if (eviction !== null && refusesEviction !== undefined) {
+        const unevictable = evictionRefusalOf(g, codec);
+        if (eviction !== null && unevictable !== undefined) {
           refused.push({
             id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
-            reason: `${codec.kind} goes with no eviction policy: ${refusesEviction}`,
+            reason: `${codec.kind} goes with no eviction policy: ${unevictable}`,
           });
           continue;
         }
@@ -104,7 +106,7 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     const codec = window
       ? { ...asked, windowTokens: filter.windowTokens ?? asked.windowTokens ?? DEFAULT_WINDOW_TOKENS }
       : asked;
-    const reason = CODECS[codec.kind].refuse(g, codec);
+    const reason = refusalOf(g, codec);
     const key = JSON.stringify(codec);
     if (reason) refused.push({ id: describe(codec), reason });
     else if (!seen.has(key)) codecs.push(codec);
