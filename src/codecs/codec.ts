@@ -76,6 +76,8 @@ export interface CodecSpec {
   readonly uncompressed?: true;
   /** Nothing is trained for it: it has no checkpoints to choose from. */
   readonly untrained?: true;
+  /** It stores the rows that there are, one by one: models whose loops keep unlike rows have it, too. */
+  readonly rowByRow?: true;
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;

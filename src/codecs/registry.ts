@@ -1,5 +1,5 @@
 /** All codecs, and the functions over them: layout, ratio, parameters, label. */
-import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
+import { blocksOf, cacheSlots, rowsOfSlot, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow, type Storage } from '../../kernels/spec.js';
 import { CODEC_KINDS } from './codec.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, StorageChoice } from './codec.js';
@@ -91,12 +91,47 @@ export const hasOwnStorage = (codec: Pick<Codec, 'kind'>): boolean => codecSpec(
  */
 export function layoutOf(g: Geometry, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheLayout {
   const outside = storageOfCodec(codec, choice.storage);
-  return blocksOf(g).flatMap((block) =>
+  const tensors = blocksOf(g).flatMap((block) =>
     block.name === 'core'
-      ? coreTensors(g, block, codec, path, choice, branch)
+      ? keptOfLoops(g, coreTensors(g, block, codec, path, choice, branch))
       : fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize),
   );
+  return g.valuesAreKeys ? tensors.filter(({ role }) => role !== 'value') : tensors;
 }
+
+/** The first loop's rows of all tokens and the others' windows, where later loops keep no more. */
+function keptOfLoops({ laterLoopsWindow: windowTokens }: Geometry, tensors: CacheTensor[]): CacheTensor[] {
+  if (windowTokens === undefined) return tensors;
+  return [
+    ...tensors.map((t) => ({ ...t, loops: 1 })),
+    ...tensors.map((t) => ({ ...t, loops: t.loops - 1, windowTokens })),
+  ];
+}
+
+/**
+ * Why a codec cannot exist for a model, or undefined: codecs that share rows among loops, layers or heads, or stand for
+ * them, are defined for loops that all run the same layers and keep their rows.
+ */
+export function refusalOf(g: Geometry, codec: Codec): string | undefined {
+  const spec = codecSpec(codec);
+  const unlike =
+    g.laterLoopsWindow === undefined
+      ? g.stacks
+        ? `${g.name} runs stacks of layers ${g.stacks.map(({ runs }) => runs * g.loops).join(' and ')} times`
+        : g.valuesAreKeys
+          ? `${g.name} caches keys alone`
+          : null
+      : `loops of ${g.name} after the first keep ${g.laterLoopsWindow} tokens`;
+  return !spec.rowByRow && unlike !== null
+    ? `${unlike}, and ${codec.kind} is defined for loops that all keep keys and values of the same layers`
+    : spec.refuse(g, codec);
+}
+
+/** Why no eviction policy goes with a codec of a model, or undefined. */
+export const evictionRefusalOf = (g: Geometry, codec: Codec): string | undefined =>
+  g.laterLoopsWindow === undefined
+    ? codecSpec(codec).refusesEviction
+    : `loops of ${g.name} after the first keep windows of their own`;
 
 function coreTensors(
   g: Geometry,
@@ -113,8 +148,8 @@ function coreTensors(
   return [...tensors, { ...latent, role: 'rotary-key', heads: branch.perHead ? g.kvHeads : 1, width: branch.width }];
 }
 
-/** Scalars that the uncompressed cache holds per token: 2·slots·H_kv·d. */
-export const fullScalars = (g: Geometry): number => 2 * cacheSlots(g) * g.kvHeads * g.headDim;
+/** Scalars that the uncompressed cache holds per token: 2·slots·H_kv·d (1· where values are keys). */
+export const fullScalars = (g: Geometry): number => rowsOfSlot(g) * cacheSlots(g) * g.kvHeads * g.headDim;
 
 /** ρ on the core alone, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */
 export const coreRatio = (g: Geometry, codec: Codec): number => codecSpec(codec).ratio(g, codec);

@@ -43,6 +43,7 @@ export const runCommand: Command = {
       help: 'core layers of a model with fabricated weights, where the device cannot hold all [all]',
       group: 'Model',
     },
+    loops: { type: 'string', help: SETTINGS.loops.help, group: 'Model' },
     vocab: {
       type: 'string',
       help: 'vocabulary of a model with fabricated weights, where the device cannot bind its embedding [all]',

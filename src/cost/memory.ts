@@ -13,7 +13,14 @@ import {
 } from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, windowBytes } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
-import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
+import {
+  layerParameters,
+  layerProjections,
+  parameterCount,
+  storedLayers,
+  tableParameters,
+  type Geometry,
+} from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
 import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, takenAs, type WholePrompt } from '../schedule/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
@@ -41,20 +48,32 @@ export interface MemoryModel {
   readonly workspaceBytesPerSequence: number;
 }
 
+/** Bytes of a scalar of projections in layers, of tables, and of everything else. */
+function scalarBytes(g: Geometry): { readonly projection: number; readonly table: number; readonly other: number } {
+  const other = WEIGHT_BYTES[g.weightType];
+  const { quantised: q } = g;
+  return q
+    ? { projection: q.layerBits / 8, table: q.tableBits / 8, other }
+    : { projection: other, table: other, other };
+}
+
+/** Scalars of a layer's norms. */
+const normScalars = (g: Geometry): number => (g.plainNorms ? 0 : g.normsPerLayer * g.hidden);
+
 /**
  * Weights of one GPU: projections and embeddings divide, norms and the adapter's bias-free rows are small and whole.
  */
 export function weightBytes(g: Geometry, gpus: number): number {
-  const bytes = WEIGHT_BYTES[g.weightType];
-  const total = parameterCount(g);
-  if (gpus === 1) return total * bytes;
-  const layers = g.preludeLayers + g.layers + g.codaLayers;
-  const kvWhole = g.hidden * g.headDim * 2 * g.kvHeads;
-  const kvShare = g.hidden * g.headDim * 2 * headsPerGpu(g.kvHeads, gpus);
-  const whole = g.normsPerLayer * g.hidden + g.extraParametersPerLayer;
-  const layer = (layerParameters(g) - whole - kvWhole) / gpus + kvShare + whole;
-  const outside = total - layers * layerParameters(g);
-  return Math.ceil((layers * layer + outside / gpus + g.hidden) * bytes);
+  const { projection, table, other } = scalarBytes(g);
+  const layers = storedLayers(g);
+  const kvWhole = g.hidden * g.headDim * (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  const kvShare = gpus === 1 ? kvWhole : (kvWhole / g.kvHeads) * headsPerGpu(g.kvHeads, gpus);
+  const whole = normScalars(g) + g.extraParametersPerLayer;
+  const layer = ((layerProjections(g) - kvWhole) / gpus + kvShare) * projection + whole * other;
+  const tables = tableParameters(g);
+  const outside = parameterCount(g) - layers * layerParameters(g) - tables;
+  const last = gpus === 1 ? 0 : g.hidden;
+  return Math.ceil(layers * layer + (tables / gpus) * table + (outside / gpus + last) * other);
 }
 
 /**
@@ -64,13 +83,12 @@ export function weightBytes(g: Geometry, gpus: number): number {
  */
 function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;
-  const bytes = WEIGHT_BYTES[g.weightType];
-  const layers = g.preludeLayers + g.layers + g.codaLayers;
-  const kept = (g.normsPerLayer * g.hidden + g.extraParametersPerLayer) * layers + g.hidden;
+  const { projection, other: bytes } = scalarBytes(g);
+  const kept = (normScalars(g) + g.extraParametersPerLayer) * storedLayers(g) + (g.plainNorms ? 0 : g.hidden);
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
   const twice = g.normAfterCore ? g.hidden * F32 : 0;
-  return kept * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * bytes;
+  return kept * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * projection;
 }
 
 /**

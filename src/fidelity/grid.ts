@@ -1,7 +1,7 @@
 /** The configurations that are judged. */
 import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { CODECS, codecLabel, coreRatio, inEverySharing } from '../codecs/registry.js';
+import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
 import { genericRatios } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, leavesGaps, parseEviction, type Eviction } from '../eviction/policy.js';
@@ -38,7 +38,7 @@ const LLA_PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const satisfi
 export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]): Codec[] {
   const found = ratios.flatMap((ratio) => {
     const codec = CODECS[kind].fromRatio(g, ratio);
-    return typeof codec === 'string' || CODECS[kind].refuse(g, codec) !== undefined ? [] : [codec];
+    return typeof codec === 'string' || refusalOf(g, codec) !== undefined ? [] : [codec];
   });
   return [...new Map(found.map((codec) => [JSON.stringify(codec), codec])).values()];
 }

@@ -28,6 +28,6 @@ function unknownLayers(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
   if (g.rope.pairing !== 'half-split') return 'rotates adjacent pairs';
   const extras = layerExtras(g);
-  if (!extras || extras.biases.length > 0 || extras.headNorms) return 'has biases or norms of heads';
+  if (!extras || extras.biases.length > 0 || extras.norms) return 'has biases or norms of heads';
   return undefined;
 }

@@ -10,6 +10,8 @@ import {
   LATENT_KINDS,
   PLANNED_KINDS,
   pathChoices,
+  evictionRefusalOf,
+  refusalOf,
   sharedAs,
   takesPositions,
 } from '../codecs/registry.js';
@@ -69,11 +71,11 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
           refused.push({ id: parts.join('/'), reason: unstorable });
           continue;
         }
-        const { refusesEviction }: CodecSpec = CODECS[codec.kind];
-        if (eviction !== null && refusesEviction !== undefined) {
+        const unevictable = evictionRefusalOf(g, codec);
+        if (eviction !== null && unevictable !== undefined) {
           refused.push({
             id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
-            reason: `${codec.kind} goes with no eviction policy: ${refusesEviction}`,
+            reason: `${codec.kind} goes with no eviction policy: ${unevictable}`,
           });
           continue;
         }
@@ -108,7 +110,7 @@ function besideThese(g: Geometry, { beside }: CandidateFilter): Candidate[] {
   if (!beside) return [];
   const { kind, ratio, eviction } = beside;
   const codec = CODECS[kind].publishedRatios(g).includes(ratio) ? CODECS[kind].fromRatio(g, ratio) : 'not published';
-  if (typeof codec === 'string' || CODECS[kind].refuse(g, codec)) return [];
+  if (typeof codec === 'string' || refusalOf(g, codec) || evictionRefusalOf(g, codec)) return [];
   return [{ codec, ...pathOf('reconstruct'), eviction, beside: true }];
 }
 
@@ -121,7 +123,7 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     const codec = window
       ? { ...asked, windowTokens: filter.windowTokens ?? asked.windowTokens ?? DEFAULT_WINDOW_TOKENS }
       : asked;
-    const reason = CODECS[codec.kind].refuse(g, codec);
+    const reason = refusalOf(g, codec);
     const key = JSON.stringify(codec);
     if (reason) refused.push({ id: describe(codec), reason });
     else if (!seen.has(key)) codecs.push(codec);

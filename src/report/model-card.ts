@@ -10,6 +10,7 @@ import {
   isUncompressed,
   layoutOf,
   PLANNED_KINDS,
+  refusalOf,
 } from '../codecs/registry.js';
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import { evictionLabel } from '../eviction/policy.js';
@@ -21,6 +22,7 @@ import { publishedFor, teacherOf } from '../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
 import type { ModelSource } from '../plan/answer.js';
 import { columns, wrap, type Column } from './text.js';
+import { layersTimesLoops } from './words.js';
 
 export interface CachedBy {
   readonly codec: string;
@@ -70,7 +72,7 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
   const branch = { width: 0, perHead: false };
   return CODECS[kind].publishedRatios(g).flatMap((ratio) => {
     const codec = CODECS[kind].fromRatio(g, ratio);
-    if (typeof codec === 'string' || CODECS[kind].refuse(g, codec) !== undefined) return [];
+    if (typeof codec === 'string' || refusalOf(g, codec) !== undefined) return [];
     const path = isLatent(codec) ? 'reconstruct' : 'full';
     const each = bytesPerToken(layoutOf(g, codec, path, { storage: 'f16', groupSize: GROUP_SIZE }, branch));
     return {
@@ -163,10 +165,8 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
 /** The card for a terminal. @param width in columns, of paragraphs */
 export function modelCardTable(card: ModelCard, width: number): string {
   const { model: g, quality, contradictions } = card;
-  const around = g.preludeLayers + g.codaLayers;
-  const layers = `${g.layers} layers × ${g.loops} loops${around > 0 ? `, ${g.preludeLayers} layers before and ${g.codaLayers} after them` : ''}`;
   const lines = [
-    `${g.name}: ${layers}`,
+    `${g.name}: ${layersTimesLoops(g)} layers × loops`,
     ...wrap(
       `${g.heads} query and ${g.kvHeads} KV heads of width ${g.headDim}; hidden ${g.hidden}, ${g.mlp} MLP ${g.mlpHidden}, vocabulary ${g.vocab}${g.tiedEmbeddings ? ' (tied)' : ''}; ${formatTokens(g.maxPositions)} positions; ${formatNumber(g.parameters / 1e9)} B parameters in ${g.weightType}`,
       width,

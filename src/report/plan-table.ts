@@ -24,6 +24,7 @@ import {
   runWords,
 } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
+import { layersTimesLoops } from './words.js';
 
 /** Where the width of a terminal is not known. */
 export const WIDTH = 100;
@@ -77,13 +78,9 @@ function title(r: PlanReport, width: number): string[] {
 /** The model's shape, and what is kept for others in memory. */
 function shapeLine(r: PlanReport): string {
   const m = r.model;
-  const blocks =
-    m.preludeLayers + m.codaLayers > 0
-      ? `${m.preludeLayers} + ${m.layers} × ${m.loops} + ${m.codaLayers}`
-      : `${m.layers} × ${m.loops}`;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
   const each = r.settings.gpus > 1 ? ' a GPU' : '';
-  return `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
+  return `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
 }
 
 /** What is kept of the memory, and for whom. */

@@ -76,9 +76,12 @@ export function layoutPerGpu(c: Configuration): CacheLayout {
   return c.gpus === 1 ? layout : layout.map((t) => ({ ...t, heads: headsPerGpu(t.heads, c.gpus) }));
 }
 
-/** Floats of a token's row of queries, keys and values, with the queries of the rotary branch. */
-export const packedRow = (c: Configuration): number =>
-  (headsOf(c) + 2 * kvHeadsOf(c)) * c.geometry.headDim + (hasBranch(c) ? c.branch.width * headsOf(c) : 0);
+/** Floats of a token's row of queries, keys and values, with a gate of heads and the queries of the rotary branch. */
+export function packedRow(c: Configuration): number {
+  const { headDim, attentionGate, valuesAreKeys } = c.geometry;
+  const rows = (attentionGate ? 2 : 1) * headsOf(c) + (valuesAreKeys ? 1 : 2) * kvHeadsOf(c);
+  return rows * headDim + (hasBranch(c) ? c.branch.width * headsOf(c) : 0);
+}
 
 /** Width of a query as attention reads it in the core: of latents where it is absorbed. */
 export const queryWidth = (c: Configuration): number =>
@@ -127,14 +130,20 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     kind: BufferKind = 'workspace',
     binding: Binding = 'whole',
   ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
-  // The stream and its norm; beside an adapter the prelude's output and the loop's state.
-  add('residual', g.hidden, g.adapter ? 4 : 2);
+  // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of each.
+  add('residual', g.hidden, g.adapter || g.stacks ? 4 : 2);
+  if (g.embeddingRank !== undefined) add('embedded', g.embeddingRank);
   add('projected', g.hidden);
   add('query key value', packedRow(c));
   add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
   add('attention', heads * d);
   add('stats', heads * 2);
   if (mergesLatents(c)) add('merged', heads * rankV);
+  if (g.laterLoopsWindow !== undefined) {
+    // Attention over the window, until it is mixed with that over the first loop's rows.
+    add('window attention', heads * d);
+    add('window stats', heads * 2);
+  }
   if (c.codec.windowTokens) {
     // The part of attention that reads latents, until it is joined with that of exact rows.
     add('older', heads * d);
@@ -224,8 +233,8 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     void list.push({ kind: 'prefill', label, count, fixedBytes: bytes, sequenceBytes: 0, binding: 'whole' });
   const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
   const weighs = weighsTokens(c.eviction);
-  // The residual and its norm; an adapter mixes the prelude's output in, which stays.
-  add('residual', room * g.hidden, g.adapter ? 3 : 2);
+  // The residual and its norm; an adapter mixes the prelude's output in, which stays; stacks have two states.
+  add('residual', room * g.hidden, g.adapter || g.stacks ? 3 : 2);
   // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
   const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
   add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));

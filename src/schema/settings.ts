@@ -36,6 +36,11 @@ export const SETTINGS = {
     group: 'Question',
     help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]',
   },
+  loops: {
+    kind: 'number',
+    group: 'Question',
+    help: 'passes over the core, where whoever runs the model chooses them (Ouro, Huginn, Parcae, ...) [as trained]',
+  },
   context: {
     kind: 'amount',
     group: 'Question',

@@ -51,7 +51,7 @@ export function settle(
     throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');
   const plan = makePlan(request, refused);
   const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, {
-    loops: request.geometry.loops,
+    model: request.geometry,
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,

@@ -94,7 +94,7 @@ export interface Served {
 
 /**
  * Stacks that serve a preset with a full cache. Huginn is in none of the lists; models that are read from a file are
- * nobody's by name.
+ * nobody's by name, and neither are those that a fork or an open pull request alone serves (LoopCoder-V2, Lumma).
  */
 const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
@@ -104,6 +104,9 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
   'nanbeige4.2-3b': {
     vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
     sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
+  },
+  'iquest-coder-v1-40b-loop': {
+    vllm: { source: 'vLLM pull request 31575 (merged): IQuestLoopCoderForCausalLM', date: '2026-11-24' },
   },
 };
 

@@ -209,6 +209,7 @@ const listOf = (item: fc.Arbitrary<string>, max = 3) =>
 /** Values that could be right. */
 const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   model: fc.constantFrom(...PRESETS.map((p) => p.name), 'ByteDance/Ouro-1.4B', 'huginn'),
+  loops: whole(1, 64),
   context: tokens,
   vram: fc.oneof({ weight: 4, arbitrary: sensibleBytes }, { weight: 1, arbitrary: bytes }),
   device: fc.constantFrom(...DEVICES.map((d) => d.id), 'NVIDIA H200 SXM'),

@@ -201,7 +201,10 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
         const codec = spec.fromRatio(g, ratio);
         expect(typeof codec, `${g.name} ${kind} ${ratio}: ${JSON.stringify(codec)}`).toBe('object');
         expect(spec.refuse(g, codec as Codec)).toBeUndefined();
-        expect(Math.abs(coreRatio(g, codec as Codec) / ratio - 1)).toBeLessThan(0.01);
+        // Ranks of narrow heads are few: their sum is off by half a scalar.
+        const { rankK = 0, rankV = 0 } = codec as Codec;
+        const rounded = rankK + rankV > 0 ? 0.51 / (rankK + rankV) : 0;
+        expect(Math.abs(coreRatio(g, codec as Codec) / ratio - 1)).toBeLessThan(Math.max(0.01, rounded));
       }
     }
   });

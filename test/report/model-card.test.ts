@@ -94,7 +94,7 @@ describe('a model’s card', () => {
 
   it('an unknown name is refused with the nearest one; hub ids are names', async () => {
     const args = (positional: string) => ({ flags: { quiet: true }, positional, secondPositional: null });
-    await expect(modelsCommand.run(args('ouro-1.4'))).rejects.toThrow(/unknown model "ouro-1.4".*ouro-1.4b/);
+    await expect(modelsCommand.run(args('ouro-1.4'))).rejects.toThrow(/unknown model "ouro-1.4"/);
     await expect(modelsCommand.run(args('ouro-1.4'))).rejects.toMatchObject({ hint: /did you mean ouro-1.4b/ });
     expect(findPreset('ByteDance/Ouro-1.4B').name).toBe('ouro-1.4b');
   });
