@@ -20,11 +20,11 @@ export function withAsPublished(plans: readonly Plan[]): Plan[] {
     const better = !known || (found && found.tokensPerSecond.estimate > known.tokensPerSecond.estimate);
     if (found && !isUseless(p) && better) best.set(key(p), found);
   });
-  return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isLatent(p) ? (best.get(key(p)) ?? null) : null) }));
+  return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isBuilt(p) ? (best.get(key(p)) ?? null) : null) }));
 }
 
-/** Implementations exist of latents of the heads, not of one for all. */
-const isLatent = ({ codec }: Plan): boolean => codecSpec(codec).latentFor === 'one-head';
+/** Whether anybody has built kernels of these latents: of those of each head, not of one for all heads. */
+export const isBuilt = ({ codec }: Pick<Plan, 'codec'>): boolean => codecSpec(codec).latentFor === 'one-head';
 
 /**
  * T = T_rest + T_att / s: T_att what tuned kernels take for the latents' part of the step, s the share of their speed
@@ -32,7 +32,7 @@ const isLatent = ({ codec }: Plan): boolean => codecSpec(codec).latentFor === 'o
  */
 function asPublished(p: Plan, full: Interval | null): AsPublished | null {
   const { batch, secondsPerStep, unmeasured } = shownDecode(p);
-  if (!isLatent(p) || !secondsPerStep || !unmeasured || batch < 1) return null;
+  if (!isBuilt(p) || !secondsPerStep || !unmeasured || batch < 1) return null;
   const path = pathLabel(p);
   const built = IMPLEMENTATIONS.flatMap((i) => {
     const share = i.reached[path];

@@ -1,5 +1,6 @@
 /** The decision in words: at most nine lines at 140 columns, for every printer. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
+import { isBuilt } from '../plan/as-published.js';
 import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
@@ -151,8 +152,9 @@ function upsideWords(
  * `. As published 97 tok/s: implementations had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
  * what latents are as they have been built. Empty where no latents are meant.
  */
-function builtWords({ asPublished: a, codec }: Plan): string {
-  if (!a) return LATENT_KINDS.includes(codec.kind) ? '. Nobody has published such kernels' : '';
+export function builtWords(p: Plan): string {
+  const { asPublished: a } = p;
+  if (!a) return LATENT_KINDS.includes(p.codec.kind) && !isBuilt(p) ? '. Nobody has published such kernels' : '';
   const known = a.implementations.filter((i) => i.ofFull !== null);
   const shares = known.map((i) => i.ofFull ?? 0);
   const where = [...new Set(known.map((i) => i.where))].join('; ');

@@ -1,6 +1,7 @@
 /** Fields of a row as text, for every printer of a plan. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
+import { isBuilt } from '../plan/as-published.js';
 import { choicesOf } from '../plan/decide.js';
 import { HERE, klLabel } from '../plan/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
@@ -148,8 +149,9 @@ export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan, sh
   return `${shareText(share)}${twoPasses ? TWO_PASSES : ''}${short ? '' : ` ${metric}`}${at}${worst === shareText(share) ? '' : `, others ${worst}`}`;
 }
 
-/** Tokens a second with kernels of latents as they have been built: `190`; `none` where nobody has built any. */
+/** Tokens a second with kernels of latents as they have been built: `190`; `none` where nobody has built any, `–` without a price. */
 export function asPublishedLabel(p: Plan | null): string {
   if (p?.asPublished) return rateLabel(p.asPublished);
-  return p && LATENT_KINDS.includes(p.codec.kind) ? 'none' : '';
+  if (!p || !LATENT_KINDS.includes(p.codec.kind)) return '';
+  return isBuilt(p) ? '–' : 'none';
 }
