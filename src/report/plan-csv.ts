@@ -198,7 +198,7 @@ export function planMarkdown(report: PlanReport): string {
   }
   lines.push(
     '',
-    '**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch. As published: tok/s with kernels of latents as they have been built so far.',
+    '**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch. As published: tok/s with kernels of latents as fast as those that exist.',
   );
   lines.push('', `**${markdownText(report.answer.question)}**`);
   for (const { label, text } of answerLines(report)) lines.push('', `**${label}:** ${markdownText(text)}`);

@@ -86,7 +86,7 @@ function shapeLine(r: PlanReport): string {
 /** What is kept of the memory, and for whom. */
 function reserveWords({ plans, settings }: PlanReport): string {
   const kept = formatDecimalBytes(plans[0]?.memory.reservedBytes ?? settings.reserveBytes);
-  return settings.server ? `${settings.server.server} keeps ${kept}` : `reserve ${kept}`;
+  return settings.server ? `${settings.server.server} reserves ${kept}` : `reserve ${kept}`;
 }
 
 /** `>` to deploy, `+` the upside, `*` Pareto-optimal. */
@@ -243,7 +243,9 @@ const SURE = { estimate: 0, low: 0, high: 0 };
 /** What the mark of a score means, where one is shown. */
 const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] =>
   [...shown.map((p) => p.qualityKept), ...choicesOf(answer).flatMap((c) => c.qualityLost)].some((s) => s?.twoPasses)
-    ? [`${TWO_PASSES}: generated with two passes a token and a full-width cache; times here are of one pass.`]
+    ? [
+        `${TWO_PASSES}: scored by a decoder that kept a full-width cache and ran every token twice, not on the compressed cache whose time is given.`,
+      ]
     : [];
 
 /** What a reader needs to act on the table, and where the rest is said. */
@@ -251,8 +253,8 @@ function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly strin
   const hidden = r.plans.length - shown.length;
   const more = r.warnings.filter((w) => w.code !== 'input').length;
   return [
-    '> deploy, + upside, * Pareto-optimal.',
-    ...(head.includes('published') ? ['published: tok/s with kernels of latents as they have been built so far.'] : []),
+    '> deploy, + upside, * Pareto-optimal in batch, speed and quality.',
+    ...(head.includes('published') ? ['published: tok/s with kernels of latents as fast as those that exist.'] : []),
     ...(head.includes('keeps')
       ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
       : []),

@@ -157,7 +157,7 @@ export function checkpointNote(model: string | null): string | null {
   const hub = model === null ? undefined : HUB[model];
   return hub === undefined || hub.toLowerCase().endsWith(`/${model}`) || publishedFor(model ?? '').length === 0
     ? null
-    : `${model} is served as ${hub}, the checkpoint of this shape that scores are published of`;
+    : `scores of ${model} are those of ${hub}, so that is the model of Serve; memory and time are the same for ${model} itself`;
 }
 
 /** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */
