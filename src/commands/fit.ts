@@ -18,7 +18,7 @@ import { sha256 } from '../sha256.js';
 import { parseBytes, parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from './command.js';
-import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
+import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil, stepLine } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
@@ -126,7 +126,10 @@ async function run(args: Args): Promise<ExitCode> {
     const distilled = training
       ? await interruptible((signal) =>
           distilCodec(
-            { teacher, codec, path, branch, start, texts, heldOut, seed, model: fingerprint, state, showsProgress },
+            {
+              ...{ teacher, codec, path, branch, start, texts, heldOut, seed, model: fingerprint, state },
+              onStep: showsProgress ? stepLine(training) : null,
+            },
             training,
             signal,
           ),
@@ -163,7 +166,14 @@ async function run(args: Args): Promise<ExitCode> {
       fingerprint,
       initialisation,
       fitted,
-      distilled && { ...distilled, path, texts: heldOut.length, seconds: (Date.now() - began) / 1e3 },
+      distilled &&
+        training && {
+          ...distilled,
+          path,
+          lambdaAttn: training.lambdaAttn,
+          texts: heldOut.length,
+          seconds: (Date.now() - began) / 1e3,
+        },
     );
     await print(format === 'json' ? jsonText(report) : fitText(geometry, report), {
       file: null,

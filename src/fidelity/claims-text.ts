@@ -1,20 +1,32 @@
 /** The paper's claims and what became of them, for a terminal. */
 import { columns } from '../report/text.js';
 import type { Interval } from '../statistics.js';
-import type { ClaimResult, Verdict } from './claims.js';
+import type { ClaimResult } from './claims/claim.js';
+import { VERDICTS, type Verdict } from './claims/verdict.js';
+
+/** What the trainings were of. */
+export interface ClaimTraining {
+  readonly steps: number;
+  readonly stepTokens: number;
+}
 
 const shown = (i: Interval | null): string =>
   i === null ? 'n/a' : `${i.estimate.toPrecision(3)} (${i.low.toPrecision(3)} to ${i.high.toPrecision(3)})`;
 
-export const claimsText = (name: string, results: readonly ClaimResult[]): string =>
+export const trainingText = ({ steps, stepTokens }: ClaimTraining): string =>
+  `Trained for ${steps} steps of ${stepTokens} tokens each, model and twin alike (the paper: 3,000 of 4,096, 300 in its ablations).`;
+
+export const claimsText = (name: string, training: ClaimTraining | null, results: readonly ClaimResult[]): string =>
   [
     `The paper's claims, tried on ${name}`,
+    ...(training ? [trainingText(training)] : []),
     '',
     ...results.flatMap((r) => [
       `${r.verdict.toUpperCase()}: ${r.claim}`,
-      ...(r.effect === ''
-        ? []
-        : [`    ${r.effect}${r.estimate ? `: ${shown(r.estimate)}; untrained ${shown(r.control)}` : ''}`]),
+      ...(r.estimate
+        ? [`    ${r.effect}:`, `    ${shown(r.estimate)}; untrained ${shown(r.control)}; beyond it ${shown(r.beyond)}`]
+        : []),
+      `    paper: ${r.paper}`,
       ...(r.note === '' ? [] : [`    ${r.note}`]),
     ]),
     '',
@@ -27,7 +39,7 @@ export const claimsText = (name: string, results: readonly ClaimResult[]): strin
           cell: ({ verdict }) => String(results.filter((r) => r.verdict === verdict).length),
         },
       ],
-      (['agree', 'disagree', 'cannot tell'] as const).map((verdict) => ({ verdict })),
+      VERDICTS.map((verdict) => ({ verdict })),
     ),
     '',
   ].join('\n');

@@ -1,5 +1,5 @@
 /** The configurations that are judged. */
-import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
+import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
 import { genericRatios } from '../codecs/ranks.js';
@@ -15,10 +15,12 @@ export interface Row {
   readonly storage: Storage;
   readonly eviction: Eviction | null;
   readonly initialisation: Initialisation;
+  /** Rotary branch of the absorbed path, where it is not the usual one. */
+  readonly branch?: Branch;
 }
 
-/** `lla-4x/reconstruct/f16`, with eviction and initialisation where they are not the plain ones. Unique in a grid. */
-export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation }: Row): string {
+/** `lla-4x/reconstruct/f16`, with eviction, initialisation and branch where they are not the plain ones. Unique in a grid. */
+export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation, branch }: Row): string {
   const ranks = codec.rankK === undefined ? '' : `(${codec.rankK},${codec.rankV})`;
   return [
     `${codecLabel(g, codec)}${ranks}`,
@@ -26,6 +28,7 @@ export function rowId(g: Geometry, { codec, path, storage, eviction, initialisat
     storage,
     ...(eviction ? [evictionLabel(eviction)] : []),
     ...(initialisation === 'svd' ? [] : [initialisation]),
+    ...(branch ? [`rope-${branch.width}`] : []),
   ].join('/');
 }
 
@@ -47,7 +50,7 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
 const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 
 /** The path that changes nothing but what is stored: full RoPE. */
-const pathFor = ({ kind }: Codec): PathChoice =>
+export const pathFor = ({ kind }: Codec): PathChoice =>
   CODECS[kind].paths.find((path) => pathSpec(path).materialises) ?? (CODECS[kind].paths[0] as PathChoice);
 
 /** At most 40 configurations: each question of the paper at few ratios. */

@@ -5,6 +5,9 @@ import type { Codec, Path } from '../codecs/codec.js';
 import { layerExtras, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { formatCount } from '../units.js';
 
+/** λ_attn of the paper's loss: weight of attention-output matching (Eq. loss). */
+export const LAMBDA_ATTN = 0.5;
+
 /** Largest model: a step goes through all parameters and loops five times, on one core. */
 export const MOST_PARAMETERS = 5e6;
 

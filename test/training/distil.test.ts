@@ -285,7 +285,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     const asked: Distillation = {
       setting: { geometry: one, normEpsilon: EPSILON, length: LENGTH },
       swap,
-      plan: { seed: SEED, steps: 8, onPolicySteps: 4, temperature: 1, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
+      plan: { seed: SEED, steps: 8, onPolicySteps: 4, temperature: 1, rate: 0.02, lambdaAttn: LAMBDA, texts: 1 },
       model: twinOf(one),
       start: codecOf([swap.codec, swap.path, swap.branch, one]),
       texts,
@@ -293,7 +293,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     };
     const unheard = new AbortController().signal;
     const forced = await distil(
-      { ...asked, plan: { ...asked.plan, steps: 40, onPolicySteps: 0, rate: 0.005, attentionWeight: 0 } },
+      { ...asked, plan: { ...asked.plan, steps: 40, onPolicySteps: 0, rate: 0.005, lambdaAttn: 0 } },
       { signal: unheard, state: null },
     );
     expect(forced.after.estimate).toBeLessThan(forced.before.estimate);
@@ -350,7 +350,7 @@ describe('what is distilled', () => {
       onPolicySteps: 0,
       temperature: 1,
       rate: 0.02,
-      attentionWeight: LAMBDA,
+      lambdaAttn: LAMBDA,
       texts: 1,
     };
     expect([5, 10].map((step) => distilRate(plan, step))).toEqual([0.01, 0.02]);
