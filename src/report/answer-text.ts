@@ -146,12 +146,12 @@ function upsideWords(
   const beats =
     breakEven === null || breakEven.cannot
       ? ''
-      : `; beats the full cache from ${Math.ceil(breakEven.estimate * 100)} % of that kernel speed`;
+      : `; pays from ${Math.ceil(breakEven.estimate * 100)} % of a tuned speed`;
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s${rests} (${brief(rate.low)}–${brief(rate.high)}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
 }
 
 /**
- * `. With kernels as they exist about 97 tok/s: they had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
+ * `. Existing kernels: about 97 tok/s; they had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
  * what latents are as they have been built. Empty where no latents are meant.
  */
 export function builtWords(p: Plan): string {
@@ -161,7 +161,7 @@ export function builtWords(p: Plan): string {
   const shares = known.map((i) => i.ofFull ?? 0);
   const where = [...new Set(known.map((i) => i.where))].join('; ');
   const had = `${range(Math.min(...shares), Math.max(...shares))} % of the full cache's`;
-  return `. With kernels as they exist about ${brief(a.tokensPerSecond.estimate)} tok/s: they had ${had} (${where})`;
+  return `. Existing kernels: about ${brief(a.tokensPerSecond.estimate)} tok/s; they had ${had} (${where})`;
 }
 
 /** `7–14`, whole per cent. */
