@@ -21,7 +21,7 @@
  * Where head and embedding are one matrix, that matrix is kept times √hidden, and the last norm's weights are divided
  * by it: logits stay what they are.
  */
-import { UserError } from '../errors.js';
+import { UserError, show } from '../errors.js';
 import { refuseUndecodable } from './decodable.js';
 import { storedLayers, type Geometry } from '../geometry/geometry.js';
 import type { OpenTensors } from './checkpoint.js';
@@ -55,6 +55,38 @@ interface Layout {
 export const isCarriedAlong = (g: Geometry, name: string): boolean =>
   name === 'freqs_cis' || (g.tiedEmbeddings && name === HEAD);
 
+/** Layers of a retrofitted Llama have two norms, Huginn's own four. */
+const isRetrofitted = (g: Geometry): boolean => g.normsPerLayer === 2;
+const embeddingScale = (g: Geometry): number => (isRetrofitted(g) ? 1 : Math.sqrt(g.hidden));
+
+/**
+ * @param config a config.json of Huginn's class
+ * @throws UserError for a state or an embedding that is made otherwise than the decoder makes it
+ */
+export function refuseRavenOptions(g: Geometry, config: Readonly<Record<string, unknown>>, where: string): void {
+  if ((config['test_time_noise'] ?? 0) !== 0)
+    throw new UserError(
+      `${where}: test_time_noise adds noise to the state in every loop, which is not decoded`,
+      'set test_time_noise to 0',
+    );
+  const start = config['initial_state_mode'] ?? 'random';
+  if (start !== 'random')
+    throw new UserError(
+      `${where}: a state that begins with initial_state_mode ${show(start)} is not decoded`,
+      'choose a model whose initial_state_mode is random',
+    );
+  const values = config['init_values'];
+  const said =
+    typeof values === 'object' && values !== null ? (values as Record<string, unknown>)['embed_scale'] : null;
+  const scale = said ?? Math.sqrt(g.hidden); // the default of Huginn's class
+  const needed = embeddingScale(g);
+  if (typeof scale !== 'number' || Math.abs(scale / needed - 1) > 1e-6)
+    throw new UserError(
+      `${where}: init_values.embed_scale must be ${show(needed)} for these layers, not ${show(scale)}`,
+      'choose a model as its publishers converted it',
+    );
+}
+
 /** The published name of a stored layer. */
 function blockName(g: Geometry, stored: number): string {
   if (stored < g.preludeLayers) return `prelude.${stored}`;
@@ -68,16 +100,16 @@ function blockName(g: Geometry, stored: number): string {
  */
 export function ravenLayout(g: Geometry): Layout {
   refuseUndecodable(g);
-  const retrofitted = g.normsPerLayer === 2;
-  if (!retrofitted && g.kvHeads !== g.heads)
-    throw new UserError(
-      `${g.name} has ${g.kvHeads} KV heads for ${g.heads} query heads; Huginn's class has as many of both`,
-      'correct num_key_value_heads',
-    );
+  const retrofitted = isRetrofitted(g);
   if (!retrofitted && g.outputNorm !== 'sum')
     throw new UserError(
       `${g.name} has layers of another base than Llama, whose tensors the decoder does not know`,
       'choose a model that was retrofitted from Llama',
+    );
+  if (!retrofitted && g.kvHeads !== g.heads)
+    throw new UserError(
+      `${g.name} has ${g.kvHeads} KV heads for ${g.heads} query heads; Huginn's class has as many of both`,
+      'correct num_key_value_heads',
     );
   const published: TensorSpec[] = [];
   const pieces = new Map<string, Piece>();
@@ -89,7 +121,7 @@ export function ravenLayout(g: Geometry): Layout {
     void pieces.set(name, { tensor, from, factor });
   const { hidden, mlpHidden } = g;
   const [queries, keys] = [g.heads * g.headDim, g.kvHeads * g.headDim];
-  const scale = retrofitted ? 1 : Math.sqrt(hidden);
+  const scale = embeddingScale(g);
   const norms = [
     'input_layernorm',
     ...(retrofitted ? ['post_attention_layernorm'] : ['input_layernorm_2', 'post_attention_layernorm']),
