@@ -83,7 +83,9 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const quality = query ? qualityOf(query) : [];
   const measured = measuredRow(r, candidate);
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
-  const kept = r.fidelity ? keptHere(r, candidate, measured) : query && keptQuality(query, quality, r.contextTokens);
+  const kept = r.fidelity
+    ? keptHere(r, candidate, measured)
+    : query && keptQuality(query, quality, r.contextTokens, r.targets.minimums);
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);

@@ -2,8 +2,8 @@
 import { isUncompressed } from '../codecs/registry.js';
 import { DECODERS, showsLoss, type QualityFigure } from '../quality/figure.js';
 import { byCheckpoint } from '../quality/checkpoints.js';
-import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
-import type { QualityKept, Score } from './types.js';
+import { isTable, qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
+import type { MinimumTarget, QualityKept, Score } from './types.js';
 
 /**
  * A task's accuracy, or agreement with the uncompressed model: what can be compared with that model's. An error that is
@@ -39,21 +39,29 @@ function scoresAt(figures: readonly QualityFigure[], contextTokens: number): Qua
  * the best that any table has). A trained codec may have several checkpoints: the one whose worst score keeps most is
  * named, the others stand beside it. What is not trained has none to choose from: all its scores count. Null when no
  * score is published.
+ * @param minimums scores that are asked for: a checkpoint that has them is named before one of which they are unknown
  */
 export function keptQuality(
   query: QualityQuery,
   all: readonly QualityFigure[],
   contextTokens: number,
+  minimums: readonly MinimumTarget[] = [],
 ): QualityKept | null {
   if (isUncompressed({ kind: query.codec })) return query.eviction === null ? WHOLE : null;
   const figures = scoresAt(all.filter(isScore), contextTokens);
   const judged = [...byCheckpoint(figures)].flatMap(([name, own]) => judge(query, name, own, contextTokens) ?? []);
-  const [best, ...others] = judged.sort((a, b) => b.share - a.share || b.scores.length - a.scores.length);
+  const known = ({ scores }: QualityKept): number =>
+    minimums.filter(({ metric, table }) =>
+      scores.some((s) => s.metric === metric && (table === undefined || isTable(s.source.split(', ')[0] ?? '', table))),
+    ).length;
+  const [best, ...others] = judged.sort(
+    (a, b) => known(b) - known(a) || b.share - a.share || b.scores.length - a.scores.length,
+  );
   if (!best) return null;
   const named = others.flatMap(({ checkpoint, share, scores }) =>
     checkpoint === null ? [] : [{ checkpoint, share, scores }],
   );
-  return { ...best, others: named.reverse() };
+  return { ...best, others: named.sort((a, b) => a.share - b.share) };
 }
 
 /** Of the uncompressed model itself. */
