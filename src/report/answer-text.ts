@@ -197,7 +197,7 @@ function restWords(p: Plan): string {
   const usd = shownDecode(p).usdPerMillionTokens;
   return [
     first === undefined ? '' : `; first token ${first >= 1 ? `${brief(first)} s` : `${milliseconds(first)} ms`}`,
-    usd ? `; $${brief(usd.estimate)} per M tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
+    usd ? `; $${brief(usd.estimate)}/Mtok (${brief(usd.low)}–${brief(usd.high)})` : '',
   ].join('');
 }
 
