@@ -27,7 +27,7 @@ export type PathChoice = (typeof PATH_CHOICES)[number];
 /**
  * When the loops read one set of rows (final-loop, mean-loop).
  * - `two-pass`: in decoding, and in a second pass over each prompt, which reads the rows of an exact first one. The
- *   control of the paper (Looped Latent Attention, "Decoding and caching").
+ *   control of the paper (Looped Latent Attention, "Decoding and caching"), as its latent-store decoder would run it.
  * - `decode`: in decoding alone. A prompt is one exact pass (Ouro, arXiv 2510.25741, section 5.4.2 and Table 14).
  * - `all`: in prompts as in decoding. A token reads the rows of the tokens before it once these have passed all loops,
  *   so a prompt is taken position by position (`shared` of vllm-rlt).

@@ -50,6 +50,9 @@ export const takesPositions = (codec: Pick<Codec, 'kind' | 'shared'>): boolean =
 /** True where what is cached of a token in the core is the mean over its loops. */
 export const averagesLoops = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).averages === true;
 
+/** Ways that are planned where nobody names any: prompts position by position only where they are named. */
+export const PLANNED_SHARINGS: readonly Sharing[] = ['two-pass', 'decode'];
+
 /** A codec whose loops share rows at another time. What is meant where nothing is given is not written. */
 export const sharedAs = ({ shared: _own, ...codec }: Codec, shared: Sharing): Codec =>
   shared === specOf(codec.kind).sharings?.[0] ? codec : { ...codec, shared };

@@ -201,7 +201,7 @@ export function readCandidate(
   };
   const kind = one('codec') ?? (one('ranks') === null ? 'full' : 'lla');
   const given: Record<string, string | readonly string[]> = {};
-  for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'cacheType', 'groupSize'] as const) {
+  for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'shared', 'cacheType', 'groupSize'] as const) {
     const value = one(flagOf(name));
     if (value !== null) given[name] = SETTINGS[name].kind === 'list' ? [value] : value;
   }

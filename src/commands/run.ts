@@ -65,6 +65,12 @@ export const runCommand: Command = {
       group: 'Cache',
     },
     window: { type: 'string', help: SETTINGS.window.help, group: 'Cache' },
+    shared: {
+      type: 'string',
+      help: 'when all loops read one set of rows, of final-loop and mean-loop [the first that the codec has]',
+      choices: SETTINGS.shared.choices,
+      group: 'Cache',
+    },
     eviction: { type: 'string', help: SETTINGS.eviction.help, group: 'Cache' },
     'cache-type': {
       type: 'string',

@@ -9,11 +9,11 @@ import {
   isUncompressed,
   LATENT_KINDS,
   PLANNED_KINDS,
+  PLANNED_SHARINGS,
   pathChoices,
   evictionRefusalOf,
   refusalOf,
   sharedAs,
-  takesPositions,
 } from '../codecs/registry.js';
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
@@ -148,11 +148,11 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
   return codecs;
 }
 
-/** A codec in the ways of sharing that are asked for. Prompts position by position are only planned where named. */
+/** A codec in the ways of sharing that are asked for; in all of them where it is named, in the usual ones else. */
 function sharingsOf(codec: Codec, { kinds, shared }: CandidateFilter): Codec[] {
   if (CODECS[codec.kind].settings.every((name) => name !== 'shared')) return [codec];
-  if (shared) return shared.map((choice) => sharedAs(codec, choice));
-  return inEverySharing(codec).filter((c) => kinds !== null || !takesPositions(c));
+  const asked = shared ?? (kinds === null ? PLANNED_SHARINGS : null);
+  return asked ? asked.map((choice) => sharedAs(codec, choice)) : inEverySharing(codec);
 }
 
 /** With its settings in the order in which the codec's own constructor has them: one codec, one key. */

@@ -2,7 +2,15 @@
  * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
  */
 import { CODEC_KINDS, PATH_CHOICES, SHARINGS, type CodecKind, type PathChoice, type Sharing } from '../codecs/codec.js';
-import { CODECS, hasOwnStorage, isUncompressed, LATENT_KINDS, pathChoices, PLANNED_KINDS } from '../codecs/registry.js';
+import {
+  CODECS,
+  hasOwnStorage,
+  isUncompressed,
+  LATENT_KINDS,
+  pathChoices,
+  PLANNED_KINDS,
+  PLANNED_SHARINGS,
+} from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -254,7 +262,7 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
     paths,
     evictions,
     windowTokens,
-    shared,
+    shared: shared ?? (kinds === null ? PLANNED_SHARINGS : null),
   };
 }
 

@@ -81,7 +81,7 @@ export const SETTINGS = {
   shared: {
     kind: 'list',
     group: 'Candidates',
-    help: 'when all loops read one set of rows (final-loop, mean-loop): in decoding, prompts too, or twice [all]',
+    help: 'when final-loop, mean-loop read one set of rows: while decoding, in prompts too (all), or in the second of two passes [all of a codec that is named, else two-pass,decode]',
     choices: SHARINGS,
   },
   path: {

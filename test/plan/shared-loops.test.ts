@@ -9,8 +9,10 @@ const idsOf = async (s: Scenario): Promise<string[]> => (await planOf(s)).plans.
 
 describe('candidates', () => {
   it('are the paper’s control and sharing while decoding, unless others are named', async () => {
-    const shared = (await planOf({})).plans.filter((p) => p.codec.shared !== undefined);
-    expect(shared.map((p) => p.id)).toEqual(['final-loop/full', 'final-loop-decode/full']);
+    const shared = async (s: Scenario): Promise<string[]> =>
+      (await planOf(s)).plans.flatMap((p) => (p.codec.shared === undefined ? [] : [p.id]));
+    expect(await shared({})).toEqual(['final-loop/full', 'final-loop-decode/full']);
+    expect(await shared({ cacheType: 'int8' })).toEqual(['final-loop@int8/full', 'final-loop-decode@int8/full']);
   });
 
   it('are all ways of a codec that is named', async () => {
