@@ -8,7 +8,7 @@ import type { Fleet, FleetRow } from '../plan/fleet-types.js';
 import type { PlanReport } from '../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
-import { builtWords, brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
 import { columns, shareText, wrap, type Column } from './text.js';
 import type { View } from './view.js';
 
@@ -88,7 +88,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
 function upsideRisk({ plans, device, model }: PlanReport, name: string): string {
   const plan = plans.find((p) => planName(p) === name);
   if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null)
-    return `kernels of the upside have to be written, and tuned${plan ? builtWords(plan) : ''}`;
+    return 'kernels of the upside have to be written, and tuned';
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
     ? `nobody has published times of the full cache's kernels on ${device.name}`
