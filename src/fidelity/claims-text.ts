@@ -1,20 +1,11 @@
 /** The paper's claims and what became of them, for a terminal. */
 import { columns } from '../report/text.js';
+import { trainingText, VERDICTS, type ClaimTraining, type Verdict } from '../schema/claim-words.js';
 import type { Interval } from '../statistics.js';
 import type { ClaimResult } from './claims/claim.js';
-import { VERDICTS, type Verdict } from './claims/verdict.js';
-
-/** What the trainings were of. */
-export interface ClaimTraining {
-  readonly steps: number;
-  readonly stepTokens: number;
-}
 
 const shown = (i: Interval | null): string =>
   i === null ? 'n/a' : `${i.estimate.toPrecision(3)} (${i.low.toPrecision(3)} to ${i.high.toPrecision(3)})`;
-
-export const trainingText = ({ steps, stepTokens }: ClaimTraining): string =>
-  `Trained for ${steps} steps of ${stepTokens} tokens each, model and twin alike (the paper: 3,000 of 4,096, 300 in its ablations).`;
 
 export const claimsText = (name: string, training: ClaimTraining | null, results: readonly ClaimResult[]): string =>
   [

@@ -1,7 +1,6 @@
 /** The paper's claims as they were tried on a model, as a part of a report: on its page and in its Markdown. */
 import type { Interval } from '../cost/evidence.js';
-import { trainingText } from '../fidelity/claims-text.js';
-import { VERDICTS } from '../fidelity/claims/verdict.js';
+import { trainingText, VERDICTS } from '../schema/claim-words.js';
 import type { ClaimsFile } from '../schema/claims.js';
 import type { PaperPart } from './folder.js';
 import { html, type Html } from './html/html.js';

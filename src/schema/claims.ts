@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
-import { VERDICTS } from '../fidelity/claims/verdict.js';
 import { parseJson } from '../json.js';
+import { VERDICTS } from './claim-words.js';
 
 const MAX_BYTES = 2 ** 20;
 const MAX_VALUES = 20_000;

@@ -12,7 +12,8 @@ import {
 } from '../../src/fidelity/claims/claim.js';
 import { klRatio } from '../../src/fidelity/claims/effects.js';
 import { paperClaims } from '../../src/fidelity/claims/list.js';
-import { judged, meanEffect, verdictOf, type Effect, type Verdict } from '../../src/fidelity/claims/verdict.js';
+import { judged, meanEffect, verdictOf, type Effect } from '../../src/fidelity/claims/verdict.js';
+import type { Verdict } from '../../src/schema/claim-words.js';
 import { LONG_ROLLOUT } from '../../src/fidelity/items.js';
 import type { ItemScore } from '../../src/fidelity/score.js';
 import type { SideStructure } from '../../src/fit/spectra.js';
