@@ -44,11 +44,10 @@ function viewWith(scenario: Scenario, sources: Sources, fleet: View['fleet'], va
   const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused);
   const kept = new Map(report.plans.map((p) => [p.id, p]));
-  const all = request.candidates.flatMap((candidate): Evaluated[] => {
-    if (candidate.beside) return [];
+  const all = request.candidates.map((candidate): Evaluated => {
     const evaluated = evaluate(request, candidate);
     const plan = kept.get(evaluated.id);
-    return [{ candidate, plan: plan ?? evaluated, kept: plan !== undefined }];
+    return { candidate, plan: plan ?? evaluated, kept: plan !== undefined };
   });
   return { report, request, sources, fleet, validation, all };
 }

@@ -21,7 +21,7 @@ const claim = (verdict: string, name: string, low: number | null) => ({
 
 const written = {
   schema: 'lla-sim/claims',
-  schemaVersion: 1,
+  schemaVersion: 2,
   model: { name: 'mine', fingerprint: 'a'.repeat(64), trained: true },
   device: 'an adapter',
   claims: [claim('agree', 'first', 0.5), claim('disagree', 'second', -2), claim('cannot tell', 'third', null)],

@@ -247,7 +247,6 @@ describe('the command', () => {
       'notes.txt',
       'plans.csv',
       'plans.json',
-      'quality-by-task.png',
       'report.html',
       'report.md',
       'serving-percentiles.png',

@@ -159,7 +159,7 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
   ['no licence', (f) => delete f.source['licence'], /source\.licence is missing/],
   ['nowhere to look', (f) => delete f.source['url'], /source must have a url, or repository, commit and path/],
   ['no device', (f) => delete f.defaults['device'], /device must be an id of the catalogue, or else deviceName/],
-  ['an unknown device', (_, r) => (r['device'] = 'h20'), /device "h20" is not in the catalogue/],
+  ['an unknown device', (_, r) => (r['device'] = 'h30'), /device "h30" is not in the catalogue/],
   [
     'an unknown model',
     (_, r) => (r['model'] = 'models/none.json'),
