@@ -14,10 +14,11 @@ import { structureOf } from '../fit/spectra.js';
 import type { Device } from '../gpu/index.js';
 import { jsonText } from '../json.js';
 import { sha256 } from '../sha256.js';
+import { TrainingThread } from '../training/training-thread.js';
 import { writeWhole } from '../write.js';
 import { textFlag, type Args } from './command.js';
 import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
-import { CLAIM_TRAINING, distilForClaims } from './fit-distil.js';
+import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
@@ -34,6 +35,7 @@ const workOf = ({ training }: Need): number => (training ? 1 + TRAINING_WORK : 1
 class Progress {
   private done = 0;
   private all = 0;
+  private doing = '';
   private readonly began = Date.now();
 
   constructor(private readonly shows: boolean) {}
@@ -44,14 +46,14 @@ class Progress {
 
   finish(work: number): void {
     this.done += work;
+    this.say(this.doing);
   }
 
-  /** @param part of the work under way that is done */
-  say(doing: string, part = 0): void {
+  say(doing: string): void {
+    this.doing = doing;
     const elapsed = (Date.now() - this.began) / 1e3;
-    const done = this.done + part;
-    if (this.shows)
-      process.stderr.write(progressLine(elapsed, done > 0 ? (elapsed / done) * (this.all - done) : 0, doing));
+    const left = this.done > 0 ? (elapsed / this.done) * (this.all - this.done) : 0;
+    if (this.shows) process.stderr.write(progressLine(elapsed, left, doing));
   }
 
   end(): void {
@@ -105,10 +107,22 @@ export async function claims(
       sideOf('model', loaded.teacher(device, head.seed), asked),
       sideOf('untrained', loaded.twin(device), { ...asked, model: twinHead }),
     ] as const;
-    const measure = (side: Side): Promise<Evidence> => evidenceOf(args, loaded, side, items, progress, signal);
-    const [model, twin] = [await measure(sides[0]), await measure(sides[1])];
-    progress.end();
-    return tryClaims(g, list, model, twin);
+    const trains = sides.some((side) => side.missing.some(({ training }) => training !== null));
+    const thread = trains ? new TrainingThread() : null;
+    const ended = (): void => void thread?.close();
+    signal.addEventListener('abort', ended);
+    try {
+      const measure = (side: Side): Promise<Measuring> =>
+        begin(args, loaded, side, items, { progress, signal, thread });
+      // What is trained is judged last: until then the thread trains, beside the judging of both.
+      const measuring = [await measure(sides[0]), await measure(sides[1])] as const;
+      const [model, twin] = [await measuring[0].end(), await measuring[1].end()];
+      progress.end();
+      return tryClaims(g, list, model, twin);
+    } finally {
+      signal.removeEventListener('abort', ended);
+      await thread?.close();
+    }
   });
   const training = needs.some((need) => need.training) ? CLAIM_TRAINING : null;
   const report = { ...head, schema: 'lla-sim/claims', schemaVersion: 2, training, claims: results } as const;
@@ -117,66 +131,76 @@ export async function claims(
   await print(format === 'json' ? json : claimsText(head.model.name, training, results), { file: null, quiet });
 }
 
-/** Measures what is missing. @throws UserError when the program is asked to end */
-async function evidenceOf(
+interface Help {
+  readonly progress: Progress;
+  readonly signal: AbortSignal;
+  /** null where nothing is trained. */
+  readonly thread: TrainingThread | null;
+}
+
+interface Measuring {
+  /** Judges what was trained meanwhile. @throws UserError when the program is asked to end */
+  end(): Promise<Evidence>;
+}
+
+/** Begins all trainings, and measures what else is missing. @throws UserError when the program is asked to end */
+async function begin(
   args: Args,
   loaded: LoadedTeacher,
   { teacher, head, file, done, missing }: Side,
   items: readonly Item[],
-  progress: Progress,
-  signal: AbortSignal,
-): Promise<Evidence> {
+  { progress, signal, thread }: Help,
+): Promise<Measuring> {
   const { geometry: g } = loaded;
-  const windows = calibrationWindows(args, loaded);
   const { name } = head.model;
-  if (missing.length > 0) {
-    progress.say(`${name}: fit`);
-    const rows = missing.map(({ row }) => row);
-    const weights = await fitted(args, loaded, teacher, rows);
-    const judge = await Judge.open(teacher, items);
-    for (const [i, need] of missing.entries()) {
-      const id = needId(g, need);
-      const doing = `${name}: ${id}`;
-      progress.say(doing);
-      if (signal.aborted) throw interrupted(`${i} of ${missing.length} configurations of ${name}`, file);
-      const start = isLatent(need.row.codec) ? weights.get(weightsKey(need.row)) : undefined;
-      const tensors =
-        need.training && start ? await trained(args, loaded, teacher, need, start, head, progress, signal) : start;
-      if (tensors === null) throw interrupted(`a training, ${i} of ${missing.length} configurations of ${name}`, file);
-      const judged = await judge.judge(need.row, tensors, (item) => need.asked.includes(askedOf(item)));
-      done.set(id, { ...judged, id });
-      if (file !== null) writeWhole(file, jsonOf(head, [...done.values()]), '--output');
-      progress.finish(workOf(need));
-    }
-  }
   progress.say(`${name}: keys and values`);
-  return {
+  const structure = await structureOf(teacher, calibrationWindows(args, loaded).slice(0, STUDIED_WINDOWS));
+  const evidence = (): Evidence => ({
     scores: new Map([...done].map(([id, row]) => [id, row.items])),
-    structure: await structureOf(teacher, windows.slice(0, STUDIED_WINDOWS)),
+    structure,
+  });
+  if (missing.length === 0) return { end: () => Promise.resolve(evidence()) };
+  progress.say(`${name}: fit`);
+  const rows = missing.map(({ row }) => row);
+  const weights = await fitted(args, loaded, teacher, rows);
+  const judge = await Judge.open(teacher, items);
+  const fittedOf = ({ row }: Need): TensorSource | undefined =>
+    isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined;
+  const windows = calibrationWindows(args, loaded, CLAIM_TRAINING.textTokens);
+  const trainings = missing.flatMap((need) => {
+    const start = fittedOf(need);
+    if (need.training === null || !thread || !start) return [];
+    const step = (): void => progress.finish(TRAINING_WORK / CLAIM_TRAINING.steps);
+    return [{ need, tensors: thread.train(claimDistillation(teacher, need, start, windows), step) }];
+  });
+  const all = done.size + missing.length;
+  const judgeNow = async (need: Need, tensors: TensorSource | undefined): Promise<void> => {
+    const id = needId(g, need);
+    progress.say(`${name}: ${id}`);
+    if (signal.aborted) throw interrupted(done.size, all, name, file);
+    const judged = await judge.judge(need.row, tensors, (item) => need.asked.includes(askedOf(item)));
+    done.set(id, { ...judged, id });
+    if (file !== null) writeWhole(file, jsonOf(head, [...done.values()]), '--output');
+    progress.finish(1);
+  };
+  for (const need of missing) if (need.training === null) await judgeNow(need, fittedOf(need));
+  return {
+    async end() {
+      for (const { need, tensors } of trainings) {
+        progress.say(`${name}: training of ${needId(g, need)}`);
+        const trained = await tensors.catch((error: unknown) => {
+          throw signal.aborted ? interrupted(done.size, all, name, file) : error;
+        });
+        await judgeNow(need, trained);
+      }
+      return evidence();
+    },
   };
 }
 
-const interrupted = (after: string, file: string | null): UserError =>
+const interrupted = (made: number, all: number, name: string, file: string | null): UserError =>
   new UserError(
-    `interrupted after ${after}`,
+    `interrupted after ${made} of ${all} configurations of ${name}`,
     file === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
     EXIT.interrupted,
   );
-
-/** Weights that go on from the fit; null where the program is asked to end. */
-function trained(
-  args: Args,
-  loaded: LoadedTeacher,
-  teacher: Teacher,
-  need: Need,
-  start: TensorSource,
-  head: Head,
-  progress: Progress,
-  signal: AbortSignal,
-): Promise<TensorSource | null> {
-  const windows = calibrationWindows(args, loaded, CLAIM_TRAINING.textTokens);
-  const doing = `${head.model.name}: ${needId(loaded.geometry, need)}`;
-  return distilForClaims(teacher, need, start, windows, head.model.fingerprint, signal, (step) =>
-    progress.say(`${doing}, step ${step} of ${CLAIM_TRAINING.steps}`, (TRAINING_WORK * step) / CLAIM_TRAINING.steps),
-  );
-}

@@ -11,7 +11,7 @@ import { sourceOf } from '../fit/fit.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { randomFrom } from '../random.js';
 import { sha256 } from '../sha256.js';
-import type { Distilled } from '../training/distil.js';
+import type { Distillation, Distilled } from '../training/distil.js';
 import { parseNumber } from '../units.js';
 import { textFlag, type Args, type OptionTable } from './command.js';
 import { progressLine } from './progress.js';
@@ -135,51 +135,51 @@ export interface DistilRun {
   readonly texts: readonly (readonly number[])[];
   readonly heldOut: readonly (readonly number[])[];
   readonly seed: number;
-  /** Fingerprint of the model. */
-  readonly model: string;
-  /** File of the state; null where none is kept. */
-  readonly state: string | null;
-  /** Tokens of a step; the texts in it are whole. */
-  readonly stepTokens?: number;
-  /** After each step. @param made of this run @param kl as `distil` has it */
-  readonly onStep: ((step: number, made: number, kl: readonly [first: number, best: number]) => void) | null;
 }
 
-/** A line of progress on a terminal. */
-export function stepLine({ steps, onPolicySteps }: DistilQuestion): NonNullable<DistilRun['onStep']> {
-  const began = Date.now();
-  return (step, made, [first, best]) => {
-    const elapsed = (Date.now() - began) / 1e3;
-    const stage = step > steps - onPolicySteps ? 'KL of its own texts' : 'held-out KL';
-    const doing = `step ${step} of ${steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
-    process.stderr.write(progressLine(elapsed, (elapsed / made) * (steps - step), doing));
+/** @param stepTokens of a step, about: its texts are whole */
+function distillationOf(run: DistilRun, asked: DistilQuestion, stepTokens: number): Distillation {
+  const { teacher, codec, path, branch, start, texts, heldOut, seed } = run;
+  const length = (texts[0] as readonly number[]).length;
+  return {
+    setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },
+    swap: { codec, path, branch },
+    plan: { ...asked, seed, texts: Math.max(1, Math.round(stepTokens / length)) },
+    model: tensorsOf(teacher),
+    ...{ start, texts, heldOut },
   };
 }
 
-/** Trains. What trains is loaded here, so that other commands do not wait for it. */
-export async function distilCodec(run: DistilRun, asked: DistilQuestion, signal: AbortSignal): Promise<Distilled> {
-  const { teacher, codec, path, branch, texts, heldOut, seed } = run;
+/**
+ * Trains. What trains is loaded here, so that other commands do not wait for it.
+ * @param model fingerprint of the model
+ * @param state its file
+ */
+export async function distilCodec(
+  run: DistilRun,
+  asked: DistilQuestion,
+  model: string,
+  state: string,
+  signal: AbortSignal,
+  showsProgress: boolean,
+): Promise<Distilled> {
   const { distil } = await import('../training/distil.js');
-  const length = (texts[0] as readonly number[]).length;
-  const plan = { ...asked, seed, texts: Math.max(1, Math.round((run.stepTokens ?? STEP_TOKENS) / length)) };
-  const question = sha256(JSON.stringify([run.model, codec, path, branch, plan, texts, heldOut]));
-  const { onStep } = run;
-  return distil(
-    {
-      setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },
-      swap: { codec, path, branch },
-      plan,
-      model: tensorsOf(teacher),
-      start: run.start,
-      texts,
-      heldOut,
+  const distillation = distillationOf(run, asked, STEP_TOKENS);
+  const { swap, plan, texts, heldOut } = distillation;
+  const question = sha256(JSON.stringify([model, swap, plan, texts, heldOut]));
+  const began = Date.now();
+  return distil(distillation, {
+    signal,
+    state: { path: state, question },
+    onProgress: (step, made, [first, best]) => {
+      if (!showsProgress) return;
+      const elapsed = (Date.now() - began) / 1e3;
+      const left = (elapsed / made) * (asked.steps - step);
+      const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
+      const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
+      process.stderr.write(progressLine(elapsed, left, doing));
     },
-    {
-      signal,
-      state: run.state === null ? null : { path: run.state, question },
-      ...(onStep ? { onProgress: onStep } : {}),
-    },
-  );
+  });
 }
 
 /** A training for the claims: the first steps bring most of what training brings. */
@@ -187,36 +187,31 @@ export const CLAIM_TRAINING = { steps: 40, textTokens: 96, stepTokens: 288 } as 
 /** Held-out texts that choose its best weights. */
 const CLAIM_HELD_OUT = 12;
 
-/** A short training of fitted weights; null where the program is asked to end. */
-export async function distilForClaims(
+/** A short training of fitted weights. */
+export function claimDistillation(
   teacher: Teacher,
   { row, training }: Need,
   fitted: TensorSource,
   windows: readonly (readonly number[])[],
-  model: string,
-  signal: AbortSignal,
-  onStep: (step: number) => void,
-): Promise<TensorSource | null> {
+): Distillation {
   const { path } = pathOf(row.path);
   const branch = row.branch ?? exactConfiguration(teacher).branch;
   const { texts, heldOut } = heldOutOf(windows);
-  const { steps: wanted, stepTokens } = CLAIM_TRAINING;
-  const { tensors, steps } = await distilCodec(
+  const { steps, stepTokens } = CLAIM_TRAINING;
+  return distillationOf(
     {
-      ...{ teacher, codec: row.codec, path, branch, model, texts, stepTokens, onStep },
+      ...{ teacher, codec: row.codec, path, branch, texts },
       heldOut: heldOut.slice(0, CLAIM_HELD_OUT),
       start: onPath(teacher, path, branch, fitted),
       seed: 1,
-      state: null,
     },
     {
-      steps: wanted,
-      onPolicySteps: training?.onPolicy ? ON_POLICY * wanted : 0,
+      steps,
+      onPolicySteps: training?.onPolicy ? ON_POLICY * steps : 0,
       temperature: Number(DEFAULT_TEMPERATURE),
       rate: Number(DEFAULT_RATE),
       lambdaAttn: training?.lambdaAttn ?? LAMBDA_ATTN,
     },
-    signal,
+    stepTokens,
   );
-  return steps < wanted ? null : tensors;
 }

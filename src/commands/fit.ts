@@ -18,7 +18,7 @@ import { sha256 } from '../sha256.js';
 import { parseBytes, parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from './command.js';
-import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil, stepLine } from './fit-distil.js';
+import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
@@ -122,16 +122,15 @@ async function run(args: Args): Promise<ExitCode> {
     const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, showsProgress);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
-    const state = `${output}.state`;
     const distilled = training
       ? await interruptible((signal) =>
           distilCodec(
-            {
-              ...{ teacher, codec, path, branch, start, texts, heldOut, seed, model: fingerprint, state },
-              onStep: showsProgress ? stepLine(training) : null,
-            },
+            { teacher, codec, path, branch, start, texts, heldOut, seed },
             training,
+            fingerprint,
+            `${output}.state`,
             signal,
+            showsProgress,
           ),
         )
       : null;

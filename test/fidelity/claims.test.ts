@@ -49,7 +49,8 @@ describe(`the verdict (seed ${SEED})`, () => {
   for (const [own, twin, verdict] of CASES)
     it(`of ${own} beside ${twin} is: ${verdict}`, () => {
       // Of nothing, half the texts say more and half less.
-      const effect = own === 0 ? meanEffect([...Array(6).fill(0.2), ...Array(6).fill(-0.2)]) : around(own, 0.05);
+      const effect =
+        own === 0 ? meanEffect(Array.from({ length: 12 }, (_, i) => (i < 6 ? 0.2 : -0.2))) : around(own, 0.05);
       expect(judged(effect, around(twin, 0.05)).verdict).toBe(verdict);
     });
 
@@ -267,10 +268,8 @@ describe(`claims (seed ${SEED})`, () => {
   it('about rollouts, eviction and retrieval are judged by their items', () => {
     const of = (claim: string, model: Made, twin?: Made): ClaimResult => tried(model, twin, claim)[0] as ClaimResult;
     const follows = ({ row }: Need): number => (row.codec.kind === 'final-loop' ? 2 : 20);
-    expect(of('final-loop', { follows })).toMatchObject({
-      verdict: 'agrees',
-      note: expect.stringContaining('20.0 against 2.0'),
-    });
+    expect(of('final-loop', { follows }).verdict).toBe('agrees');
+    expect(of('final-loop', { follows }).note).toContain('here 20.0 against 2.0');
     expect(of('final-loop', { follows }, { follows }).verdict).toBe('not shown by this');
     const together = (kl: number): Verdict =>
       of('eviction composes', {

@@ -20,6 +20,7 @@ const EVICTION = parseEviction('streaming:4+60', 'eviction');
 /** The paper's branch has 64 of a head's 128; its sweep begins at half of that (Table decoupled_char). */
 const BRANCH_SHARES = [1 / 2, 1 / 4] as const;
 const PLAIN = { storage: 'f16', eviction: null, initialisation: 'svd' } as const;
+const UNTRAINED = 'nothing is trained';
 const TRAINED: Training = { lambdaAttn: LAMBDA_ATTN, onPolicy: false };
 
 interface Choice extends Partial<Row> {
@@ -52,7 +53,7 @@ export function paperClaims(g: Geometry): Claim[] {
   const lla = (choice?: Choice): Need | null => at('lla', common, choice);
   const against = (kind: CodecKind, ratio: number, paper: string): Claim =>
     worseThan(
-      { claim: `LLA is better than ${kind} at one budget (${ratioLabel(ratio)}×)`, paper },
+      { claim: `LLA is better than ${kind} at one budget (${ratioLabel(ratio)}×)`, paper, note: UNTRAINED },
       [kind, 'LLA'],
       [at(kind, ratio), at('lla', ratio)],
     );
@@ -64,7 +65,7 @@ export function paperClaims(g: Geometry): Claim[] {
       {
         claim: 'SVD initialisation is far better than random',
         paper: '0.771 against 0.105 nats after 300 steps (Table ablations)',
-        note: 'without training',
+        note: UNTRAINED,
       },
       ['random directions', 'SVD directions'],
       [lla({ initialisation: 'random' }), lla()],
@@ -73,7 +74,7 @@ export function paperClaims(g: Geometry): Claim[] {
       {
         claim: "directions of all loops are better than the first loop's",
         paper: '0.128 against 0.105 nats after 300 steps (Table ablations)',
-        note: 'without training',
+        note: UNTRAINED,
       },
       ['directions of the first loop', 'directions of all loops'],
       [lla({ initialisation: 'first-loop' }), lla()],
@@ -82,7 +83,7 @@ export function paperClaims(g: Geometry): Claim[] {
       {
         claim: 'r_k < r_v is better than equal ranks at one budget',
         paper: '0.129 against 0.105 nats after 300 steps (Table ablations)',
-        note: 'without training',
+        note: UNTRAINED,
       },
       ['equal ranks', 'ranks of 3:5'],
       [needOf(llaCodec && equalRanks(llaCodec)), lla()],
@@ -104,6 +105,7 @@ export function paperClaims(g: Geometry): Claim[] {
       {
         claim: `LLA-2D is better than LLA at extreme compression (${ratioLabel(extreme)}×), teacher-forced`,
         paper: '0.128 against 0.097 nats at 21.33× (Table isocache)',
+        note: UNTRAINED,
       },
       ['LLA', 'LLA-2D'],
       [at('lla', extreme), at('lla-2d', extreme)],
@@ -118,7 +120,7 @@ export function paperClaims(g: Geometry): Claim[] {
         paper: '0.110 against 0.105 nats at 4× after 300 steps (Table ablations)',
         note: `both trained as long, at ${ratioLabel(costly)}×`,
       },
-      ['KL alone (λ_attn 0)', `KL with matching (λ_attn ${LAMBDA_ATTN})`],
+      ['training by KL alone (λ_attn 0)', `training with matching (λ_attn ${LAMBDA_ATTN})`],
       [at('lla', costly, { training: { ...TRAINED, lambdaAttn: 0 } }), at('lla', costly, { training: TRAINED })],
     ),
     followsFurther(
