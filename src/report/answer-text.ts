@@ -1,7 +1,7 @@
 /** The decision in words: at most nine lines at 140 columns, for every printer. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isBuilt } from '../plan/as-published.js';
-import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
+import type { Alternative, AsPublished, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
@@ -150,6 +150,13 @@ function upsideWords(
   return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s${rests} (${brief(rate.low)}–${brief(rate.high)}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
 }
 
+/** `7–14 % of the full cache's`: the speed that existing kernels had. */
+export function hadWords({ implementations }: AsPublished): string {
+  const known = implementations.filter((i) => i.ofFull !== null);
+  const shares = known.map((i) => i.ofFull ?? 0);
+  return `${range(Math.min(...shares), Math.max(...shares))} % of the full cache's`;
+}
+
 /**
  * `. Existing kernels: about 97 tok/s; they had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
  * what latents are as they have been built. Empty where no latents are meant.
@@ -157,11 +164,8 @@ function upsideWords(
 export function builtWords(p: Plan): string {
   const { asPublished: a } = p;
   if (!a) return LATENT_KINDS.includes(p.codec.kind) && !isBuilt(p) ? '. Nobody has published such kernels' : '';
-  const known = a.implementations.filter((i) => i.ofFull !== null);
-  const shares = known.map((i) => i.ofFull ?? 0);
-  const where = [...new Set(known.map((i) => i.where))].join('; ');
-  const had = `${range(Math.min(...shares), Math.max(...shares))} % of the full cache's`;
-  return `. Existing kernels: about ${brief(a.tokensPerSecond.estimate)} tok/s; they had ${had} (${where})`;
+  const where = [...new Set(a.implementations.flatMap((i) => (i.ofFull === null ? [] : [i.where])))].join('; ');
+  return `. Existing kernels: about ${brief(a.tokensPerSecond.estimate)} tok/s; they had ${hadWords(a)} (${where})`;
 }
 
 /** `7–14`, whole per cent. */
