@@ -138,7 +138,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
       [
         ...slowWords(fleet, report),
         ...(upside ? [upsideRisk(report, upside.name)] : []),
-        'prompts and queues are not counted: use lla-sim simulate',
+        'lla-sim simulate adds prompts and queues',
       ].join('; '),
     ],
   ];
