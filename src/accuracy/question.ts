@@ -5,7 +5,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { schedulesMeanwhile, STACKS } from '../stacks/serving.js';
+import { STACKS } from '../stacks/serving.js';
 
 /** A row as a question. */
 export type Question =
@@ -81,13 +81,6 @@ const LLA = 'what built kernels of LLA reach is taken from this very table (plan
 /** The flags of the row, as a scenario. */
 function settingsOf({ model, device, parallel, precision, server: s }: Row, folder: string): Scenario {
   const stack = STACKS.find((name) => s.name === name);
-  const version = s.version;
-  const asynchronous =
-    s.scheduling !== undefined
-      ? s.scheduling !== 'sync'
-      : stack === 'vllm' && version !== undefined
-        ? schedulesMeanwhile(stack, version)
-        : undefined;
   const { replicas, prefill, decode } = parallel ?? {};
   const server: Server = {
     ...defined({
@@ -101,7 +94,8 @@ function settingsOf({ model, device, parallel, precision, server: s }: Row, fold
     }),
     ...(s.prefixCaching === undefined ? {} : { prefixCaching: s.prefixCaching ? 'on' : 'off' }),
     ...(s.chunkedPrefill === undefined ? {} : { chunkedPrefill: s.chunkedPrefill ? 'on' : 'off' }),
-    ...(asynchronous === undefined ? {} : { asyncScheduling: asynchronous ? 'on' : 'off' }),
+    ...(s.scheduling === undefined ? {} : { asyncScheduling: s.scheduling === 'sync' ? 'off' : 'on' }),
+    ...(stack === undefined || s.version === undefined ? {} : { serverVersion: s.version }),
   };
   return {
     model: isPreset(model) ? model : join(folder, model),

@@ -36,6 +36,10 @@ export const WORKLOAD_SETTINGS = {
 } as const satisfies Record<string, ServingSetting>;
 
 export const SERVER_SETTINGS = {
+  serverVersion: {
+    kind: 'text',
+    help: "version of the server, such as 0.19.0: its defaults and its own memory [the kernel tables']",
+  },
   maxNumSeqs: {
     kind: 'number',
     help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',

@@ -6,7 +6,7 @@ import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
 import { candidateId } from '../plan/candidates.js';
-import { configurationOf, usableBytes } from '../plan/evaluate.js';
+import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate.js';
 import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
 import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill.js';
@@ -67,6 +67,7 @@ export class Service {
       maxNumSeqs: server.maxNumSeqs,
       chunkTokens: Math.min(server.maxNumBatchedTokens, server.maxModelLen),
       prefill: method,
+      withinReserve: isWithinReserve(request, candidate),
     });
     const blocks = server.kvBlocks ?? this.capacity.blocks;
     // A hash id of a trace stands for whole blocks.

@@ -351,7 +351,7 @@ export function readServer(
     chunkedPrefill: on('chunkedPrefill'),
     // What is cached of a token depends on its depth.
     prefixCaching: on('prefixCaching') && !asked(w.depth),
-    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables),
+    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),

@@ -64,10 +64,16 @@ const OVERLAPPED: Readonly<
  * Whether the server schedules the next step while the GPU works on this one.
  * @param asked `--async-scheduling`; undefined: as the version of the stack does by default
  * @param tables whose kernels price; null where no stack does
+ * @param version `--server-version`; undefined: that of the tables
  * @throws UserError for another word than on and off
  */
-export function isAsynchronous(asked: string | number | undefined, tables: StackTables | null): boolean {
-  if (asked === undefined) return tables !== null && schedulesMeanwhile(tables.file.stack, tables.file.version);
+export function isAsynchronous(
+  asked: string | number | undefined,
+  tables: StackTables | null,
+  version?: string | number,
+): boolean {
+  if (asked === undefined)
+    return tables !== null && schedulesMeanwhile(tables.file.stack, String(version ?? tables.file.version));
   if (asked !== 'on' && asked !== 'off')
     throw new UserError(
       `--async-scheduling must be one of on, off, not ${show(asked)}`,
