@@ -30,6 +30,9 @@ export type Priced = { readonly predicted: Predicted; readonly evidence: string 
 export class Pricing {
   private readonly sources = new Map<string, Promise<Sources>>();
 
+  /** @param adjust of what a question rests on: for fits of it */
+  constructor(private readonly adjust: (sources: Sources) => Sources = (sources) => sources) {}
+
   /** @param folder that paths in the row are relative to */
   async price(row: Row, folder: string): Promise<Priced> {
     const question = questionOf(row, folder, () => geometryOf(row, folder));
@@ -105,7 +108,7 @@ export class Pricing {
     const { model, loops, device, stack } = scenario;
     const key = JSON.stringify([model, loops, device, stack]);
     let sources = this.sources.get(key);
-    if (!sources) this.sources.set(key, (sources = readSources(scenario)));
+    if (!sources) this.sources.set(key, (sources = readSources(scenario).then(this.adjust)));
     return sources;
   }
 }

@@ -24,8 +24,12 @@ export type Question =
   | { readonly by: 'memory'; readonly scenario: Scenario }
   | { readonly by: 'nothing'; readonly why: string };
 
-/** Of each user at least, where a source does not say how many requests came. */
-const REQUESTS_A_USER = 3;
+/**
+ * A benchmark starts all its users at once. Where its source does not say how many requests each sends: so many, whose
+ * outputs differ by so much that users do not stay in step. Chosen on rows that fit.
+ */
+const REQUESTS_A_USER = 5;
+const OUTPUTS_DIFFER = 0.1;
 
 /** @param folder that paths in the row are relative to */
 export function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
@@ -59,7 +63,7 @@ export function questionOf(row: Row, folder: string, readGeometry: () => Geometr
       workload: {
         ...arrivalsOf(w),
         promptTokens: lengthsOf(w.inputTokens),
-        outputTokens: lengthsOf(w.outputTokens),
+        outputTokens: lengthsOf(w.kind === 'closed-loop' && w.requests === undefined ? around(output) : w.outputTokens),
         ...(inTurns ? {} : { depth: sharesOf(depths, geometry.loops) }),
       },
       ...(inTurns ? {} : { server: { ...scenario.server, depthBatching: 'loops', skippedKv: 'copy' } }),
@@ -117,11 +121,11 @@ type Load = Extract<Row['workload'], { kind: 'closed-loop' | 'single' | 'rate' }
 function arrivalsOf(w: Load): Workload {
   if (w.kind === 'rate')
     return w.requestsPerSecond === null
-      ? { arrivals: 'closed', users: w.requests, requests: w.requests }
+      ? { arrivals: 'closed', users: w.requests, requests: w.requests, ramp: 0 }
       : { arrivals: 'poisson', rate: w.requestsPerSecond, requests: w.requests };
   const { concurrency: users } = w;
   const requests = w.kind === 'single' ? users : (w.requests ?? REQUESTS_A_USER * users);
-  return { arrivals: 'closed', users, requests };
+  return { arrivals: 'closed', users, requests, ramp: 0 };
 }
 
 type Tokens = Load['inputTokens'];
@@ -132,6 +136,11 @@ function meanOf(tokens: Tokens): number | null {
   if (each) return each.reduce((a, b) => a + b, 0) / each.length;
   return mean ?? (min === undefined || max === undefined ? null : (min + max) / 2);
 }
+
+const around = (tokens: number): Tokens => ({
+  min: Math.max(1, Math.round(tokens * (1 - OUTPUTS_DIFFER))),
+  max: Math.round(tokens * (1 + OUTPUTS_DIFFER)),
+});
 
 /** Lengths in the words of `--prompt-tokens`. */
 function lengthsOf(tokens: Tokens): string {

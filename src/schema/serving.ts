@@ -15,6 +15,10 @@ export const WORKLOAD_SETTINGS = {
   rate: { kind: 'number', help: 'requests a second [1]; on a trace its arrival times are scaled to it' },
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
+  ramp: {
+    kind: 'amount',
+    help: 'closed: users begin one after the other within this time; 0: all at once [--think, else the time of a request]',
+  },
   think: { kind: 'amount', help: "mean time between an answer and the user's next request, such as 5s [0]" },
   promptTokens: {
     kind: 'amount',
