@@ -31,8 +31,31 @@ export type Question =
 const REQUESTS_A_USER = 5;
 const OUTPUTS_DIFFER = 0.1;
 
-/** @param folder that paths in the row are relative to */
-export function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
+/**
+ * What a user would ask, and what else the row may mean where its source leaves it open: the first is the estimate, the
+ * interval spans all.
+ * @param folder that paths in the row are relative to
+ */
+export function questionsOf(row: Row, folder: string, readGeometry: () => Geometry): Question[] {
+  const { workload: w } = row;
+  const first = questionOf(row, folder, readGeometry);
+  if (first.by !== 'simulate') return [first];
+  // Users whose outputs are equally long stay in step: each waits for all prompts, and no prompt comes between steps.
+  if (w.kind === 'closed-loop' && w.requests === undefined) {
+    const outputTokens = lengthsOf(w.outputTokens);
+    const { scenario } = first;
+    return [first, { by: 'simulate', scenario: { ...scenario, workload: { ...scenario.workload, outputTokens } } }];
+  }
+  if (w.kind === 'single' && row.open?.includes(PROMPTS_OPEN)) {
+    const decoding = { ...w, kind: 'decode-only' as const, firstTokenCounted: true };
+    return [first, questionOf({ ...row, workload: decoding }, folder, readGeometry)];
+  }
+  return [first];
+}
+
+const PROMPTS_OPEN = 'whether the rate counts the prompts';
+
+function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
   const why = unpriced(row);
   if (why !== null) return { by: 'nothing', why };
   const { workload: w } = row;
