@@ -20,6 +20,7 @@ import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
 import { stackLabel } from '../stacks/choose.js';
 import { isAsynchronous, servedBy, stackName, STACKS, type StackTables } from '../stacks/serving.js';
 import { readQuestion } from './request.js';
+import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
 /** What planning reads of a calibration. */
@@ -55,6 +56,8 @@ export interface Sources {
   readonly stack: string | null;
   /** What `lla-sim fidelity` measured of this very model; published tables then do not count. */
   readonly fidelity?: Fidelity;
+  /** How predictions fared on published figures that judge. */
+  readonly judged?: readonly JudgedGroup[];
   /** How the device and its measurements were chosen. */
   readonly notes: readonly string[];
   /** How the stack was chosen. */
@@ -173,6 +176,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
+      tested: testedOf(sources.judged ?? [], { stack: sources.stack, geometry, device }),
       candidates,
       notes,
     },

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accuracyMarkdown } from '../../src/accuracy/print.js';
 import { questionsOf } from '../../src/accuracy/question.js';
-import { accuracy, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
+import { accuracy, judgedFile, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import type { Row } from '../../src/schema/ledger-file.js';
 import { inProcess, ROOT } from '../cli/program.js';
@@ -46,6 +46,8 @@ describe('the ledger that is carried', () => {
 
   it('is priced as docs/accuracy.md has it', () => {
     expect(accuracyMarkdown(report)).toBe(readFileSync(join(ROOT, 'docs/accuracy.md'), 'utf8'));
+    const told = readFileSync(join(ROOT, 'calibrations/accuracy.json'), 'utf8');
+    expect(`${JSON.stringify(judgedFile(report))}\n`).toBe(told);
   });
 
   it('leaves no row out in silence', () => {
