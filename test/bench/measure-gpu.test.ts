@@ -2,6 +2,7 @@
 import '../gpu/timed.js';
 import { expect, test } from 'vitest';
 import { calibrate } from '../../src/bench/index.js';
+import { ticking } from './ticking.js';
 import { bench } from '../../src/bench/regression/index.js';
 import { tune } from '../../src/bench/tune.js';
 import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
@@ -61,7 +62,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       against: null,
       kernels: null,
       calls: CALLS.slice(2),
-      budgetSeconds: 1,
+      budget: ticking(60),
       threshold: 0.05,
       seed,
       all: false,
