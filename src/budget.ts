@@ -7,8 +7,8 @@ import { UserError, show } from './errors.js';
 import { parseSeconds } from './units.js';
 
 export class Budget {
-  /** Longest piece of each kind so far, seconds. */
-  private readonly longest: Map<string, number>;
+  /** Longest piece of each kind so far, seconds, and how many there were. */
+  private readonly pieces: Map<string, { readonly longest: number; readonly count: number }>;
 
   /**
    * Begins now.
@@ -21,7 +21,7 @@ export class Budget {
     of?: Budget,
     private readonly began = now(),
   ) {
-    this.longest = of?.longest ?? new Map<string, number>();
+    this.pieces = of?.pieces ?? new Map<string, { longest: number; count: number }>();
   }
 
   get spent(): number {
@@ -43,14 +43,24 @@ export class Budget {
     return this.left > 0 && this.expected(...kinds) <= this.left;
   }
 
-  /** Seconds that pieces of these kinds take. */
+  /** Seconds that pieces of these kinds may take. The longest of few is soon exceeded: of one it counts twice. */
   expected(...kinds: readonly string[]): number {
-    return kinds.reduce((sum, kind) => sum + (this.longest.get(kind) ?? 0), 0);
+    return kinds.reduce((sum, kind) => {
+      const { longest, count } = this.pieces.get(kind) ?? { longest: 0, count: 1 };
+      return sum + longest * (1 + 1 / count);
+    }, 0);
   }
 
   /** A piece of a kind took so long. */
   note(kind: string, seconds: number): void {
-    this.longest.set(kind, Math.max(seconds, this.longest.get(kind) ?? 0));
+    const { longest, count } = this.pieces.get(kind) ?? { longest: 0, count: 0 };
+    this.pieces.set(kind, { longest: Math.max(seconds, longest), count: count + 1 });
+  }
+
+  /** A piece of a kind takes at least so long, by a figure that is known. */
+  expect(kind: string, seconds: number): void {
+    const { longest } = this.pieces.get(kind) ?? { longest: 0 };
+    this.pieces.set(kind, { longest: Math.max(seconds, longest), count: Infinity });
   }
 
   /** Does a piece. */

@@ -16,22 +16,34 @@ function world(): { now: () => number; takes: (seconds: number) => () => Promise
 }
 
 describe('a budget', () => {
-  it('has room for a piece that takes as long as the longest of its kind', async () => {
+  it('has room for a piece as long as the longest of its kind, with a margin while there were few', async () => {
     const { now, takes } = world();
-    const budget = new Budget(20, now);
+    const budget = new Budget(30, now);
     expect(budget.fits('open')).toBe(true);
     await budget.piece('open', takes(4));
+    expect(budget.expected('open')).toBe(8);
     await budget.piece('open', takes(6));
+    expect(budget.expected('open')).toBe(9);
     await budget.piece('open', takes(2));
-    expect([budget.spent, budget.left]).toEqual([12, 8]);
-    expect(budget.fits('open')).toBe(true);
+    expect(budget.expected('open')).toBe(8);
     await budget.piece('step', takes(1));
-    expect(budget.fits('open')).toBe(true);
+    expect(budget.expected('open', 'step')).toBe(10);
+    expect([budget.spent, budget.left]).toEqual([13, 17]);
+    await takes(7)();
     expect(budget.fits('open', 'step')).toBe(true);
-    await takes(0.5)();
-    expect(budget.fits('open', 'step')).toBe(false);
     await takes(1)();
+    expect(budget.fits('open', 'step')).toBe(false);
+    expect(budget.fits('open')).toBe(true);
+    await takes(2)();
     expect(budget.fits('open')).toBe(false);
+  });
+
+  it('takes a figure that is known as it is', () => {
+    const budget = new Budget(30, world().now);
+    budget.expect('rounds', 5);
+    expect(budget.expected('rounds')).toBe(5);
+    budget.expect('rounds', 4);
+    expect(budget.expected('rounds')).toBe(5);
   });
 
   it('counts a piece that failed, and is over when its time is', async () => {
@@ -52,14 +64,14 @@ describe('a budget', () => {
   it('has parts that end with it, and know its pieces', async () => {
     const { now, takes } = world();
     const budget = new Budget(10, now);
-    await budget.piece('open', takes(3));
+    await budget.piece('open', takes(2));
     const part = budget.part(5);
     expect([part.seconds, part.fits('open')]).toEqual([5, true]);
     await takes(3)();
     expect([part.left, part.fits('open')]).toEqual([2, false]);
     part.note('open', 4);
-    expect(budget.expected('open')).toBe(4);
-    expect(budget.part(100).seconds).toBe(4);
+    expect(budget.expected('open')).toBe(6);
+    expect(budget.part(100).seconds).toBe(5);
     await takes(9)();
     expect(budget.part(100).seconds).toBe(0);
   });

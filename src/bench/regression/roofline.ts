@@ -102,7 +102,7 @@ export async function measureRoofline(
     let roundSeconds = 0;
     for (const [, { run }] of kinds) roundSeconds += await once(run);
     for (const [index, call] of options.calls.entries()) {
-      budget.note(ROUNDS, LEAST_ROUNDS * roundSeconds);
+      budget.expect(ROUNDS, LEAST_ROUNDS * roundSeconds);
       if (budget.spent > PREPARING_SHARE * budget.seconds || !budget.fits(PREPARED, ROUNDS)) {
         results.push(skip(call, 'not-reached', OUT_OF_TIME));
         continue;
