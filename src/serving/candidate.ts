@@ -1,5 +1,7 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
+import { takesPositions } from '../codecs/registry.js';
+import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
@@ -49,6 +51,11 @@ export class Service {
     const { request, link, workload, server, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
+    if (takesPositions(c.codec))
+      throw new UserError(
+        `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
+        'plan it, or simulate another way of sharing with --shared',
+      );
     this.evidence = plan?.decode.evidence ?? null;
     // No server lets tokens leave early.
     this.servedBy = server.depth === null ? (plan?.servedBy ?? null) : null;

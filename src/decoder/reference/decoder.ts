@@ -17,6 +17,10 @@
  * the result is another one. Codecs without latents have nothing to reconstruct: one pass, whose tokens see exact keys
  * and values of their chunk. Eviction runs after each chunk.
  *
+ * **Loops that share rows** (codecs/codec.ts, `Sharing`). Under `two-pass` the last loop's rows of pass 1 are what pass 2
+ * attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
+ * `all` a prompt is decoded token by token, whatever the kind of prefill.
+ *
  * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all
  * that lose tokens together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one
  * chunk as in the published implementation: nothing is evicted within it, every token attends to all before it, and at
@@ -27,7 +31,7 @@
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
-import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';
+import { averagesLoops, codecSpec, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, type Eviction } from '../../eviction/policy.js';
 import type { TensorSource } from '../weights.js';
@@ -132,8 +136,9 @@ export class ReferenceDecoder {
         'give at least 1',
       );
     }
-    const passes = isLatent(this.options.codec) ? 2 : 1;
-    const size = kind === 'chunked' ? (chunkTokens as number) : prompt.length;
+    const { codec } = this.options;
+    const passes = takesTwoPasses(codec) ? 2 : 1;
+    const size = takesPositions(codec) ? 1 : kind === 'chunked' ? (chunkTokens as number) : prompt.length;
     const logits: Vector[] = [];
     for (let start = 0; start < prompt.length; start += size) {
       logits.push(...this.chunk(prompt.slice(start, start + size), kind === 'chunked' ? 'accumulated' : kind, passes));
@@ -144,7 +149,8 @@ export class ReferenceDecoder {
   /** One or two passes over consecutive tokens, which then join the cache. */
   private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2): Vector[] {
     const positions = tokens.map((_, i) => this.tokens + i);
-    const writer = new CacheWriter(this.options.path, this.codecs, this.cache, encoding);
+    const { path, codec } = this.options;
+    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec));
     let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, writer));
     writer.finish();
     if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true));
