@@ -8,8 +8,10 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { ticking } from './ticking.js';
+import { representativeCalls } from '../../src/bench/regression/index.js';
 import { compareVersions, type CompareOptions } from '../../src/bench/regression/compare.js';
-import { sourcesFrom } from '../../kernels/source.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
 import { bench, resolveAgainst, type BenchReport, type BenchResult } from '../../src/bench/regression/index.js';
 import { compile, ROOT, type Outcome } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
@@ -96,6 +98,36 @@ describeGpu('bench --against', (device) => {
       state: 'not-comparable',
       reason: expect.stringMatching(reason) as string,
     });
+  });
+
+  test('a code that changed under the hash of another is wrong', async () => {
+    const { ceilings, clock } = measured as BenchReport;
+    // To the hash the storages look alike, so that it takes one of them only.
+    const version = (id: string, q8: string): SourceSet => ({
+      id,
+      load: (name, element) =>
+        OWN_SOURCES.load(name, element === 'q8' ? 'q8' : 'f16').replace('alias Unit', 'alias Other') +
+        (element === 'q8' ? q8 : ''),
+    });
+    const attend = representativeCalls(true).find((c) => c.kernel === 'attend') as KernelCall;
+    const call = { ...attend, variant: 'q8' };
+    const statesOf = async (q8: string): Promise<unknown> =>
+      compareVersions(device, {
+        calls: [call],
+        before: version('before', ''),
+        now: version('now', q8),
+        clock,
+        submitSeconds: 0,
+        ceilings,
+        threshold: 0.05,
+        budget: ticking(60),
+        seed: 1,
+        all: false,
+      });
+    expect(await statesOf('const nobody_uses_it = 1u;\n')).toMatchObject([
+      { state: 'wrong', reason: expect.stringMatching(/its hash did not/) as string },
+    ]);
+    expect(await statesOf('')).toMatchObject([{ state: 'identical' }]);
   });
 
   test('without time a call is checked and not timed, and others are not reached unless all are to be checked', async () => {

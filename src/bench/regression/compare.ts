@@ -12,7 +12,7 @@ import { preparePair, VersionError, verifyVersion } from './prepare.js';
 import { ratesOf, type BenchResult, type PairedResult, type SkippedResult } from './report.js';
 import { LEAST_ROUNDS, measurePair } from './rounds.js';
 import { verdictOf } from './statistics.js';
-import { relate } from './versions.js';
+import { relate, sameHash } from './versions.js';
 
 /** A submission's length: far above what submitting costs, and a round of four no longer than most phases of noise. */
 const BATCH_SECONDS = { software: 0.008, hardware: 0.005 };
@@ -102,6 +102,12 @@ function skipped(device: Device, call: KernelCall, options: CompareOptions, now:
     return relation.version === 'now'
       ? skip(call, 'wrong', `this version: ${relation.reason}`)
       : skip(call, 'not-comparable', relation.reason);
+  if (relation.kind === 'changed' && sameHash(call.kernel, options.before, now))
+    return skip(
+      call,
+      'wrong',
+      'its code changed and its hash did not: calibrations would keep times of the other code',
+    );
   return relation.kind === 'identical' && !options.all ? skip(call, 'identical', 'the sources are identical') : null;
 }
 

@@ -6,7 +6,8 @@ import { UserError, printable, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../files.js';
 import { PACKAGE_ROOT } from '../../root.js';
 import { filesByName } from '../../../kernels/names.js';
-import { codeOf, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
+import type { KernelName } from '../../../kernels/registry.js';
+import { codeOf, kernelHash, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
 import { packUniforms } from '../../gpu/uniforms.js';
 
@@ -115,6 +116,16 @@ function git(root: string, args: readonly string[]): string | { readonly missing
 export type SourceRelation =
   | { readonly kind: 'identical' | 'changed' }
   | { readonly kind: 'unreadable'; readonly version: 'before' | 'now'; readonly reason: string };
+
+/** Whether a calibration, which knows kernels by their hash, would take one version's times for the other's. */
+export function sameHash(kernel: KernelName, before: SourceSet, now: SourceSet = OWN_SOURCES): boolean {
+  try {
+    return kernelHash(kernel, before) === kernelHash(kernel, now);
+  } catch {
+    // One version lacks a source: it has another hash, or none.
+    return false;
+  }
+}
 
 /** Compares the code of every step's resolved source. `now` is this program unless given. */
 export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {
