@@ -14,6 +14,8 @@ export interface Pricer {
   readonly stepOverhead: StepOverhead;
   /** What a server does for each sequence of a step; absent where kernels are priced without a server. */
   readonly sequenceOverhead?: StepOverhead;
+  /** Between a user and the server's scheduler, seconds a request; absent as above. */
+  readonly requestOverhead?: Interval;
   /**
    * Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown.
    */

@@ -181,6 +181,7 @@ export class Service {
       server: options,
       source,
       pricer: new CostModelPricer(tables, bound),
+      requestSeconds: this.setting.request.pricer?.requestOverhead?.[bound] ?? 0,
       ...(depth ? { depth: { of: depth, pricer: new LoopCostPricer(tables, bound), weightOf } } : {}),
     };
   }

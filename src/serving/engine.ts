@@ -33,6 +33,8 @@ export interface RunOptions {
   readonly server: ServerOptions;
   readonly source: Source;
   readonly pricer: IterationPricer;
+  /** What lies between a user and the server's scheduler, seconds a request. */
+  readonly requestSeconds?: number;
   /** Tokens that leave the loops early; one replica's prompts and tokens together, without a prefix cache. */
   readonly depth?: {
     readonly of: Depth;
@@ -87,6 +89,7 @@ type Worker = Replica | DepthReplica;
 
 class Simulation implements Surroundings {
   readonly metrics: Metrics;
+  private readonly requestSeconds: number;
   readonly replicas: Worker[] = [];
   private readonly decoders: Worker[];
   private readonly prefillers: Worker[];
@@ -108,6 +111,7 @@ class Simulation implements Surroundings {
     const { server, source, pricer } = options;
     this.server = server;
     this.source = source;
+    this.requestSeconds = options.requestSeconds ?? 0;
     this.metrics = new Metrics(server.targets, options.onEnd ?? null);
     const make = (count: number, prefillOnly: boolean): Worker[] => {
       const shared = server.router === 'shared-queue' ? makeQueue(server.policy, this.requests) : null;
@@ -261,9 +265,9 @@ class Simulation implements Surroundings {
       promptTokens,
       outputTokens,
       queueSeconds: requests.scheduled[slot]! - arrival,
-      ttftSeconds: first - arrival,
+      ttftSeconds: first - arrival + this.requestSeconds,
       tpotSeconds: outputTokens > 1 ? (now - first) / (outputTokens - 1) : null,
-      e2elSeconds: now - arrival,
+      e2elSeconds: now - arrival + this.requestSeconds,
       preemptions: requests.preemptions[slot]!,
       replica: requests.replica[slot]!,
     });

@@ -127,7 +127,7 @@ const NOTHING: Interval = { estimate: 0, low: 0, high: 0 };
 /** Prices of kernels without what a server adds to a step. */
 export const kernelsAlone = (sources: GpuSources): GpuSources => ({
   ...sources,
-  server: { secondsPerStep: NOTHING, secondsPerSequence: NOTHING },
+  server: { secondsPerStep: NOTHING, secondsPerSequence: NOTHING, secondsPerRequest: NOTHING },
 });
 
 /** What prices a GPU, from files that were read. @param small tables of small operations; null where there are none */

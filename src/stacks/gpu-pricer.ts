@@ -83,6 +83,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     }),
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
     sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },
+    requestOverhead: sources.server.secondsPerRequest,
     collective: (kind, bytes, gpus) => {
       const rate = linkRate(link, gpus);
       if (rate === null) return null;

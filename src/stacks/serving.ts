@@ -34,6 +34,8 @@ export const stackName = ({ stack, version, device }: Pick<StackFile, 'stack' | 
 export interface ServerTime {
   readonly secondsPerStep: Interval;
   readonly secondsPerSequence: Interval;
+  /** Between a user and the scheduler: HTTP, text to tokens and back. */
+  readonly secondsPerRequest: Interval;
 }
 
 /** calibrations/servers.json: what servers add to their kernels, fitted to rows of the ledger (scripts/server-times.ts). */
