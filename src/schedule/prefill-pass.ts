@@ -10,7 +10,7 @@ import { isQuantised } from '../../kernels/spec.js';
 export const PREFILL_CHUNK_TOKENS = 2048;
 
 /** Element type of the rows that attention of a prompt reads: that of the cache, 16 bits where it is quantised. */
-export function prefillRowType(c: Configuration): 'f16' | 'f32' | 'f8' {
+export function prefillRowType(c: Pick<Configuration, 'codec' | 'choice'>): 'f16' | 'f32' | 'f8' {
   const storage = storageOf(c);
   return storage === 'f32' || storage === 'f8' ? storage : 'f16';
 }
@@ -49,7 +49,7 @@ export type CapturingKind = (typeof CAPTURING_KINDS)[number];
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
 /** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
-export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined =>
+export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
   isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
 /**
@@ -75,8 +75,10 @@ export interface Pass {
 }
 
 /** Element type of the rows that attention reads: `one-shot` keeps everything in 32 bits. */
-export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' | 'f8' =>
-  captures === 'one-shot' ? 'f32' : prefillRowType(c);
+export const keptRowType = (
+  c: Pick<Configuration, 'codec' | 'choice'>,
+  captures?: CapturingKind,
+): 'f16' | 'f32' | 'f8' => (captures === 'one-shot' ? 'f32' : prefillRowType(c));
 
 /** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */
 export const readsReconstructions = ({ block, again, captures }: Pass): boolean =>

@@ -2,13 +2,14 @@
 import { expect } from 'vitest';
 import type { Branch } from '../../src/codecs/codec.js';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
+import type { Keeps } from '../../src/decoder/reference/cache.js';
 import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { ARITHMETIC } from '../../src/validate/correctness.js';
 import { SEED } from '../gpu/random.js';
-import { BRANCH, decoderOf, modelOf, promptOf, type Setup } from './models.js';
+import { BRANCH, decoderOf, modelOf, type Setup } from './models.js';
 
 /** Relative error of logits that a decoder of f32 arithmetic may show against float64. */
 export const TOLERANCE = 1e-3;
@@ -60,8 +61,14 @@ export const open = (device: Device, of: Case, options: Partial<GpuDecoderOption
     ...options,
   });
 
-export const referenceOf = (of: Case): ReferenceDecoder =>
-  decoderOf(modelOf(of.geometry, SEED), { ...of, choice: of.choice ?? F16, seed: SEED });
+/** @param keeps chooses the tokens that stay; the policy unless given */
+export const referenceOf = (of: Case, keeps?: Keeps): ReferenceDecoder =>
+  decoderOf(modelOf(of.geometry, SEED), {
+    ...of,
+    choice: of.choice ?? F16,
+    seed: SEED,
+    ...(keeps ? { keeps } : {}),
+  });
 
 /** ‖actual − expected‖ / ‖expected‖. */
 export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
@@ -76,63 +83,40 @@ export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>)
 /**
  * What rounding of cached and rebuilt rows does to the reference's logits, of all steps of the prompts the most. Two
  * decoders that round alike, but for values between two neighbours, end no further apart than about this, however much
- * a random model amplifies.
+ * a random model amplifies. Both keep the same tokens.
  */
 export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly number[])[]): number {
   const model = modelOf(of.geometry, SEED);
   return Math.max(
     ...prompts.map((prompt) => {
+      const rounded = referenceOf(choice ? { ...of, choice } : of);
       const exact = decoderOf(model, {
         ...of,
         seed: SEED,
         materialised: false,
+        keeps: (_chosen, _unit, { site, kvHead }) => rounded.keptPositions(site, kvHead),
         ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }),
       });
-      const rounded = referenceOf(choice ? { ...of, choice } : of);
       return Math.max(...prompt.map((token) => relative(rounded.step(token), exact.step(token))));
     }),
   );
 }
 
-/**
- * Fails where logits of a case with an f32 cache are further off than arithmetic explains, over the steps of such
- * prompts, one a sequence. What it explains is asked of the reference only when a decoder of a model that amplifies
- * little would fail.
- */
-export function expectWithin(error: number, of: Case, prompts: readonly (readonly number[])[], message?: string): void {
-  const coarse = of.materialised === true || of.codec.bits !== undefined;
-  const usual = coarse ? ROUNDED_TOLERANCE : TOLERANCE;
-  if (error < usual) return;
-  expect(error, message).toBeLessThan(Math.max(usual, (coarse ? 2 : ARITHMETIC) * roundingOf(of, prompts)));
-}
+const isCoarse = (of: Case): boolean => of.materialised === true || of.codec.bits !== undefined;
+const usualOf = (of: Case): number => (isCoarse(of) ? ROUNDED_TOLERANCE : TOLERANCE);
 
 /**
- * Errors of every step of a random prompt, decoded on both sides, and whether the tokens were those of the largest
- * logits.
+ * The relative error that arithmetic explains, over the steps of such prompts, one a sequence.
+ * @param usual no less than this
  */
-export async function errorsOf(
-  device: Device,
-  of: Case,
-  steps: number,
-  options: Partial<GpuDecoderOptions> = {},
-  seed = SEED + 1,
-): Promise<number[]> {
-  const tokens = promptOf(of.geometry, steps, seed);
-  const reference = referenceOf(of);
-  const decoder = await open(device, of, { contextTokens: Math.max(100, steps), ...options });
-  const errors: number[] = [];
-  try {
-    for (const token of tokens) {
-      const expected = reference.step(token);
-      const result = await decoder.step([token]);
-      const actual = await decoder.logits();
-      errors.push(relative(actual, expected));
-      let best = 0;
-      actual.forEach((x, i) => (best = x > (actual[best] as number) ? i : best));
-      expect(result.tokens[0]).toBe(best);
-    }
-  } finally {
-    decoder.close();
-  }
-  return errors;
+export const limitOf = (of: Case, prompts: readonly (readonly number[])[], usual = usualOf(of)): number =>
+  Math.max(usual, (isCoarse(of) ? 2 : ARITHMETIC) * roundingOf(of, prompts));
+
+/**
+ * Fails where logits of a case with an f32 cache are further off than arithmetic explains. What it explains is asked of
+ * the reference only when a decoder of a model that amplifies little would fail.
+ */
+export function expectWithin(error: number, of: Case, prompts: readonly (readonly number[])[], message?: string): void {
+  if (error < usualOf(of)) return;
+  expect(error, message).toBeLessThan(limitOf(of, prompts));
 }

@@ -5,12 +5,14 @@
  */
 import { expect } from 'vitest';
 import { prefillPeaks } from '../../src/cost/memory.js';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
 import { mix } from '../../src/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { configurationOf, expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
+import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { CHUNKED_CASES, singles } from './gpu-list.js';
+import { followersOf } from './gpu-kept.js';
 import { promptOf } from './models.js';
 
 const random = randomOf(mix(SEED + 3));
@@ -30,12 +32,12 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
   const prompts = LENGTHS.map((length, i) =>
     promptOf(of.geometry, length + STEPS + (SECOND[i] as number) + STEPS, SEED + 40 + i),
   );
-  const references = LENGTHS.map(() => referenceOf(of));
   const decoder = await open(device, of, {
     batch: LENGTHS.length,
     prefillChunkTokens: chunkTokens,
     contextTokens: 130,
   });
+  const { references, follow } = followersOf(decoder, of, prompts);
   const taken = LENGTHS.map(() => 0);
   const next = (sequence: number, count: number): number[] => {
     const from = taken[sequence] as number;
@@ -49,18 +51,24 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
     if ((of.codec.bits ?? 8) === 8) expectWithin(Math.max(...errors), of, prompts, message);
     else expect(Math.max(...errors), message).toBeLessThan(2);
   };
+  /** Chunk by chunk, so that the references follow what each keeps. */
   const takeIn = async (lengths: readonly number[], message: string): Promise<void> => {
     const parts = lengths.map((length, i) => next(i, length));
-    expect((await decoder.prefill(parts, 'chunked')).method).toBe('chunked');
-    await compare(
-      parts.map((part, i) => references[i]?.prefill(part, 'chunked', chunkTokens).at(-1) as Float64Array),
-      message,
-    );
+    const expected: Float64Array[] = [];
+    for (const [i, part] of parts.entries())
+      for (let at = 0; at < part.length; at += chunkTokens) {
+        const piece = part.slice(at, at + chunkTokens);
+        await decoder.extend(i, piece, at + chunkTokens >= part.length);
+        await follow();
+        expected[i] = (references[i] as ReferenceDecoder).prefill(piece, 'chunked', chunkTokens).at(-1) as Float64Array;
+      }
+    await compare(expected, message);
   };
   const decode = async (message: string): Promise<void> => {
     for (let step = 0; step < STEPS; step++) {
       const tokens = LENGTHS.map((_, i) => next(i, 1)[0] as number);
       await decoder.step(tokens);
+      await follow();
       await compare(
         tokens.map((token, i) => references[i]?.step(token) as Float64Array),
         `${message}, step ${step}`,
@@ -68,8 +76,14 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
     }
   };
   try {
-    await takeIn(LENGTHS, 'the first prompt');
+    // All chunks in one call, to the bit what they are one by one.
+    const starts = prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i]));
+    expect((await decoder.prefill(starts, 'chunked')).method).toBe('chunked');
     expect(total(decoder)).toBe(prefillPeaks(configurationOf(of), Math.max(...LENGTHS), chunkTokens).chunked);
+    const together = await decoder.logits();
+    decoder.reset();
+    await takeIn(LENGTHS, 'the first prompt');
+    expect(await decoder.logits()).toEqual(together);
     await decode('behind it');
     await takeIn(SECOND, 'the second prompt');
     await decode('behind both');

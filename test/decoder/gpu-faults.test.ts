@@ -12,7 +12,6 @@ import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import {
   configurationOf,
-  errorsOf,
   expectWithin,
   F16,
   open,
@@ -24,6 +23,7 @@ import {
   type Case,
 } from './gpu-cases.js';
 import { broken, expectNaN } from './gpu-nan.js';
+import { errorsOf } from './gpu-steps.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
 import type { Codec } from '../../src/codecs/codec.js';
 import type { Geometry } from '../../src/geometry/geometry.js';

@@ -2,13 +2,48 @@
 import { expect } from 'vitest';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
-import { errorsOf, expectWithin, ROUNDED_TOLERANCE, roundingOf, TOLERANCE, type Case } from './gpu-cases.js';
+import type { GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
+import { expectWithin, open, relative, ROUNDED_TOLERANCE, roundingOf, TOLERANCE, type Case } from './gpu-cases.js';
+import { followersOf } from './gpu-kept.js';
 import { ALL, label } from './gpu-list.js';
 import { promptOf } from './models.js';
 
 const STEPS = 36;
 /** Prompts of which one must agree in every step, where codes may fall to either side. */
 const PROMPTS = 4;
+
+/**
+ * Errors of every step of a random prompt, decoded on both sides, and whether the tokens were those of the largest
+ * logits.
+ */
+export async function errorsOf(
+  device: Device,
+  of: Case,
+  steps: number,
+  options: Partial<GpuDecoderOptions> = {},
+  seed = SEED + 1,
+): Promise<number[]> {
+  const tokens = promptOf(of.geometry, steps, seed);
+  const decoder = await open(device, of, { contextTokens: Math.max(100, steps), ...options });
+  const { references, follow } = followersOf(decoder, of, [tokens]);
+  const errors: number[] = [];
+  try {
+    for (const token of tokens) {
+      const result = await decoder.step([token]);
+      await follow();
+      const expected = (references[0] as ReferenceDecoder).step(token);
+      const actual = await decoder.logits();
+      errors.push(relative(actual, expected));
+      let best = 0;
+      actual.forEach((x, i) => (best = x > (actual[best] as number) ? i : best));
+      expect(result.tokens[0]).toBe(best);
+    }
+  } finally {
+    decoder.close();
+  }
+  return errors;
+}
 
 export async function expectSteps(device: Device, of: Case): Promise<void> {
   if (of.codec.bits !== undefined) return expectQuantised(device, of);

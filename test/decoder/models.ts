@@ -106,6 +106,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     choice,
     branch = BRANCH,
     materialised = false,
+    keeps,
   } = setup;
   return new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
     codec,
@@ -115,6 +116,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     branch,
     exactStorage: choice === undefined,
     materialised,
+    ...(keeps ? { keeps } : {}),
   });
 }
 

@@ -24,6 +24,13 @@ export interface Unit {
   readonly mass: Map<number, number>;
 }
 
+/**
+ * Chooses the tokens that a unit keeps.
+ * @param chosen those that the policy would keep, ascending
+ * @param at a site and KV head of the unit, the first
+ */
+export type Keeps = (chosen: readonly number[], unit: Unit, at: { site: Site; kvHead: number }) => readonly number[];
+
 type Role = CacheTensor['role'];
 
 /** Slot `index` of `total` when only `slots` are stored. */
@@ -85,6 +92,19 @@ class BlockCache {
       .reduce((sum, row) => sum + row.length, 0);
   }
 
+  /** A site and KV head of a unit, the first. */
+  placeOf(unit: number): { site: Site; kvHead: number } {
+    const { layers, loops, heads } = this.unitCounts;
+    return {
+      site: {
+        block: this.block.name,
+        layer: (Math.floor(unit / (loops * heads)) * this.block.layers) / layers,
+        loop: ((Math.floor(unit / heads) % loops) * this.block.loops) / loops,
+      },
+      kvHead: ((unit % heads) * this.kvHeads) / heads,
+    };
+  }
+
   /** Forgets rows of tokens that their unit has lost. */
   prune(): void {
     for (const t of this.tensors)
@@ -104,14 +124,18 @@ class BlockCache {
 
 export class SequenceCache {
   private readonly blocks = new Map<LayerBlock['name'], BlockCache>();
-  private readonly rope: Geometry['rope'];
+  readonly rope: Geometry['rope'];
 
-  /** @param exact rows are kept in float64 instead of the layout's storage type */
+  /**
+   * @param exact rows are kept in float64 instead of the layout's storage type
+   * @param keeps the policy unless given
+   */
   constructor(
     g: Geometry,
     layout: CacheLayout,
     private readonly eviction: Eviction | null,
     exact: boolean,
+    private readonly keeps: Keeps = (chosen) => chosen,
   ) {
     this.rope = g.rope;
     for (const block of blocksOf(g))
@@ -168,8 +192,9 @@ export class SequenceCache {
   /** After a step or a chunk: its tokens join the cache, then every unit keeps what the policy keeps. */
   join(positions: readonly number[]): void {
     for (const block of this.blocks.values()) {
-      for (const unit of block.units) {
-        unit.positions = keptPositions([...unit.positions, ...positions], unit.mass, this.eviction);
+      for (const [i, unit] of block.units.entries()) {
+        const chosen = keptPositions([...unit.positions, ...positions], unit.mass, this.eviction);
+        unit.positions = [...this.keeps(chosen, unit, block.placeOf(i))];
         const kept = new Set(unit.positions);
         for (const position of unit.mass.keys()) if (!kept.has(position)) unit.mass.delete(position);
       }
