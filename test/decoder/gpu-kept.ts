@@ -33,6 +33,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
   const kept = new Map<string, readonly (readonly (readonly number[])[])[]>();
   const references = prompts.map((_, sequence) =>
     referenceOf(of, (chosen, unit, { site, kvHead }) => {
+      if (chosen.length < eviction.budgetTokens) return chosen;
       const rows = kept.get(nameOf(site))?.[sequence] as readonly (readonly number[])[];
       const own = rows[Math.floor((kvHead * rows.length) / geometry.kvHeads)] as readonly number[];
       const message = `${nameOf(site)}, head ${kvHead}, sequence ${sequence}`;
