@@ -16,7 +16,7 @@ for ((done = 0; done < seeds; done += each)); do
     from=$(((first + done * 1000003) % 2147483648))
     log=$(mktemp)
     NO_COLOR=1 LLA_SIM_SEEDS=$from+$each npx vitest run "$file" --reporter=verbose >"$log" 2>&1 || failed=1
-    result=$(grep -E '^ +Tests ' "$log" || echo 'no result')
+    result=$(grep -E '^ +Tests ' "$log" || echo "no result: $(tail -n 1 "$log")")
     printf '%s, seeds %d to %d: %s\n' "$file" $((done + 1)) $((done + each)) "$result"
     grep -E '^ +× ' "$log" || true
     grep -A2 -E '^ FAIL |Error: ' "$log" || true
