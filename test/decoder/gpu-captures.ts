@@ -9,7 +9,7 @@ import type { Device } from '../../src/gpu/index.js';
 import type { CapturingKind } from '../../src/schedule/prefill.js';
 import { SEED } from '../gpu/random.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-kept.js';
+import { followersOf } from './gpu-follow.js';
 import { promptOf } from './models.js';
 
 export const KINDS: readonly CapturingKind[] = ['one-shot', 'by-layer'];

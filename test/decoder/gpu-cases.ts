@@ -2,7 +2,7 @@
 import { expect } from 'vitest';
 import type { Branch } from '../../src/codecs/codec.js';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
-import type { Keeps } from '../../src/decoder/reference/cache.js';
+import type { Decisions } from '../../src/decoder/reference/cache.js';
 import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
@@ -61,13 +61,13 @@ export const open = (device: Device, of: Case, options: Partial<GpuDecoderOption
     ...options,
   });
 
-/** @param keeps chooses the tokens that stay; the policy unless given */
-export const referenceOf = (of: Case, keeps?: Keeps): ReferenceDecoder =>
+/** @param decisions to be followed; its own unless given */
+export const referenceOf = (of: Case, decisions?: Decisions): ReferenceDecoder =>
   decoderOf(modelOf(of.geometry, SEED), {
     ...of,
     choice: of.choice ?? F16,
     seed: SEED,
-    ...(keeps ? { keeps } : {}),
+    ...(decisions ? { decisions } : {}),
   });
 
 /** ‖actual − expected‖ / ‖expected‖. */
@@ -94,7 +94,7 @@ export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly 
         ...of,
         seed: SEED,
         materialised: false,
-        keeps: (_chosen, _unit, { site, kvHead }) => rounded.keptPositions(site, kvHead),
+        decisions: { keeps: (_chosen, _unit, { site, kvHead }) => rounded.keptPositions(site, kvHead) },
         ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }),
       });
       return Math.max(...prompt.map((token) => relative(rounded.step(token), exact.step(token))));
@@ -102,18 +102,30 @@ export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly 
   );
 }
 
-const isCoarse = (of: Case): boolean => of.materialised === true || of.codec.bits !== undefined;
+/** Whether a prompt reads rows in 16 bits, or a step rebuilds such. */
+const isCoarse = ({ materialised = false, codec, choice = F16 }: Case): boolean =>
+  materialised || codec.bits !== undefined || choice.storage !== 'f32';
 const usualOf = (of: Case): number => (isCoarse(of) ? ROUNDED_TOLERANCE : TOLERANCE);
+
+/** A case whose cache has 32 bits: where a reference follows what is stored, arithmetic is all that differs. */
+export const inSingles = (of: Case): Case => ({
+  ...of,
+  choice: { storage: 'f32', groupSize: 32 },
+  ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }),
+});
 
 /**
  * The relative error that arithmetic explains, over the steps of such prompts, one a sequence.
  * @param usual no less than this
  */
-export const limitOf = (of: Case, prompts: readonly (readonly number[])[], usual = usualOf(of)): number =>
-  Math.max(usual, (isCoarse(of) ? 2 : ARITHMETIC) * roundingOf(of, prompts));
+export function limitOf(of: Case, prompts: readonly (readonly number[])[], usual = usualOf(of)): number {
+  // Codes are followed; rows in 16 bits are not.
+  const rounding = roundingOf(of.codec.bits === undefined ? of : { ...inSingles(of), choice: F16 }, prompts);
+  return Math.max(usual, (isCoarse(of) ? 2 : ARITHMETIC) * rounding);
+}
 
 /**
- * Fails where logits of a case with an f32 cache are further off than arithmetic explains. What it explains is asked of
+ * Fails where logits are further off than arithmetic explains. What it explains is asked of
  * the reference only when a decoder of a model that amplifies little would fail.
  */
 export function expectWithin(error: number, of: Case, prompts: readonly (readonly number[])[], message?: string): void {

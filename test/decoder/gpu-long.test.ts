@@ -6,7 +6,7 @@ import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-kept.js';
+import { followersOf } from './gpu-follow.js';
 import { label, onFewThreads } from './gpu-list.js';
 import { LLA, LONG_CASES, longTest, SINGLE, WIDE, WIDE_BATCH_CASES, wideBatchTest } from './gpu-longs.js';
 import { decodeAll, promptOf } from './models.js';

@@ -9,7 +9,7 @@ import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-kept.js';
+import { followersOf } from './gpu-follow.js';
 import { label } from './gpu-list.js';
 import { GEOMETRIES, promptOf } from './models.js';
 

@@ -4,7 +4,7 @@ import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import { expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-kept.js';
+import { followersOf, isFollowed } from './gpu-follow.js';
 import { promptOf } from './models.js';
 
 const LENGTHS = [33, 1, 12];
@@ -17,16 +17,16 @@ export async function expectRagged(device: Device, of: Case): Promise<void> {
   const { references, follow } = followersOf(decoder, of, prompts);
   let expected: Float64Array[] = [];
   try {
-    if (of.eviction?.policy !== 'h2o')
+    if (!isFollowed(of))
       await decoder.prefill(
         prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])),
         'by-token',
       );
-    // The same one by one, so that references can follow what each step keeps. Shorter prompts begin later.
+    // The same one by one, so that references can follow each step. Shorter prompts begin later.
     const longest = Math.max(...LENGTHS);
     for (let at = 0; at < longest; at++) {
       const tokens = prompts.map((prompt, i) => prompt[at - longest + (LENGTHS[i] as number)]);
-      if (of.eviction?.policy === 'h2o')
+      if (isFollowed(of))
         await decoder.step(
           tokens.map((token) => token ?? 0),
           (sequence) => tokens[sequence] !== undefined,

@@ -106,7 +106,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     choice,
     branch = BRANCH,
     materialised = false,
-    keeps,
+    decisions,
   } = setup;
   return new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
     codec,
@@ -116,7 +116,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     branch,
     exactStorage: choice === undefined,
     materialised,
-    ...(keeps ? { keeps } : {}),
+    ...(decisions ? { decisions } : {}),
   });
 }
 

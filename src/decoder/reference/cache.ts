@@ -31,6 +31,22 @@ export interface Unit {
  */
 export type Keeps = (chosen: readonly number[], unit: Unit, at: { site: Site; kvHead: number }) => readonly number[];
 
+/**
+ * Rounds a row as it is stored.
+ * @param rounded the row, rounded to the nearest
+ */
+export type Stores = (
+  rounded: Vector,
+  exact: Vector,
+  at: { role: Role; site: Site; kvHead: number; position: number },
+) => Vector;
+
+/** What another decoder decided where rounding decides: to compare what follows. */
+export interface Decisions {
+  readonly keeps?: Keeps;
+  readonly stores?: Stores;
+}
+
 type Role = CacheTensor['role'];
 
 /** Slot `index` of `total` when only `slots` are stored. */
@@ -128,14 +144,14 @@ export class SequenceCache {
 
   /**
    * @param exact rows are kept in float64 instead of the layout's storage type
-   * @param keeps the policy unless given
+   * @param decisions those of the policy and of rounding to the nearest unless given
    */
   constructor(
     g: Geometry,
     layout: CacheLayout,
     private readonly eviction: Eviction | null,
     exact: boolean,
-    private readonly keeps: Keeps = (chosen) => chosen,
+    private readonly decisions: Decisions = {},
   ) {
     this.rope = g.rope;
     for (const block of blocksOf(g))
@@ -167,9 +183,11 @@ export class SequenceCache {
 
   write(role: Role, site: Site, kvHead: number, position: number, row: Vector): void {
     const block = this.block(site);
+    const rounded = stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize);
+    const { stores } = this.decisions;
     block
       .slot(role, site, kvHead)
-      .set(position, stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize));
+      .set(position, stores ? stores(rounded, row, { role, site, kvHead, position }) : rounded);
   }
 
   /** A key, rotated by its own position before it is stored. */
@@ -194,7 +212,7 @@ export class SequenceCache {
     for (const block of this.blocks.values()) {
       for (const [i, unit] of block.units.entries()) {
         const chosen = keptPositions([...unit.positions, ...positions], unit.mass, this.eviction);
-        unit.positions = [...this.keeps(chosen, unit, block.placeOf(i))];
+        unit.positions = [...(this.decisions.keeps?.(chosen, unit, block.placeOf(i)) ?? chosen)];
         const kept = new Set(unit.positions);
         for (const position of unit.mass.keys()) if (!kept.has(position)) unit.mass.delete(position);
       }

@@ -36,7 +36,7 @@ import { capturesOf, keptRowType } from '../../schedule/prefill.js';
 import type { TensorSource } from '../weights.js';
 import { joined, product, split, type Vector } from './arithmetic.js';
 import { attendHead, type AttendContext } from './attend.js';
-import { SequenceCache, type Keeps } from './cache.js';
+import { SequenceCache, type Decisions } from './cache.js';
 import { loadCodec, type LayerCodec } from './codec.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
@@ -53,8 +53,8 @@ export interface DecoderOptions {
   readonly exactStorage?: boolean;
   /** `reconstruct` only: a step rebuilds rows in f16 before attention reads them. */
   readonly materialised?: boolean;
-  /** Chooses the tokens that stay in place of the eviction policy. */
-  readonly keeps?: Keeps;
+  /** Decisions of another decoder, to be followed. */
+  readonly decisions?: Decisions;
 }
 
 export type PrefillKind = Encoding | 'chunked';
@@ -97,7 +97,7 @@ export class ReferenceDecoder {
       layoutOf(g, codec, path, options.choice, branch),
       eviction,
       options.exactStorage ?? false,
-      options.keeps,
+      options.decisions,
     );
   }
 
